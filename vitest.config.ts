@@ -1,0 +1,14 @@
+import { defineConfig } from "vitest/config";
+
+export default defineConfig({
+  test: {
+    include: ["test/**/*.test.ts"],
+    // Processes rather than threads: native drivers, child processes and signals behave as they do in production.
+    pool: "forks",
+    // The default, one less than the cores, would be a single worker on a two-core machine.
+    maxWorkers: 2,
+    testTimeout: 30_000,
+    hookTimeout: 30_000,
+    reporters: ["default"],
+  },
+});
