@@ -1,0 +1,110 @@
+/**
+ * An attempt records that a worker tries, or tried, a work unit: its lease, its times, its data.
+ *
+ * The rules of who may still change what stand here once, as a table of cases; every store asks `judge`.
+ */
+import type { Data } from "./data.ts";
+import { CoordinateError, type ErrorCode } from "./errors.ts";
+
+export const attemptStatuses = ["pending", "expired", "finished", "failed", "retryable"] as const;
+export type AttemptStatus = (typeof attemptStatuses)[number];
+
+export interface AttemptRow {
+  /** Opaque, unique for ever: attempts of a unit that was deleted cannot touch its successor. */
+  id: string;
+  workSpec: string;
+  workUnit: string;
+  worker: string;
+  /** 1 for the unit's first attempt, rising. */
+  number: number;
+  status: AttemptStatus;
+  /** Whether this is the unit's active attempt. */
+  active: boolean;
+  startTime: number;
+  /** 0 while it runs. */
+  endTime: number;
+  expirationTime: number;
+  /** What the attempt wrote, else what it was given. */
+  data: Data | null;
+  /** It was settled after its lease had passed, before anybody else took the unit. */
+  late: boolean;
+  /** What could not be read in its `output`. */
+  chainingErrors: readonly string[];
+}
+
+export const defaultLifetimeMs = 15 * 60 * 1000;
+
+/** A unit that cannot go on is failed by an attempt of its own that nobody ran, so that its history says so. */
+export const tooManyRetries = "too many retries";
+
+export type AttemptAction = "finish" | "fail" | "retry" | "expire" | "renew";
+
+export interface AttemptChange {
+  attempt: string;
+  action: AttemptAction;
+  /** Replaces the attempt's data; absent or null keeps it. */
+  data?: Data | null;
+  /** `retry`: the unit waits this long. */
+  delayMs?: number;
+  /** `renew`: the lease ends this long from now; zero or less gives it back at once. */
+  lifetimeMs?: number;
+}
+
+/** What became of one change. Refused changes have an error and changed nothing, but for the data of a lost renew. */
+export interface AttemptChanged {
+  attempt: string;
+  error: ErrorCode | null;
+  /** False for a repeated request that was carried out before. */
+  changed: boolean;
+  /** Where the attempt stands now; null when it is not known. */
+  status: AttemptStatus | null;
+  expirationTime: number;
+  /** How many units the `output` of a finish made, and what in it could not be read. */
+  outputs: number;
+  chainingErrors: readonly string[];
+}
+
+/** Attempts are named by their unit's id and their number: unique without a sequence or a random source. */
+export const attemptId = (unitId: number, number: number): string => `${unitId}.${number}`;
+
+export function parseAttemptId(id: string): { unitId: number; number: number } | null {
+  const dot = typeof id === "string" ? id.indexOf(".") : -1;
+  if (dot < 1 || dot > 16 || id.length - dot > 17) return null;
+  const unitId = Number(id.slice(0, dot));
+  const number = Number(id.slice(dot + 1));
+  const exact = Number.isSafeInteger(unitId) && Number.isSafeInteger(number) && unitId > 0 && number > 0;
+  // "1e3.1" and "01.1" are numbers too, but not the name that was handed out
+  return exact && attemptId(unitId, number) === id ? { unitId, number } : null;
+}
+
+export type Verdict = "apply" | "nothing" | "not_pending" | "lost_lease";
+
+/** The status that an action leads to. */
+export const actionStatus = {
+  finish: "finished",
+  fail: "failed",
+  retry: "retryable",
+  expire: "expired",
+  renew: "pending",
+} as const satisfies Record<AttemptAction, AttemptStatus>;
+
+/**
+ * May `action` be applied to an attempt in `status`? A pending attempt past its expiration is `expired` here.
+ * `current`: no later attempt, deletion, re-adding or clearing has taken the unit from it.
+ *
+ * - pending or expired and current: yes. A supervisor may fail a job at the instant it finishes: finish wins.
+ * - the same outcome again: nothing to do, and no error, so that a client may repeat a request.
+ * - settled otherwise: `not_pending`; replaced: `lost_lease`.
+ */
+export function judge(status: AttemptStatus, current: boolean, action: AttemptAction): Verdict {
+  if (action !== "renew" && actionStatus[action] === status) return "nothing";
+  if (status === "pending" || status === "expired") return current ? "apply" : "lost_lease";
+  if (status === "failed" && action === "finish" && current) return "apply";
+  return "not_pending";
+}
+
+/** Turns the per-item answer of a settle into the exception that a single call throws. */
+export function throwChanged(changed: AttemptChanged): AttemptChanged {
+  if (changed.error !== null) throw new CoordinateError(changed.error, changed.attempt);
+  return changed;
+}

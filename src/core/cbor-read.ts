@@ -1,0 +1,264 @@
+/**
+ * CBOR items as values, and as JSON text.
+ *
+ * Everything read here has passed `checkCborMap`, so reading cannot fail and its recursion is bounded.
+ */
+import { Buffer } from "node:buffer";
+import {
+  argument,
+  cborItemCount,
+  cborItemEnd,
+  cborStringBytes,
+  headEnd,
+  isIndefinite,
+  major,
+  majorOf,
+  tag,
+} from "./cbor-item.ts";
+import type { DataObject, DataValue } from "./data-value.ts";
+import { Float, Tuple, Uuid } from "./data-value.ts";
+import { setOwn } from "./json-text.ts";
+import { nameFromBytes } from "./names.ts";
+
+/** What an escaped byte is in a name; the second half of a pair is not. */
+const loneLow = /(?<![\ud800-\udbff])[\udc00-\udfff]/;
+
+interface Cursor {
+  readonly bytes: Buffer;
+  at: number;
+}
+
+function cursorAt(bytes: Uint8Array, at: number): Cursor {
+  return { bytes: Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength), at };
+}
+
+/** The value of the item that starts at `start`. With `precise`, floats of integral value are `Float`. */
+export function readCbor(bytes: Uint8Array, start: number, precise: boolean): DataValue {
+  return readItem(cursorAt(bytes, start), precise);
+}
+
+/**
+ * A key or name as a string: text as it is, bytes by the rule of names, anything else as its JSON text. So text and
+ * bytes of the same content are the same key.
+ */
+export function cborKeyText(bytes: Uint8Array, start: number): string {
+  return readKey(cursorAt(bytes, start));
+}
+
+function readItem(cursor: Cursor, precise: boolean): DataValue {
+  const { bytes, at } = cursor;
+  switch (majorOf(bytes, at)) {
+    case major.unsigned:
+    case major.negative:
+      return readInteger(cursor);
+    case major.bytes:
+      // A copy: what is handed out must not change, or keep alive, the bytes it came from.
+      return new Uint8Array(readStringBytes(cursor));
+    case major.text:
+      return readText(cursor);
+    case major.array:
+      return readArray(cursor, [], precise);
+    case major.map:
+      return readMap(cursor, precise);
+    case major.tag:
+      return readTagged(cursor, precise);
+    default:
+      return readSimple(cursor, precise);
+  }
+}
+
+function readInteger(cursor: Cursor): number | bigint {
+  const { bytes, at } = cursor;
+  const negative = majorOf(bytes, at) === major.negative;
+  const value = argument(bytes, at);
+  cursor.at = headEnd(bytes, at);
+  // -1 - value is safe too, but for the one value that is just out of reach.
+  if (value < Number.MAX_SAFE_INTEGER) return negative ? -1 - value : value;
+  return plainest(signed(bytes.readBigUInt64BE(at + 1), negative));
+}
+
+function signed(magnitude: bigint, negative: boolean): bigint {
+  return negative ? -1n - magnitude : magnitude;
+}
+
+/** A number where a number is exact. */
+function plainest(value: bigint): number | bigint {
+  const number = Number(value);
+  return Number.isSafeInteger(number) ? number : value;
+}
+
+function readStringBytes(cursor: Cursor): Uint8Array {
+  const { bytes, at } = cursor;
+  cursor.at = cborItemEnd(bytes, at);
+  return cborStringBytes(bytes, at);
+}
+
+function readText(cursor: Cursor): string {
+  const { bytes, at } = cursor;
+  if (isIndefinite(bytes, at)) return Buffer.from(readStringBytes(cursor)).toString("utf8");
+  const start = headEnd(bytes, at);
+  cursor.at = start + argument(bytes, at);
+  return bytes.toString("utf8", start, cursor.at);
+}
+
+/** Runs `readOne` for each item (arrays) or entry (maps); how many were declared is believed only as far as bytes go. */
+function readSequence(cursor: Cursor, itemsPerTurn: number, readOne: () => void): void {
+  const { bytes, at } = cursor;
+  const count = cborItemCount(bytes, at);
+  cursor.at = headEnd(bytes, at);
+  if (count === null) {
+    while (bytes[cursor.at] !== 0xff) readOne();
+    cursor.at += 1;
+  } else for (let done = 0; done < count; done += itemsPerTurn) readOne();
+}
+
+function readArray<Items extends DataValue[]>(cursor: Cursor, items: Items, precise: boolean): Items {
+  readSequence(cursor, 1, () => items.push(readItem(cursor, precise)));
+  return items;
+}
+
+function readMap(cursor: Cursor, precise: boolean): DataObject {
+  const object: DataObject = {};
+  readSequence(cursor, 2, () => {
+    const key = readKey(cursor);
+    setOwn(object, key, readItem(cursor, precise));
+  });
+  return object;
+}
+
+function readKey(cursor: Cursor): string {
+  switch (majorOf(cursor.bytes, cursor.at)) {
+    case major.text:
+      return readText(cursor);
+    case major.bytes:
+      return nameFromBytes(readStringBytes(cursor));
+    default:
+      return itemJson(cursor, { lossless: true });
+  }
+}
+
+function readTagged(cursor: Cursor, precise: boolean): DataValue {
+  const number = argument(cursor.bytes, cursor.at);
+  cursor.at = headEnd(cursor.bytes, cursor.at);
+  if (number === tag.tuple) return readArray(cursor, new Tuple(), precise);
+  return number === tag.uuid ? new Uuid(readStringBytes(cursor)) : readBigInteger(cursor, number);
+}
+
+/** The integer of a tag 2 or 3 whose head has been read. */
+function readBigInteger(cursor: Cursor, number: number): number | bigint {
+  const content = readStringBytes(cursor);
+  const magnitude = content.length === 0 ? 0n : BigInt(`0x${Buffer.from(content).toString("hex")}`);
+  return plainest(signed(magnitude, number === tag.bigNegative));
+}
+
+function readSimple(cursor: Cursor, precise: boolean): null | boolean | number | Float {
+  if (isFloat(cursor)) {
+    const value = readFloat(cursor);
+    return precise && Number.isInteger(value) ? new Float(value) : value;
+  }
+  return readWord(cursor);
+}
+
+function isFloat({ bytes, at }: Cursor): boolean {
+  return (bytes[at] ?? 0) >= 0xf9;
+}
+
+/** null and undefined are the same to Python and Go, and JSON has but one of them. */
+function readWord(cursor: Cursor): null | boolean {
+  const first = cursor.bytes[cursor.at];
+  cursor.at += 1;
+  return first === 0xf4 ? false : first === 0xf5 ? true : null;
+}
+
+function readFloat(cursor: Cursor): number {
+  const { bytes, at } = cursor;
+  cursor.at = headEnd(bytes, at);
+  if (bytes[at] === 0xfb) return bytes.readDoubleBE(at + 1);
+  return bytes[at] === 0xfa ? bytes.readFloatBE(at + 1) : halfFloat(bytes.readUInt16BE(at + 1));
+}
+
+function halfFloat(bits: number): number {
+  const sign = bits & 0x8000 ? -1 : 1;
+  const exponent = (bits >> 10) & 31;
+  const fraction = bits & 1023;
+  if (exponent === 0) return sign * fraction * 2 ** -24;
+  if (exponent === 31) return fraction === 0 ? sign * Infinity : NaN;
+  return sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
+}
+
+/**
+ * The item as JSON text. Numbers are never changed: floats are written as floats (1.0), integers in full. Byte strings
+ * become base64 text, tuples arrays, UUIDs text, NaN and infinities null, and keys that are neither text nor UTF-8
+ * their nearest text; `lossless` is false when any of these occurred.
+ */
+export function cborToJson(bytes: Uint8Array, start: number): { text: string; lossless: boolean } {
+  const outcome = { lossless: true };
+  const text = itemJson(cursorAt(bytes, start), outcome);
+  return { text, lossless: outcome.lossless };
+}
+
+function itemJson(cursor: Cursor, outcome: { lossless: boolean }): string {
+  const { bytes, at } = cursor;
+  switch (majorOf(bytes, at)) {
+    case major.unsigned:
+    case major.negative:
+      return String(readInteger(cursor));
+    case major.bytes:
+      outcome.lossless = false;
+      return `"${Buffer.from(readStringBytes(cursor)).toString("base64")}"`;
+    case major.text:
+      return JSON.stringify(readText(cursor));
+    case major.array:
+      return arrayJson(cursor, outcome);
+    case major.map:
+      return mapJson(cursor, outcome);
+    case major.tag:
+      return taggedJson(cursor, outcome);
+    default:
+      return simpleJson(cursor, outcome);
+  }
+}
+
+function arrayJson(cursor: Cursor, outcome: { lossless: boolean }): string {
+  let text = "";
+  readSequence(cursor, 1, () => {
+    text += (text === "" ? "" : ",") + itemJson(cursor, outcome);
+  });
+  return `[${text}]`;
+}
+
+function mapJson(cursor: Cursor, outcome: { lossless: boolean }): string {
+  let text = "";
+  readSequence(cursor, 2, () => {
+    const kind = majorOf(cursor.bytes, cursor.at);
+    const key = readKey(cursor);
+    // A key of UTF-8 bytes is the same key as text. Other bytes need an escape that JSON readers may not understand.
+    if (kind !== major.text && (kind !== major.bytes || loneLow.test(key))) outcome.lossless = false;
+    text += `${text === "" ? "" : ","}${JSON.stringify(key)}:${itemJson(cursor, outcome)}`;
+  });
+  return `{${text}}`;
+}
+
+function taggedJson(cursor: Cursor, outcome: { lossless: boolean }): string {
+  const number = argument(cursor.bytes, cursor.at);
+  cursor.at = headEnd(cursor.bytes, cursor.at);
+  if (number === tag.bigPositive || number === tag.bigNegative) return String(readBigInteger(cursor, number));
+  outcome.lossless = false;
+  return number === tag.uuid
+    ? `"${new Uuid(readStringBytes(cursor)).toString()}"`
+    : arrayJson(cursor, outcome);
+}
+
+function simpleJson(cursor: Cursor, outcome: { lossless: boolean }): string {
+  if (!isFloat(cursor)) return String(readWord(cursor));
+  const value = readFloat(cursor);
+  if (Number.isFinite(value)) return floatJson(value);
+  outcome.lossless = false;
+  return "null";
+}
+
+/** A float with the point or exponent that makes readers take it for one. */
+function floatJson(value: number): string {
+  const text = Object.is(value, -0) ? "-0" : String(value);
+  return /[.e]/.test(text) ? text : `${text}.0`;
+}

@@ -1,0 +1,94 @@
+/** Checks of what comes in from outside. Each throws a `CoordinateError` that names the field and what was given. */
+import { dataByteLength, type Data } from "./data.ts";
+import { CoordinateError } from "./errors.ts";
+
+/** A value as a message shows it: its kind, or itself when it is short. */
+export function describeValue(value: unknown): string {
+  if (value === null) return "null";
+  if (Array.isArray(value)) return "a list";
+  if (value instanceof Uint8Array) return "bytes";
+  if (typeof value === "string") return JSON.stringify(value.length > 40 ? value.slice(0, 40) + "…" : value);
+  if (typeof value === "number" || typeof value === "boolean" || typeof value === "bigint")
+    return String(value);
+  return typeof value === "object" ? "an object" : `a ${typeof value}`;
+}
+
+/** The largest time that a JavaScript date can be. */
+export const latestTime = 8.64e15;
+
+const bad = (field: string, want: string, value: unknown): CoordinateError =>
+  new CoordinateError("bad_argument", `${field}: expected ${want}, got ${describeValue(value)}`);
+
+export function checkNumber(field: string, value: unknown, otherwise = 0): number {
+  if (value === undefined) return otherwise;
+  if (typeof value !== "number" || !Number.isFinite(value)) throw bad(field, "a finite number", value);
+  return value;
+}
+
+/** A count: an integer of `least` or more. */
+export function checkCount(field: string, value: unknown, otherwise: number, least = 0): number {
+  if (value === undefined) return otherwise;
+  if (typeof value !== "number" || !Number.isSafeInteger(value) || value < least)
+    throw bad(field, `an integer of ${least} or more`, value);
+  return value;
+}
+
+/** A point in time, or the end of a span that starts now; 0 is none. */
+export function checkTime(field: string, value: unknown): number {
+  if (value === undefined) return 0;
+  if (typeof value !== "number" || !(value >= 0 && value <= latestTime))
+    throw bad(field, "a time in milliseconds since 1970", value);
+  return Math.round(value);
+}
+
+/** A span in milliseconds from `now`; spans below 0 are allowed only where they mean something. */
+export function checkSpan(field: string, value: unknown, now: number, otherwise = 0, least = 0): number {
+  if (value === undefined) return otherwise;
+  if (typeof value !== "number" || !(value >= least && now + value <= latestTime))
+    throw bad(field, least === 0 ? "milliseconds, 0 or more" : "milliseconds", value);
+  return Math.round(value);
+}
+
+export function checkData(field: string, value: unknown, maxBytes: number): Data | null {
+  if (value === undefined || value === null) return null;
+  if (typeof value !== "string" && !(value instanceof Uint8Array))
+    throw new CoordinateError(
+      "bad_data",
+      `${field}: expected encoded data (see encodeData), got ${describeValue(value)}`,
+    );
+  const data = value as Data;
+  // three bytes a character is the most that UTF-8 takes for one of JavaScript's
+  if (value.length * 3 > maxBytes && dataByteLength(data) > maxBytes)
+    throw new CoordinateError("too_large", `${field}: ${dataByteLength(data)} bytes, at most ${maxBytes}`);
+  return data;
+}
+
+export function checkOneOf<Value extends string>(
+  field: string,
+  value: unknown,
+  allowed: readonly Value[],
+): Value {
+  const found = allowed.find((one) => one === value);
+  if (found === undefined) throw bad(field, `one of ${allowed.join(", ")}`, value);
+  return found;
+}
+
+export function checkList<Item>(field: string, items: readonly Item[], most: number): readonly Item[] {
+  const value: unknown = items;
+  if (!Array.isArray(value)) throw bad(field, "a list", value);
+  if (items.length > most)
+    throw new CoordinateError("too_large", `${field}: ${items.length} items, at most ${most}`);
+  return items;
+}
+
+/** An object to read fields from; anything else would crash at the first field. */
+export function checkObject<Value extends object>(field: string, given: Value): Value {
+  const value: unknown = given;
+  if (typeof value !== "object" || value === null) throw bad(field, "an object", value);
+  return given;
+}
+
+export function checkText(field: string, value: unknown): string {
+  if (typeof value !== "string") throw bad(field, "a string", value);
+  return value;
+}

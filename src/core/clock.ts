@@ -1,0 +1,104 @@
+/**
+ * Time and chance, as arguments.
+ *
+ * Nothing below the edges reads a clock, sets a timer or draws a random number: whoever builds an engine passes
+ * these in. Tests pass a clock that moves when told and a random source with a known seed, and become exact.
+ */
+export interface Clock {
+  /** Milliseconds since the Unix epoch. Never goes back. */
+  now(): number;
+  /** Resolves when `now()` has reached `time`, or at once when `signal` aborts. Never rejects. */
+  waitUntil(time: number, signal?: AbortSignal): Promise<void>;
+}
+
+/** A number from 0 (inclusive) to 1 (exclusive), as Math.random gives. */
+export type Random = () => number;
+
+/** Lets others have their turn: long work done in slices awaits this between them. */
+export const nextTurn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+
+/** setTimeout takes at most 2^31-1 ms and fires at once above that; far times are waited for in steps. */
+const longestTimer = 0x7fffffff;
+
+/** The machine's clock. A wall clock that steps back is held still until time has caught up. */
+export function systemClock(): Clock {
+  let latest = 0;
+  const now = (): number => {
+    latest = Math.max(latest, Date.now());
+    return latest;
+  };
+  const waitUntil = async (time: number, signal?: AbortSignal): Promise<void> => {
+    while (signal?.aborted !== true) {
+      const left = time - now();
+      if (left <= 0) return;
+      await new Promise<void>((resolve) => {
+        const done = (): void => {
+          clearTimeout(timer);
+          signal?.removeEventListener("abort", done);
+          resolve();
+        };
+        const timer = setTimeout(done, Math.min(left, longestTimer));
+        signal?.addEventListener("abort", done, { once: true });
+      });
+    }
+  };
+  return { now, waitUntil };
+}
+
+export const systemRandom: Random = Math.random;
+
+/** A clock that moves only when told. `waitUntil` resolves when the time it waits for has been set. */
+export class ManualClock implements Clock {
+  #now: number;
+  readonly #waits = new Set<{ time: number; wake: () => void }>();
+
+  constructor(now = Date.UTC(2020, 0, 1)) {
+    this.#now = now;
+  }
+
+  now(): number {
+    return this.#now;
+  }
+
+  advance(ms: number): void {
+    this.set(this.#now + ms);
+  }
+
+  set(time: number): void {
+    this.#now = Math.max(this.#now, time);
+    for (const wait of [...this.#waits]) if (wait.time <= this.#now) wait.wake();
+  }
+
+  /** How many callers wait for time to pass: lets a test know that a long poll has settled down. */
+  get waiting(): number {
+    return this.#waits.size;
+  }
+
+  async waitUntil(time: number, signal?: AbortSignal): Promise<void> {
+    if (time <= this.#now || signal?.aborted === true) return;
+    await new Promise<void>((resolve) => {
+      const wait = {
+        time,
+        wake: () => {
+          this.#waits.delete(wait);
+          signal?.removeEventListener("abort", wait.wake);
+          resolve();
+        },
+      };
+      this.#waits.add(wait);
+      signal?.addEventListener("abort", wait.wake, { once: true });
+    });
+  }
+}
+
+/** A small seeded generator (mulberry32): the same seed draws the same numbers, on every machine. */
+export function seededRandom(seed: number): Random {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let t = state;
+    t = Math.imul(t ^ (t >>> 15), t | 1);
+    t ^= t + Math.imul(t ^ (t >>> 7), t | 61);
+    return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
+  };
+}

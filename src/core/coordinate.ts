@@ -1,0 +1,199 @@
+/**
+ * Coordinate: everything that a person or a program may ask, as verbs. Batch in, rows out.
+ *
+ * The engine implements it over a store; a wire client implements it over a connection. A program does not know
+ * which it talks to, and one conformance suite runs over all of them.
+ *
+ * Glossary
+ *   namespace   keeps applications apart; the empty name is the default one
+ *   work spec   describes a family of jobs; dozens of them
+ *   work unit   one job; millions of them
+ *   attempt     one try of a unit by a worker, with its own lease, times and data
+ *   worker      a process that asks for attempts
+ *   claim       to take an available unit by making an attempt for it
+ *   settle      to end an attempt: finish, fail, retry or expire it; to renew is to extend its lease
+ *
+ * Errors: a verb that cannot be carried out rejects with a `CoordinateError` and has changed nothing, unless its
+ * comment says otherwise. Times are epoch milliseconds, 0 is "none"; durations are milliseconds.
+ */
+import type { AttemptChange, AttemptChanged, AttemptRow } from "./attempt.ts";
+import type { Data } from "./data.ts";
+import type { LockPath, LockRefusal } from "./lock.ts";
+import type { NamespaceRow, NamespaceSettings } from "./namespace.ts";
+import type { Explained, ScheduleRequest } from "./scheduler.ts";
+import type { WorkSpecMeta, WorkSpecMetaChange, WorkSpecRef, WorkSpecRow } from "./work-spec.ts";
+import type {
+  AddedWorkUnit,
+  Page,
+  TallyRow,
+  WorkUnitInput,
+  WorkUnitQuery,
+  WorkUnitRow,
+  WorkUnitSelection,
+} from "./work-unit.ts";
+import type { WorkerChange, WorkerQuery, WorkerRow } from "./worker.ts";
+
+export interface Coordinate {
+  // ---- namespaces
+
+  /** In name order. A namespace exists once something was put into it. */
+  listNamespaces(): Promise<NamespaceRow[]>;
+  /** The settings of a namespace that does not exist are the defaults. */
+  getNamespace(ns: string): Promise<NamespaceRow>;
+  setNamespace(ns: string, settings: Partial<NamespaceSettings>): Promise<NamespaceRow>;
+  /** Deletes all that is in it. Deleting a namespace that does not exist is no error. */
+  deleteNamespace(ns: string): Promise<void>;
+
+  // ---- work specs
+
+  /**
+   * Creates work specs or replaces their data, all or none. Replacing resets the metadata to what the data
+   * derives, unless `keepMeta`. With `name`, refuses data that says another name.
+   */
+  setWorkSpecs(
+    ns: string,
+    specs: readonly WorkSpecInput[],
+    options?: SetWorkSpecOptions,
+  ): Promise<WorkSpecRow[]>;
+  /** By name, in the order asked for, null where there is none. */
+  getWorkSpecs(ns: string, refs: readonly WorkSpecRef[]): Promise<(WorkSpecRow | null)[]>;
+  listWorkSpecs(ns: string, query?: { previous?: string; limit?: number }): Promise<Page<WorkSpecRow>>;
+  /** Answers the resulting metadata: `continuous` stays off for a spec that cannot be. */
+  setWorkSpecMeta(ns: string, ref: WorkSpecRef, change: WorkSpecMetaChange): Promise<WorkSpecMeta>;
+  /** With their units and attempts. Answers per name whether it was there. */
+  deleteWorkSpecs(ns: string, refs: readonly WorkSpecRef[]): Promise<boolean[]>;
+
+  // ---- work units
+
+  /**
+   * Adds units, all or none. A unit that exists gets the new data and metadata; available, delayed, blocked and
+   * pending units go on where they stand, finished and failed ones become available again.
+   * A repeated `requestId` within ten minutes answers what the first call answered, and changes nothing.
+   */
+  addWorkUnits(
+    ns: string,
+    ref: WorkSpecRef,
+    units: readonly WorkUnitInput[],
+    options?: RequestOptions,
+  ): Promise<AddedWorkUnit[]>;
+  /** By name, in the order asked for, null where there is none. */
+  getWorkUnits(ns: string, ref: WorkSpecRef, names: readonly string[]): Promise<(WorkUnitRow | null)[]>;
+  /** In name order; 1,000 rows a page unless `limit` says otherwise. */
+  listWorkUnits(ns: string, ref: WorkSpecRef, query?: WorkUnitQuery): Promise<Page<WorkUnitRow>>;
+  /** Sets or adjusts the priority of the selected units; answers how many. Goes in slices when they are many. */
+  setWorkUnitPriorities(
+    ns: string,
+    ref: WorkSpecRef,
+    selection: WorkUnitSelection,
+    change: PriorityChange,
+  ): Promise<number>;
+  /** Sets when the selected waiting units may run: `notBefore` 0 is at once. Answers how many. */
+  setWorkUnitDelays(
+    ns: string,
+    ref: WorkSpecRef,
+    selection: WorkUnitSelection,
+    notBefore: number,
+  ): Promise<number>;
+  /**
+   * Clears the active attempt of the selected units: they become available, their data reverts, the history stays,
+   * and their retries are counted anew. Units without an active attempt are not touched. Answers how many were.
+   */
+  resetWorkUnits(ns: string, ref: WorkSpecRef, selection: WorkUnitSelection): Promise<number>;
+  /** Deletes the selected units with their attempts; answers how many. Goes in slices when they are many. */
+  deleteWorkUnits(ns: string, ref: WorkSpecRef, selection: WorkUnitSelection): Promise<number>;
+
+  // ---- attempts
+
+  /**
+   * Asks for work: attempts of one work spec, or none. With `waitMs`, waits that long for work to come.
+   * A repeated `requestId` within ten minutes answers those attempts of the first call that are still active.
+   */
+  requestAttempts(ns: string, request: AttemptRequest): Promise<AttemptRow[]>;
+  /** Makes attempts for given units, wherever they stand; what was their active attempt loses its lease. All or none. */
+  makeAttempts(ns: string, requests: readonly AttemptMake[]): Promise<AttemptRow[]>;
+  /** Finishes, fails, retries, expires and renews. Each change by itself: answers per item, in order. */
+  settleAttempts(ns: string, changes: readonly AttemptChange[]): Promise<AttemptChanged[]>;
+  getAttempts(ns: string, ids: readonly string[]): Promise<(AttemptRow | null)[]>;
+  /** All attempts of a unit, in the order they were made. */
+  listUnitAttempts(ns: string, ref: WorkSpecRef, unit: string): Promise<AttemptRow[]>;
+  /** `active`: those it holds now. `all`: every one it ever made, newest first. `children`: active ones of its children. */
+  listWorkerAttempts(ns: string, worker: string, query: WorkerAttemptQuery): Promise<Page<AttemptRow>>;
+
+  // ---- workers
+
+  /** Check-ins and other changes, all or none; workers that are not known are created. Answers the resulting rows. */
+  updateWorkers(ns: string, changes: readonly WorkerChange[]): Promise<WorkerRow[]>;
+  getWorkers(ns: string, names: readonly string[]): Promise<(WorkerRow | null)[]>;
+  listWorkers(ns: string, query?: WorkerQuery): Promise<Page<WorkerRow>>;
+
+  // ---- looking in
+
+  /** Exact counts per work spec and status, of one namespace or of all. */
+  tally(ns?: string): Promise<TallyRow[]>;
+  /** For every work spec, why this request would or would not be given work from it. */
+  explain(ns: string, request: ScheduleRequest): Promise<Explained[]>;
+
+  // ---- locks
+
+  /** All paths or none; answers what was refused, or null. */
+  lock(ns: string, request: LockRequest): Promise<LockRefusal | null>;
+  /** Each path by itself, in order; answers which were granted. */
+  lockSome(ns: string, request: LockRequest): Promise<boolean[]>;
+  renewLocks(ns: string, request: LockRequest): Promise<LockRefusal | null>;
+  unlock(ns: string, request: Pick<LockRequest, "owner" | "paths">): Promise<LockRefusal | null>;
+  /** The owner of exactly each path, or null. */
+  readLocks(ns: string, paths: readonly LockPath[]): Promise<(string | null)[]>;
+  /** Releases everything at and below a path, whoever holds it. */
+  clearLocks(ns: string, path: LockPath): Promise<void>;
+
+  /** Gives back what it holds. What was not yet answered is refused with `closed`. Idempotent. */
+  close(): Promise<void>;
+}
+
+export interface WorkSpecInput {
+  data: Data;
+  /** The name that the data must have; any when absent. */
+  name?: string;
+}
+
+export interface SetWorkSpecOptions {
+  keepMeta?: boolean;
+}
+
+export interface RequestOptions {
+  /** Names this request, so that repeating it after a lost answer does not carry it out twice. */
+  requestId?: string;
+}
+
+export type PriorityChange = { set: number } | { adjust: number };
+
+export interface AttemptRequest extends ScheduleRequest, RequestOptions {
+  worker: string;
+  /** How many at most; 1 when absent. */
+  number?: number;
+  /** How long the lease is; 15 minutes when absent or 0. */
+  lifetimeMs?: number;
+  waitMs?: number;
+  /** Ends the wait. A wait that was ended answers with no attempts. */
+  signal?: AbortSignal;
+}
+
+export interface AttemptMake {
+  workSpec: string;
+  workUnit: string;
+  worker: string;
+  lifetimeMs?: number;
+}
+
+export interface WorkerAttemptQuery {
+  which: "active" | "all" | "children";
+  previous?: string;
+  limit?: number;
+}
+
+export interface LockRequest {
+  owner: string;
+  /** A minute when absent or 0; at most 1,000,000 seconds; below 0 the lock is taken and has already passed. */
+  timeoutMs?: number;
+  paths: readonly LockPath[];
+}

@@ -1,0 +1,244 @@
+/**
+ * Data dictionaries: made here, carried opaquely everywhere else.
+ *
+ * Data keeps the encoding it arrived in, JSON text or CBOR bytes, so that what goes in through one wire comes out of
+ * the same wire unchanged, key order and 1.0 included. It is decoded only where somebody looks into it, and
+ * translated only for a reader on the other wire.
+ *
+ * Only `jsonData`, `cborData` and `encodeData` make data out of something else, and they refuse with `bad_data` or
+ * `too_large`; the functions that take a `Data` rely on that and do not fail.
+ */
+import { Buffer } from "node:buffer";
+import { cborEntries, cborItemCount, checkCborMap, headEnd, major, majorOf } from "./cbor-item.ts";
+import { cborToJson, readCbor } from "./cbor-read.ts";
+import { cborMapHead, cborText, hasToJson, writeCbor } from "./cbor-write.ts";
+import type { CborBytes, Data, DataObject, JsonText } from "./data-value.ts";
+import { Float, Tuple, Uuid } from "./data-value.ts";
+import { CoordinateError } from "./errors.ts";
+import { checkJsonObject, jsonMembers, readJson } from "./json-text.ts";
+import { isCborKey, rawMember, rawText } from "./raw-value.ts";
+
+export type { CborBytes, Data, DataObject, DataValue, JsonText } from "./data-value.ts";
+export { Float, Tuple, Uuid } from "./data-value.ts";
+
+export interface DataLimits {
+  /** In the encoding it is carried in; JSON text counts as UTF-8. */
+  readonly maxBytes?: number;
+  /** Objects and arrays inside one another; an object of scalars is 1 deep. Never more than 1,024, for the stack. */
+  readonly maxDepth?: number;
+}
+
+export const defaultDataLimits = { maxBytes: 16 * 1024 * 1024, maxDepth: 512 } as const;
+
+const deepest = 1024;
+
+/** Data from JSON text, which is kept as it is, white space included. */
+export function jsonData(text: string, limits: DataLimits = defaultDataLimits): JsonText {
+  checkJsonSize(text, limits);
+  checkJsonObject(text, maxDepthOf(limits));
+  return text as JsonText;
+}
+
+/** Data from CBOR bytes, which are not copied: the caller gives them away and must not write to them again. */
+export function cborData(bytes: Uint8Array, limits: DataLimits = defaultDataLimits): CborBytes {
+  checkSize(bytes.length, limits);
+  checkCborMap(bytes, maxDepthOf(limits));
+  return bytes as CborBytes;
+}
+
+/**
+ * For stores: data that an earlier process made with one of the others and wrote down. It is not checked again; what
+ * comes from anywhere else must not pass through here.
+ */
+export function storedData(raw: string | Uint8Array): Data {
+  return raw as Data;
+}
+
+/**
+ * Data from JavaScript values: JSON text when that says everything, else CBOR.
+ *
+ * As JSON.stringify, `toJSON` is honoured (it must answer the same when asked twice), keys of undefined value are left
+ * out, undefined in an array is null. Beyond it: `Tuple`, `Uuid`, `Float`, bigint, Uint8Array (Buffer too), NaN,
+ * infinities, -0 and Map keep their meaning, by way of CBOR. Functions, symbols, sets and other binary views are
+ * refused, as are values that contain themselves.
+ */
+export function encodeData(value: unknown, limits: DataLimits = defaultDataLimits): Data {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) throw notAnObject();
+  const maxDepth = maxDepthOf(limits);
+  if (isPlain(value, "", maxDepth)) {
+    const text = JSON.stringify(value);
+    if (!text.startsWith("{")) throw notAnObject();
+    checkJsonSize(text, limits);
+    return text as JsonText;
+  }
+  const bytes = writeCbor(value, { maxBytes: maxBytesOf(limits), maxDepth });
+  if (majorOf(bytes, 0) !== major.map) throw notAnObject();
+  checkSize(bytes.length, limits);
+  return bytes as CborBytes;
+}
+
+/**
+ * Whether JSON.stringify tells all there is to tell. Anything doubtful is left to the CBOR writer, which names what it
+ * must refuse.
+ */
+function isPlain(value: unknown, key: string, depthLeft: number): boolean {
+  switch (typeof value) {
+    case "string":
+    case "boolean":
+    case "undefined":
+      return true;
+    case "number":
+      return isPlainNumber(value);
+    case "object":
+      return value === null || isPlainObject(value, key, depthLeft);
+    default:
+      return false;
+  }
+}
+
+/** Integers beyond 2^53 have no point in JSON text and would be read back as bigint. */
+function isPlainNumber(value: number): boolean {
+  if (Number.isSafeInteger(value)) return value !== 0 || !Object.is(value, -0);
+  return Number.isFinite(value) && (!Number.isInteger(value) || Math.abs(value) >= 1e21);
+}
+
+function isPlainObject(value: object, key: string, depthLeft: number): boolean {
+  if (depthLeft === 0) return false;
+  const prototype: unknown = Object.getPrototypeOf(value);
+  const isArray = prototype === Array.prototype;
+  if (prototype !== Object.prototype && !isArray && prototype !== null && isSpecial(value)) return false;
+  if (hasToJson(value)) return isPlain(value.toJSON(key), key, depthLeft - 1);
+  if (Array.isArray(value)) {
+    for (const item of value) if (!isPlain(item, "", depthLeft - 1)) return false;
+    return true;
+  }
+  const object = value as Readonly<Record<string, unknown>>;
+  // for-in makes no list of the keys, as Object.keys does
+  for (const name in object) {
+    if (Object.hasOwn(object, name) && !isPlain(object[name], name, depthLeft - 1)) return false;
+  }
+  return true;
+}
+
+function isSpecial(value: object): boolean {
+  return (
+    value instanceof Tuple ||
+    value instanceof Float ||
+    value instanceof Uuid ||
+    value instanceof Map ||
+    value instanceof Set ||
+    ArrayBuffer.isView(value) ||
+    value instanceof ArrayBuffer
+  );
+}
+
+/**
+ * The values of data. Integers that a number cannot hold are bigint. With `precise`, floats whose value is integral
+ * are `Float`, so that encoding again gives floats. Repeated keys: the last one counts.
+ */
+export function decodeData(data: Data, options: { readonly precise?: boolean } = {}): DataObject {
+  const precise = options.precise ?? false;
+  if (typeof data !== "string") return readCbor(data, 0, precise) as DataObject;
+  // JSON.parse is right about everything but 1.0 and integers of sixteen digits or more.
+  if (!precise && !/\d{16}/.test(data)) return JSON.parse(data) as DataObject;
+  return readJson(data, { precise, maps: false }) as DataObject;
+}
+
+/**
+ * Data for a reader on a JSON wire. Numbers are never changed. What JSON has no form for becomes the nearest thing
+ * (byte strings base64 text, tuples arrays, UUIDs text, NaN null), and `lossless` is false.
+ */
+export function dataToJson(data: Data): { text: string; lossless: boolean } {
+  return typeof data === "string" ? { text: data, lossless: true } : cborToJson(data, 0);
+}
+
+/**
+ * Data for a reader on a CBOR wire: 1.0 is a float and 1 an integer, key order is kept; of a repeated key the last
+ * value is kept. An escaped lone surrogate, which UTF-8 cannot say, becomes a byte by the rule of names, else U+FFFD.
+ */
+export function dataToCbor(data: Data): Uint8Array {
+  if (typeof data !== "string") return data;
+  return writeCbor(readJson(data, { precise: true, maps: true }), { maxBytes: Infinity, maxDepth: deepest });
+}
+
+/** The size that counts against a limit: of JSON text in UTF-8, of CBOR as it is. */
+export function dataByteLength(data: Data): number {
+  return typeof data === "string" ? Buffer.byteLength(data, "utf8") : data.length;
+}
+
+/** The text (or, by the rule of names, the bytes) of one top-level key; null when it is absent or something else. */
+export function dataGetText(data: Data, key: string): string | null {
+  const value = rawMember(data, key);
+  return value === null ? null : rawText(value);
+}
+
+/**
+ * Data with one top-level key set to a text, every other entry untouched to the byte. Size limits are not applied
+ * again: this is how the engine notes a traceback in data that was accepted before, and that must not fail.
+ */
+export function dataWithText(data: Data | null, key: string, text: string): Data {
+  if (data === null) return JSON.stringify({ [key]: text }) as JsonText;
+  return typeof data === "string" ? jsonWithText(data, key, text) : cborWithText(data, key, text);
+}
+
+function jsonWithText(data: JsonText, key: string, text: string): JsonText {
+  const value = JSON.stringify(text);
+  let result = "";
+  let kept = 0;
+  let members = 0;
+  for (const member of jsonMembers(data)) {
+    members += 1;
+    if (member.key !== key) continue;
+    // Every repetition is replaced: some readers take the first one.
+    result += data.slice(kept, member.start) + value;
+    kept = member.end;
+  }
+  if (kept > 0) return (result + data.slice(kept)) as JsonText;
+  const end = data.lastIndexOf("}");
+  return `${data.slice(0, end)}${members > 0 ? "," : ""}${JSON.stringify(key)}:${value}${data.slice(end)}` as JsonText;
+}
+
+function cborWithText(data: CborBytes, key: string, text: string): CborBytes {
+  const value = cborText(text);
+  const pieces: Uint8Array[] = [];
+  let kept = 0;
+  for (const entry of cborEntries(data, 0)) {
+    if (!isCborKey(data, entry.key.start, key)) continue;
+    pieces.push(data.subarray(kept, entry.start), value);
+    kept = entry.end;
+  }
+  if (kept > 0) pieces.push(data.subarray(kept));
+  else pieces.push(...withEntry(data, cborText(key), value));
+  return new Uint8Array(Buffer.concat(pieces)) as CborBytes;
+}
+
+/** The map with one more entry at its end: a new head, or before the break. */
+function withEntry(data: CborBytes, key: Uint8Array, value: Uint8Array): Uint8Array[] {
+  const count = cborItemCount(data, 0);
+  if (count === null) return [data.subarray(0, data.length - 1), key, value, data.subarray(data.length - 1)];
+  return [cborMapHead(count / 2 + 1), data.subarray(headEnd(data, 0)), key, value];
+}
+
+function maxBytesOf(limits: DataLimits): number {
+  return limits.maxBytes ?? defaultDataLimits.maxBytes;
+}
+
+function maxDepthOf(limits: DataLimits): number {
+  return Math.min(limits.maxDepth ?? defaultDataLimits.maxDepth, deepest);
+}
+
+function checkJsonSize(text: string, limits: DataLimits): void {
+  const maxBytes = maxBytesOf(limits);
+  // One UTF-16 unit is at most three bytes: text this short need not be counted.
+  if (text.length * 3 > maxBytes) checkSize(Buffer.byteLength(text, "utf8"), limits);
+}
+
+function checkSize(bytes: number, limits: DataLimits): void {
+  const maxBytes = maxBytesOf(limits);
+  if (bytes > maxBytes)
+    throw new CoordinateError("too_large", `data of ${bytes} bytes, the limit is ${maxBytes}`);
+}
+
+function notAnObject(): CoordinateError {
+  return new CoordinateError("bad_data", "that is not an object");
+}

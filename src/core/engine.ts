@@ -1,0 +1,745 @@
+/**
+ * The engine: all policy, written once, over any store. It checks what comes in, chooses what to hand out, turns
+ * spans into times, and cuts long work into slices. It keeps no state but who waits: any number of engines may
+ * share one store.
+ */
+import {
+  defaultLifetimeMs,
+  parseAttemptId,
+  type AttemptChange,
+  type AttemptChanged,
+  type AttemptRow,
+} from "./attempt.ts";
+import {
+  checkCount,
+  checkData,
+  checkList,
+  checkNumber,
+  checkObject,
+  checkOneOf,
+  checkSpan,
+  checkText,
+  checkTime,
+  latestTime,
+} from "./check.ts";
+import { nextTurn, systemClock, systemRandom, type Clock, type Random } from "./clock.ts";
+import type {
+  AttemptMake,
+  AttemptRequest,
+  Coordinate,
+  LockRequest,
+  PriorityChange,
+  RequestOptions,
+  SetWorkSpecOptions,
+  WorkerAttemptQuery,
+  WorkSpecInput,
+} from "./coordinate.ts";
+import { CoordinateError } from "./errors.ts";
+import {
+  decideLock,
+  decideLockSome,
+  decideRenew,
+  decideUnlock,
+  defaultLockMs,
+  lockKey,
+  longestLockMs,
+  type LockPath,
+  type LockRefusal,
+} from "./lock.ts";
+import { checkName } from "./names.ts";
+import {
+  defaultNamespaceSettings,
+  schedulingPolicies,
+  type NamespaceRow,
+  type NamespaceSettings,
+} from "./namespace.ts";
+import { choose, explainChoice, type Candidate, type Explained, type ScheduleRequest } from "./scheduler.ts";
+import {
+  isWatchable,
+  type AttemptKey,
+  type Settle,
+  type Store,
+  type Tidied,
+  type WorkUnitChange,
+  type WorkUnitPut,
+  type WorkUnitWhere,
+} from "./store.ts";
+import { Waiting } from "./waiting.ts";
+import {
+  changeMeta,
+  checkMetaChange,
+  missingWorkSpec,
+  readWorkSpec,
+  resetMeta,
+  workSpecName,
+  type WorkSpecMeta,
+  type WorkSpecMetaChange,
+  type WorkSpecRef,
+  type WorkSpecRow,
+} from "./work-spec.ts";
+import {
+  workUnitStatuses,
+  type AddedWorkUnit,
+  type Page,
+  type TallyRow,
+  type WorkUnitInput,
+  type WorkUnitQuery,
+  type WorkUnitRow,
+  type WorkUnitSelection,
+} from "./work-unit.ts";
+import { desiredStates, type WorkerChange, type WorkerQuery, type WorkerRow } from "./worker.ts";
+
+export interface EngineOptions {
+  clock?: Clock;
+  random?: Random;
+  /** One unit's data at most; 16 MiB. */
+  maxDataBytes?: number;
+  /** Items of one call at most; 100,000. */
+  maxBatch?: number;
+  /** How often those who wait look for themselves: a second where the store cannot tell, else a safety net. */
+  pollMs?: number;
+  /** Inactive workers are forgotten after this long; 7 days. */
+  workerRetentionMs?: number;
+}
+
+/** Units looked at in one step of a long change: small enough that nobody else waits long. */
+const slice = 2000;
+const defaultPage = 1000;
+const requestMemoryMs = 10 * 60 * 1000;
+
+export class Engine implements Coordinate {
+  readonly #store: Store;
+  readonly #clock: Clock;
+  readonly #random: Random;
+  readonly #maxDataBytes: number;
+  readonly #maxBatch: number;
+  readonly #pollMs: number;
+  readonly #workerRetentionMs: number;
+  readonly #waiting: Waiting;
+  readonly #closing = new AbortController();
+  readonly #unwatch: () => void;
+
+  constructor(store: Store, options: EngineOptions = {}) {
+    this.#store = store;
+    this.#clock = options.clock ?? systemClock();
+    this.#random = options.random ?? systemRandom;
+    this.#maxDataBytes = options.maxDataBytes ?? 16 * 1024 * 1024;
+    this.#maxBatch = options.maxBatch ?? 100_000;
+    this.#pollMs = options.pollMs ?? (isWatchable(store) ? 60_000 : 1000);
+    this.#workerRetentionMs = options.workerRetentionMs ?? 7 * 24 * 3600 * 1000;
+    const waiting = new Waiting(this.#clock);
+    this.#waiting = waiting;
+    this.#unwatch = isWatchable(store) ? store.watch((ns) => waiting.changed(ns)) : () => undefined;
+  }
+
+  // ---- namespaces
+
+  async listNamespaces(): Promise<NamespaceRow[]> {
+    this.#open();
+    return this.#store.listNamespaces();
+  }
+
+  async getNamespace(ns: string): Promise<NamespaceRow> {
+    const name = this.#ns(ns);
+    return (await this.#store.getNamespace(name)) ?? { name, settings: { ...defaultNamespaceSettings } };
+  }
+
+  async setNamespace(ns: string, settings: Partial<NamespaceSettings>): Promise<NamespaceRow> {
+    const name = this.#ns(ns);
+    const change: Partial<NamespaceSettings> = {};
+    for (const [field, value] of Object.entries(settings)) {
+      if (field === "policy") change.policy = checkOneOf(field, value, schedulingPolicies);
+      else if (field === "desired") change.desired = checkOneOf(field, value, desiredStates);
+      else throw new CoordinateError("bad_argument", `${field}: not a setting of a namespace`);
+    }
+    return this.#store.putNamespace(name, (old) => ({ ...old, ...change }));
+  }
+
+  async deleteNamespace(ns: string): Promise<void> {
+    if (await this.#store.deleteNamespace(this.#ns(ns))) await this.#purge();
+  }
+
+  /** Takes away the rows of what was deleted. */
+  async #purge(): Promise<void> {
+    while (!(await this.#store.purge(slice, this.#clock.now())).done) await nextTurn();
+  }
+
+  // ---- work specs
+
+  async setWorkSpecs(
+    ns: string,
+    specs: readonly WorkSpecInput[],
+    options: SetWorkSpecOptions = {},
+  ): Promise<WorkSpecRow[]> {
+    const namespace = this.#ns(ns);
+    const puts = this.#batch("specs", specs).map((input) => {
+      const data = checkData("work spec", checkObject("work spec", input).data, this.#maxDataBytes);
+      if (data === null) throw new CoordinateError("bad_data", "work spec: no data");
+      const { name, meta } = readWorkSpec(data);
+      if (input.name !== undefined && input.name !== name) throw new CoordinateError("changed_name");
+      const keep = options.keepMeta ?? false;
+      return { ref: name, data, meta: (old: WorkSpecMeta | null) => resetMeta(old, meta, keep) };
+    });
+    return this.#store.putWorkSpecs(namespace, puts);
+  }
+
+  async getWorkSpecs(ns: string, refs: readonly WorkSpecRef[]): Promise<(WorkSpecRow | null)[]> {
+    return this.#store.getWorkSpecs(this.#ns(ns), this.#batch("work specs", refs).map(checkRef));
+  }
+
+  async listWorkSpecs(
+    ns: string,
+    query: { previous?: string; limit?: number } = {},
+  ): Promise<Page<WorkSpecRow>> {
+    const namespace = this.#ns(ns);
+    const previous = query.previous === undefined ? null : checkText("previous", query.previous);
+    return page(
+      query.limit,
+      (limit) => this.#store.listWorkSpecs(namespace, previous, limit),
+      (row) => row.name,
+    );
+  }
+
+  async setWorkSpecMeta(ns: string, ref: WorkSpecRef, change: WorkSpecMetaChange): Promise<WorkSpecMeta> {
+    const namespace = this.#ns(ns);
+    const checked = checkMetaChange(change);
+    const meta = (old: WorkSpecMeta | null): WorkSpecMeta => {
+      if (old === null) throw missingWorkSpec(ref);
+      return changeMeta(old, checked);
+    };
+    const [row] = await this.#store.putWorkSpecs(namespace, [{ ref: checkRef(ref), data: null, meta }]);
+    if (row === undefined) throw missingWorkSpec(ref);
+    return row.meta;
+  }
+
+  async deleteWorkSpecs(ns: string, refs: readonly WorkSpecRef[]): Promise<boolean[]> {
+    const found = await this.#store.deleteWorkSpecs(
+      this.#ns(ns),
+      this.#batch("work specs", refs).map(checkRef),
+    );
+    await this.#purge();
+    return found;
+  }
+
+  // ---- work units
+
+  async addWorkUnits(
+    ns: string,
+    ref: WorkSpecRef,
+    units: readonly WorkUnitInput[],
+    options: RequestOptions = {},
+  ): Promise<AddedWorkUnit[]> {
+    const namespace = this.#ns(ns);
+    const now = this.#clock.now();
+    const spec = checkRef(ref);
+    const name = workSpecName(spec);
+    const puts = this.#batch("work units", units).map((unit, i) => {
+      try {
+        return this.#readUnit(unit, name, now);
+      } catch (error) {
+        throw inItem(error, i, units.length);
+      }
+    });
+    return this.#store.putWorkUnits(namespace, spec, puts, checkRequestId(options.requestId), now);
+  }
+
+  #readUnit(unit: WorkUnitInput, spec: string, now: number): WorkUnitPut {
+    checkObject("work unit", unit);
+    const notBefore = checkTime("notBefore", unit.notBefore);
+    const delayMs = checkSpan("delayMs", unit.delayMs, now, 0, -Infinity);
+    if (notBefore > 0 && delayMs > 0)
+      throw new CoordinateError("bad_argument", "delayMs: a unit has either notBefore or delayMs");
+    return {
+      name: checkName("work unit", unit.name),
+      data: checkData("data", unit.data, this.#maxDataBytes),
+      priority: checkNumber("priority", unit.priority),
+      notBefore: delayMs > 0 ? now + delayMs : notBefore,
+      dependencies:
+        unit.dependencies === undefined
+          ? null
+          : checkList("dependencies", unit.dependencies, this.#maxBatch).map(
+              ({ workSpec, workUnit, kind }) => ({
+                workSpec: workSpec === undefined ? spec : checkName("work spec", workSpec),
+                workUnit: checkName("work unit", workUnit),
+                kind: kind === undefined ? "hard" : checkOneOf("dependency kind", kind, ["hard", "soft"]),
+              }),
+            ),
+    };
+  }
+
+  async getWorkUnits(
+    ns: string,
+    ref: WorkSpecRef,
+    names: readonly string[],
+  ): Promise<(WorkUnitRow | null)[]> {
+    const checked = this.#batch("names", names).map((name) => checkName("work unit", name));
+    return this.#store.getWorkUnits(this.#ns(ns), checkRef(ref), checked, this.#clock.now());
+  }
+
+  async listWorkUnits(ns: string, ref: WorkSpecRef, query: WorkUnitQuery = {}): Promise<Page<WorkUnitRow>> {
+    const namespace = this.#ns(ns);
+    const where = this.#where(query);
+    if (query.previous !== undefined) where.previous = checkName("work unit", query.previous);
+    const read = (limit: number): Promise<WorkUnitRow[]> =>
+      this.#store.listWorkUnits(namespace, checkRef(ref), where, limit, this.#clock.now());
+    return page(query.limit, read, (row) => row.name);
+  }
+
+  async setWorkUnitPriorities(
+    ns: string,
+    ref: WorkSpecRef,
+    selection: WorkUnitSelection,
+    change: PriorityChange,
+  ): Promise<number> {
+    return this.#updateUnits(
+      ns,
+      ref,
+      selection,
+      "set" in change
+        ? { kind: "set-priority", priority: checkNumber("priority", change.set, NaN) }
+        : { kind: "adjust-priority", by: checkNumber("priority", change.adjust, NaN) },
+    );
+  }
+
+  async setWorkUnitDelays(
+    ns: string,
+    ref: WorkSpecRef,
+    selection: WorkUnitSelection,
+    notBefore: number,
+  ): Promise<number> {
+    return this.#updateUnits(ns, ref, selection, {
+      kind: "set-delay",
+      notBefore: checkTime("notBefore", notBefore),
+    });
+  }
+
+  async resetWorkUnits(ns: string, ref: WorkSpecRef, selection: WorkUnitSelection): Promise<number> {
+    return this.#updateUnits(ns, ref, selection, { kind: "reset" });
+  }
+
+  async #updateUnits(
+    ns: string,
+    ref: WorkSpecRef,
+    selection: WorkUnitSelection,
+    change: WorkUnitChange,
+  ): Promise<number> {
+    return this.#inSlices(ns, ref, selection, (namespace, spec, where) =>
+      this.#store.updateWorkUnits(namespace, spec, where, change, slice, this.#clock.now()),
+    );
+  }
+
+  async deleteWorkUnits(ns: string, ref: WorkSpecRef, selection: WorkUnitSelection): Promise<number> {
+    return this.#inSlices(ns, ref, selection, (namespace, spec, where) =>
+      this.#store.deleteWorkUnits(namespace, spec, where, slice, this.#clock.now()),
+    );
+  }
+
+  async #inSlices(
+    ns: string,
+    ref: WorkSpecRef,
+    selection: WorkUnitSelection,
+    step: (
+      ns: string,
+      ref: WorkSpecRef,
+      where: WorkUnitWhere,
+    ) => Promise<{ count: number; next: string | null }>,
+  ): Promise<number> {
+    const namespace = this.#ns(ns);
+    const spec = checkRef(ref);
+    const where = this.#where(selection);
+    if (Object.keys(where).length === 0 && selection.all !== true) throw new CoordinateError("empty_query");
+    let total = 0;
+    for (;;) {
+      const { count, next } = await step(namespace, spec, where);
+      total += count;
+      if (next === null) return total;
+      where.previous = next;
+      await nextTurn();
+    }
+  }
+
+  #where(query: WorkUnitSelection | WorkUnitQuery): WorkUnitWhere {
+    const where: WorkUnitWhere = {};
+    if (query.names !== undefined)
+      where.names = this.#batch("names", query.names).map((name) => checkName("work unit", name));
+    if (query.statuses !== undefined)
+      where.statuses = this.#batch("statuses", query.statuses).map((status) =>
+        checkOneOf("statuses", status, workUnitStatuses),
+      );
+    // a prefix is a piece of a name: it may end in the middle of a character's bytes
+    if (query.prefix !== undefined && query.prefix !== "") where.prefix = checkText("prefix", query.prefix);
+    return where;
+  }
+
+  // ---- attempts
+
+  async requestAttempts(ns: string, request: AttemptRequest): Promise<AttemptRow[]> {
+    const namespace = this.#ns(ns);
+    const now = this.#clock.now();
+    const ask: Ask = {
+      worker: checkName("worker", checkObject("request", request).worker),
+      number: checkCount("number", request.number, 1, 0) || 1,
+      lifetimeMs: checkSpan("lifetimeMs", request.lifetimeMs, now) || defaultLifetimeMs,
+      requestId: checkRequestId(request.requestId),
+      schedule: checkSchedule(request),
+    };
+    const waitMs = checkSpan("waitMs", request.waitMs, now);
+    const first = await this.#look(namespace, ask);
+    if (first.found !== null || waitMs === 0) return first.found ?? [];
+    const key = JSON.stringify(ask.schedule);
+    const signal =
+      request.signal === undefined
+        ? this.#closing.signal
+        : AbortSignal.any([request.signal, this.#closing.signal]);
+    return (
+      (await this.#waiting.line(namespace, key, now + waitMs, signal, () => this.#look(namespace, ask))) ?? []
+    );
+  }
+
+  /** One look for work; `again` is when it is worth while to look again, if nothing changes until then. */
+  async #look(ns: string, ask: Ask): Promise<{ found: AttemptRow[] | null; again: number }> {
+    let failed: Candidate | null = null;
+    // a spec that turned out to have nothing is looked at again, with fresh counts, but not for ever
+    for (let tries = 0; ; tries++) {
+      const now = this.#clock.now();
+      const { settings, candidates, repeated } = await this.#store.candidates(ns, ask.requestId, now);
+      if (repeated !== null && repeated.length > 0) return { found: repeated, again: 0 };
+      const open = tries < 3 ? candidates : candidates.filter(({ id }) => id !== failed?.id);
+      const chosen = choose(open, ask.schedule, now, this.#random, settings.policy);
+      if (chosen === null || tries > 8)
+        return { found: null, again: Math.min(now + this.#pollMs, whenDue(candidates, now)) };
+      const attempts = await this.#claim(ns, chosen, ask, now);
+      if (attempts.length > 0) return { found: attempts, again: 0 };
+      failed = chosen;
+    }
+  }
+
+  async #claim(
+    ns: string,
+    { id, name, meta, pending }: Candidate,
+    ask: Ask,
+    now: number,
+  ): Promise<AttemptRow[]> {
+    let limit = Math.min(ask.number, this.#maxBatch);
+    if (meta.maxGetwork > 0) limit = Math.min(limit, meta.maxGetwork);
+    if (meta.maxRunning > 0) limit = Math.min(limit, meta.maxRunning - pending);
+    const claim = {
+      workSpec: { name, id },
+      worker: ask.worker,
+      limit,
+      expiration: now + ask.lifetimeMs,
+      maxRetries: meta.maxRetries,
+      requestId: ask.requestId,
+    };
+    for (;;) {
+      const { attempts, more } = await this.#store.claim(ns, claim, now);
+      if (!more) return attempts;
+      await nextTurn();
+    }
+  }
+
+  async makeAttempts(ns: string, requests: readonly AttemptMake[]): Promise<AttemptRow[]> {
+    const now = this.#clock.now();
+    const makes = this.#batch("requests", requests).map((request) => {
+      const { workSpec, workUnit, worker, lifetimeMs } = checkObject("request", request);
+      return {
+        workSpec: checkName("work spec", workSpec),
+        workUnit: checkName("work unit", workUnit),
+        worker: checkName("worker", worker),
+        expiration: now + (checkSpan("lifetimeMs", lifetimeMs, now) || defaultLifetimeMs),
+      };
+    });
+    return this.#store.makeAttempts(this.#ns(ns), makes, now);
+  }
+
+  async settleAttempts(ns: string, changes: readonly AttemptChange[]): Promise<AttemptChanged[]> {
+    const namespace = this.#ns(ns);
+    const now = this.#clock.now();
+    const settles: Settle[] = [];
+    // a name that was never handed out cannot be looked up: it is answered in its place
+    const unknown: { at: number; answer: AttemptChanged }[] = [];
+    this.#batch("changes", changes).forEach((change, i) => {
+      try {
+        const settle = this.#readChange(change, now);
+        if (settle === null) unknown.push({ at: i, answer: noSuchAttempt(change.attempt) });
+        else settles.push(settle);
+      } catch (error) {
+        throw inItem(error, i, changes.length);
+      }
+    });
+    const answers = settles.length === 0 ? [] : await this.#store.settle(namespace, settles, now);
+    for (const { at, answer } of unknown) answers.splice(at, 0, answer);
+    return answers;
+  }
+
+  #readChange(change: AttemptChange, now: number): Settle | null {
+    const { action } = checkObject("change", change);
+    checkOneOf("action", action, ["finish", "fail", "retry", "expire", "renew"]);
+    const data = checkData("data", change.data, this.#maxDataBytes);
+    const delay = checkSpan("delayMs", change.delayMs, now, 0, -Infinity);
+    const lifetime = checkSpan("lifetimeMs", change.lifetimeMs, now, defaultLifetimeMs, -Infinity);
+    const key = parseAttemptId(change.attempt);
+    if (key === null) return null;
+    const time =
+      action === "renew" ? now + Math.max(0, lifetime) : action === "retry" && delay > 0 ? now + delay : 0;
+    return { unitId: key.unitId, number: key.number, action, data, time };
+  }
+
+  async getAttempts(ns: string, ids: readonly string[]): Promise<(AttemptRow | null)[]> {
+    const keys = this.#batch("ids", ids).map(parseAttemptId);
+    const known = keys.filter((key) => key !== null);
+    const rows = await this.#store.getAttempts(this.#ns(ns), known, this.#clock.now());
+    let at = 0;
+    return keys.map((key) => (key === null ? null : (rows[at++] ?? null)));
+  }
+
+  async listUnitAttempts(ns: string, ref: WorkSpecRef, unit: string): Promise<AttemptRow[]> {
+    return this.#store.listUnitAttempts(
+      this.#ns(ns),
+      checkRef(ref),
+      checkName("work unit", unit),
+      this.#clock.now(),
+    );
+  }
+
+  async listWorkerAttempts(ns: string, worker: string, query: WorkerAttemptQuery): Promise<Page<AttemptRow>> {
+    const namespace = this.#ns(ns);
+    const name = checkName("worker", worker);
+    const which = checkOneOf("which", query.which, ["active", "all", "children"]);
+    let previous: AttemptKey | null = null;
+    if (query.previous !== undefined) {
+      previous = parseAttemptId(query.previous);
+      if (previous === null) throw new CoordinateError("no_such_attempt", query.previous);
+    }
+    const read = (limit: number): Promise<AttemptRow[]> =>
+      this.#store.listWorkerAttempts(namespace, name, which, previous, limit, this.#clock.now());
+    return page(query.limit, read, (row) => row.id);
+  }
+
+  // ---- workers
+
+  async updateWorkers(ns: string, changes: readonly WorkerChange[]): Promise<WorkerRow[]> {
+    const checked = this.#batch("workers", changes).map((change): WorkerChange => {
+      const read: WorkerChange = { name: checkName("worker", checkObject("worker", change).name) };
+      if (change.parent !== undefined)
+        read.parent = change.parent === null ? null : checkName("worker", change.parent);
+      if (change.active !== undefined) read.active = change.active;
+      if (change.mode !== undefined) read.mode = checkText("mode", change.mode);
+      if (change.data !== undefined) read.data = checkData("data", change.data, this.#maxDataBytes);
+      if (change.lastUpdate !== undefined) read.lastUpdate = checkTime("lastUpdate", change.lastUpdate);
+      if (change.expiration !== undefined) read.expiration = checkTime("expiration", change.expiration);
+      if (change.desired !== undefined)
+        read.desired = change.desired === null ? null : checkOneOf("desired", change.desired, desiredStates);
+      return read;
+    });
+    return this.#store.putWorkers(this.#ns(ns), checked, this.#clock.now());
+  }
+
+  async getWorkers(ns: string, names: readonly string[]): Promise<(WorkerRow | null)[]> {
+    const checked = this.#batch("names", names).map((name) => checkName("worker", name));
+    return this.#store.getWorkers(this.#ns(ns), checked, this.#clock.now());
+  }
+
+  async listWorkers(ns: string, query: WorkerQuery = {}): Promise<Page<WorkerRow>> {
+    const namespace = this.#ns(ns);
+    const read = (limit: number): Promise<WorkerRow[]> =>
+      this.#store.listWorkers(namespace, query, limit, this.#clock.now());
+    return page(query.limit, read, (row) => row.name);
+  }
+
+  // ---- looking in
+
+  async tally(ns?: string): Promise<TallyRow[]> {
+    return this.#store.tally(ns === undefined ? null : this.#ns(ns), this.#clock.now());
+  }
+
+  async explain(ns: string, request: ScheduleRequest): Promise<Explained[]> {
+    const now = this.#clock.now();
+    const { settings, candidates } = await this.#store.candidates(this.#ns(ns), null, now);
+    return explainChoice(candidates, checkSchedule(request), now, settings.policy);
+  }
+
+  // ---- locks
+
+  async lock(ns: string, request: LockRequest): Promise<LockRefusal | null> {
+    const { owner, paths, deadline, now } = this.#readLock(request);
+    return this.#store.locks(this.#ns(ns), paths, (view) => decideLock(view, owner, paths, deadline), now);
+  }
+
+  async lockSome(ns: string, request: LockRequest): Promise<boolean[]> {
+    const { owner, paths, deadline, now } = this.#readLock(request);
+    return this.#store.locks(
+      this.#ns(ns),
+      paths,
+      (view) => decideLockSome(view, owner, paths, deadline),
+      now,
+    );
+  }
+
+  async renewLocks(ns: string, request: LockRequest): Promise<LockRefusal | null> {
+    const { owner, paths, deadline, now } = this.#readLock(request);
+    return this.#store.locks(this.#ns(ns), paths, (view) => decideRenew(view, owner, paths, deadline), now);
+  }
+
+  async unlock(ns: string, request: Pick<LockRequest, "owner" | "paths">): Promise<LockRefusal | null> {
+    const { owner, paths, now } = this.#readLock(request);
+    return this.#store.locks(this.#ns(ns), paths, (view) => decideUnlock(view, owner, paths), now);
+  }
+
+  async readLocks(ns: string, paths: readonly LockPath[]): Promise<(string | null)[]> {
+    const read = this.#readLock({ owner: "", paths });
+    return this.#store.locks(
+      this.#ns(ns),
+      read.paths,
+      (view) => ({
+        set: [],
+        release: [],
+        answer: read.paths.map((path) => view.get(lockKey(path))?.owner ?? null),
+      }),
+      read.now,
+    );
+  }
+
+  async clearLocks(ns: string, path: LockPath): Promise<void> {
+    const { paths, now } = this.#readLock({ owner: "", paths: [path] });
+    const key = lockKey(path);
+    await this.#store.locks(
+      this.#ns(ns),
+      paths,
+      (view) => {
+        const release = [...view].filter(([at]) => at.startsWith(key)).map(([, lock]) => lock.path);
+        return { set: [], release, answer: null };
+      },
+      now,
+    );
+  }
+
+  #readLock(request: LockRequest): {
+    owner: string;
+    paths: readonly LockPath[];
+    deadline: number;
+    now: number;
+  } {
+    const now = this.#clock.now();
+    const timeout = checkNumber("timeoutMs", request.timeoutMs) || defaultLockMs;
+    const paths = this.#batch("paths", request.paths).map((path) =>
+      checkList("path", path, 1000).map((label) => checkText("path label", label)),
+    );
+    return {
+      owner: checkText("owner", request.owner),
+      paths,
+      deadline: now + Math.min(timeout, longestLockMs),
+      now,
+    };
+  }
+
+  // ---- housekeeping
+
+  /** One bounded piece of housekeeping; whoever runs an engine calls it every second or so, and again while there is more. */
+  async tidy(units = slice): Promise<Tidied> {
+    const now = this.#clock.now();
+    const limits = {
+      units,
+      workersBefore: now - this.#workerRetentionMs,
+      requestsBefore: now - requestMemoryMs,
+    };
+    const tidied = await this.#store.tidy(limits, now);
+    const { done } = await this.#store.purge(units, now);
+    return { ...tidied, more: tidied.more || !done };
+  }
+
+  /** How many requests wait for work. */
+  get waiting(): number {
+    return this.#waiting.size;
+  }
+
+  async close(): Promise<void> {
+    if (this.#closing.signal.aborted) return;
+    this.#closing.abort();
+    this.#unwatch();
+    await this.#store.close();
+  }
+
+  #open(): void {
+    if (this.#closing.signal.aborted) throw new CoordinateError("closed");
+  }
+
+  #ns(ns: string): string {
+    this.#open();
+    return checkName("namespace", ns);
+  }
+
+  #batch<Item>(field: string, items: readonly Item[]): readonly Item[] {
+    return checkList(field, items, this.#maxBatch);
+  }
+}
+
+interface Ask {
+  worker: string;
+  number: number;
+  lifetimeMs: number;
+  requestId: string | null;
+  schedule: ScheduleRequest;
+}
+
+function checkRef(ref: WorkSpecRef): WorkSpecRef {
+  const name = checkName("work spec", workSpecName(ref));
+  return typeof ref === "string" ? name : { name, id: ref.id };
+}
+
+function checkRequestId(id: string | undefined): string | null {
+  if (id === undefined) return null;
+  if (checkText("requestId", id).length > 200)
+    throw new CoordinateError("too_large", "requestId: at most 200 characters");
+  return id;
+}
+
+function checkSchedule({ workSpecs, runtimes, availableGb }: ScheduleRequest): ScheduleRequest {
+  const schedule: ScheduleRequest = {};
+  if (workSpecs !== undefined)
+    schedule.workSpecs = checkList("workSpecs", workSpecs, 10_000).map((one) => checkText("workSpecs", one));
+  if (runtimes !== undefined)
+    schedule.runtimes = checkList("runtimes", runtimes, 1000).map((one) => checkText("runtimes", one));
+  if (availableGb !== undefined) schedule.availableGb = checkNumber("availableGb", availableGb);
+  return schedule;
+}
+
+/** When the next unit is due, a lease ends, or a continuous spec may generate: the earliest. */
+function whenDue(candidates: readonly Candidate[], now: number): number {
+  let due = latestTime;
+  for (const { meta, nextDue } of candidates) {
+    if (nextDue > 0) due = Math.min(due, nextDue);
+    if (meta.continuous && meta.nextContinuous > now) due = Math.min(due, meta.nextContinuous);
+  }
+  return due;
+}
+
+/** Reads one row more than asked for, to know whether there is another page. */
+async function page<Row>(
+  asked: number | undefined,
+  read: (limit: number) => Promise<Row[]>,
+  nameOf: (row: Row) => string,
+): Promise<Page<Row>> {
+  const limit = checkCount("limit", asked, defaultPage, 1);
+  const rows = await read(limit + 1);
+  if (rows.length <= limit) return { rows, next: null };
+  rows.length = limit;
+  const last = rows.at(-1);
+  return { rows, next: last === undefined ? null : nameOf(last) };
+}
+
+const noSuchAttempt = (attempt: string): AttemptChanged => ({
+  attempt,
+  error: "no_such_attempt",
+  changed: false,
+  status: null,
+  expirationTime: 0,
+  outputs: 0,
+  chainingErrors: [],
+});
+
+/** Says which item of a batch was bad. */
+function inItem(error: unknown, index: number, length: number): unknown {
+  if (!(error instanceof CoordinateError) || length === 1) return error;
+  return new CoordinateError(error.code, `item ${index}: ${error.value}`, { cause: error });
+}

@@ -1,0 +1,19 @@
+/** Namespaces keep applications apart: no state is shared between them. */
+import type { DesiredState } from "./worker.ts";
+
+/** `weighted`: priority, then a weighted draw. `python`: successors first, as the Python daemon meant it. */
+export const schedulingPolicies = ["weighted", "python"] as const;
+export type SchedulingPolicy = (typeof schedulingPolicies)[number];
+
+export interface NamespaceSettings {
+  policy: SchedulingPolicy;
+  /** What all workers of the namespace should do, where they have no setting of their own. */
+  desired: DesiredState;
+}
+
+export const defaultNamespaceSettings: Readonly<NamespaceSettings> = { policy: "weighted", desired: "run" };
+
+export interface NamespaceRow {
+  name: string;
+  settings: NamespaceSettings;
+}

@@ -1,0 +1,248 @@
+/**
+ * The scheduler: which work spec is the next attempt made for?
+ *
+ * Pure: candidates, request, time and one random number in, a choice out. First filters, each with a name, so
+ * that every refusal can be explained; then the highest priority; then a weighted draw. See docs/scheduling.md.
+ */
+import type { Random } from "./clock.ts";
+import { mayGenerate } from "./continuous.ts";
+import type { SchedulingPolicy } from "./namespace.ts";
+import type { WorkSpecMeta } from "./work-spec.ts";
+
+/** What the scheduler needs to know of a work spec, and no more. */
+export interface Candidate {
+  id: number;
+  name: string;
+  meta: WorkSpecMeta;
+  /** Units that may be handed out now. A store may stop counting at 1. */
+  available: number;
+  pending: number;
+  /** The highest priority among the available units; 0 when there are none. */
+  topPriority: number;
+  /** When a delayed unit is due or a lease ends, the earliest; 0 when nothing is to come. */
+  nextDue: number;
+}
+
+export interface ScheduleRequest {
+  /** Only these work specs; empty or absent is all. */
+  workSpecs?: readonly string[];
+  /** Only work specs of these runtimes, exactly; empty or absent is all. */
+  runtimes?: readonly string[];
+  /** Not those that need more; absent or 0 is "not stated". */
+  availableGb?: number;
+}
+
+/** Why a work spec is not chosen. The order is the order in which the rules are tried. */
+export type Exclusion =
+  | "paused"
+  | "no_weight"
+  | "other_work_spec"
+  | "other_runtime"
+  | "needs_memory"
+  | "max_running"
+  | "no_work"
+  | "continuous_pending"
+  | "continuous_not_due"
+  | "lower_priority"
+  | "preempted"
+  | "enough_running";
+
+export interface Explained {
+  workSpec: string;
+  /** Null for a work spec that may be chosen. */
+  excluded: Exclusion | null;
+  /** One sentence for a person. */
+  reason: string;
+  priority: number;
+  weight: number;
+  available: number;
+  pending: number;
+  /** weight x (total pending + 1) - total weight x pending; 0 for those excluded before the draw. */
+  score: number;
+  /** The chance to be chosen by the next request, 0 to 1. */
+  chance: number;
+}
+
+interface Judged {
+  candidate: Candidate;
+  excluded: Exclusion | null;
+  weight: number;
+  score: number;
+}
+
+/** The rules in order; the first that applies excludes. */
+function filter(candidate: Candidate, request: ScheduleRequest, now: number): Exclusion | null {
+  const { meta, available, pending } = candidate;
+  if (meta.paused) return "paused";
+  if (!(meta.weight > 0)) return "no_weight";
+  if (listed(request.workSpecs) && !request.workSpecs.includes(candidate.name)) return "other_work_spec";
+  if (listed(request.runtimes) && !request.runtimes.includes(meta.runtime)) return "other_runtime";
+  if ((request.availableGb ?? 0) > 0 && meta.minGb > (request.availableGb ?? 0)) return "needs_memory";
+  if (meta.maxRunning > 0 && pending >= meta.maxRunning) return "max_running";
+  if (available > 0 || mayGenerate(meta, available, pending, now)) return null;
+  if (!meta.continuous) return "no_work";
+  return pending > 0 ? "continuous_pending" : "continuous_not_due";
+}
+
+const listed = (list: readonly string[] | undefined): list is readonly string[] =>
+  list !== undefined && list.length > 0;
+
+function judgeAll(
+  candidates: readonly Candidate[],
+  request: ScheduleRequest,
+  now: number,
+  policy: SchedulingPolicy,
+): Judged[] {
+  const judged = candidates.map((candidate): Judged => {
+    return { candidate, excluded: filter(candidate, request, now), weight: candidate.meta.weight, score: 0 };
+  });
+  keepHighest(judged, ({ candidate }) => candidate.meta.priority);
+  if (policy === "python") preferSuccessors(judged);
+  const left = judged.filter(({ excluded }) => excluded === null);
+  let totalWeight = 0;
+  let totalPending = 0;
+  for (const { weight, candidate } of left) {
+    totalWeight += weight;
+    totalPending += candidate.pending;
+  }
+  for (const one of left) {
+    one.score = one.weight * (totalPending + 1) - totalWeight * one.candidate.pending;
+    if (one.score <= 0) one.excluded = "enough_running";
+  }
+  return judged;
+}
+
+function keepHighest(judged: readonly Judged[], rank: (one: Judged) => number): void {
+  let highest = -Infinity;
+  for (const one of judged) if (one.excluded === null) highest = Math.max(highest, rank(one));
+  for (const one of judged) if (one.excluded === null && rank(one) < highest) one.excluded = "lower_priority";
+}
+
+/**
+ * The `python` policy. The specs with the most urgent unit come first. Among those a spec is passed over while one
+ * that follows it has work, unless its `then_preempts` is false or the chain is a loop. Loops count with half
+ * their weight and continuous specs with a twentieth, all in one draw, so that none of them starves.
+ */
+function preferSuccessors(judged: readonly Judged[]): void {
+  const byName = new Map(judged.map((one) => [one.candidate.name, one]));
+  const successor: Successor = (one) => byName.get(one.candidate.meta.nextWorkSpecName);
+  keepHighest(judged, ({ candidate }) => candidate.topPriority);
+  const able = judged.filter(({ excluded }) => excluded === null);
+  // decided from all that were able, before any of them is excluded
+  const preempted = able.filter((one) => {
+    let preempts = true;
+    for (const [at, next] of chain(one, successor)) {
+      preempts &&= at.candidate.meta.thenPreempts;
+      if (preempts && able.includes(next) && !onLoop(next, successor)) return !onLoop(one, successor);
+    }
+    return false;
+  });
+  for (const one of preempted) one.excluded = "preempted";
+  for (const one of able) {
+    if (onLoop(one, successor)) one.weight /= 2;
+    if (one.candidate.meta.continuous) one.weight /= 20;
+  }
+}
+
+type Successor = (one: Judged) => Judged | undefined;
+
+/** The steps from a spec to those that follow it, up to the end or once around a loop. */
+function* chain(start: Judged, successor: Successor): Generator<[at: Judged, next: Judged]> {
+  const seen = new Set<Judged>();
+  for (
+    let at = start, next = successor(at);
+    next !== undefined && !seen.has(next);
+    at = next, next = successor(at)
+  ) {
+    seen.add(next);
+    yield [at, next];
+  }
+}
+
+function onLoop(one: Judged, successor: Successor): boolean {
+  for (const [, next] of chain(one, successor)) if (next === one) return true;
+  return false;
+}
+
+/** Chooses a work spec for one more attempt, or null when there is nothing to do. */
+export function choose(
+  candidates: readonly Candidate[],
+  request: ScheduleRequest,
+  now: number,
+  random: Random,
+  policy: SchedulingPolicy = "weighted",
+): Candidate | null {
+  const open = judgeAll(candidates, request, now, policy).filter(({ excluded }) => excluded === null);
+  if (open.length <= 1) return open[0]?.candidate ?? null;
+  let total = 0;
+  for (const { score } of open) total += score;
+  let draw = random() * total;
+  for (const { candidate, score } of open) {
+    draw -= score;
+    if (draw < 0) return candidate;
+  }
+  // rounding may leave a sliver past the last
+  return open.at(-1)?.candidate ?? null;
+}
+
+/** Says of every work spec why it may be chosen, or why not. */
+export function explainChoice(
+  candidates: readonly Candidate[],
+  request: ScheduleRequest,
+  now: number,
+  policy: SchedulingPolicy = "weighted",
+): Explained[] {
+  const judged = judgeAll(candidates, request, now, policy);
+  let total = 0;
+  for (const { excluded, score } of judged) if (excluded === null) total += score;
+  return judged.map(({ candidate, excluded, weight, score }): Explained => {
+    const { meta, available, pending } = candidate;
+    return {
+      workSpec: candidate.name,
+      excluded,
+      reason: reason(candidate, excluded, request, now),
+      priority: meta.priority,
+      weight,
+      available,
+      pending,
+      score,
+      chance: excluded === null ? score / total : 0,
+    };
+  });
+}
+
+function reason(
+  { meta, available, pending }: Candidate,
+  excluded: Exclusion | null,
+  request: ScheduleRequest,
+  now: number,
+): string {
+  switch (excluded) {
+    case null:
+      return available > 0 ? "has available work units" : "may generate a work unit";
+    case "paused":
+      return "is paused";
+    case "no_weight":
+      return `has weight ${meta.weight}; only weights above 0 are scheduled`;
+    case "other_work_spec":
+      return "is not among the work specs asked for";
+    case "other_runtime":
+      return `has runtime ${JSON.stringify(meta.runtime)}; asked for ${JSON.stringify(request.runtimes)}`;
+    case "needs_memory":
+      return `needs ${meta.minGb} GB; ${request.availableGb} GB are available`;
+    case "max_running":
+      return `has ${pending} pending work units; max_running is ${meta.maxRunning}`;
+    case "no_work":
+      return "has no available work units";
+    case "continuous_pending":
+      return `generates no work unit while ${pending} are pending`;
+    case "continuous_not_due":
+      return `generates its next work unit in ${((meta.nextContinuous - now) / 1000).toFixed(1)} s`;
+    case "lower_priority":
+      return "others with work have a higher priority";
+    case "preempted":
+      return "a work spec that follows it has work, and goes first";
+    case "enough_running":
+      return "has more than its share of pending work units";
+  }
+}

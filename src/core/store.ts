@@ -1,0 +1,234 @@
+/**
+ * The Store: what the engine needs a database to do in one step, and nothing else.
+ *
+ * Below this line there is no policy, no default, no clock and no chance: `now` is an argument, and the rules that
+ * decide a case inside a transaction are the pure functions of core (`judge`, `dependencyState`, `readOutputs`,
+ * `mayGenerate`), called here and written there. Every method is atomic: all of it happens, or it throws and none
+ * of it has. What was answered is as durable as the store promises to be.
+ *
+ * "Past its time" holds by rule: wherever `now` is given, a pending attempt whose expiration is at or before it
+ * is expired and its unit waits again, and a delayed unit whose time has come is available. A store may move such
+ * rows when it meets them, in any method; nobody may see the difference.
+ */
+import type { AttemptAction, AttemptChanged, AttemptRow } from "./attempt.ts";
+import type { Data } from "./data.ts";
+import type { DependencyKind } from "./dependency.ts";
+import type { LockDecision, LockPath, LockView } from "./lock.ts";
+import type { NamespaceRow, NamespaceSettings } from "./namespace.ts";
+import type { Candidate } from "./scheduler.ts";
+import type { WorkSpecMeta, WorkSpecRef, WorkSpecRow } from "./work-spec.ts";
+import type { AddedWorkUnit, TallyRow, WorkUnitRow, WorkUnitStatus } from "./work-unit.ts";
+import type { WorkerChange, WorkerQuery, WorkerRow } from "./worker.ts";
+
+export interface Store {
+  listNamespaces(): Promise<NamespaceRow[]>;
+  /** Null when it does not exist. */
+  getNamespace(ns: string): Promise<NamespaceRow | null>;
+  /** Creates it when it does not exist. */
+  putNamespace(ns: string, change: (old: NamespaceSettings) => NamespaceSettings): Promise<NamespaceRow>;
+  /** Everything in it is gone for everybody at once; `purge` takes the rows away. False when it did not exist. */
+  deleteNamespace(ns: string): Promise<boolean>;
+
+  /** Writes specs and their metadata. `data` null keeps the data; then a spec that is not there throws. */
+  putWorkSpecs(ns: string, puts: readonly WorkSpecPut[]): Promise<WorkSpecRow[]>;
+  getWorkSpecs(ns: string, refs: readonly WorkSpecRef[]): Promise<(WorkSpecRow | null)[]>;
+  /** In name order, after `previous`. */
+  listWorkSpecs(ns: string, previous: string | null, limit: number): Promise<WorkSpecRow[]>;
+  /** Gone for everybody at once; `purge` takes their rows away. Answers per name whether it was there. */
+  deleteWorkSpecs(ns: string, refs: readonly WorkSpecRef[]): Promise<boolean[]>;
+  /** Removes the rows of at most about `limit` units of deleted specs and namespaces. */
+  purge(limit: number, now: number): Promise<Slice>;
+  /** What a choice needs, in one look; `repeated` are the attempts that this request was given before. */
+  candidates(ns: string, requestId: string | null, now: number): Promise<Candidates>;
+  /** Without counting rows. In order of namespace and work spec. */
+  tally(ns: string | null, now: number): Promise<TallyRow[]>;
+
+  putWorkUnits(
+    ns: string,
+    ref: WorkSpecRef,
+    puts: readonly WorkUnitPut[],
+    requestId: string | null,
+    now: number,
+  ): Promise<AddedWorkUnit[]>;
+  getWorkUnits(
+    ns: string,
+    ref: WorkSpecRef,
+    names: readonly string[],
+    now: number,
+  ): Promise<(WorkUnitRow | null)[]>;
+  /** In name order. */
+  listWorkUnits(
+    ns: string,
+    ref: WorkSpecRef,
+    where: WorkUnitWhere,
+    limit: number,
+    now: number,
+  ): Promise<WorkUnitRow[]>;
+  /** Changes the first matching units, looking at no more than about `limit` units. */
+  updateWorkUnits(
+    ns: string,
+    ref: WorkSpecRef,
+    where: WorkUnitWhere,
+    change: WorkUnitChange,
+    limit: number,
+    now: number,
+  ): Promise<UnitSlice>;
+  deleteWorkUnits(
+    ns: string,
+    ref: WorkSpecRef,
+    where: WorkUnitWhere,
+    limit: number,
+    now: number,
+  ): Promise<UnitSlice>;
+
+  /**
+   * Makes attempts for the best available units of one work spec: highest priority first, then name order. Creates
+   * the worker when it is not known. Checks again, in the same step, what may have changed since the engine looked:
+   * paused, `max_running`, and for a generated unit `mayGenerate`; then advances `nextContinuous`.
+   * A unit that was tried `maxRetries` times (since it was added or reset) is failed instead; it takes up one of
+   * the `limit` places. `more` is set when only such units were met and others are left.
+   */
+  claim(ns: string, claim: Claim, now: number): Promise<{ attempts: AttemptRow[]; more: boolean }>;
+  /** All or none: throws `no_such_work_spec` or `no_such_work_unit`. */
+  makeAttempts(ns: string, makes: readonly Make[], now: number): Promise<AttemptRow[]>;
+  /** Each change under its guard (`judge`), per item. A finish and its outputs, and what it unblocks, are one step. */
+  settle(ns: string, changes: readonly Settle[], now: number): Promise<AttemptChanged[]>;
+  getAttempts(ns: string, ids: readonly AttemptKey[], now: number): Promise<(AttemptRow | null)[]>;
+  /** In the order they were made. Throws when there is no such spec or unit. */
+  listUnitAttempts(ns: string, ref: WorkSpecRef, unit: string, now: number): Promise<AttemptRow[]>;
+  /** `active` and `children` by unit id, `all` newest first; after `previous`. */
+  listWorkerAttempts(
+    ns: string,
+    worker: string,
+    which: "active" | "all" | "children",
+    previous: AttemptKey | null,
+    limit: number,
+    now: number,
+  ): Promise<AttemptRow[]>;
+
+  /** Creates what is not known. Throws `worker_cycle`. */
+  putWorkers(ns: string, changes: readonly WorkerChange[], now: number): Promise<WorkerRow[]>;
+  getWorkers(ns: string, names: readonly string[], now: number): Promise<(WorkerRow | null)[]>;
+  /** In name order, after `previous`. */
+  listWorkers(ns: string, query: WorkerQuery, limit: number, now: number): Promise<WorkerRow[]>;
+
+  /** Shows `decide` the live locks at, above and below the paths, and writes what it decides. */
+  locks<Answer>(
+    ns: string,
+    paths: readonly LockPath[],
+    decide: (view: LockView) => LockDecision<Answer>,
+    now: number,
+  ): Promise<Answer>;
+
+  /**
+   * Housekeeping, a bounded piece at a time: moves what is past its time, fails units that were tried too often,
+   * removes ended units by their spec's retention, workers inactive since before `workersBefore` that hold no
+   * attempt, passed locks and old request ids.
+   */
+  tidy(limits: TidyLimits, now: number): Promise<Tidied>;
+
+  close(): Promise<void>;
+}
+
+/** An optional ability: a store that can tell when work may have come. About latency only; others are polled. */
+export interface Watchable {
+  /** Calls back after a change that may make work available in a namespace. Returns how to stop. */
+  watch(listener: (ns: string) => void): () => void;
+}
+
+export const isWatchable = (store: object): store is Watchable =>
+  "watch" in store && typeof store.watch === "function";
+
+export interface Slice {
+  deleted: number;
+  done: boolean;
+}
+
+export interface Candidates {
+  settings: NamespaceSettings;
+  candidates: Candidate[];
+  repeated: AttemptRow[] | null;
+}
+
+/** `next`: go on after this name; null when all were looked at. */
+export interface UnitSlice {
+  count: number;
+  next: string | null;
+}
+
+export interface WorkSpecPut {
+  ref: WorkSpecRef;
+  data: Data | null;
+  /** The metadata to write, given what is there. */
+  meta: (old: WorkSpecMeta | null) => WorkSpecMeta;
+}
+
+export interface WorkUnitPut {
+  name: string;
+  data: Data | null;
+  priority: number;
+  notBefore: number;
+  /** Null keeps what an existing unit waits for. */
+  dependencies: readonly { workSpec: string; workUnit: string; kind: DependencyKind }[] | null;
+}
+
+/** As a query, checked. Absent is no condition; an empty list matches nothing. */
+export interface WorkUnitWhere {
+  names?: readonly string[];
+  statuses?: readonly WorkUnitStatus[];
+  prefix?: string;
+  previous?: string;
+}
+
+export type WorkUnitChange =
+  | { kind: "set-priority"; priority: number }
+  | { kind: "adjust-priority"; by: number }
+  | { kind: "set-delay"; notBefore: number }
+  | { kind: "reset" };
+
+export interface Claim {
+  /** The id of the candidate that was chosen. */
+  workSpec: { name: string; id: number };
+  worker: string;
+  limit: number;
+  expiration: number;
+  /** 0 is unlimited. */
+  maxRetries: number;
+  requestId: string | null;
+}
+
+export interface Make {
+  workSpec: string;
+  workUnit: string;
+  worker: string;
+  expiration: number;
+}
+
+export interface AttemptKey {
+  unitId: number;
+  number: number;
+}
+
+export interface Settle extends AttemptKey {
+  action: AttemptAction;
+  data: Data | null;
+  /** `retry`: when the unit may run again. `renew`: when the lease ends. */
+  time: number;
+}
+
+export interface TidyLimits {
+  /** At most about this many units in one call. */
+  units: number;
+  workersBefore: number;
+  requestsBefore: number;
+}
+
+export interface Tidied {
+  expired: number;
+  due: number;
+  exhausted: number;
+  retired: number;
+  workers: number;
+  /** There is more to do now. */
+  more: boolean;
+}

@@ -1,0 +1,240 @@
+/**
+ * A work spec describes a family of jobs. Its data is the user's; its metadata is what the scheduler looks at,
+ * derived from the data's special keys and then adjustable on its own.
+ */
+import { describeValue } from "./check.ts";
+import { decodeData, type Data } from "./data.ts";
+import { CoordinateError } from "./errors.ts";
+import { checkName } from "./names.ts";
+
+export interface WorkSpecMeta {
+  /** Higher always goes first. */
+  priority: number;
+  /** Share among specs of equal priority; zero or less is never scheduled. */
+  weight: number;
+  paused: boolean;
+  continuous: boolean;
+  /** The `continuous` key of the data; only then may `continuous` be switched on. Cannot be set. */
+  canBeContinuous: boolean;
+  minGb: number;
+  intervalMs: number;
+  /** No generated unit before this time; 0 is "at once". */
+  nextContinuous: number;
+  /** 0 is unlimited, here and below. */
+  maxRunning: number;
+  maxGetwork: number;
+  maxRetries: number;
+  /** The `then` key; empty is none. Cannot be set. */
+  nextWorkSpecName: string;
+  thenPreempts: boolean;
+  /** Cannot be set. */
+  runtime: string;
+  retention: Retention;
+}
+
+/** How long ended units are kept, by status; an absent limit keeps them for ever. */
+export interface Retention {
+  finished?: RetentionLimit;
+  failed?: RetentionLimit;
+}
+
+export interface RetentionLimit {
+  maxAgeMs?: number;
+  maxCount?: number;
+}
+
+/** What an operator may change without setting the work spec again. */
+export type WorkSpecMetaChange = Partial<
+  Pick<
+    WorkSpecMeta,
+    | "priority"
+    | "weight"
+    | "paused"
+    | "continuous"
+    | "minGb"
+    | "intervalMs"
+    | "nextContinuous"
+    | "maxRunning"
+    | "maxGetwork"
+    | "maxRetries"
+  >
+>;
+
+export interface WorkSpecRow {
+  /** A spec that was deleted and made again has another id. */
+  id: number;
+  name: string;
+  data: Data;
+  meta: WorkSpecMeta;
+}
+
+/** A work spec by name; with the id of a spec that was seen before, one that was deleted since is `gone`. */
+export type WorkSpecRef = string | { name: string; id: number };
+
+export const workSpecName = (ref: WorkSpecRef): string => (typeof ref === "string" ? ref : ref.name);
+
+const defaultWeight = 20;
+
+/** The error for a spec that was not found: one that was seen before is gone, another was never there. */
+export function missingWorkSpec(ref: WorkSpecRef): CoordinateError {
+  return typeof ref === "string"
+    ? new CoordinateError("no_such_work_spec", ref)
+    : new CoordinateError("gone", ref.name);
+}
+
+/** Reads a work spec's data: its name and the metadata that the special keys derive. Throws, naming the key. */
+export function readWorkSpec(data: Data): { name: string; meta: WorkSpecMeta } {
+  const spec = decodeData(data);
+  const has = Object.hasOwn(spec, "name");
+  const given = has ? textOf(spec.name) : undefined;
+  if (!has || given === "" || spec.name === null) throw new CoordinateError("no_work_spec_name");
+  if (given === undefined) throw new CoordinateError("bad_work_spec_name");
+  const name = checkName("work spec", given);
+  const key = reader(spec);
+  const weight = key.number("weight");
+  const nice = key.number("nice");
+  const continuous = key.boolean("continuous") ?? false;
+  return {
+    name,
+    meta: {
+      priority: key.number("priority") ?? 0,
+      weight: weight ?? (nice === undefined ? defaultWeight : Math.max(1, defaultWeight - nice)),
+      paused: key.boolean("disabled") ?? false,
+      continuous,
+      canBeContinuous: continuous,
+      minGb: key.number("min_gb", 0) ?? 0,
+      intervalMs: seconds(key.number("interval", 0)) ?? 0,
+      nextContinuous: 0,
+      maxRunning: key.integer("max_running") ?? 0,
+      maxGetwork: key.integer("max_getwork") ?? 0,
+      maxRetries: key.integer("max_retries") ?? 0,
+      nextWorkSpecName: key.text("then") ?? "",
+      thenPreempts: key.boolean("then_preempts") ?? true,
+      runtime: key.text("runtime") ?? "",
+      retention: readRetention(key.object("retention")),
+    },
+  };
+}
+
+/**
+ * What a work spec's metadata becomes when its data is set again. Setting resets everything to what the data
+ * derives; `keepMeta` keeps what an operator may have set by hand.
+ */
+export function resetMeta(old: WorkSpecMeta | null, derived: WorkSpecMeta, keepMeta: boolean): WorkSpecMeta {
+  if (old === null || !keepMeta) return derived;
+  return {
+    ...derived,
+    priority: old.priority,
+    weight: old.weight,
+    paused: old.paused,
+    continuous: old.continuous && derived.canBeContinuous,
+    minGb: old.minGb,
+    intervalMs: old.intervalMs,
+    nextContinuous: old.nextContinuous,
+    maxRunning: old.maxRunning,
+    maxGetwork: old.maxGetwork,
+    maxRetries: old.maxRetries,
+  };
+}
+
+/** Checks a change of metadata: all of it, before any of it is applied. Throws `bad_argument` naming the field. */
+export function checkMetaChange(change: WorkSpecMetaChange): WorkSpecMetaChange {
+  const bad = (field: string, want: string, value: unknown): CoordinateError =>
+    new CoordinateError("bad_argument", `${field}: expected ${want}, got ${describeValue(value)}`);
+  for (const [field, value] of Object.entries(change)) {
+    switch (field) {
+      case "paused":
+      case "continuous":
+        if (typeof value !== "boolean") throw bad(field, "a boolean", value);
+        break;
+      case "priority":
+      case "weight":
+        if (!isFiniteNumber(value)) throw bad(field, "a finite number", value);
+        break;
+      case "minGb":
+      case "intervalMs":
+      case "nextContinuous":
+        if (!isFiniteNumber(value) || value < 0) throw bad(field, "a number of 0 or more", value);
+        break;
+      case "maxRunning":
+      case "maxGetwork":
+      case "maxRetries":
+        if (!isFiniteNumber(value) || !Number.isInteger(value) || value < 0)
+          throw bad(field, "an integer of 0 or more", value);
+        break;
+      default:
+        throw new CoordinateError("bad_argument", `${field}: cannot be set in a work spec's metadata`);
+    }
+  }
+  return change;
+}
+
+/** Turning `continuous` on for a spec that cannot be is no error and leaves it off. */
+export function changeMeta(old: WorkSpecMeta, change: WorkSpecMetaChange): WorkSpecMeta {
+  const meta = { ...old, ...change };
+  meta.continuous = meta.continuous && meta.canBeContinuous;
+  return meta;
+}
+
+const seconds = (value: number | undefined): number | undefined =>
+  value === undefined ? undefined : Math.round(value * 1000);
+
+const isFiniteNumber = (value: unknown): value is number =>
+  typeof value === "number" && Number.isFinite(value);
+
+/** Python sends most strings as bytes; for a special key both forms are text. */
+function textOf(value: unknown): string | undefined {
+  if (typeof value === "string") return value;
+  return value instanceof Uint8Array ? Buffer.from(value).toString("utf8") : undefined;
+}
+
+/** Typed access to the special keys of one object; null counts as absent, a wrong type names key and types. */
+function reader(object: Record<string, unknown>, path = "") {
+  const get = <T>(key: string, want: string, read: (value: unknown) => T | undefined): T | undefined => {
+    const value = Object.hasOwn(object, key) ? object[key] : undefined;
+    if (value === undefined || value === null) return undefined;
+    const result = read(value);
+    if (result !== undefined) return result;
+    throw new CoordinateError(
+      "bad_work_spec",
+      `${path}${key}: expected ${want}, got ${describeValue(value)}`,
+    );
+  };
+  const atLeast = (least: number, value: unknown): number | undefined => {
+    const number = typeof value === "bigint" ? Number(value) : value;
+    return isFiniteNumber(number) && number >= least ? number : undefined;
+  };
+  return {
+    number: (key: string, least = -Infinity) =>
+      get(key, least === 0 ? "a number of 0 or more" : "a number", (v) => atLeast(least, v)),
+    integer: (key: string) =>
+      get(key, "an integer of 0 or more", (v) => {
+        const number = atLeast(0, v);
+        return Number.isSafeInteger(number) ? number : undefined;
+      }),
+    boolean: (key: string) => get(key, "a boolean", (v) => (typeof v === "boolean" ? v : undefined)),
+    text: (key: string) => get(key, "a string", textOf),
+    object: (key: string) =>
+      get(key, "an object", (v) =>
+        typeof v === "object" && !Array.isArray(v) && !(v instanceof Uint8Array)
+          ? (v as Record<string, unknown>)
+          : undefined,
+      ),
+  };
+}
+
+/** `retention: { finished: { max_age: SECONDS, max_count: N }, failed: … }` */
+function readRetention(object: Record<string, unknown> | undefined): Retention {
+  if (object === undefined) return {};
+  const limit = (status: "finished" | "failed"): RetentionLimit | undefined => {
+    const given = reader(object, "retention.").object(status);
+    if (given === undefined) return undefined;
+    const key = reader(given, `retention.${status}.`);
+    const maxAgeMs = seconds(key.number("max_age", 0));
+    const maxCount = key.integer("max_count");
+    return { ...(maxAgeMs !== undefined && { maxAgeMs }), ...(maxCount !== undefined && { maxCount }) };
+  };
+  const finished = limit("finished");
+  const failed = limit("failed");
+  return { ...(finished && { finished }), ...(failed && { failed }) };
+}

@@ -1,0 +1,106 @@
+/** A work unit is one job of a work spec: a name, a data dictionary, and where it stands. */
+import type { AttemptRow } from "./attempt.ts";
+import type { Data } from "./data.ts";
+import type { DependencyKind } from "./dependency.ts";
+
+export const workUnitStatuses = ["available", "delayed", "blocked", "pending", "finished", "failed"] as const;
+export type WorkUnitStatus = (typeof workUnitStatuses)[number];
+
+export interface WorkUnitInput {
+  name: string;
+  data?: Data | null;
+  /** Higher is handed out first. Any finite number; 0 when absent. */
+  priority?: number;
+  /** Not before this time, in epoch milliseconds, or this long from now. At most one of the two. */
+  notBefore?: number;
+  delayMs?: number;
+  /** What to wait for. Absent: nothing, or what a unit that exists waits for already. */
+  dependencies?: readonly DependencyInput[];
+}
+
+export interface DependencyInput {
+  /** The unit's own work spec when absent. */
+  workSpec?: string;
+  workUnit: string;
+  /** `hard` when absent. */
+  kind?: DependencyKind;
+}
+
+export interface DependencyRow {
+  workSpec: string;
+  workUnit: string;
+  kind: DependencyKind;
+  /** Where that unit stands; null when it was deleted. */
+  status: WorkUnitStatus | null;
+}
+
+export interface WorkUnitRow {
+  /** A unit that was deleted and added again has another id. */
+  id: number;
+  workSpec: string;
+  name: string;
+  status: WorkUnitStatus;
+  /** The active attempt's data if it has any, else the unit's own. */
+  data: Data | null;
+  priority: number;
+  /** 0 is no delay. */
+  notBefore: number;
+  createdTime: number;
+  /** How many attempts were ever made. */
+  attempts: number;
+  /** Pending, finished or failed; null while the unit waits. */
+  activeAttempt: AttemptRow | null;
+  /** The attempt whose output made this unit, if any. */
+  origin: string | null;
+  dependencies: readonly DependencyRow[];
+}
+
+/** What was done with one unit of an add. */
+export interface AddedWorkUnit {
+  name: string;
+  id: number;
+  /** False when a unit of this name existed and was written over. */
+  created: boolean;
+  status: WorkUnitStatus;
+}
+
+/**
+ * Which units of a work spec are meant. Conditions are combined with "and"; the values of one list with "or".
+ * An empty list matches nothing. Listings are in name order; `previous` is the last name of the page before.
+ */
+export interface WorkUnitQuery {
+  names?: readonly string[];
+  statuses?: readonly WorkUnitStatus[];
+  prefix?: string;
+  previous?: string;
+  limit?: number;
+}
+
+/** A query that changes or deletes must name something, or say that it means everything. */
+export type WorkUnitSelection = Omit<WorkUnitQuery, "previous" | "limit"> & { all?: boolean };
+
+/** One page; `next` is the `previous` of the following page, null on the last. */
+export interface Page<Row> {
+  rows: Row[];
+  next: string | null;
+}
+
+/** Exact numbers of units by status. */
+export type Tally = Record<WorkUnitStatus, number>;
+
+export const emptyTally = (): Tally => ({
+  available: 0,
+  delayed: 0,
+  blocked: 0,
+  pending: 0,
+  finished: 0,
+  failed: 0,
+});
+
+export interface TallyRow {
+  namespace: string;
+  workSpec: string;
+  counts: Tally;
+  /** Ended units that retention removed: counted on, so that totals stay true. */
+  removed: { finished: number; failed: number };
+}
