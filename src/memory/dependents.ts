@@ -1,0 +1,93 @@
+/** What hangs on a unit: units made from outputs, and units that wait for it. */
+import {
+  brokenDependency,
+  CoordinateError,
+  dependencyState,
+  findCycle,
+  type WorkUnitPut,
+} from "../core/index.ts";
+import {
+  failUnit,
+  needsState,
+  needStatus,
+  place,
+  unplace,
+  waitingStatus,
+  type Links,
+  type Need,
+  type Spec,
+  type Unit,
+} from "./state.ts";
+
+export function linksOf(unit: Unit): Links {
+  unit.links ??= { origin: null, needs: [], dependents: new Set() };
+  return unit.links;
+}
+
+/**
+ * Finds what the units of an add wait for, before anything is changed: units that exist, or others of the same
+ * add. Throws for unknown ones and for cycles.
+ */
+export function findNeeds(
+  spec: Spec,
+  puts: readonly WorkUnitPut[],
+  units: ReadonlyMap<string, Unit>,
+): Map<Unit, Need[]> {
+  const found = new Map<Unit, Need[]>();
+  for (const put of puts) {
+    const unit = units.get(put.name);
+    if (unit === undefined || put.dependencies === null) continue;
+    const needs = put.dependencies.map(({ workSpec, workUnit, kind }): Need => {
+      const other = spec.space.specs.get(workSpec);
+      const need = (other === spec ? units.get(workUnit) : undefined) ?? other?.units.get(workUnit);
+      if (need === undefined)
+        throw new CoordinateError(
+          "bad_dependency",
+          `${put.name} waits for ${workUnit} of work spec ${workSpec}, which does not exist`,
+        );
+      return { unit: need, kind };
+    });
+    found.set(unit, needs);
+  }
+  const needsOf = (unit: Unit): Unit[] =>
+    (found.get(unit) ?? unit.links?.needs ?? []).map((need) => need.unit);
+  for (const [unit, needs] of found) {
+    const cycle = needs.length === 0 ? null : findCycle(unit, needsOf);
+    if (cycle !== null)
+      throw new CoordinateError("dependency_cycle", cycle.map(({ name }) => name).join(" -> "));
+  }
+  return found;
+}
+
+export function setNeeds(unit: Unit, needs: Need[]): void {
+  const links = linksOf(unit);
+  for (const need of links.needs) need.unit.links?.dependents.delete(unit);
+  links.needs = needs;
+  for (const need of needs) linksOf(need.unit).dependents.add(unit);
+}
+
+/** A unit ended, was deleted, or is blocked by what is broken already: its dependents go on or fail, and theirs. */
+export function resolve(ended: Unit, now: number): void {
+  const work = [ended];
+  for (let unit = work.pop(); unit !== undefined; unit = work.pop()) {
+    if (unit.links === null) continue;
+    for (const dependent of unit.links.dependents) if (unblock(dependent, now)) work.push(dependent);
+  }
+}
+
+/** True when the unit failed over it. */
+export function unblock(unit: Unit, now: number): boolean {
+  if (unit.deleted || unit.status !== "blocked" || unit.links === null) return false;
+  const { needs } = unit.links;
+  const state = needsState(needs);
+  if (state === "open") return false;
+  if (state === "broken") {
+    const broken = needs.find((need) => dependencyState(need.kind, needStatus(need)) === "broken");
+    if (broken === undefined) return false;
+    failUnit(unit, "", brokenDependency(broken.unit.spec.name, broken.unit.name, needStatus(broken)), now);
+    return true;
+  }
+  unplace(unit);
+  place(unit, waitingStatus(unit, now));
+  return false;
+}

@@ -1,0 +1,423 @@
+/**
+ * What the memory store holds. A spec keeps its units in several orders at once: by name, by status and name, and,
+ * small and in the order they are asked for, what waits (`ready`), what is delayed (`due`) and what runs (`leases`).
+ * `place` and `unplace` are the only ways in and out of these orders, so that counts are always exact.
+ */
+import {
+  attemptId,
+  compareNames,
+  dataWithText,
+  dependencyState,
+  isPlainName,
+  type AttemptRow,
+  type AttemptStatus,
+  type Data,
+  type DependencyKind,
+  type DependencyState,
+  type DesiredState,
+  type Lock,
+  type NamespaceSettings,
+  type WorkSpecMeta,
+  type WorkSpecRow,
+  type WorkUnitRow,
+  type WorkUnitStatus,
+  type WorkerRow,
+} from "../core/index.ts";
+import { SortedList } from "./sorted-list.ts";
+
+export class Attempt {
+  readonly number: number;
+  readonly worker: string;
+  status: AttemptStatus;
+  readonly start: number;
+  end = 0;
+  expiration: number;
+  data: Data | null;
+  late = false;
+  chainingErrors: readonly string[] = none;
+
+  constructor(number: number, worker: string, start: number, expiration: number, data: Data | null) {
+    this.number = number;
+    this.worker = worker;
+    this.status = "pending";
+    this.start = start;
+    this.expiration = expiration;
+    this.data = data;
+  }
+}
+
+const none: readonly never[] = [];
+
+export interface Need {
+  unit: Unit;
+  kind: DependencyKind;
+}
+
+/** What few units have: kept apart so that millions of others do not pay for it. */
+export interface Links {
+  /** The id of the attempt that made it. */
+  origin: string | null;
+  needs: Need[];
+  dependents: Set<Unit>;
+}
+
+export class Unit {
+  readonly id: number;
+  readonly spec: Spec;
+  readonly name: string;
+  data: Data | null;
+  priority: number;
+  notBefore: number;
+  readonly created: number;
+  status: WorkUnitStatus = "available";
+  deleted = false;
+  /** The latest attempt, until the unit is taken from it; then it is history. */
+  attempt: Attempt | null = null;
+  history: Attempt[] | null = null;
+  /** Attempts ever made, and those that count against `max_retries`. */
+  attempts = 0;
+  tries = 0;
+  links: Links | null = null;
+
+  constructor(
+    id: number,
+    spec: Spec,
+    name: string,
+    data: Data | null,
+    priority: number,
+    notBefore: number,
+    now: number,
+  ) {
+    this.id = id;
+    this.spec = spec;
+    this.name = name;
+    this.data = data;
+    this.priority = priority;
+    this.notBefore = notBefore;
+    this.created = now;
+  }
+}
+
+/** JavaScript's own order is the order of names as long as no name has surrogates or beyond: then it is faster. */
+const byName = (a: Unit, b: Unit): number =>
+  a === b
+    ? 0
+    : a.spec.plain
+      ? a.name < b.name
+        ? -1
+        : a.name > b.name
+          ? 1
+          : 0
+      : compareNames(a.name, b.name);
+const byClaim = (a: Unit, b: Unit): number => b.priority - a.priority || byName(a, b);
+const byExpiration = (a: Unit, b: Unit): number => expirationOf(a) - expirationOf(b) || a.id - b.id;
+const byDue = (a: Unit, b: Unit): number => a.notBefore - b.notBefore || a.id - b.id;
+const byEnd = (a: Unit, b: Unit): number => endOf(a) - endOf(b) || a.id - b.id;
+const expirationOf = (unit: Unit): number => unit.attempt?.expiration ?? 0;
+const endOf = (unit: Unit): number => unit.attempt?.end ?? 0;
+
+export class Spec {
+  readonly id: number;
+  readonly space: Space;
+  readonly name: string;
+  data: Data;
+  meta: WorkSpecMeta;
+  deleted = false;
+  /** Whether all names so far compare by JavaScript's own order. */
+  plain = true;
+  units = new Map<string, Unit>();
+  readonly byStatus: Readonly<Record<WorkUnitStatus, SortedList<Unit>>> = {
+    available: new SortedList(byName),
+    delayed: new SortedList(byName),
+    blocked: new SortedList(byName),
+    pending: new SortedList(byName),
+    finished: new SortedList(byName),
+    failed: new SortedList(byName),
+  };
+  readonly ready = new SortedList<Unit>(byClaim);
+  readonly due = new SortedList<Unit>(byDue);
+  readonly leases = new SortedList<Unit>(byExpiration);
+  /** Available units that were tried too often when they came back. */
+  readonly exhausted = new Set<Unit>();
+  /** Ended units by the time they ended: only where retention asks for it. */
+  ended: Record<"finished" | "failed", SortedList<Unit>> | null = null;
+  readonly removed = { finished: 0, failed: 0 };
+
+  constructor(id: number, space: Space, name: string, data: Data, meta: WorkSpecMeta) {
+    this.id = id;
+    this.space = space;
+    this.name = name;
+    this.data = data;
+    this.meta = meta;
+  }
+
+  /** Names that are not plain are ordered by their bytes, which agrees with the order of the plain ones so far. */
+  noteName(name: string): void {
+    if (this.plain && !isPlainName(name)) this.plain = false;
+  }
+
+  /** Keeps the order that retention needs exactly while it needs it. */
+  syncRetention(): void {
+    const { finished, failed } = this.meta.retention;
+    if (finished === undefined && failed === undefined) this.ended = null;
+    else if (this.ended === null) {
+      this.ended = { finished: new SortedList(byEnd), failed: new SortedList(byEnd) };
+      for (const unit of this.byStatus.finished) this.ended.finished.add(unit);
+      for (const unit of this.byStatus.failed) this.ended.failed.add(unit);
+    }
+  }
+
+  row(): WorkSpecRow {
+    return { id: this.id, name: this.name, data: this.data, meta: this.meta };
+  }
+}
+
+export class Worker {
+  readonly name: string;
+  parent: string | null = null;
+  readonly children = new Set<string>();
+  mode = "";
+  data: Data | null = null;
+  lastUpdate: number;
+  expiration: number;
+  deactivated = false;
+  desired: DesiredState | null = null;
+  /** The units it holds. */
+  readonly holds = new Set<Unit>();
+  /** Every attempt it made, as pairs of unit id and number. */
+  log: number[] = [];
+
+  constructor(name: string, now: number, expiration: number) {
+    this.name = name;
+    this.lastUpdate = now;
+    this.expiration = expiration;
+  }
+
+  isActive(now: number): boolean {
+    return !this.deactivated && this.expiration > now;
+  }
+
+  row(settings: NamespaceSettings, now: number): WorkerRow {
+    return {
+      name: this.name,
+      parent: this.parent,
+      active: this.isActive(now),
+      mode: this.mode,
+      data: this.data,
+      lastUpdate: this.lastUpdate,
+      expiration: this.expiration,
+      desired: this.desired ?? settings.desired,
+    };
+  }
+}
+
+export class Space {
+  readonly name: string;
+  settings: NamespaceSettings;
+  readonly specs = new Map<string, Spec>();
+  readonly workers = new Map<string, Worker>();
+  readonly locks = new Map<string, Lock>();
+  /** What requests with an id were answered, oldest first. */
+  readonly requests = new Map<string, { time: number; answer: unknown }>();
+
+  constructor(name: string, settings: NamespaceSettings) {
+    this.name = name;
+    this.settings = settings;
+  }
+}
+
+/** Units by id, in chunks: 8 bytes a unit, where a Map takes 40. */
+export class UnitTable {
+  readonly #chunks = new Map<number, { units: (Unit | undefined)[]; count: number }>();
+  lastId = 0;
+
+  get(id: number): Unit | undefined {
+    return this.#chunks.get(Math.floor(id / 4096))?.units[id % 4096];
+  }
+
+  add(unit: Unit): void {
+    const key = Math.floor(unit.id / 4096);
+    let chunk = this.#chunks.get(key);
+    if (chunk === undefined) {
+      chunk = { units: new Array<Unit | undefined>(4096).fill(undefined), count: 0 };
+      this.#chunks.set(key, chunk);
+    }
+    chunk.units[unit.id % 4096] = unit;
+    chunk.count++;
+  }
+
+  delete(unit: Unit): void {
+    const key = Math.floor(unit.id / 4096);
+    const chunk = this.#chunks.get(key);
+    if (chunk?.units[unit.id % 4096] === undefined) return;
+    chunk.units[unit.id % 4096] = undefined;
+    if (--chunk.count === 0) this.#chunks.delete(key);
+  }
+}
+
+// ---- moving units between the orders
+
+export function place(unit: Unit, status: WorkUnitStatus): void {
+  const { spec } = unit;
+  unit.status = status;
+  spec.byStatus[status].add(unit);
+  if (status === "available") {
+    spec.ready.add(unit);
+    if (spec.meta.maxRetries > 0 && unit.tries >= spec.meta.maxRetries) spec.exhausted.add(unit);
+  } else if (status === "pending") spec.leases.add(unit);
+  else if (status === "delayed") spec.due.add(unit);
+  else if (status !== "blocked") spec.ended?.[status].add(unit);
+}
+
+/** Takes a unit out of every order; must be done before what it is ordered by changes. */
+export function unplace(unit: Unit): void {
+  const { spec, status } = unit;
+  spec.byStatus[status].remove(unit);
+  if (status === "available") {
+    spec.ready.remove(unit);
+    if (spec.exhausted.size > 0) spec.exhausted.delete(unit);
+  } else if (status === "pending") spec.leases.remove(unit);
+  else if (status === "delayed") spec.due.remove(unit);
+  else if (status !== "blocked") spec.ended?.[status].remove(unit);
+}
+
+/** Where a unit stands that nobody runs. */
+export function waitingStatus(unit: Unit, now: number): WorkUnitStatus {
+  if (unit.links !== null && needsState(unit.links.needs) !== "met") return "blocked";
+  return unit.notBefore > now ? "delayed" : "available";
+}
+
+export function needStatus({ unit }: Need): WorkUnitStatus | null {
+  return unit.deleted && unit.status !== "finished" && unit.status !== "failed" ? null : unit.status;
+}
+
+export function needsState(needs: readonly Need[]): DependencyState {
+  let state: DependencyState = "met";
+  for (const need of needs) {
+    const one = dependencyState(need.kind, needStatus(need));
+    if (one === "broken") return "broken";
+    if (one === "open") state = "open";
+  }
+  return state;
+}
+
+/** The attempt's lease has ended: the unit waits again, the attempt may still be settled late. */
+export function expire(unit: Unit, attempt: Attempt, end: number, now: number): void {
+  unplace(unit);
+  attempt.status = "expired";
+  attempt.end = end;
+  letGo(unit, attempt);
+  place(unit, waitingStatus(unit, now));
+}
+
+/** Moves what is past its time. Costs a comparison when nothing is. */
+export function catchUp(spec: Spec, now: number, limit = Infinity): { expired: number; due: number } {
+  let expired = 0;
+  let due = 0;
+  for (; expired < limit; expired++) {
+    const unit = spec.leases.first();
+    if (unit === undefined || unit.attempt === null || unit.attempt.expiration > now) break;
+    expire(unit, unit.attempt, unit.attempt.expiration, now);
+  }
+  for (; due < limit; due++) {
+    const unit = spec.due.first();
+    if (unit === undefined || unit.notBefore > now) break;
+    unplace(unit);
+    place(unit, "available");
+  }
+  return { expired, due };
+}
+
+/** The worker no longer holds the unit. */
+export function letGo(unit: Unit, attempt: Attempt): void {
+  unit.spec.space.workers.get(attempt.worker)?.holds.delete(unit);
+}
+
+/** The unit is taken from its latest attempt, which becomes history. The unit must be out of the orders. */
+export function supersede(unit: Unit, now: number): void {
+  const { attempt } = unit;
+  if (attempt === null) return;
+  if (attempt.status === "pending") {
+    attempt.status = "expired";
+    attempt.end = now;
+    letGo(unit, attempt);
+  }
+  unit.history ??= [];
+  unit.history.push(attempt);
+  unit.attempt = null;
+}
+
+/** Makes the next attempt of a unit that is out of the orders. The caller places it. */
+export function begin(unit: Unit, worker: Worker, expiration: number, now: number): Attempt {
+  supersede(unit, now);
+  unit.tries++;
+  const attempt = new Attempt(++unit.attempts, worker.name, now, expiration, unit.data);
+  unit.attempt = attempt;
+  worker.holds.add(unit);
+  worker.log.push(unit.id, attempt.number);
+  return attempt;
+}
+
+/** Fails a unit that cannot go on, by an attempt that nobody ran: its history and its data say why. */
+export function failUnit(unit: Unit, worker: string, traceback: string, now: number): void {
+  unplace(unit);
+  supersede(unit, now);
+  const attempt = new Attempt(
+    ++unit.attempts,
+    worker,
+    now,
+    now,
+    dataWithText(unit.data, "traceback", traceback),
+  );
+  attempt.status = "failed";
+  attempt.end = now;
+  unit.attempt = attempt;
+  place(unit, "failed");
+}
+
+// ---- rows
+
+export function attemptRow(unit: Unit, attempt: Attempt): AttemptRow {
+  return {
+    id: attemptId(unit.id, attempt.number),
+    workSpec: unit.spec.name,
+    workUnit: unit.name,
+    worker: attempt.worker,
+    number: attempt.number,
+    status: attempt.status,
+    active: attempt === unit.attempt && isActive(attempt),
+    startTime: attempt.start,
+    endTime: attempt.end,
+    expirationTime: attempt.expiration,
+    data: attempt.data,
+    late: attempt.late,
+    chainingErrors: attempt.chainingErrors,
+  };
+}
+
+const isActive = ({ status }: Attempt): boolean =>
+  status === "pending" || status === "finished" || status === "failed";
+
+export function unitRow(unit: Unit): WorkUnitRow {
+  const active = unit.attempt !== null && isActive(unit.attempt) ? unit.attempt : null;
+  return {
+    id: unit.id,
+    workSpec: unit.spec.name,
+    name: unit.name,
+    status: unit.status,
+    data: active?.data ?? unit.data,
+    priority: unit.priority,
+    notBefore: unit.notBefore,
+    createdTime: unit.created,
+    attempts: unit.attempts,
+    activeAttempt: active === null ? null : attemptRow(unit, active),
+    origin: unit.links?.origin ?? null,
+    dependencies:
+      unit.links?.needs.map((need) => ({
+        workSpec: need.unit.spec.name,
+        workUnit: need.unit.name,
+        kind: need.kind,
+        status: needStatus(need),
+      })) ?? none,
+  };
+}

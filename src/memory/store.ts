@@ -1,0 +1,597 @@
+/** The reference store: obvious, fast, no durability. Every method runs in one go, so every method is atomic. */
+import {
+  compareNames,
+  CoordinateError,
+  defaultNamespaceSettings,
+  lockAncestors,
+  lockKey,
+  missingWorkSpec,
+  parentCycle,
+  tooManyRetries,
+  workerLifetimeMs,
+  workSpecName,
+  type AddedWorkUnit,
+  type AttemptChanged,
+  type AttemptKey,
+  type AttemptRow,
+  type Candidates,
+  type Claim,
+  type LockDecision,
+  type LockPath,
+  type LockView,
+  type Make,
+  type NamespaceRow,
+  type NamespaceSettings,
+  type Settle,
+  type Slice,
+  type Store,
+  type TallyRow,
+  type Tidied,
+  type TidyLimits,
+  type UnitSlice,
+  type Watchable,
+  type WorkerChange,
+  type WorkerQuery,
+  type WorkerRow,
+  type WorkSpecPut,
+  type WorkSpecRef,
+  type WorkSpecRow,
+  type WorkUnitChange,
+  type WorkUnitPut,
+  type WorkUnitRow,
+  type WorkUnitWhere,
+  attemptId,
+} from "../core/index.ts";
+import { claimUnits, settleUnit } from "./attempts.ts";
+import { resolve } from "./dependents.ts";
+import {
+  attemptRow,
+  begin,
+  catchUp,
+  failUnit,
+  place,
+  Space,
+  Spec,
+  UnitTable,
+  unitRow,
+  unplace,
+  Worker,
+} from "./state.ts";
+import { deleteUnits, findUnits, forget, putUnits, takeSlice, updateUnits } from "./work-units.ts";
+
+export class MemoryStore implements Store, Watchable {
+  readonly #spaces = new Map<string, Space>();
+  readonly #units = new UnitTable();
+  readonly #listeners = new Set<(ns: string) => void>();
+  /** Deleted specs whose units are still to be taken away. */
+  readonly #dead = new Set<Spec>();
+  #lastSpecId = 0;
+
+  watch(listener: (ns: string) => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  #changed(ns: string): void {
+    for (const listener of this.#listeners) listener(ns);
+  }
+
+  // ---- namespaces
+
+  async listNamespaces(): Promise<NamespaceRow[]> {
+    return [...this.#spaces.values()]
+      .sort((a, b) => compareNames(a.name, b.name))
+      .map(({ name, settings }) => ({ name, settings }));
+  }
+
+  async getNamespace(ns: string): Promise<NamespaceRow | null> {
+    const space = this.#spaces.get(ns);
+    return space === undefined ? null : { name: ns, settings: space.settings };
+  }
+
+  async putNamespace(
+    ns: string,
+    change: (old: NamespaceSettings) => NamespaceSettings,
+  ): Promise<NamespaceRow> {
+    const settings = change(this.#spaces.get(ns)?.settings ?? defaultNamespaceSettings);
+    this.#open(ns).settings = settings;
+    this.#changed(ns);
+    return { name: ns, settings };
+  }
+
+  async deleteNamespace(ns: string): Promise<boolean> {
+    const space = this.#spaces.get(ns);
+    if (space === undefined) return false;
+    this.#spaces.delete(ns);
+    for (const spec of space.specs.values()) this.#bury(spec);
+    return true;
+  }
+
+  #open(ns: string): Space {
+    let space = this.#spaces.get(ns);
+    if (space === undefined) this.#spaces.set(ns, (space = new Space(ns, { ...defaultNamespaceSettings })));
+    return space;
+  }
+
+  // ---- work specs
+
+  async putWorkSpecs(ns: string, puts: readonly WorkSpecPut[]): Promise<WorkSpecRow[]> {
+    const found = puts.map(({ ref, data }) => {
+      const spec = this.#find(ns, ref);
+      if (spec === undefined && (data === null || typeof ref !== "string")) throw missingWorkSpec(ref);
+      return spec;
+    });
+    const metas = puts.map(({ meta }, i) => meta(found[i]?.meta ?? null));
+    const space = this.#open(ns);
+    const rows = puts.map((put, i) => {
+      const name = workSpecName(put.ref);
+      const meta = metas[i];
+      if (meta === undefined) throw new Error("unreachable");
+      // one name twice in a call: the later one finds what the earlier one made
+      let spec = space.specs.get(name);
+      if (spec === undefined) {
+        if (put.data === null) throw missingWorkSpec(put.ref);
+        spec = new Spec(++this.#lastSpecId, space, name, put.data, meta);
+        space.specs.set(name, spec);
+      }
+      if (put.data !== null) spec.data = put.data;
+      spec.meta = meta;
+      spec.syncRetention();
+      return spec.row();
+    });
+    this.#changed(ns);
+    return rows;
+  }
+
+  async getWorkSpecs(ns: string, refs: readonly WorkSpecRef[]): Promise<(WorkSpecRow | null)[]> {
+    return refs.map((ref) => this.#find(ns, ref)?.row() ?? null);
+  }
+
+  async listWorkSpecs(ns: string, previous: string | null, limit: number): Promise<WorkSpecRow[]> {
+    return this.#specs(ns)
+      .filter(({ name }) => previous === null || compareNames(name, previous) > 0)
+      .slice(0, limit)
+      .map((spec) => spec.row());
+  }
+
+  async deleteWorkSpecs(ns: string, refs: readonly WorkSpecRef[]): Promise<boolean[]> {
+    const answer = refs.map((ref) => {
+      const spec = this.#find(ns, ref);
+      if (spec === undefined) return false;
+      spec.space.specs.delete(spec.name);
+      this.#bury(spec);
+      return true;
+    });
+    this.#changed(ns);
+    return answer;
+  }
+
+  #bury(spec: Spec): void {
+    spec.deleted = true;
+    this.#dead.add(spec);
+  }
+
+  async purge(limit: number, now: number): Promise<Slice> {
+    let deleted = 0;
+    for (const spec of this.#dead) {
+      for (const unit of spec.units.values()) {
+        if (deleted >= limit) return { deleted, done: false };
+        spec.units.delete(unit.name);
+        forget(this.#units, unit);
+        resolve(unit, now);
+        deleted++;
+      }
+      this.#dead.delete(spec);
+    }
+    return { deleted, done: true };
+  }
+
+  #find(ns: string, ref: WorkSpecRef): Spec | undefined {
+    const spec = this.#spaces.get(ns)?.specs.get(workSpecName(ref));
+    return typeof ref === "string" || spec?.id === ref.id ? spec : undefined;
+  }
+
+  /** The spec, with nothing in it past its time. */
+  #spec(ns: string, ref: WorkSpecRef, now: number): Spec {
+    const spec = this.#find(ns, ref);
+    if (spec === undefined) throw missingWorkSpec(ref);
+    catchUp(spec, now);
+    return spec;
+  }
+
+  #specs(ns: string): Spec[] {
+    return [...(this.#spaces.get(ns)?.specs.values() ?? [])].sort((a, b) => compareNames(a.name, b.name));
+  }
+
+  async candidates(ns: string, requestId: string | null, now: number): Promise<Candidates> {
+    const space = this.#spaces.get(ns);
+    if (space === undefined) return { settings: defaultNamespaceSettings, candidates: [], repeated: null };
+    const candidates = [];
+    for (const spec of space.specs.values()) {
+      catchUp(spec, now);
+      candidates.push({
+        id: spec.id,
+        name: spec.name,
+        meta: spec.meta,
+        available: spec.ready.size,
+        pending: spec.leases.size,
+        topPriority: spec.ready.first()?.priority ?? 0,
+        nextDue: earliest(spec.due.first()?.notBefore, spec.leases.first()?.attempt?.expiration),
+      });
+    }
+    return { settings: space.settings, candidates, repeated: this.#claimedBefore(space, requestId, now) };
+  }
+
+  async tally(ns: string | null, now: number): Promise<TallyRow[]> {
+    const names = ns === null ? [...this.#spaces.keys()].sort(compareNames) : [ns];
+    return names.flatMap((namespace) =>
+      this.#specs(namespace).map((spec): TallyRow => {
+        catchUp(spec, now);
+        const { available, delayed, blocked, pending, finished, failed } = spec.byStatus;
+        return {
+          namespace,
+          workSpec: spec.name,
+          counts: {
+            available: available.size,
+            delayed: delayed.size,
+            blocked: blocked.size,
+            pending: pending.size,
+            finished: finished.size,
+            failed: failed.size,
+          },
+          removed: { ...spec.removed },
+        };
+      }),
+    );
+  }
+
+  // ---- work units
+
+  async putWorkUnits(
+    ns: string,
+    ref: WorkSpecRef,
+    puts: readonly WorkUnitPut[],
+    requestId: string | null,
+    now: number,
+  ): Promise<AddedWorkUnit[]> {
+    const spec = this.#spec(ns, ref, now);
+    const before = requestId === null ? undefined : spec.space.requests.get(`add ${requestId}`);
+    if (before !== undefined) return before.answer as AddedWorkUnit[];
+    const answer = putUnits(this.#units, spec, puts, now);
+    if (requestId !== null) spec.space.requests.set(`add ${requestId}`, { time: now, answer });
+    this.#changed(ns);
+    return answer;
+  }
+
+  async getWorkUnits(
+    ns: string,
+    ref: WorkSpecRef,
+    names: readonly string[],
+    now: number,
+  ): Promise<(WorkUnitRow | null)[]> {
+    const spec = this.#spec(ns, ref, now);
+    return names.map((name) => {
+      const unit = spec.units.get(name);
+      return unit === undefined ? null : unitRow(unit);
+    });
+  }
+
+  async listWorkUnits(
+    ns: string,
+    ref: WorkSpecRef,
+    where: WorkUnitWhere,
+    limit: number,
+    now: number,
+  ): Promise<WorkUnitRow[]> {
+    const rows: WorkUnitRow[] = [];
+    for (const unit of findUnits(this.#spec(ns, ref, now), where)) {
+      if (rows.length === limit) break;
+      rows.push(unitRow(unit));
+    }
+    return rows;
+  }
+
+  async updateWorkUnits(
+    ns: string,
+    ref: WorkSpecRef,
+    where: WorkUnitWhere,
+    change: WorkUnitChange,
+    limit: number,
+    now: number,
+  ): Promise<UnitSlice> {
+    const slice = updateUnits(this.#spec(ns, ref, now), where, change, limit, now);
+    this.#changed(ns);
+    return slice;
+  }
+
+  async deleteWorkUnits(
+    ns: string,
+    ref: WorkSpecRef,
+    where: WorkUnitWhere,
+    limit: number,
+    now: number,
+  ): Promise<UnitSlice> {
+    const { units, next } = takeSlice(this.#spec(ns, ref, now), where, limit);
+    deleteUnits(this.#units, units, now);
+    this.#changed(ns);
+    return { count: units.length, next };
+  }
+
+  // ---- attempts
+
+  async claim(ns: string, claim: Claim, now: number): Promise<{ attempts: AttemptRow[]; more: boolean }> {
+    const spec = this.#find(ns, claim.workSpec);
+    if (spec === undefined) return { attempts: [], more: false };
+    catchUp(spec, now);
+    const repeated = this.#claimedBefore(spec.space, claim.requestId, now);
+    if (repeated !== null) return { attempts: repeated, more: false };
+    const worker = this.#worker(spec.space, claim.worker, now);
+    const answer = claimUnits(this.#units, spec, claim, worker, now);
+    if (claim.requestId !== null && answer.attempts.length > 0)
+      spec.space.requests.set(`claim ${claim.requestId}`, {
+        time: now,
+        answer: answer.attempts.map(({ id }) => id),
+      });
+    return answer;
+  }
+
+  #claimedBefore(space: Space, requestId: string | null, now: number): AttemptRow[] | null {
+    const before = requestId === null ? undefined : space.requests.get(`claim ${requestId}`);
+    if (before === undefined) return null;
+    return (before.answer as string[])
+      .map((id) => {
+        const [unitId = 0, number = 0] = id.split(".").map(Number);
+        return this.#attempt(space.name, { unitId, number }, now);
+      })
+      .filter((row) => row?.status === "pending" && row.active) as AttemptRow[];
+  }
+
+  async makeAttempts(ns: string, makes: readonly Make[], now: number): Promise<AttemptRow[]> {
+    const units = makes.map(({ workSpec, workUnit }) => {
+      const unit = this.#spec(ns, workSpec, now).units.get(workUnit);
+      if (unit === undefined) throw new CoordinateError("no_such_work_unit", workUnit);
+      return unit;
+    });
+    return units.map((unit, i) => {
+      const { worker = "", expiration = now } = makes[i] ?? {};
+      unplace(unit);
+      const attempt = begin(unit, this.#worker(unit.spec.space, worker, now), expiration, now);
+      place(unit, "pending");
+      return attemptRow(unit, attempt);
+    });
+  }
+
+  async settle(ns: string, changes: readonly Settle[], now: number): Promise<AttemptChanged[]> {
+    const answers = changes.map((change): AttemptChanged => {
+      const unit = this.#units.get(change.unitId);
+      if (unit !== undefined && !unit.spec.deleted && unit.spec.space.name === ns) {
+        catchUp(unit.spec, now);
+        return settleUnit(this.#units, unit, change, now);
+      }
+      // a unit of another namespace does not exist here, and none that was never made can be gone
+      const gone = unit === undefined ? change.unitId <= this.#units.lastId : unit.spec.space.name === ns;
+      return {
+        attempt: attemptId(change.unitId, change.number),
+        error: gone ? "gone" : "no_such_attempt",
+        changed: false,
+        status: null,
+        expirationTime: 0,
+        outputs: 0,
+        chainingErrors: [],
+      };
+    });
+    this.#changed(ns);
+    return answers;
+  }
+
+  async getAttempts(ns: string, ids: readonly AttemptKey[], now: number): Promise<(AttemptRow | null)[]> {
+    return ids.map((key) => this.#attempt(ns, key, now));
+  }
+
+  #attempt(ns: string, { unitId, number }: AttemptKey, now: number): AttemptRow | null {
+    const unit = this.#units.get(unitId);
+    if (unit === undefined || unit.spec.deleted || unit.spec.space.name !== ns) return null;
+    catchUp(unit.spec, now);
+    const attempt =
+      unit.attempt?.number === number ? unit.attempt : unit.history?.find((one) => one.number === number);
+    return attempt === undefined ? null : attemptRow(unit, attempt);
+  }
+
+  async listUnitAttempts(ns: string, ref: WorkSpecRef, name: string, now: number): Promise<AttemptRow[]> {
+    const unit = this.#spec(ns, ref, now).units.get(name);
+    if (unit === undefined) throw new CoordinateError("no_such_work_unit", name);
+    const attempts = [...(unit.history ?? []), ...(unit.attempt === null ? [] : [unit.attempt])];
+    return attempts.map((attempt) => attemptRow(unit, attempt));
+  }
+
+  async listWorkerAttempts(
+    ns: string,
+    name: string,
+    which: "active" | "all" | "children",
+    previous: AttemptKey | null,
+    limit: number,
+    now: number,
+  ): Promise<AttemptRow[]> {
+    const space = this.#spaces.get(ns);
+    const worker = space?.workers.get(name);
+    if (space === undefined || worker === undefined) return [];
+    if (which === "all") return this.#logged(ns, worker, previous, limit, now);
+    for (const spec of space.specs.values()) catchUp(spec, now);
+    const names = which === "active" ? [name] : [...worker.children];
+    return names
+      .flatMap((one) => [...(space.workers.get(one)?.holds ?? [])])
+      .filter((unit) => !unit.spec.deleted && unit.id > (previous?.unitId ?? 0))
+      .sort((a, b) => a.id - b.id)
+      .slice(0, limit)
+      .flatMap((unit) => (unit.attempt === null ? [] : [attemptRow(unit, unit.attempt)]));
+  }
+
+  /** Newest first. Attempts of units that are gone are passed over. */
+  #logged(
+    ns: string,
+    { log }: Worker,
+    previous: AttemptKey | null,
+    limit: number,
+    now: number,
+  ): AttemptRow[] {
+    const rows: AttemptRow[] = [];
+    let skipping = previous !== null;
+    for (let i = log.length - 2; i >= 0 && rows.length < limit; i -= 2) {
+      const [unitId = 0, number = 0] = [log[i], log[i + 1]];
+      if (skipping) skipping = unitId !== previous?.unitId || number !== previous.number;
+      else {
+        const row = this.#attempt(ns, { unitId, number }, now);
+        if (row !== null) rows.push(row);
+      }
+    }
+    return rows;
+  }
+
+  // ---- workers
+
+  #worker(space: Space, name: string, now: number): Worker {
+    let worker = space.workers.get(name);
+    if (worker === undefined)
+      space.workers.set(name, (worker = new Worker(name, now, now + workerLifetimeMs)));
+    return worker;
+  }
+
+  async putWorkers(ns: string, changes: readonly WorkerChange[], now: number): Promise<WorkerRow[]> {
+    const workers = this.#spaces.get(ns)?.workers;
+    const parents = new Map<string, string | null>();
+    for (const { name, parent } of changes) {
+      if (parent === undefined) continue;
+      if (
+        parentCycle(
+          name,
+          parent,
+          (at) => parents.get(at) ?? (parents.has(at) ? null : workers?.get(at)?.parent),
+        )
+      )
+        throw new CoordinateError("worker_cycle", `${name} below ${parent ?? ""}`);
+      parents.set(name, parent);
+    }
+    const space = this.#open(ns);
+    return changes.map((change) => {
+      const worker = this.#worker(space, change.name, now);
+      if (change.parent !== undefined && change.parent !== worker.parent) {
+        if (worker.parent !== null) space.workers.get(worker.parent)?.children.delete(worker.name);
+        worker.parent = change.parent;
+        if (change.parent !== null) this.#worker(space, change.parent, now).children.add(worker.name);
+      }
+      if (change.active === true) {
+        worker.deactivated = false;
+        worker.mode = change.mode ?? worker.mode;
+        if (change.data !== undefined) worker.data = change.data;
+        worker.lastUpdate = change.lastUpdate ?? now;
+        worker.expiration = change.expiration ?? now + workerLifetimeMs;
+      } else if (change.active === false) worker.deactivated = true;
+      if (change.desired !== undefined) worker.desired = change.desired;
+      return worker.row(space.settings, now);
+    });
+  }
+
+  async getWorkers(ns: string, names: readonly string[], now: number): Promise<(WorkerRow | null)[]> {
+    const space = this.#spaces.get(ns);
+    return names.map((name) => space?.workers.get(name)?.row(space.settings, now) ?? null);
+  }
+
+  async listWorkers(ns: string, query: WorkerQuery, limit: number, now: number): Promise<WorkerRow[]> {
+    const space = this.#spaces.get(ns);
+    if (space === undefined) return [];
+    const { names, prefix = "", active, root, parent, previous } = query;
+    return [...space.workers.values()]
+      .filter(
+        (worker) =>
+          (names === undefined || names.includes(worker.name)) &&
+          worker.name.startsWith(prefix) &&
+          (active === undefined || worker.isActive(now) === active) &&
+          (root !== true || worker.parent === null) &&
+          (parent === undefined || worker.parent === parent) &&
+          (previous === undefined || compareNames(worker.name, previous) > 0),
+      )
+      .sort((a, b) => compareNames(a.name, b.name))
+      .slice(0, limit)
+      .map((worker) => worker.row(space.settings, now));
+  }
+
+  // ---- locks
+
+  async locks<Answer>(
+    ns: string,
+    paths: readonly LockPath[],
+    decide: (view: LockView) => LockDecision<Answer>,
+    now: number,
+  ): Promise<Answer> {
+    const space = this.#open(ns);
+    for (const [key, { deadline }] of space.locks) if (deadline < now) space.locks.delete(key);
+    const above = new Set(paths.flatMap(lockAncestors));
+    const at = paths.map(lockKey);
+    const view = new Map(
+      [...space.locks].filter(([key]) => above.has(key) || at.some((one) => key.startsWith(one))),
+    );
+    const { set, release, answer } = decide(view);
+    for (const path of release) space.locks.delete(lockKey(path));
+    for (const lock of set) space.locks.set(lockKey(lock.path), lock);
+    return answer;
+  }
+
+  // ---- housekeeping
+
+  async tidy(limits: TidyLimits, now: number): Promise<Tidied> {
+    const tidied: Tidied = { expired: 0, due: 0, exhausted: 0, retired: 0, workers: 0, more: false };
+    for (const space of this.#spaces.values()) {
+      const before = tidied.expired + tidied.due + tidied.exhausted + tidied.retired;
+      for (const spec of space.specs.values()) this.#tidySpec(spec, limits, now, tidied);
+      for (const [id, { time }] of space.requests) {
+        if (time >= limits.requestsBefore) break;
+        space.requests.delete(id);
+      }
+      for (const worker of space.workers.values()) {
+        const { name, parent, expiration, holds, children } = worker;
+        if (expiration >= limits.workersBefore || holds.size > 0 || children.size > 0) continue;
+        space.workers.delete(name);
+        if (parent !== null) space.workers.get(parent)?.children.delete(name);
+        tidied.workers++;
+      }
+      if (tidied.expired + tidied.due + tidied.exhausted + tidied.retired > before) this.#changed(space.name);
+    }
+    return tidied;
+  }
+
+  #tidySpec(spec: Spec, limits: TidyLimits, now: number, tidied: Tidied): void {
+    const left = (): number => limits.units - tidied.expired - tidied.due - tidied.exhausted - tidied.retired;
+    const { expired, due } = catchUp(spec, now, Math.max(0, left()));
+    tidied.expired += expired;
+    tidied.due += due;
+    for (const unit of spec.exhausted) {
+      if (left() <= 0) break;
+      if (spec.meta.maxRetries === 0 || unit.tries < spec.meta.maxRetries) continue;
+      failUnit(unit, "", tooManyRetries, now);
+      resolve(unit, now);
+      tidied.exhausted++;
+    }
+    for (const status of ["finished", "failed"] as const) {
+      const limit = spec.meta.retention[status];
+      const ended = spec.ended?.[status];
+      if (limit === undefined || ended === undefined) continue;
+      for (let unit = ended.first(); unit !== undefined && left() > 0; unit = ended.first()) {
+        const old = limit.maxAgeMs !== undefined && (unit.attempt?.end ?? 0) <= now - limit.maxAgeMs;
+        if (!old && !(limit.maxCount !== undefined && ended.size > limit.maxCount)) break;
+        deleteUnits(this.#units, [unit], now);
+        spec.removed[status]++;
+        tidied.retired++;
+      }
+    }
+    if (left() <= 0) tidied.more = true;
+  }
+
+  async close(): Promise<void> {
+    this.#listeners.clear();
+  }
+}
+
+function earliest(a: number | undefined, b: number | undefined): number {
+  if (a === undefined) return b ?? 0;
+  return b === undefined ? a : Math.min(a, b);
+}

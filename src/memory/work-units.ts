@@ -1,0 +1,181 @@
+/** Adding, finding, changing and deleting units. */
+import {
+  compareNames,
+  workUnitStatuses,
+  type AddedWorkUnit,
+  type UnitSlice,
+  type WorkUnitChange,
+  type WorkUnitPut,
+  type WorkUnitWhere,
+} from "../core/index.ts";
+import { findNeeds, linksOf, resolve, setNeeds, unblock } from "./dependents.ts";
+import {
+  letGo,
+  place,
+  supersede,
+  unplace,
+  Unit,
+  waitingStatus,
+  type Need,
+  type Spec,
+  type UnitTable,
+} from "./state.ts";
+
+export function putUnits(
+  table: UnitTable,
+  spec: Spec,
+  puts: readonly WorkUnitPut[],
+  now: number,
+  origin: string | null = null,
+): AddedWorkUnit[] {
+  // units that wait for others are found first, all of them, so that a refused one changes nothing
+  const fresh = new Map<string, Unit>();
+  let needs: Map<Unit, Need[]> | null = null;
+  if (puts.some((put) => put.dependencies !== null)) {
+    const all = new Map<string, Unit>();
+    for (const put of puts) {
+      if (all.has(put.name)) continue;
+      let unit = spec.units.get(put.name);
+      if (unit === undefined) fresh.set(put.name, (unit = newUnit(table, spec, put, now)));
+      all.set(put.name, unit);
+    }
+    needs = findNeeds(spec, puts, all);
+  }
+  return puts.map((put) => {
+    let unit = spec.units.get(put.name);
+    const created = unit === undefined;
+    if (unit === undefined) {
+      unit = fresh.get(put.name) ?? newUnit(table, spec, put, now);
+      spec.noteName(unit.name);
+      spec.units.set(unit.name, unit);
+      table.add(unit);
+    } else {
+      unplace(unit);
+      if (unit.status === "finished" || unit.status === "failed") {
+        supersede(unit, now);
+        unit.tries = 0;
+        unit.status = "available";
+      }
+    }
+    unit.data = put.data;
+    unit.priority = put.priority;
+    unit.notBefore = put.notBefore;
+    if (origin !== null) linksOf(unit).origin = origin;
+    const needed = put.dependencies === null ? undefined : needs?.get(unit);
+    if (needed !== undefined) setNeeds(unit, needed);
+    place(unit, unit.status === "pending" ? "pending" : waitingStatus(unit, now));
+    if (unit.status === "blocked" && unblock(unit, now)) resolve(unit, now);
+    return { name: unit.name, id: unit.id, created, status: unit.status };
+  });
+}
+
+const newUnit = (table: UnitTable, spec: Spec, put: WorkUnitPut, now: number): Unit =>
+  new Unit(++table.lastId, spec, put.name, put.data, put.priority, put.notBefore, now);
+
+/** The matching units in name order. Takes what it needs from the orders by status: nothing else is looked at. */
+export function* findUnits(spec: Spec, where: WorkUnitWhere): Generator<Unit> {
+  const { names, statuses, prefix = "", previous } = where;
+  const matches = (unit: Unit): boolean =>
+    (statuses === undefined || statuses.includes(unit.status)) &&
+    unit.name.startsWith(prefix) &&
+    (previous === undefined || compareNames(unit.name, previous) > 0);
+  if (names !== undefined) {
+    for (const name of [...new Set(names)].sort(compareNames)) {
+      const unit = spec.units.get(name);
+      if (unit !== undefined && matches(unit)) yield unit;
+    }
+    return;
+  }
+  const start = (unit: Unit): boolean =>
+    previous !== undefined && compareNames(previous, prefix) >= 0
+      ? compareNames(unit.name, previous) > 0
+      : compareNames(unit.name, prefix) >= 0;
+  const sources = [...new Set(statuses ?? workUnitStatuses)].map((status) =>
+    spec.byStatus[status].from(start),
+  );
+  for (const unit of mergeUnits(sources)) {
+    if (!unit.name.startsWith(prefix)) return;
+    yield unit;
+  }
+}
+
+function* mergeUnits(sources: Generator<Unit>[]): Generator<Unit> {
+  const heads = sources.map((source) => source.next().value as Unit | undefined);
+  for (;;) {
+    let best = -1;
+    heads.forEach((head, i) => {
+      if (head === undefined) return;
+      const leader = best < 0 ? undefined : heads[best];
+      if (leader === undefined || compareNames(head.name, leader.name) < 0) best = i;
+    });
+    const unit = best < 0 ? undefined : heads[best];
+    if (unit === undefined) return;
+    heads[best] = sources[best]?.next().value as Unit | undefined;
+    yield unit;
+  }
+}
+
+/** The first matching units, and where to go on. */
+export function takeSlice(
+  spec: Spec,
+  where: WorkUnitWhere,
+  limit: number,
+): { units: Unit[]; next: string | null } {
+  const units: Unit[] = [];
+  for (const unit of findUnits(spec, where)) {
+    if (units.length === limit) return { units, next: units.at(-1)?.name ?? null };
+    units.push(unit);
+  }
+  return { units, next: null };
+}
+
+export function updateUnits(
+  spec: Spec,
+  where: WorkUnitWhere,
+  change: WorkUnitChange,
+  limit: number,
+  now: number,
+): UnitSlice {
+  const { units, next } = takeSlice(spec, where, limit);
+  let count = 0;
+  for (const unit of units) if (updateUnit(unit, change, now)) count++;
+  return { count, next };
+}
+
+function updateUnit(unit: Unit, change: WorkUnitChange, now: number): boolean {
+  const { status } = unit;
+  const ended = status === "finished" || status === "failed";
+  if (change.kind === "reset") {
+    if (!ended && status !== "pending") return false;
+    unplace(unit);
+    supersede(unit, now);
+    unit.tries = 0;
+    place(unit, waitingStatus(unit, now));
+    if (unblock(unit, now)) resolve(unit, now);
+    return true;
+  }
+  unplace(unit);
+  if (change.kind === "set-priority") unit.priority = change.priority;
+  else if (change.kind === "adjust-priority") unit.priority += change.by;
+  else unit.notBefore = change.notBefore;
+  place(unit, ended || status === "pending" ? status : waitingStatus(unit, now));
+  return true;
+}
+
+export function deleteUnits(table: UnitTable, units: readonly Unit[], now: number): void {
+  for (const unit of units) {
+    unplace(unit);
+    unit.spec.units.delete(unit.name);
+    forget(table, unit);
+  }
+  // only when all are gone: one that waits for another of these is not failed on the way
+  for (const unit of units) resolve(unit, now);
+}
+
+/** Takes a unit out of everything but its spec's orders. */
+export function forget(table: UnitTable, unit: Unit): void {
+  unit.deleted = true;
+  table.delete(unit);
+  if (unit.attempt !== null) letGo(unit, unit.attempt);
+  if (unit.links !== null) for (const need of unit.links.needs) need.unit.links?.dependents.delete(unit);
+}
