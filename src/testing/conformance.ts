@@ -1,0 +1,82 @@
+/**
+ * One suite for every implementation of the Coordinate verbs. A stack's test file builds the stack, says what it
+ * cannot do, and calls this. It asks for `describe`, `test` and friends, so that any test runner will do.
+ */
+import assert from "node:assert/strict";
+import { attempts } from "./cases/attempts.ts";
+import { chaining } from "./cases/chaining.ts";
+import { continuous } from "./cases/continuous.ts";
+import { data } from "./cases/data.ts";
+import { dependencies } from "./cases/dependencies.ts";
+import { housekeeping } from "./cases/housekeeping.ts";
+import { input } from "./cases/input.ts";
+import { locks } from "./cases/locks.ts";
+import { names } from "./cases/names.ts";
+import { namespaces } from "./cases/namespaces.ts";
+import { races } from "./cases/races.ts";
+import { requests } from "./cases/requests.ts";
+import { scheduling } from "./cases/scheduling.ts";
+import { settling } from "./cases/settling.ts";
+import { waiting } from "./cases/waiting.ts";
+import { workSpecs } from "./cases/work-specs.ts";
+import { workUnits } from "./cases/work-units.ts";
+import { workers } from "./cases/workers.ts";
+import { Context, type CaseGroup, type Stack, type Subject } from "./stack.ts";
+
+export const caseGroups: readonly CaseGroup[] = [
+  names,
+  data,
+  namespaces,
+  workSpecs,
+  workUnits,
+  attempts,
+  settling,
+  scheduling,
+  continuous,
+  chaining,
+  dependencies,
+  workers,
+  waiting,
+  requests,
+  locks,
+  housekeeping,
+  input,
+  races,
+];
+
+/** The parts of a test runner that the suite uses; vitest, jest and node:test have them. */
+export interface Runner {
+  describe: (name: string, body: () => void) => void;
+  test: (name: string, body: () => Promise<void>) => void;
+  beforeAll: (body: () => Promise<void>) => void;
+  afterAll: (body: () => Promise<void>) => void;
+}
+
+export function conformance(stack: Stack, { describe, test, beforeAll, afterAll }: Runner): void {
+  const left = new Set(stack.cannot?.flatMap(({ tests }) => tests));
+  describe(`${stack.name}: conformance`, () => {
+    let subject: Subject | undefined;
+    let serial = 0;
+    beforeAll(async () => {
+      subject = await stack.open();
+    });
+    afterAll(async () => {
+      await subject?.close();
+    });
+    for (const { concept, cases } of caseGroups) {
+      describe(concept, () => {
+        for (const { name, run } of cases) {
+          const title = `${concept}: ${name}`;
+          if (left.delete(title)) continue;
+          test(name, async () => {
+            assert.ok(subject !== undefined, "the stack did not open");
+            await run(new Context(subject, `case ${++serial}`));
+          });
+        }
+      });
+    }
+    test("what the stack cannot do names cases that exist", async () => {
+      assert.deepEqual([...left], []);
+    });
+  });
+}

@@ -1,0 +1,210 @@
+/** What the suite needs to know of the implementation under test, and what a case is given. */
+import assert from "node:assert/strict";
+import {
+  CoordinateError,
+  encodeData,
+  type AttemptAction,
+  type AttemptChange,
+  type AttemptChanged,
+  type AttemptRequest,
+  type AttemptRow,
+  type Coordinate,
+  type Data,
+  type ErrorCode,
+  type Tally,
+  type Tidied,
+  type WorkSpecRow,
+  type WorkUnitInput,
+  type WorkUnitRow,
+} from "../core/index.ts";
+
+/** One opened implementation. All cases share it, each in a namespace of its own. */
+export interface Subject {
+  coordinate: Coordinate;
+  /** A clock that only moves when told, and that the implementation judges all times by. */
+  clock: { now(): number; advance(ms: number): Promise<void> | void };
+  /** Makes the next draws of the scheduler; absent where the draws cannot be controlled. */
+  setRandom?: (random: () => number) => void;
+  /** One round of housekeeping; absent where it cannot be called. */
+  tidy?: () => Promise<Tidied>;
+  /** How many requests wait for work; absent where it cannot be known. */
+  waiting?: () => number | Promise<number>;
+  close(): Promise<void>;
+}
+
+export interface Stack {
+  name: string;
+  open(): Promise<Subject>;
+  /** What this stack cannot do, and why: the names of the cases that are left out. */
+  cannot?: readonly { reason: string; tests: readonly string[] }[];
+}
+
+export interface Case {
+  /** A sentence: what is promised. */
+  name: string;
+  run: (t: Context) => Promise<void>;
+}
+
+export interface CaseGroup {
+  concept: string;
+  cases: readonly Case[];
+}
+
+const clean = (error: unknown): string => (error instanceof Error ? error.message : String(error));
+
+/** A fresh namespace, and short words for what cases do all the time. */
+export class Context {
+  readonly subject: Subject;
+  readonly ns: string;
+
+  constructor(subject: Subject, ns: string) {
+    this.subject = subject;
+    this.ns = ns;
+  }
+
+  get c(): Coordinate {
+    return this.subject.coordinate;
+  }
+
+  get now(): number {
+    return this.subject.clock.now();
+  }
+
+  async advance(ms: number): Promise<void> {
+    await this.subject.clock.advance(ms);
+  }
+
+  async spec(name: string, keys: Record<string, unknown> = {}): Promise<WorkSpecRow> {
+    const [row] = await this.c.setWorkSpecs(this.ns, [{ data: encodeData({ name, ...keys }) }]);
+    return present(row);
+  }
+
+  async getSpec(name: string): Promise<WorkSpecRow> {
+    return present((await this.c.getWorkSpecs(this.ns, [name]))[0]);
+  }
+
+  async add(spec: string, ...units: (string | WorkUnitInput)[]): Promise<void> {
+    await this.c.addWorkUnits(
+      this.ns,
+      spec,
+      units.map((unit) => (typeof unit === "string" ? { name: unit } : unit)),
+    );
+  }
+
+  async unit(spec: string, name: string): Promise<WorkUnitRow> {
+    return present((await this.c.getWorkUnits(this.ns, spec, [name]))[0]);
+  }
+
+  async status(spec: string, name: string): Promise<string> {
+    return (await this.unit(spec, name)).status;
+  }
+
+  /** Names and statuses, in listing order. */
+  async statuses(spec: string): Promise<Record<string, string>> {
+    const { rows } = await this.c.listWorkUnits(this.ns, spec);
+    return Object.fromEntries(rows.map(({ name, status }) => [name, status]));
+  }
+
+  async counts(spec: string): Promise<Tally> {
+    const rows = await this.c.tally(this.ns);
+    return present(rows.find(({ workSpec }) => workSpec === spec)).counts;
+  }
+
+  async claim(request: Partial<AttemptRequest> = {}): Promise<AttemptRow[]> {
+    return this.c.requestAttempts(this.ns, { worker: "worker", ...request });
+  }
+
+  /** Claims one and fails when there is none. */
+  async claimOne(request: Partial<AttemptRequest> = {}): Promise<AttemptRow> {
+    const attempts = await this.claim({ number: 1, ...request });
+    assert.equal(attempts.length, 1, "expected one attempt");
+    return present(attempts[0]);
+  }
+
+  /** The names of the units that a claim gives. */
+  async claimNames(request: Partial<AttemptRequest> = {}): Promise<string[]> {
+    return (await this.claim({ number: 100, ...request })).map(({ workUnit }) => workUnit);
+  }
+
+  async settle(
+    attempt: AttemptRow,
+    action: AttemptAction,
+    more: Partial<AttemptChange> = {},
+  ): Promise<AttemptChanged> {
+    const [changed] = await this.c.settleAttempts(this.ns, [{ attempt: attempt.id, action, ...more }]);
+    return present(changed);
+  }
+
+  /** Settles and fails when that was refused. */
+  async settled(
+    attempt: AttemptRow,
+    action: AttemptAction,
+    more: Partial<AttemptChange> = {},
+  ): Promise<AttemptChanged> {
+    const changed = await this.settle(attempt, action, more);
+    assert.equal(changed.error, null);
+    return changed;
+  }
+
+  async attempt(id: string): Promise<AttemptRow> {
+    return present((await this.c.getAttempts(this.ns, [id]))[0]);
+  }
+
+  async attempts(spec: string, unit: string): Promise<AttemptRow[]> {
+    return this.c.listUnitAttempts(this.ns, spec, unit);
+  }
+
+  /** Expects a refusal with this code, and that the message names what was wrong. */
+  async refuses(code: ErrorCode, work: Promise<unknown>, mentions?: RegExp): Promise<void> {
+    try {
+      await work;
+    } catch (error) {
+      if (!(error instanceof CoordinateError))
+        throw new Error(`not a typed error: ${clean(error)}`, { cause: error });
+      assert.equal(error.code, code, error.message);
+      if (mentions !== undefined) assert.match(error.message, mentions);
+      return;
+    }
+    assert.fail(`expected ${code}, but it succeeded`);
+  }
+
+  /** The scheduler's next draws, in order; the last one goes on. */
+  draws(...values: number[]): void {
+    let at = 0;
+    present(this.subject.setRandom)(() => values[Math.min(at++, values.length - 1)] ?? 0);
+  }
+
+  async tidy(): Promise<Tidied> {
+    return present(this.subject.tidy)();
+  }
+
+  /** Waits until so many requests wait for work. */
+  async untilWaiting(count: number): Promise<void> {
+    const waiting = present(this.subject.waiting);
+    for (let turns = 0; (await waiting()) !== count; turns++) {
+      assert.ok(turns < 10_000, `expected ${count} waiting requests, there are ${await waiting()}`);
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+  }
+}
+
+/** The same data in the same encoding; a Buffer is as good as any other Uint8Array. */
+export function sameData(actual: Data | null | undefined, expected: Data | null): void {
+  const plain = (data: Data | null | undefined): unknown =>
+    data instanceof Uint8Array ? `cbor ${Buffer.from(data).toString("hex")}` : data;
+  assert.deepEqual(plain(actual), plain(expected));
+}
+
+export function present<Value>(value: Value | null | undefined): Value {
+  assert.ok(value !== null && value !== undefined, "expected a value");
+  return value;
+}
+
+/** Turns a table of [what, run] into cases with a common opening. */
+export function table<Row>(
+  rows: readonly Row[],
+  name: (row: Row) => string,
+  run: (t: Context, row: Row) => Promise<void>,
+): Case[] {
+  return rows.map((row) => ({ name: name(row), run: (t) => run(t, row) }));
+}
