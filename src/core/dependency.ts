@@ -1,6 +1,7 @@
 /**
  * Dependencies: a unit may wait for others. `hard` fails with them, `soft` runs after they end either way.
- * Until then it is blocked; whoever settles the last of them lets it go in the same step.
+ * Until then it is blocked; whoever settles the last of them lets it go in the same step. A dependency that was met
+ * stays met, also when that unit is added again, reset or deleted; one that is not is judged by where it stands.
  */
 import type { WorkUnitStatus } from "./work-unit.ts";
 

@@ -13,16 +13,15 @@ import {
   type Claim,
   type Settle,
 } from "../core/index.ts";
-import { resolve } from "./dependents.ts";
+import { park, resolve } from "./dependents.ts";
+import { expire } from "./expiry.ts";
 import {
   attemptRow,
   begin,
-  expire,
   failUnit,
   letGo,
   place,
   unplace,
-  waitingStatus,
   type Attempt,
   type Spec,
   type Unit,
@@ -137,7 +136,7 @@ function apply(
   letGo(unit, attempt);
   if (change.action === "retry") {
     unit.notBefore = change.time;
-    place(unit, waitingStatus(unit, now));
+    park(unit, now);
     return;
   }
   place(unit, attempt.status === "finished" ? "finished" : "failed");

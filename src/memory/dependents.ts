@@ -1,13 +1,8 @@
 /** What hangs on a unit: units made from outputs, and units that wait for it. */
-import {
-  brokenDependency,
-  CoordinateError,
-  dependencyState,
-  findCycle,
-  type WorkUnitPut,
-} from "../core/index.ts";
+import { brokenDependency, CoordinateError, findCycle, type WorkUnitPut } from "../core/index.ts";
 import {
   failUnit,
+  needState,
   needsState,
   needStatus,
   place,
@@ -45,7 +40,7 @@ export function findNeeds(
           "bad_dependency",
           `${put.name} waits for ${workUnit} of work spec ${workSpec}, which does not exist`,
         );
-      return { unit: need, kind };
+      return { unit: need, kind, met: false };
     });
     found.set(unit, needs);
   }
@@ -63,26 +58,38 @@ export function setNeeds(unit: Unit, needs: Need[]): void {
   const links = linksOf(unit);
   for (const need of links.needs) need.unit.links?.dependents.delete(unit);
   links.needs = needs;
-  for (const need of needs) linksOf(need.unit).dependents.add(unit);
+  for (const need of needs) {
+    need.met = needState(need) === "met";
+    linksOf(need.unit).dependents.add(unit);
+  }
 }
 
-/** A unit ended, was deleted, or is blocked by what is broken already: its dependents go on or fail, and theirs. */
+/** A unit ended or was deleted: what it meets stays met, its dependents go on or fail, and then theirs. */
 export function resolve(ended: Unit, now: number): void {
   const work = [ended];
   for (let unit = work.pop(); unit !== undefined; unit = work.pop()) {
     if (unit.links === null) continue;
-    for (const dependent of unit.links.dependents) if (unblock(dependent, now)) work.push(dependent);
+    for (const dependent of unit.links.dependents) {
+      for (const need of dependent.links?.needs ?? []) need.met = needState(need) === "met";
+      if (unblock(dependent, now)) work.push(dependent);
+    }
   }
 }
 
+/** Places a unit that nobody runs: where it waits, or failed when what it waits for is broken. */
+export function park(unit: Unit, now: number): void {
+  place(unit, waitingStatus(unit, now));
+  if (unit.status === "blocked" && unblock(unit, now)) resolve(unit, now);
+}
+
 /** True when the unit failed over it. */
-export function unblock(unit: Unit, now: number): boolean {
+function unblock(unit: Unit, now: number): boolean {
   if (unit.deleted || unit.status !== "blocked" || unit.links === null) return false;
   const { needs } = unit.links;
   const state = needsState(needs);
   if (state === "open") return false;
   if (state === "broken") {
-    const broken = needs.find((need) => dependencyState(need.kind, needStatus(need)) === "broken");
+    const broken = needs.find((need) => needState(need) === "broken");
     if (broken === undefined) return false;
     failUnit(unit, "", brokenDependency(broken.unit.spec.name, broken.unit.name, needStatus(broken)), now);
     return true;

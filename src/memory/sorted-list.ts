@@ -7,14 +7,38 @@
  */
 const most = 512;
 
-export class SortedList<Item> {
+/** A run of neighbours. What a list wants to know of its chunks it keeps in `note`. */
+export interface Chunk<Item, Note> {
+  items: Item[];
+  note: Note;
+}
+
+/** Told where items are, for lists that keep account of their chunks. */
+export interface ChunkKeeper<Item, Note> {
+  /** The note of a chunk that holds exactly these items. */
+  note(items: readonly Item[]): Note;
+  added(item: Item, chunk: Chunk<Item, Note>): void;
+  removed(item: Item, chunk: Chunk<Item, Note>): void;
+  /** These items are in this chunk now, and its note has been made anew. */
+  moved(items: readonly Item[], chunk: Chunk<Item, Note>): void;
+}
+
+export class SortedList<Item, Note = undefined> {
   readonly #compare: (a: Item, b: Item) => number;
-  #chunks: Item[][] = [];
+  readonly #keeper: ChunkKeeper<Item, Note> | null;
+  readonly #chunks: Chunk<Item, Note>[] = [];
   #size = 0;
+  /** Where the last item was removed. Items that came in one after the other mostly go so: the next is there now. */
+  #hintAt = 0;
+  #hintIndex = 0;
 
   /** `compare` must be a total order: two items are the same exactly when it answers 0. */
-  constructor(compare: (a: Item, b: Item) => number) {
+  constructor(
+    compare: (a: Item, b: Item) => number,
+    ...keeper: Note extends undefined ? [] : [ChunkKeeper<Item, Note>]
+  ) {
     this.#compare = compare;
+    this.#keeper = keeper[0] ?? null;
   }
 
   get size(): number {
@@ -22,73 +46,79 @@ export class SortedList<Item> {
   }
 
   first(): Item | undefined {
-    return this.#chunks[0]?.[0];
+    return this.#chunks[0]?.items[0];
   }
 
   /** Adding what is there already changes nothing. */
   add(item: Item): void {
     const chunks = this.#chunks;
     const last = chunks.at(-1);
-    if (last === undefined) {
-      chunks.push([item]);
-      this.#size++;
-      return;
-    }
-    if (this.#compare(item, last.at(-1) as Item) > 0) {
-      // a full chunk at the end stays full: units mostly arrive in order
-      if (last.length < most) last.push(item);
-      else chunks.push([item]);
-      this.#size++;
+    if (last === undefined || this.#compare(item, last.items.at(-1)!) > 0) {
+      // a full chunk at the end stays full: items mostly arrive in order
+      const chunk = last !== undefined && last.items.length < most ? last : this.#newChunk(chunks.length, []);
+      chunk.items.push(item);
+      this.#added(item, chunk);
       return;
     }
     const at = this.#chunkOf(item);
     const chunk = chunks[at]!;
-    const index = this.#indexIn(chunk, item);
-    if (index < chunk.length && this.#compare(chunk[index] as Item, item) === 0) return;
-    chunk.splice(index, 0, item);
-    this.#size++;
-    if (chunk.length > most) chunks.splice(at + 1, 0, chunk.splice(most / 2));
+    const { items } = chunk;
+    const index = this.#indexIn(items, item);
+    if (index < items.length && this.#compare(items[index]!, item) === 0) return;
+    items.splice(index, 0, item);
+    this.#added(item, chunk);
+    if (items.length <= most) return;
+    const half = this.#newChunk(at + 1, items.splice(most / 2));
+    this.#moved(chunk);
+    this.#moved(half);
   }
 
   /** Removes an item; false when it is not there. */
   remove(item: Item): boolean {
-    const chunks = this.#chunks;
-    const first = chunks[0];
-    if (first === undefined) return false;
-    let at = 0;
-    let index = 0;
-    if (this.#compare(first[0] as Item, item) !== 0) {
+    let at = this.#hintAt;
+    let index = this.#hintIndex;
+    if (this.#chunks[at]?.items[index] !== item) {
       at = this.#chunkOf(item);
-      const chunk = chunks[at];
-      if (chunk === undefined) return false;
-      index = this.#indexIn(chunk, item);
-      if (index === chunk.length || this.#compare(chunk[index] as Item, item) !== 0) return false;
+      const items = this.#chunks[at]?.items;
+      if (items === undefined) return false;
+      index = this.#indexIn(items, item);
+      if (index === items.length || this.#compare(items[index]!, item) !== 0) return false;
+      this.#hintAt = at;
+      this.#hintIndex = index;
     }
-    const chunk = chunks[at]!;
-    if (index === 0) chunk.shift();
-    else if (index === chunk.length - 1) chunk.pop();
-    else chunk.splice(index, 1);
+    const chunk = this.#chunks[at]!;
+    const { items } = chunk;
+    if (index === 0) items.shift();
+    else if (index < items.length - 128) items.splice(index, 1);
+    else {
+      // splice makes an array of what it removes; for a short rest moving by hand is twice as fast
+      for (let i = index + 1; i < items.length; i++) items[i - 1] = items[i]!;
+      items.pop();
+    }
     this.#size--;
-    if (chunk.length === 0) {
-      if (at === 0) chunks.shift();
-      else chunks.splice(at, 1);
-    } else if (chunk.length < most / 8) this.#merge(at);
+    this.#keeper?.removed(item, chunk);
+    if (items.length === 0) this.#chunks.splice(at, 1);
+    else if (items.length < most / 8) this.#merge(at);
     return true;
   }
 
-  /** The items in order, from the first for which `after` is true on. `after` must be false, then true. */
-  *from(after?: (item: Item) => boolean): Generator<Item> {
+  /**
+   * The items in order, from the first for which `after` is true on; `after` must be false, then true. Chunks
+   * that `skip` are passed over without looking at their items.
+   */
+  *from(after?: (item: Item) => boolean, skip?: (note: Note) => boolean): Generator<Item> {
     const chunks = this.#chunks;
     let at = 0;
     let index = 0;
     if (after !== undefined) {
-      at = lowest(chunks.length, (i) => after(chunks[i]!.at(-1) as Item));
-      const chunk = chunks[at];
-      if (chunk !== undefined) index = lowest(chunk.length, (i) => after(chunk[i] as Item));
+      at = lowest(chunks.length, (i) => after(chunks[i]!.items.at(-1)!));
+      const items = chunks[at]?.items;
+      if (items !== undefined) index = lowest(items.length, (i) => after(items[i]!));
     }
     for (; at < chunks.length; at++, index = 0) {
-      const chunk = chunks[at]!;
-      for (; index < chunk.length; index++) yield chunk[index] as Item;
+      const { items, note } = chunks[at]!;
+      if (skip?.(note) === true) continue;
+      for (; index < items.length; index++) yield items[index]!;
     }
   }
 
@@ -96,26 +126,48 @@ export class SortedList<Item> {
     return this.from();
   }
 
+  #newChunk(at: number, items: Item[]): Chunk<Item, Note> {
+    const chunk = { items, note: this.#keeper?.note(items) as Note };
+    if (at === this.#chunks.length) this.#chunks.push(chunk);
+    else this.#chunks.splice(at, 0, chunk);
+    return chunk;
+  }
+
+  #added(item: Item, chunk: Chunk<Item, Note>): void {
+    this.#size++;
+    this.#keeper?.added(item, chunk);
+  }
+
+  #moved(chunk: Chunk<Item, Note>): void {
+    if (this.#keeper === null) return;
+    chunk.note = this.#keeper.note(chunk.items);
+    this.#keeper.moved(chunk.items, chunk);
+  }
+
   /** The chunk that holds the item, or would; past the end when it is greater than all. */
   #chunkOf(item: Item): number {
     const chunks = this.#chunks;
     let low = 0;
     let high = chunks.length;
+    // what came last is often what is looked for: leases end in the order they began, finished names rise
+    const last = chunks[high - 1];
+    if (last !== undefined && this.#compare(last.items[0]!, item) <= 0) low = high - 1;
     while (low < high) {
       const middle = (low + high) >>> 1;
-      const chunk = chunks[middle]!;
-      if (this.#compare(chunk[chunk.length - 1] as Item, item) < 0) low = middle + 1;
+      const { items } = chunks[middle]!;
+      if (this.#compare(items[items.length - 1]!, item) < 0) low = middle + 1;
       else high = middle;
     }
     return low;
   }
 
-  #indexIn(chunk: Item[], item: Item): number {
-    let low = 0;
-    let high = chunk.length;
+  #indexIn(items: readonly Item[], item: Item): number {
+    if (this.#compare(items[0]!, item) >= 0) return 0;
+    let low = 1;
+    let high = items.length;
     while (low < high) {
       const middle = (low + high) >>> 1;
-      if (this.#compare(chunk[middle] as Item, item) < 0) low = middle + 1;
+      if (this.#compare(items[middle]!, item) < 0) low = middle + 1;
       else high = middle;
     }
     return low;
@@ -126,9 +178,10 @@ export class SortedList<Item> {
     const left = at > 0 ? at - 1 : at;
     const a = this.#chunks[left];
     const b = this.#chunks[left + 1];
-    if (a === undefined || b === undefined || a.length + b.length > most / 2) return;
-    for (const item of b) a.push(item);
+    if (a === undefined || b === undefined || a.items.length + b.items.length > most / 2) return;
+    for (const item of b.items) a.items.push(item);
     this.#chunks.splice(left + 1, 1);
+    this.#moved(a);
   }
 }
 

@@ -1,6 +1,6 @@
 /**
- * What the memory store holds. A spec keeps its units in several orders at once: by name, by status and name, and,
- * small and in the order they are asked for, what waits (`ready`), what is delayed (`due`) and what runs (`leases`).
+ * What the memory store holds. A spec keeps its units in several orders at once: by name with counts by status, and,
+ * in the order they are asked for, what waits (`ready`), what is delayed (`due`) and what runs (`leases`).
  * `place` and `unplace` are the only ways in and out of these orders, so that counts are always exact.
  */
 import {
@@ -24,6 +24,7 @@ import {
   type WorkerRow,
 } from "../core/index.ts";
 import { SortedList } from "./sorted-list.ts";
+import { UnitNames, type NameChunk } from "./unit-names.ts";
 
 export class Attempt {
   readonly number: number;
@@ -51,6 +52,8 @@ const none: readonly never[] = [];
 export interface Need {
   unit: Unit;
   kind: DependencyKind;
+  /** Once met it stays met, whatever becomes of that unit. */
+  met: boolean;
 }
 
 /** What few units have: kept apart so that millions of others do not pay for it. */
@@ -71,6 +74,8 @@ export class Unit {
   readonly created: number;
   status: WorkUnitStatus = "available";
   deleted = false;
+  /** Where it stands among the names of its spec; null until it is there. */
+  chunk: NameChunk | null = null;
   /** The latest attempt, until the unit is taken from it; then it is history. */
   attempt: Attempt | null = null;
   history: Attempt[] | null = null;
@@ -126,14 +131,7 @@ export class Spec {
   /** Whether all names so far compare by JavaScript's own order. */
   plain = true;
   units = new Map<string, Unit>();
-  readonly byStatus: Readonly<Record<WorkUnitStatus, SortedList<Unit>>> = {
-    available: new SortedList(byName),
-    delayed: new SortedList(byName),
-    blocked: new SortedList(byName),
-    pending: new SortedList(byName),
-    finished: new SortedList(byName),
-    failed: new SortedList(byName),
-  };
+  readonly names = new UnitNames(byName);
   readonly ready = new SortedList<Unit>(byClaim);
   readonly due = new SortedList<Unit>(byDue);
   readonly leases = new SortedList<Unit>(byExpiration);
@@ -162,8 +160,8 @@ export class Spec {
     if (finished === undefined && failed === undefined) this.ended = null;
     else if (this.ended === null) {
       this.ended = { finished: new SortedList(byEnd), failed: new SortedList(byEnd) };
-      for (const unit of this.byStatus.finished) this.ended.finished.add(unit);
-      for (const unit of this.byStatus.failed) this.ended.failed.add(unit);
+      for (const unit of this.names.find(["finished"], () => true)) this.ended.finished.add(unit);
+      for (const unit of this.names.find(["failed"], () => true)) this.ended.failed.add(unit);
     }
   }
 
@@ -259,8 +257,7 @@ export class UnitTable {
 
 export function place(unit: Unit, status: WorkUnitStatus): void {
   const { spec } = unit;
-  unit.status = status;
-  spec.byStatus[status].add(unit);
+  spec.names.change(unit, status);
   if (status === "available") {
     spec.ready.add(unit);
     if (spec.meta.maxRetries > 0 && unit.tries >= spec.meta.maxRetries) spec.exhausted.add(unit);
@@ -269,10 +266,9 @@ export function place(unit: Unit, status: WorkUnitStatus): void {
   else if (status !== "blocked") spec.ended?.[status].add(unit);
 }
 
-/** Takes a unit out of every order; must be done before what it is ordered by changes. */
+/** Takes a unit out of every order but that of names; must be done before what it is ordered by changes. */
 export function unplace(unit: Unit): void {
   const { spec, status } = unit;
-  spec.byStatus[status].remove(unit);
   if (status === "available") {
     spec.ready.remove(unit);
     if (spec.exhausted.size > 0) spec.exhausted.delete(unit);
@@ -287,45 +283,19 @@ export function waitingStatus(unit: Unit, now: number): WorkUnitStatus {
   return unit.notBefore > now ? "delayed" : "available";
 }
 
-export function needStatus({ unit }: Need): WorkUnitStatus | null {
-  return unit.deleted && unit.status !== "finished" && unit.status !== "failed" ? null : unit.status;
-}
+export const needStatus = ({ unit }: Need): WorkUnitStatus | null => (unit.deleted ? null : unit.status);
+
+export const needState = (need: Need): DependencyState =>
+  need.met ? "met" : dependencyState(need.kind, needStatus(need));
 
 export function needsState(needs: readonly Need[]): DependencyState {
   let state: DependencyState = "met";
   for (const need of needs) {
-    const one = dependencyState(need.kind, needStatus(need));
+    const one = needState(need);
     if (one === "broken") return "broken";
     if (one === "open") state = "open";
   }
   return state;
-}
-
-/** The attempt's lease has ended: the unit waits again, the attempt may still be settled late. */
-export function expire(unit: Unit, attempt: Attempt, end: number, now: number): void {
-  unplace(unit);
-  attempt.status = "expired";
-  attempt.end = end;
-  letGo(unit, attempt);
-  place(unit, waitingStatus(unit, now));
-}
-
-/** Moves what is past its time. Costs a comparison when nothing is. */
-export function catchUp(spec: Spec, now: number, limit = Infinity): { expired: number; due: number } {
-  let expired = 0;
-  let due = 0;
-  for (; expired < limit; expired++) {
-    const unit = spec.leases.first();
-    if (unit === undefined || unit.attempt === null || unit.attempt.expiration > now) break;
-    expire(unit, unit.attempt, unit.attempt.expiration, now);
-  }
-  for (; due < limit; due++) {
-    const unit = spec.due.first();
-    if (unit === undefined || unit.notBefore > now) break;
-    unplace(unit);
-    place(unit, "available");
-  }
-  return { expired, due };
 }
 
 /** The worker no longer holds the unit. */

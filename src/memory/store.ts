@@ -6,6 +6,7 @@ import {
   lockAncestors,
   lockKey,
   missingWorkSpec,
+  nameHasPrefix,
   parentCycle,
   tooManyRetries,
   workerLifetimeMs,
@@ -44,10 +45,10 @@ import {
 } from "../core/index.ts";
 import { claimUnits, settleUnit } from "./attempts.ts";
 import { resolve } from "./dependents.ts";
+import { catchUp } from "./expiry.ts";
 import {
   attemptRow,
   begin,
-  catchUp,
   failUnit,
   place,
   Space,
@@ -227,18 +228,10 @@ export class MemoryStore implements Store, Watchable {
     return names.flatMap((namespace) =>
       this.#specs(namespace).map((spec): TallyRow => {
         catchUp(spec, now);
-        const { available, delayed, blocked, pending, finished, failed } = spec.byStatus;
         return {
           namespace,
           workSpec: spec.name,
-          counts: {
-            available: available.size,
-            delayed: delayed.size,
-            blocked: blocked.size,
-            pending: pending.size,
-            finished: finished.size,
-            failed: failed.size,
-          },
+          counts: { ...spec.names.counts },
           removed: { ...spec.removed },
         };
       }),
@@ -504,7 +497,7 @@ export class MemoryStore implements Store, Watchable {
       .filter(
         (worker) =>
           (names === undefined || names.includes(worker.name)) &&
-          worker.name.startsWith(prefix) &&
+          nameHasPrefix(worker.name, prefix) &&
           (active === undefined || worker.isActive(now) === active) &&
           (root !== true || worker.parent === null) &&
           (parent === undefined || worker.parent === parent) &&

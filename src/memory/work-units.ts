@@ -1,6 +1,7 @@
 /** Adding, finding, changing and deleting units. */
 import {
   compareNames,
+  nameHasPrefix,
   workUnitStatuses,
   type AddedWorkUnit,
   type UnitSlice,
@@ -8,18 +9,8 @@ import {
   type WorkUnitPut,
   type WorkUnitWhere,
 } from "../core/index.ts";
-import { findNeeds, linksOf, resolve, setNeeds, unblock } from "./dependents.ts";
-import {
-  letGo,
-  place,
-  supersede,
-  unplace,
-  Unit,
-  waitingStatus,
-  type Need,
-  type Spec,
-  type UnitTable,
-} from "./state.ts";
+import { findNeeds, linksOf, park, resolve, setNeeds } from "./dependents.ts";
+import { letGo, place, supersede, unplace, Unit, type Need, type Spec, type UnitTable } from "./state.ts";
 
 export function putUnits(
   table: UnitTable,
@@ -48,13 +39,14 @@ export function putUnits(
       unit = fresh.get(put.name) ?? newUnit(table, spec, put, now);
       spec.noteName(unit.name);
       spec.units.set(unit.name, unit);
+      spec.names.add(unit);
       table.add(unit);
     } else {
       unplace(unit);
       if (unit.status === "finished" || unit.status === "failed") {
         supersede(unit, now);
         unit.tries = 0;
-        unit.status = "available";
+        spec.names.change(unit, "available");
       }
     }
     unit.data = put.data;
@@ -63,8 +55,8 @@ export function putUnits(
     if (origin !== null) linksOf(unit).origin = origin;
     const needed = put.dependencies === null ? undefined : needs?.get(unit);
     if (needed !== undefined) setNeeds(unit, needed);
-    place(unit, unit.status === "pending" ? "pending" : waitingStatus(unit, now));
-    if (unit.status === "blocked" && unblock(unit, now)) resolve(unit, now);
+    if (unit.status === "pending") place(unit, "pending");
+    else park(unit, now);
     return { name: unit.name, id: unit.id, created, status: unit.status };
   });
 }
@@ -72,12 +64,12 @@ export function putUnits(
 const newUnit = (table: UnitTable, spec: Spec, put: WorkUnitPut, now: number): Unit =>
   new Unit(++table.lastId, spec, put.name, put.data, put.priority, put.notBefore, now);
 
-/** The matching units in name order. Takes what it needs from the orders by status: nothing else is looked at. */
+/** The matching units in name order. */
 export function* findUnits(spec: Spec, where: WorkUnitWhere): Generator<Unit> {
   const { names, statuses, prefix = "", previous } = where;
   const matches = (unit: Unit): boolean =>
     (statuses === undefined || statuses.includes(unit.status)) &&
-    unit.name.startsWith(prefix) &&
+    nameHasPrefix(unit.name, prefix) &&
     (previous === undefined || compareNames(unit.name, previous) > 0);
   if (names !== undefined) {
     for (const name of [...new Set(names)].sort(compareNames)) {
@@ -90,27 +82,8 @@ export function* findUnits(spec: Spec, where: WorkUnitWhere): Generator<Unit> {
     previous !== undefined && compareNames(previous, prefix) >= 0
       ? compareNames(unit.name, previous) > 0
       : compareNames(unit.name, prefix) >= 0;
-  const sources = [...new Set(statuses ?? workUnitStatuses)].map((status) =>
-    spec.byStatus[status].from(start),
-  );
-  for (const unit of mergeUnits(sources)) {
-    if (!unit.name.startsWith(prefix)) return;
-    yield unit;
-  }
-}
-
-function* mergeUnits(sources: Generator<Unit>[]): Generator<Unit> {
-  const heads = sources.map((source) => source.next().value as Unit | undefined);
-  for (;;) {
-    let best = -1;
-    heads.forEach((head, i) => {
-      if (head === undefined) return;
-      const leader = best < 0 ? undefined : heads[best];
-      if (leader === undefined || compareNames(head.name, leader.name) < 0) best = i;
-    });
-    const unit = best < 0 ? undefined : heads[best];
-    if (unit === undefined) return;
-    heads[best] = sources[best]?.next().value as Unit | undefined;
+  for (const unit of spec.names.find(statuses ?? workUnitStatuses, start)) {
+    if (!nameHasPrefix(unit.name, prefix)) return;
     yield unit;
   }
 }
@@ -150,15 +123,15 @@ function updateUnit(unit: Unit, change: WorkUnitChange, now: number): boolean {
     unplace(unit);
     supersede(unit, now);
     unit.tries = 0;
-    place(unit, waitingStatus(unit, now));
-    if (unblock(unit, now)) resolve(unit, now);
+    park(unit, now);
     return true;
   }
   unplace(unit);
   if (change.kind === "set-priority") unit.priority = change.priority;
   else if (change.kind === "adjust-priority") unit.priority += change.by;
   else unit.notBefore = change.notBefore;
-  place(unit, ended || status === "pending" ? status : waitingStatus(unit, now));
+  if (ended || status === "pending") place(unit, status);
+  else park(unit, now);
   return true;
 }
 
@@ -166,6 +139,7 @@ export function deleteUnits(table: UnitTable, units: readonly Unit[], now: numbe
   for (const unit of units) {
     unplace(unit);
     unit.spec.units.delete(unit.name);
+    unit.spec.names.remove(unit);
     forget(table, unit);
   }
   // only when all are gone: one that waits for another of these is not failed on the way

@@ -5,7 +5,7 @@ import {
   type DependencyInput,
   type WorkUnitInput,
 } from "../../core/index.ts";
-import { table, type CaseGroup, type Context } from "../stack.ts";
+import { present, table, type CaseGroup, type Context } from "../stack.ts";
 
 const after = (name: string, ...dependencies: (string | DependencyInput)[]): WorkUnitInput => ({
   name,
@@ -255,6 +255,51 @@ export const dependencies: CaseGroup = {
         await t.c.deleteWorkUnits(t.ns, "s", { names: ["a"] });
         assert.equal(await t.status("s", "b"), "blocked");
         await end(t, "z", "finish");
+        assert.equal(await t.status("s", "b"), "available");
+      },
+    },
+    ...table(
+      ["added again", "reset", "deleted"] as const,
+      (what) => `a dependency that was met stays met when that unit is ${what}`,
+      async (t, what) => {
+        await t.spec("s");
+        await t.add("s", "a", "z", after("b", "a", "z"), after("c", "a"));
+        await end(t, "a", "finish");
+        if (what === "added again") await t.add("s", "a");
+        else if (what === "reset") await t.c.resetWorkUnits(t.ns, "s", { names: ["a"] });
+        else await t.c.deleteWorkUnits(t.ns, "s", { names: ["a"] });
+        assert.equal(await t.status("s", "c"), "available");
+        await end(t, "c", "retry");
+        assert.equal(await t.status("s", "c"), "available");
+        await end(t, "z", "finish");
+        assert.equal(await t.status("s", "b"), "available");
+      },
+    ),
+    ...table(
+      ["retry", "expire"] as const,
+      (action) =>
+        `a running unit that comes back by ${action} is failed when what it waits for is broken by then`,
+      async (t, action) => {
+        await t.spec("s");
+        await t.add("s", "a", "b");
+        const made = await t.c.makeAttempts(t.ns, [{ workSpec: "s", workUnit: "b", worker: "w" }]);
+        await t.add("s", after("b", "a"));
+        await t.c.deleteWorkUnits(t.ns, "s", { names: ["a"] });
+        assert.equal(await t.status("s", "b"), "pending");
+        await t.settled(present(made[0]), action);
+        assert.equal(await t.status("s", "b"), "failed");
+      },
+    ),
+    {
+      name: "a dependency that failed and then finished is met",
+      async run(t) {
+        await t.spec("s");
+        await t.add("s", "a", after("b", "a"));
+        const attempt = await t.claimOne();
+        await t.settled(attempt, "fail");
+        assert.equal(await t.status("s", "b"), "failed");
+        await t.settled(attempt, "finish");
+        await t.c.resetWorkUnits(t.ns, "s", { names: ["b"] });
         assert.equal(await t.status("s", "b"), "available");
       },
     },

@@ -1,0 +1,63 @@
+/**
+ * The units of a spec in name order, with exact counts by status, of all and of every stretch of names. A claim or a
+ * settle changes two numbers here; a listing by status passes over the stretches that have none of it.
+ */
+import { emptyTally, type Tally, type WorkUnitStatus } from "../core/index.ts";
+import { SortedList, type Chunk } from "./sorted-list.ts";
+import type { Unit } from "./state.ts";
+
+export type NameChunk = Chunk<Unit, Tally>;
+
+export class UnitNames {
+  readonly counts: Tally = emptyTally();
+  readonly #list: SortedList<Unit, Tally>;
+
+  constructor(compare: (a: Unit, b: Unit) => number) {
+    this.#list = new SortedList<Unit, Tally>(compare, {
+      note: (units) => {
+        const counts = emptyTally();
+        for (const { status } of units) counts[status]++;
+        return counts;
+      },
+      added: (unit, chunk) => {
+        unit.chunk = chunk;
+        chunk.note[unit.status]++;
+        this.counts[unit.status]++;
+      },
+      removed: (unit, chunk) => {
+        unit.chunk = null;
+        chunk.note[unit.status]--;
+        this.counts[unit.status]--;
+      },
+      moved: (units, chunk) => {
+        for (const unit of units) unit.chunk = chunk;
+      },
+    });
+  }
+
+  add(unit: Unit): void {
+    this.#list.add(unit);
+  }
+
+  remove(unit: Unit): void {
+    this.#list.remove(unit);
+  }
+
+  /** A unit that is here changes its status. */
+  change(unit: Unit, status: WorkUnitStatus): void {
+    const note = unit.chunk?.note;
+    if (note !== undefined && unit.status !== status) {
+      note[unit.status]--;
+      note[status]++;
+      this.counts[unit.status]--;
+      this.counts[status]++;
+    }
+    unit.status = status;
+  }
+
+  /** In name order, from the first for which `after` is true on, of these statuses. */
+  *find(statuses: readonly WorkUnitStatus[], after: (unit: Unit) => boolean): Generator<Unit> {
+    const none = (counts: Tally): boolean => statuses.every((status) => counts[status] === 0);
+    for (const unit of this.#list.from(after, none)) if (statuses.includes(unit.status)) yield unit;
+  }
+}
