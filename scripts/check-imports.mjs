@@ -42,18 +42,18 @@ export const folders = {
   },
   objects: { imports: ["core"], packages: [], pure: true },
   memory: { imports: ["core"], packages: [], pure: true },
-  sqlite: { imports: ["core"], packages: ["better-sqlite3", "libsql", "node:sqlite", "node:*"] },
+  sqlite: { imports: ["core"], packages: ["@photostructure/sqlite", "node:sqlite", "node:*"] },
   postgres: { imports: ["core"], packages: ["pg", "node:*"] },
   rest: {
-    imports: coreAndObjects,
+    imports: [...coreAndObjects, "memory"],
     packages: ["fastify", "@fastify/*", "@sinclair/typebox", "typebox", "node:*"],
     // The client apart from the server, so that a browser or a worker loads no fastify.
     entries: ["index", "client"],
   },
-  cbor: { imports: coreAndObjects, packages: ["cbor-x", "node:*"] },
-  testing: { imports: coreAndObjects, packages: ["vitest", "fast-check", "node:*"] },
-  worker: { imports: coreAndObjects, packages: ["@opentelemetry/api", "node:*"] },
-  jobs: { imports: coreAndObjects, packages: ["node:*"] },
+  cbor: { imports: [...coreAndObjects, "memory"], packages: ["cbor-x", "node:*"] },
+  testing: { imports: [...coreAndObjects, "memory"], packages: ["vitest", "fast-check", "node:*"] },
+  worker: { imports: [...coreAndObjects, "memory"], packages: ["@opentelemetry/api", "node:*"] },
+  jobs: { imports: [...coreAndObjects, "memory"], packages: ["node:*"] },
   daemon: {
     imports: [...everyLibrary, "dashboard"],
     packages: ["fastify", "@fastify/*", "@opentelemetry/api", "pino", "prom-client", "yaml", "node:*"],
@@ -82,7 +82,7 @@ export const folders = {
  * Files directly in src: index.ts, the package's main entry. It stays light: no driver and no server.
  * @type {Folder}
  */
-export const main = { imports: coreAndObjects, packages: [] };
+export const main = { imports: [...coreAndObjects, "memory"], packages: [] };
 
 /** What a pure folder may not mention, and what to do about it. "new Date()" means the one without an argument. */
 export const ambient = {

@@ -25,6 +25,18 @@ export function checkNumber(field: string, value: unknown, otherwise = 0): numbe
   return value;
 }
 
+/** Priorities are bounded so far out that adding to them again and again never makes one infinite. */
+export function checkPriority(value: unknown): number {
+  if (typeof value !== "number" || !(Math.abs(value) <= 1e100))
+    throw bad("priority", "a finite number", value);
+  return value;
+}
+
+export function checkBoolean(field: string, value: unknown): boolean {
+  if (typeof value !== "boolean") throw bad(field, "a boolean", value);
+  return value;
+}
+
 /** A count: an integer of `least` or more. */
 export function checkCount(field: string, value: unknown, otherwise: number, least = 0): number {
   if (value === undefined) return otherwise;
@@ -57,6 +69,9 @@ export function checkData(field: string, value: unknown, maxBytes: number): Data
       `${field}: expected encoded data (see encodeData), got ${describeValue(value)}`,
     );
   const data = value as Data;
+  // whoever makes data by other means than `encodeData` and its kind is at least stopped where it is no object
+  if (typeof value === "string" ? !/^\s*\{/.test(value) : value[0] === undefined || value[0] >> 5 !== 5)
+    throw new CoordinateError("bad_data", `${field}: not an object`);
   // three bytes a character is the most that UTF-8 takes for one of JavaScript's
   if (value.length * 3 > maxBytes && dataByteLength(data) > maxBytes)
     throw new CoordinateError("too_large", `${field}: ${dataByteLength(data)} bytes, at most ${maxBytes}`);

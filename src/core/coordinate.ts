@@ -68,7 +68,7 @@ export interface Coordinate {
   /**
    * Adds units, all or none. A unit that exists gets the new data and metadata; available, delayed, blocked and
    * pending units go on where they stand, finished and failed ones become available again.
-   * A repeated `requestId` within ten minutes answers what the first call answered, and changes nothing.
+   * A repeated `requestId` for the same work spec within ten minutes answers what the first call answered, and changes nothing.
    */
   addWorkUnits(
     ns: string,
@@ -87,7 +87,7 @@ export interface Coordinate {
     selection: WorkUnitSelection,
     change: PriorityChange,
   ): Promise<number>;
-  /** Sets when the selected waiting units may run: `notBefore` 0 is at once. Answers how many. */
+  /** Sets when the selected units may run, of those that wait: `notBefore` 0 is at once. Answers how many. */
   setWorkUnitDelays(
     ns: string,
     ref: WorkSpecRef,
@@ -146,7 +146,7 @@ export interface Coordinate {
   /** Releases everything at and below a path, whoever holds it. */
   clearLocks(ns: string, path: LockPath): Promise<void>;
 
-  /** Gives back what it holds. What was not yet answered is refused with `closed`. Idempotent. */
+  /** Gives back what it holds. Who waits for work is answered with none; later calls are refused with `closed`. Idempotent. */
   close(): Promise<void>;
 }
 

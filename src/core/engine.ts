@@ -11,12 +11,14 @@ import {
   type AttemptRow,
 } from "./attempt.ts";
 import {
+  checkBoolean,
   checkCount,
   checkData,
   checkList,
   checkNumber,
   checkObject,
   checkOneOf,
+  checkPriority,
   checkSpan,
   checkText,
   checkTime,
@@ -46,7 +48,7 @@ import {
   type LockPath,
   type LockRefusal,
 } from "./lock.ts";
-import { checkName } from "./names.ts";
+import { checkName, compareNames } from "./names.ts";
 import {
   defaultNamespaceSettings,
   schedulingPolicies,
@@ -105,6 +107,8 @@ export interface EngineOptions {
 /** Units looked at in one step of a long change: small enough that nobody else waits long. */
 const slice = 2000;
 const defaultPage = 1000;
+/** A larger limit is taken for this one: there is another page, and nobody's memory is at the caller's mercy. */
+const largestPage = 100_000;
 const requestMemoryMs = 10 * 60 * 1000;
 
 export class Engine implements Coordinate {
@@ -118,6 +122,8 @@ export class Engine implements Coordinate {
   readonly #waiting: Waiting;
   readonly #closing = new AbortController();
   readonly #unwatch: () => void;
+  /** Workers that were seen before: a hint that saves a write for each request that finds nothing. */
+  readonly #known = new Set<string>();
 
   constructor(store: Store, options: EngineOptions = {}) {
     this.#store = store;
@@ -252,7 +258,7 @@ export class Engine implements Coordinate {
     return {
       name: checkName("work unit", unit.name),
       data: checkData("data", unit.data, this.#maxDataBytes),
-      priority: checkNumber("priority", unit.priority),
+      priority: unit.priority === undefined ? 0 : checkPriority(unit.priority),
       notBefore: delayMs > 0 ? now + delayMs : notBefore,
       dependencies:
         unit.dependencies === undefined
@@ -296,8 +302,8 @@ export class Engine implements Coordinate {
       ref,
       selection,
       "set" in change
-        ? { kind: "set-priority", priority: checkNumber("priority", change.set, NaN) }
-        : { kind: "adjust-priority", by: checkNumber("priority", change.adjust, NaN) },
+        ? { kind: "set-priority", priority: checkPriority(change.set) }
+        : { kind: "adjust-priority", by: checkPriority(change.adjust) },
     );
   }
 
@@ -385,7 +391,9 @@ export class Engine implements Coordinate {
     };
     const waitMs = checkSpan("waitMs", request.waitMs, now);
     const first = await this.#look(namespace, ask);
-    if (first.found !== null || waitMs === 0) return first.found ?? [];
+    if (first.found !== null) return first.found;
+    await this.#know(namespace, ask.worker, now);
+    if (waitMs === 0) return [];
     const key = JSON.stringify(ask.schedule);
     const signal =
       request.signal === undefined
@@ -396,6 +404,15 @@ export class Engine implements Coordinate {
     );
   }
 
+  /** A worker is created by its first request, also when that finds nothing; who is known is not looked up again. */
+  async #know(ns: string, worker: string, now: number): Promise<void> {
+    const key = `${ns}\u0000${worker}`;
+    if (this.#known.has(key)) return;
+    await this.#store.putWorkers(ns, [{ name: worker }], now);
+    if (this.#known.size >= 10_000) this.#known.clear();
+    this.#known.add(key);
+  }
+
   /** One look for work; `again` is when it is worth while to look again, if nothing changes until then. */
   async #look(ns: string, ask: Ask): Promise<{ found: AttemptRow[] | null; again: number }> {
     let failed: Candidate | null = null;
@@ -404,6 +421,8 @@ export class Engine implements Coordinate {
       const now = this.#clock.now();
       const { settings, candidates, repeated } = await this.#store.candidates(ns, ask.requestId, now);
       if (repeated !== null && repeated.length > 0) return { found: repeated, again: 0 };
+      // in one order whatever the store, so that the same draw is the same choice
+      candidates.sort(byName);
       const open = tries < 3 ? candidates : candidates.filter(({ id }) => id !== failed?.id);
       const chosen = choose(open, ask.schedule, now, this.#random, settings.policy);
       if (chosen === null || tries > 8)
@@ -523,7 +542,7 @@ export class Engine implements Coordinate {
       const read: WorkerChange = { name: checkName("worker", checkObject("worker", change).name) };
       if (change.parent !== undefined)
         read.parent = change.parent === null ? null : checkName("worker", change.parent);
-      if (change.active !== undefined) read.active = change.active;
+      if (change.active !== undefined) read.active = checkBoolean("active", change.active);
       if (change.mode !== undefined) read.mode = checkText("mode", change.mode);
       if (change.data !== undefined) read.data = checkData("data", change.data, this.#maxDataBytes);
       if (change.lastUpdate !== undefined) read.lastUpdate = checkTime("lastUpdate", change.lastUpdate);
@@ -542,21 +561,30 @@ export class Engine implements Coordinate {
 
   async listWorkers(ns: string, query: WorkerQuery = {}): Promise<Page<WorkerRow>> {
     const namespace = this.#ns(ns);
+    const where: WorkerQuery = {};
+    if (query.names !== undefined)
+      where.names = this.#batch("names", query.names).map((name) => checkName("worker", name));
+    if (query.prefix !== undefined) where.prefix = checkText("prefix", query.prefix);
+    if (query.active !== undefined) where.active = checkBoolean("active", query.active);
+    if (query.root !== undefined) where.root = checkBoolean("root", query.root);
+    if (query.parent !== undefined) where.parent = checkName("worker", query.parent);
+    if (query.previous !== undefined) where.previous = checkName("worker", query.previous);
     const read = (limit: number): Promise<WorkerRow[]> =>
-      this.#store.listWorkers(namespace, query, limit, this.#clock.now());
+      this.#store.listWorkers(namespace, where, limit, this.#clock.now());
     return page(query.limit, read, (row) => row.name);
   }
 
   // ---- looking in
 
   async tally(ns?: string): Promise<TallyRow[]> {
+    this.#open();
     return this.#store.tally(ns === undefined ? null : this.#ns(ns), this.#clock.now());
   }
 
   async explain(ns: string, request: ScheduleRequest): Promise<Explained[]> {
     const now = this.#clock.now();
     const { settings, candidates } = await this.#store.candidates(this.#ns(ns), null, now);
-    return explainChoice(candidates, checkSchedule(request), now, settings.policy);
+    return explainChoice(candidates.sort(byName), checkSchedule(request), now, settings.policy);
   }
 
   // ---- locks
@@ -637,6 +665,7 @@ export class Engine implements Coordinate {
 
   /** One bounded piece of housekeeping; whoever runs an engine calls it every second or so, and again while there is more. */
   async tidy(units = slice): Promise<Tidied> {
+    this.#open();
     const now = this.#clock.now();
     const limits = {
       units,
@@ -704,6 +733,8 @@ function checkSchedule({ workSpecs, runtimes, availableGb }: ScheduleRequest): S
   return schedule;
 }
 
+const byName = (a: Candidate, b: Candidate): number => compareNames(a.name, b.name);
+
 /** When the next unit is due, a lease ends, or a continuous spec may generate: the earliest. */
 function whenDue(candidates: readonly Candidate[], now: number): number {
   let due = latestTime;
@@ -720,7 +751,7 @@ async function page<Row>(
   read: (limit: number) => Promise<Row[]>,
   nameOf: (row: Row) => string,
 ): Promise<Page<Row>> {
-  const limit = checkCount("limit", asked, defaultPage, 1);
+  const limit = Math.min(checkCount("limit", asked, defaultPage, 1), largestPage);
   const rows = await read(limit + 1);
   if (rows.length <= limit) return { rows, next: null };
   rows.length = limit;

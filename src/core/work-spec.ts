@@ -5,7 +5,7 @@
 import { describeValue } from "./check.ts";
 import { decodeData, type Data } from "./data.ts";
 import { CoordinateError } from "./errors.ts";
-import { checkName } from "./names.ts";
+import { checkName, nameFromBytes } from "./names.ts";
 
 export interface WorkSpecMeta {
   /** Higher always goes first. */
@@ -185,7 +185,7 @@ const isFiniteNumber = (value: unknown): value is number =>
 /** Python sends most strings as bytes; for a special key both forms are text. */
 function textOf(value: unknown): string | undefined {
   if (typeof value === "string") return value;
-  return value instanceof Uint8Array ? Buffer.from(value).toString("utf8") : undefined;
+  return value instanceof Uint8Array ? nameFromBytes(value) : undefined;
 }
 
 /** Typed access to the special keys of one object; null counts as absent, a wrong type names key and types. */

@@ -97,12 +97,17 @@ export function settleUnit(table: UnitTable, unit: Unit, change: Settle, now: nu
       attempt.data = change.data;
     return { ...answer, error: verdict };
   }
+  if (attempt.status === "expired" && isRelease(change, now) && change.data === null) return answer;
   apply(table, unit, attempt, change, now, answer);
   answer.changed = true;
   answer.status = attempt.status;
   answer.expirationTime = attempt.expiration;
   return answer;
 }
+
+/** Gives the unit back: to expire, or to renew for no time. */
+const isRelease = ({ action, time }: Settle, now: number): boolean =>
+  action === "expire" || (action === "renew" && time <= now);
 
 function apply(
   table: UnitTable,
@@ -113,8 +118,9 @@ function apply(
   answer: AttemptChanged,
 ): void {
   if (change.data !== null) attempt.data = change.data;
-  if (attempt.status === "expired" && change.action !== "expire") attempt.late = true;
-  if (change.action === "expire" || (change.action === "renew" && change.time <= now)) {
+  const release = isRelease(change, now);
+  if (attempt.status === "expired" && !release) attempt.late = true;
+  if (release) {
     if (attempt.status === "pending") {
       unplace(unit);
       attempt.expiration = Math.min(attempt.expiration, now);
@@ -140,8 +146,8 @@ function apply(
     return;
   }
   place(unit, attempt.status === "finished" ? "finished" : "failed");
-  if (attempt.status === "finished") chain(table, unit, attempt, now, answer);
   if (unit.links !== null) resolve(unit, now);
+  if (attempt.status === "finished") chain(table, unit, attempt, now, answer);
 }
 
 /** Creates the units of a finished attempt's `output`, in the same step. */

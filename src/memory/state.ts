@@ -154,6 +154,16 @@ export class Spec {
     if (this.plain && !isPlainName(name)) this.plain = false;
   }
 
+  /** Finds units that were tried too often by a limit that was not there before. */
+  setMeta(meta: WorkSpecMeta): void {
+    const { maxRetries } = this.meta;
+    this.meta = meta;
+    if (meta.maxRetries === maxRetries) return;
+    this.exhausted.clear();
+    if (meta.maxRetries === 0) return;
+    for (const unit of this.ready) if (unit.tries >= meta.maxRetries) this.exhausted.add(unit);
+  }
+
   /** Keeps the order that retention needs exactly while it needs it. */
   syncRetention(): void {
     const { finished, failed } = this.meta.retention;
@@ -166,7 +176,7 @@ export class Spec {
   }
 
   row(): WorkSpecRow {
-    return { id: this.id, name: this.name, data: this.data, meta: this.meta };
+    return { id: this.id, name: this.name, data: this.data, meta: { ...this.meta } };
   }
 }
 
@@ -184,6 +194,8 @@ export class Worker {
   readonly holds = new Set<Unit>();
   /** Every attempt it made, as pairs of unit id and number. */
   log: number[] = [];
+  /** How long the log was when it was last looked through. */
+  trimmed = 0;
 
   constructor(name: string, now: number, expiration: number) {
     this.name = name;

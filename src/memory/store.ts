@@ -17,6 +17,7 @@ import {
   type AttemptRow,
   type Candidates,
   type Claim,
+  type Lock,
   type LockDecision,
   type LockPath,
   type LockView,
@@ -82,12 +83,12 @@ export class MemoryStore implements Store, Watchable {
   async listNamespaces(): Promise<NamespaceRow[]> {
     return [...this.#spaces.values()]
       .sort((a, b) => compareNames(a.name, b.name))
-      .map(({ name, settings }) => ({ name, settings }));
+      .map(({ name, settings }) => ({ name, settings: { ...settings } }));
   }
 
   async getNamespace(ns: string): Promise<NamespaceRow | null> {
     const space = this.#spaces.get(ns);
-    return space === undefined ? null : { name: ns, settings: space.settings };
+    return space === undefined ? null : { name: ns, settings: { ...space.settings } };
   }
 
   async putNamespace(
@@ -97,7 +98,7 @@ export class MemoryStore implements Store, Watchable {
     const settings = change(this.#spaces.get(ns)?.settings ?? defaultNamespaceSettings);
     this.#open(ns).settings = settings;
     this.#changed(ns);
-    return { name: ns, settings };
+    return { name: ns, settings: { ...settings } };
   }
 
   async deleteNamespace(ns: string): Promise<boolean> {
@@ -136,7 +137,7 @@ export class MemoryStore implements Store, Watchable {
         space.specs.set(name, spec);
       }
       if (put.data !== null) spec.data = put.data;
-      spec.meta = meta;
+      spec.setMeta(meta);
       spec.syncRetention();
       return spec.row();
     });
@@ -248,10 +249,10 @@ export class MemoryStore implements Store, Watchable {
     now: number,
   ): Promise<AddedWorkUnit[]> {
     const spec = this.#spec(ns, ref, now);
-    const before = requestId === null ? undefined : spec.space.requests.get(`add ${requestId}`);
+    const before = requestId === null ? undefined : spec.space.requests.get(`add ${spec.id} ${requestId}`);
     if (before !== undefined) return before.answer as AddedWorkUnit[];
     const answer = putUnits(this.#units, spec, puts, now);
-    if (requestId !== null) spec.space.requests.set(`add ${requestId}`, { time: now, answer });
+    if (requestId !== null) spec.space.requests.set(`add ${spec.id} ${requestId}`, { time: now, answer });
     this.#changed(ns);
     return answer;
   }
@@ -516,16 +517,16 @@ export class MemoryStore implements Store, Watchable {
     decide: (view: LockView) => LockDecision<Answer>,
     now: number,
   ): Promise<Answer> {
-    const space = this.#open(ns);
-    for (const [key, { deadline }] of space.locks) if (deadline < now) space.locks.delete(key);
+    const locks = this.#spaces.get(ns)?.locks ?? new Map<string, Lock>();
+    for (const [key, { deadline }] of locks) if (deadline < now) locks.delete(key);
     const above = new Set(paths.flatMap(lockAncestors));
     const at = paths.map(lockKey);
     const view = new Map(
-      [...space.locks].filter(([key]) => above.has(key) || at.some((one) => key.startsWith(one))),
+      [...locks].filter(([key]) => above.has(key) || at.some((one) => key.startsWith(one))),
     );
     const { set, release, answer } = decide(view);
-    for (const path of release) space.locks.delete(lockKey(path));
-    for (const lock of set) space.locks.set(lockKey(lock.path), lock);
+    for (const path of release) locks.delete(lockKey(path));
+    if (set.length > 0) for (const lock of set) this.#open(ns).locks.set(lockKey(lock.path), lock);
     return answer;
   }
 
@@ -541,6 +542,7 @@ export class MemoryStore implements Store, Watchable {
         space.requests.delete(id);
       }
       for (const worker of space.workers.values()) {
+        this.#trimLog(worker);
         const { name, parent, expiration, holds, children } = worker;
         if (expiration >= limits.workersBefore || holds.size > 0 || children.size > 0) continue;
         space.workers.delete(name);
@@ -550,6 +552,13 @@ export class MemoryStore implements Store, Watchable {
       if (tidied.expired + tidied.due + tidied.exhausted + tidied.retired > before) this.#changed(space.name);
     }
     return tidied;
+  }
+
+  /** Forgets attempts of units that are gone, when the log has doubled since it was last looked through. */
+  #trimLog(worker: Worker): void {
+    if (worker.log.length < 2 * worker.trimmed + 2000) return;
+    worker.log = worker.log.filter((_, i, log) => this.#units.get(log[i - (i % 2)] ?? 0) !== undefined);
+    worker.trimmed = worker.log.length;
   }
 
   #tidySpec(spec: Spec, limits: TidyLimits, now: number, tidied: Tidied): void {

@@ -126,6 +126,7 @@ function updateUnit(unit: Unit, change: WorkUnitChange, now: number): boolean {
     park(unit, now);
     return true;
   }
+  if (change.kind === "set-delay" && (ended || status === "pending")) return false;
   unplace(unit);
   if (change.kind === "set-priority") unit.priority = change.priority;
   else if (change.kind === "adjust-priority") unit.priority += change.by;

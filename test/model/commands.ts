@@ -1,13 +1,7 @@
 /** What may be done to the model and to the real thing at once. Each compares the answers. */
 import assert from "node:assert/strict";
 import fc from "fast-check";
-import {
-  encodeData,
-  type AttemptAction,
-  type Coordinate,
-  type Data,
-  type ManualClock,
-} from "../../src/core/index.ts";
+import { encodeData, type AttemptAction, type Coordinate, type ManualClock } from "../../src/core/index.ts";
 import type { Model, ModelAttempt } from "./model.ts";
 
 export interface Real {
@@ -54,19 +48,32 @@ class Step implements Command {
   }
 }
 
+/** Where several dependencies are broken, which of them the traceback names is not promised. */
+const anyDependency = (data: unknown): unknown =>
+  typeof data === "string"
+    ? data.replace(/dependency \d of work spec \w (failed|was deleted)/, "dependency")
+    : data;
+
+const row = (unit: {
+  name: string;
+  status: string;
+  data: unknown;
+  priority: number;
+  attempts: number;
+}): object => ({
+  name: unit.name,
+  status: unit.status,
+  data: anyDependency(unit.data),
+  priority: unit.priority,
+  attempts: unit.attempts,
+});
+
 /** Everything that can be seen is the same. */
 async function compare(model: Model, { coordinate, ids, ns }: Real): Promise<void> {
   const tallies = await coordinate.tally(ns);
   for (const { workSpec, counts } of tallies) {
     const { rows } = await coordinate.listWorkUnits(ns, workSpec);
-    const seen = rows.map(({ name, status, data, priority, attempts }) => ({
-      name,
-      status,
-      data,
-      priority,
-      attempts,
-    }));
-    assert.deepEqual(seen, model.list(workSpec));
+    assert.deepEqual(rows.map(row), model.list(workSpec).map(row));
     const counted = { available: 0, delayed: 0, blocked: 0, pending: 0, finished: 0, failed: 0 };
     for (const { status } of rows) counted[status]++;
     assert.deepEqual(counts, counted);
@@ -77,8 +84,8 @@ async function compare(model: Model, { coordinate, ids, ns }: Real): Promise<voi
     known.map(([, id]) => id),
   );
   assert.deepEqual(
-    attempts.map((one) => [one?.status, one?.data]),
-    known.map(([attempt]) => [model.attemptStatus(attempt), attempt.data]),
+    attempts.map((one) => [one?.status, anyDependency(one?.data)]),
+    known.map(([attempt]) => [model.attemptStatus(attempt), anyDependency(attempt.data)]),
   );
 }
 

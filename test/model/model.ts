@@ -26,6 +26,15 @@ export interface ModelUnit {
   deleted: boolean;
 }
 
+/** What a listing shows of a unit. */
+export interface ModelView {
+  name: string;
+  status: string;
+  data: string | null;
+  priority: number;
+  attempts: number;
+}
+
 export interface ModelSpec {
   name: string;
   paused: boolean;
@@ -77,7 +86,7 @@ export class Model {
     return "open";
   }
 
-  view(unit: ModelUnit): object {
+  view(unit: ModelUnit): ModelView {
     const status = this.status(unit);
     const shown = ["pending", "finished", "failed"].includes(status) ? this.last(unit)?.data : undefined;
     return {
@@ -89,7 +98,7 @@ export class Model {
     };
   }
 
-  list(spec: string): object[] {
+  list(spec: string): ModelView[] {
     return this.units
       .filter((unit) => unit.spec === spec)
       .sort((a, b) => (a.name < b.name ? -1 : 1))
@@ -220,6 +229,8 @@ export class Model {
       if (action === "renew" && data !== null) attempt.data = data;
       return refused("lost_lease");
     }
+    if (action === "renew" && time === 0 && status === "expired" && data === null)
+      return { error: null, changed: false };
     const { maxRunning } = this.spec(attempt.unit.spec);
     const running = this.units.filter(
       (unit) => unit.spec === attempt.unit.spec && this.status(unit) === "pending",
@@ -244,7 +255,7 @@ export class Model {
     const { then } = this.spec(attempt.unit.spec);
     if (then === "" || !this.specs.some(({ name }) => name === then)) return;
     const { output = [] } = JSON.parse(attempt.data ?? "{}") as { output?: string[] };
-    for (const name of output) this.add(then, name, null, 0, 0);
+    for (const name of new Set(output)) this.add(then, name, null, 0, 0);
   }
 
   reset(unit: ModelUnit): boolean {

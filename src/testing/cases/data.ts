@@ -122,6 +122,21 @@ export const data: CaseGroup = {
       },
     },
     {
+      name: "work specs whose names are different byte strings are different",
+      async run(t) {
+        // {"name": b"\xff"} and {"name": b"\xfe"}
+        await t.c.setWorkSpecs(t.ns, [
+          { data: cbor("a1646e616d6541ff") },
+          { data: cbor("a1646e616d6541fe") },
+        ]);
+        const { rows } = await t.c.listWorkSpecs(t.ns);
+        assert.deepEqual(
+          rows.map(({ name }) => name),
+          ["\udcfe", "\udcff"],
+        );
+      },
+    },
+    {
       name: "a worker's data comes back as it went in",
       async run(t) {
         const data = cbor("a1616dd880820102");

@@ -291,6 +291,15 @@ export const dependencies: CaseGroup = {
       },
     ),
     {
+      name: "a unit that names itself in its output lets its dependents go before it runs again",
+      async run(t) {
+        await t.spec("s", { then: "s" });
+        await t.add("s", "a", after("b", "a"));
+        await t.settled(await t.claimOne(), "finish", { data: encodeData({ output: ["a"] }) });
+        assert.deepEqual(await t.statuses("s"), { a: "available", b: "available" });
+      },
+    },
+    {
       name: "a dependency that failed and then finished is met",
       async run(t) {
         await t.spec("s");

@@ -27,6 +27,17 @@ export const housekeeping: CaseGroup = {
       },
     },
     {
+      name: "units tried too often by a limit that is set later are failed too",
+      async run(t) {
+        await t.spec("s");
+        await t.add("s", "u");
+        await t.settled(await t.claimOne(), "retry");
+        await t.c.setWorkSpecMeta(t.ns, "s", { maxRetries: 1 });
+        await t.tidy();
+        assert.equal(await t.status("s", "u"), "failed");
+      },
+    },
+    {
       name: "tidying changes nothing that anybody can see, but for what is tried too often and retention",
       async run(t) {
         await t.spec("s");

@@ -84,6 +84,30 @@ const bad: readonly Bad[] = [
   ["runtimes that are a text", "bad_argument", /runtimes/, (t) => t.claim({ runtimes: wrong("go") })],
   ["work specs that are a text", "bad_argument", /workSpecs/, (t) => t.claim({ workSpecs: wrong("s") })],
   ["memory of NaN", "bad_argument", /availableGb/, (t) => t.claim({ availableGb: NaN })],
+  [
+    "a text that is no object as data",
+    "bad_data",
+    /data/,
+    (t) => t.add("s", { name: "x", data: wrong("[1]") }),
+  ],
+  [
+    "bytes that are no map as data",
+    "bad_data",
+    /data/,
+    (t) => t.add("s", { name: "x", data: wrong(Uint8Array.of(0x80)) }),
+  ],
+  [
+    "a priority that is not given",
+    "bad_argument",
+    /priority/,
+    (t) => t.c.setWorkUnitPriorities(t.ns, "s", { all: true }, wrong({})),
+  ],
+  [
+    "a prefix of workers that is a number",
+    "bad_argument",
+    /prefix/,
+    (t) => t.c.listWorkers(t.ns, { prefix: wrong(5) }),
+  ],
   ["a worker without a name", "bad_name", /worker/, (t) => t.claim({ worker: wrong(undefined) })],
   [
     "an attempt for a unit that is not there",

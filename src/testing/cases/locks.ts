@@ -40,6 +40,13 @@ export const locks: CaseGroup = {
       },
     ),
     {
+      name: "reading locks does not create the namespace",
+      async run(t) {
+        await t.c.readLocks(t.ns, [["a"]]);
+        assert.ok(!(await t.c.listNamespaces()).some(({ name }) => name === t.ns));
+      },
+    },
+    {
       name: "locks are not re-entrant",
       async run(t) {
         await t.c.lock(t.ns, { ...one, paths: [["a"]] });

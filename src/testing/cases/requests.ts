@@ -28,6 +28,16 @@ export const requests: CaseGroup = {
       },
     },
     {
+      name: "a request id of an add means nothing for another work spec",
+      async run(t) {
+        await t.spec("s");
+        await t.spec("other");
+        await t.c.addWorkUnits(t.ns, "s", [{ name: "u" }], { requestId: "r1" });
+        await t.c.addWorkUnits(t.ns, "other", [{ name: "v" }], { requestId: "r1" });
+        assert.deepEqual(await t.statuses("other"), { v: "available" });
+      },
+    },
+    {
       name: "a repeated claim with the same request id gives the same attempts, and no others",
       async run(t) {
         await t.spec("s");

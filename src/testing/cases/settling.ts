@@ -348,6 +348,18 @@ export const settling: CaseGroup = {
       },
     ),
     {
+      name: "giving back what has expired already changes nothing",
+      async run(t) {
+        await t.spec("s");
+        await t.add("s", "u");
+        const attempt = await t.claimOne({ lifetimeMs: 10 });
+        await t.advance(10);
+        const before = await t.attempt(attempt.id);
+        assert.equal((await t.settled(attempt, "renew", { lifetimeMs: 0 })).changed, false);
+        assert.deepEqual(await t.attempt(attempt.id), before);
+      },
+    },
+    {
       name: "renewing an expired attempt that nobody replaced takes the unit back",
       async run(t) {
         await t.spec("s");

@@ -308,6 +308,23 @@ export const workUnits: CaseGroup = {
         assert.deepEqual(await t.statuses("s"), { a: "available", b: "available" });
       },
     },
+    ...table(
+      ["pending", "finished", "failed"] as const,
+      (status) => `the delay of a unit that is ${status} is not touched`,
+      async (t, status) => {
+        await bring(t, status);
+        assert.equal(await t.c.setWorkUnitDelays(t.ns, "s", { names: ["u"] }, t.now + 1000), 0);
+        assert.equal((await t.unit("s", "u")).notBefore, 0);
+      },
+    ),
+    {
+      name: "a limit beyond all bounds is no error",
+      async run(t) {
+        await t.spec("s");
+        await t.add("s", "u");
+        assert.equal((await t.c.listWorkUnits(t.ns, "s", { limit: 1e9 })).rows.length, 1);
+      },
+    },
     {
       name: "a delay that ends in 25 days, or in ten years, is kept",
       async run(t) {

@@ -29,6 +29,13 @@ export const workers: CaseGroup = {
       },
     },
     {
+      name: "a worker is created by its first request for work also when there is none",
+      async run(t) {
+        assert.deepEqual(await t.claim({ worker: "w" }), []);
+        assert.equal((await worker(t, "w")).active, true);
+      },
+    },
+    {
       name: "a worker that is not known is null",
       async run(t) {
         assert.deepEqual(await t.c.getWorkers(t.ns, ["nobody"]), [null]);

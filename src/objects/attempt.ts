@@ -1,0 +1,235 @@
+/** An attempt as its worker holds it: what it was given, and the ways to end it. */
+import {
+  CoordinateError,
+  decodeData,
+  parseAttemptId,
+  throwChanged,
+  type AttemptAction,
+  type AttemptChange,
+  type AttemptChanged,
+  type AttemptRow,
+  type AttemptStatus,
+  type Coordinate,
+  type Data,
+  type DataObject,
+} from "../core/index.ts";
+import { encodeIfAny, only, seenBefore, type Scope } from "./scope.ts";
+import type { WorkUnit } from "./work-unit.ts";
+
+export interface RetryOptions {
+  /** The unit waits this long; without it, it is available at once. */
+  delayMs?: number;
+  data?: object;
+}
+
+export interface SettleAllOptions {
+  /** The data of each; undefined keeps what the attempt has. */
+  data?: (attempt: Attempt) => object | undefined;
+  /** `retry`: the units wait this long. */
+  delayMs?: number;
+  /** `renew`: the leases end this long from now; 15 minutes when absent. */
+  lifetimeMs?: number;
+}
+
+const batchSize = 1000;
+
+/**
+ * The getters tell what was last heard of the attempt. A change that succeeds updates them; one that is refused
+ * throws `not_pending`, `lost_lease`, `gone` or `no_such_attempt` and, where the answer told it, updates `status`.
+ * `endTime` and `late` are known after `refresh()`.
+ */
+export class Attempt {
+  readonly #scope: Scope;
+  #row: AttemptRow;
+  #data: DataObject | null = null;
+
+  constructor(scope: Scope, row: AttemptRow) {
+    this.#scope = scope;
+    this.#row = row;
+  }
+
+  get id(): string {
+    return this.#row.id;
+  }
+
+  get workSpecName(): string {
+    return this.#row.workSpec;
+  }
+
+  get workUnitName(): string {
+    return this.#row.workUnit;
+  }
+
+  get workerName(): string {
+    return this.#row.worker;
+  }
+
+  /** 1 for the unit's first attempt. */
+  get number(): number {
+    return this.#row.number;
+  }
+
+  get status(): AttemptStatus {
+    return this.#row.status;
+  }
+
+  /** Whether it is its unit's active attempt: pending, finished or failed, and not replaced. */
+  get active(): boolean {
+    return this.#row.active;
+  }
+
+  get startTime(): number {
+    return this.#row.startTime;
+  }
+
+  /** 0 while it runs. */
+  get endTime(): number {
+    return this.#row.endTime;
+  }
+
+  get expirationTime(): number {
+    return this.#row.expirationTime;
+  }
+
+  /** It was settled after its lease had passed. */
+  get late(): boolean {
+    return this.#row.late;
+  }
+
+  /** What could not be read in its `output`. */
+  get chainingErrors(): readonly string[] {
+    return this.#row.chainingErrors;
+  }
+
+  /**
+   * What the attempt wrote, else what it was given; `{}` when there is none. Decoded when first asked for, and the same
+   * object each time: to change it changes nothing in the store until it is given to `finish` or another change.
+   */
+  get data(): DataObject {
+    this.#data ??= this.#row.data === null ? {} : decodeData(this.#row.data);
+    return this.#data;
+  }
+
+  /** The data as it is stored, in the encoding it came in; null when there is none. */
+  get rawData(): Data | null {
+    return this.#row.data;
+  }
+
+  /** The unit as it stands now. Throws `gone` when it was deleted, also when another of its name was added since. */
+  async workUnit(): Promise<WorkUnit> {
+    const { verbs, ns } = this.#scope;
+    const { workSpec, workUnit: name } = this.#row;
+    const row = only(await seenBefore(name, verbs.getWorkUnits(ns, workSpec, [name])));
+    if (row === null || row.id !== parseAttemptId(this.id)?.unitId) throw new CoordinateError("gone", name);
+    return this.#scope.workUnit(workSpec, row);
+  }
+
+  /** Reads the attempt again. Throws `gone` when its unit was deleted. */
+  async refresh(): Promise<this> {
+    const row = only(await this.#scope.verbs.getAttempts(this.#scope.ns, [this.id]));
+    if (row === null) throw new CoordinateError("gone", this.id);
+    this.#row = row;
+    this.#data = null;
+    return this;
+  }
+
+  /** Ends it well. With `data`, that is the result; its `output` makes units of the next work spec in the same step. */
+  async finish(data?: object): Promise<AttemptChanged> {
+    return this.#settle({ attempt: this.id, action: "finish", data: encodeIfAny(data) });
+  }
+
+  async fail(data?: object): Promise<AttemptChanged> {
+    return this.#settle({ attempt: this.id, action: "fail", data: encodeIfAny(data) });
+  }
+
+  /** Gives the unit back to be tried again, later with `delayMs`. */
+  async retry({ delayMs = 0, data }: RetryOptions = {}): Promise<AttemptChanged> {
+    return this.#settle({ attempt: this.id, action: "retry", delayMs, data: encodeIfAny(data) });
+  }
+
+  /** Gives the lease back: the unit is available at once. */
+  async expire(data?: object): Promise<AttemptChanged> {
+    return this.#settle({ attempt: this.id, action: "expire", data: encodeIfAny(data) });
+  }
+
+  /**
+   * The lease ends `lifetimeMs` from now, 15 minutes when absent; zero or less gives it back at once. Data of a renew
+   * that comes too late is stored on this attempt all the same, and `lost_lease` is thrown.
+   */
+  async renew(lifetimeMs?: number, data?: object): Promise<AttemptChanged> {
+    const lifetime = lifetimeMs === undefined ? {} : { lifetimeMs };
+    return this.#settle({ attempt: this.id, action: "renew", ...lifetime, data: encodeIfAny(data) });
+  }
+
+  async #settle(change: AttemptChange): Promise<AttemptChanged> {
+    const { verbs, ns } = this.#scope;
+    const changed = only(await verbs.settleAttempts(ns, [change]));
+    this.#note(change, changed);
+    return throwChanged(changed);
+  }
+
+  /** Takes over what an answer tells. A change that was carried out before tells where the attempt stood already. */
+  #note(
+    { action, data }: AttemptChange,
+    { error, changed, status, expirationTime, chainingErrors }: AttemptChanged,
+  ): void {
+    if (status === null) return;
+    const wrote = changed || (error === "lost_lease" && action === "renew");
+    if (wrote && data !== undefined && data !== null) {
+      this.#row = { ...this.#row, data };
+      this.#data = null;
+    }
+    this.#row = { ...this.#row, status, expirationTime };
+    if (changed) this.#row = { ...this.#row, chainingErrors };
+    const mayBeActive = status === "pending" || status === "finished" || status === "failed";
+    if (!mayBeActive) this.#row = { ...this.#row, active: false };
+    else if (changed) this.#row = { ...this.#row, active: true };
+  }
+
+  /**
+   * The same action for many attempts, in as few requests as there are namespaces and thousands. Each stands for
+   * itself: answers per attempt, in order, with `error` set for those that were refused, and does not throw for them.
+   */
+  static async settleAll(
+    attempts: Iterable<Attempt>,
+    action: AttemptAction,
+    { data, delayMs, lifetimeMs }: SettleAllOptions = {},
+  ): Promise<AttemptChanged[]> {
+    const all = [...attempts];
+    const changes = all.map((attempt): AttemptChange => ({
+      attempt: attempt.id,
+      action,
+      data: encodeIfAny(data?.(attempt)),
+      ...(delayMs !== undefined && { delayMs }),
+      ...(lifetimeMs !== undefined && { lifetimeMs }),
+    }));
+    const answers: AttemptChanged[] = [];
+    for (const { verbs, ns, places } of Attempt.#batches(all)) {
+      const asked = places.map((place) => changes[place]!);
+      const changed = await verbs.settleAttempts(ns, asked);
+      places.forEach((place, i) => {
+        answers[place] = changed[i]!;
+        all[place]!.#note(asked[i]!, changed[i]!);
+      });
+    }
+    return answers;
+  }
+
+  /** Positions in the list, by whom they must be asked of. */
+  static #batches(attempts: readonly Attempt[]): { verbs: Coordinate; ns: string; places: number[] }[] {
+    const found: { verbs: Coordinate; ns: string; places: number[] }[] = [];
+    const filling = new Map<Coordinate, Map<string, number[]>>();
+    attempts.forEach((attempt, place) => {
+      const { verbs, ns } = attempt.#scope;
+      const byNamespace = filling.get(verbs) ?? new Map<string, number[]>();
+      filling.set(verbs, byNamespace);
+      let places = byNamespace.get(ns);
+      if (places === undefined || places.length === batchSize) {
+        byNamespace.set(ns, (places = []));
+        found.push({ verbs, ns, places });
+      }
+      places.push(place);
+    });
+    return found;
+  }
+}

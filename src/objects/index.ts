@@ -1,0 +1,14 @@
+export { Attempt, type RetryOptions, type SettleAllOptions } from "./attempt.ts";
+export { CoordinateHandle, handles } from "./coordinate.ts";
+export { Namespace, type WorkerListing } from "./namespace.ts";
+export type { PageOptions } from "./scope.ts";
+export {
+  WorkSpec,
+  type AddManyOptions,
+  type AddOptions,
+  type AddProgress,
+  type NewWorkUnit,
+  type WorkUnitListing,
+} from "./work-spec.ts";
+export { WorkUnit, type LineageStep } from "./work-unit.ts";
+export { Worker, type CheckIn, type WorkerState, type WorkerUpdate } from "./worker.ts";

@@ -1,0 +1,144 @@
+/** A namespace by its name: the work specs, workers and locks of one application. */
+import {
+  missingWorkSpec,
+  type Coordinate,
+  type Explained,
+  type LockPath,
+  type LockRefusal,
+  type LockRequest,
+  type NamespaceSettings,
+  type ScheduleRequest,
+  type SetWorkSpecOptions,
+  type TallyRow,
+  type WorkerQuery,
+} from "../core/index.ts";
+import { Attempt } from "./attempt.ts";
+import { eachRow, encode, only, pageLimit, type PageOptions, type Scope } from "./scope.ts";
+import { WorkSpec } from "./work-spec.ts";
+import { WorkUnit } from "./work-unit.ts";
+import { Worker } from "./worker.ts";
+
+export type WorkerListing = Omit<WorkerQuery, "limit"> & PageOptions;
+
+/** A namespace exists once something was put into it; a handle alone creates nothing. */
+export class Namespace {
+  readonly name: string;
+  readonly #scope: Scope;
+
+  constructor(verbs: Coordinate, name: string) {
+    this.name = name;
+    const scope: Scope = {
+      verbs,
+      ns: name,
+      workUnit: (ref, row) => new WorkUnit(scope, ref, row),
+      attempt: (row) => new Attempt(scope, row),
+      worker: (worker, row) => new Worker(scope, worker, row),
+    };
+    this.#scope = scope;
+  }
+
+  // ---- work specs
+
+  /** A handle by name, without asking whether there is such a spec. */
+  workSpec(name: string): WorkSpec {
+    return new WorkSpec(this.#scope, name);
+  }
+
+  /** A handle pinned to the spec that has this name now. Throws `no_such_work_spec`. */
+  async getWorkSpec(name: string): Promise<WorkSpec> {
+    const row = only(await this.#scope.verbs.getWorkSpecs(this.name, [name]));
+    if (row === null) throw missingWorkSpec(name);
+    return new WorkSpec(this.#scope, { name: row.name, id: row.id });
+  }
+
+  /** Creates the spec that the object's `name` says or replaces its data; the handle is pinned to it. */
+  async setWorkSpec(spec: object, options: SetWorkSpecOptions = {}): Promise<WorkSpec> {
+    return only(await this.setWorkSpecs([spec], options));
+  }
+
+  /** All or none. Replacing resets the metadata to what the data derives, unless `keepMeta`. */
+  async setWorkSpecs(specs: readonly object[], options: SetWorkSpecOptions = {}): Promise<WorkSpec[]> {
+    const inputs = specs.map((spec) => ({ data: encode(spec) }));
+    const rows = await this.#scope.verbs.setWorkSpecs(this.name, inputs, options);
+    return rows.map(({ name, id }) => new WorkSpec(this.#scope, { name, id }));
+  }
+
+  /** In name order, each pinned. */
+  async *workSpecs({ pageSize }: PageOptions = {}): AsyncGenerator<WorkSpec, void, undefined> {
+    const read = (from: { previous?: string }) =>
+      this.#scope.verbs.listWorkSpecs(this.name, { ...pageLimit(pageSize), ...from });
+    for await (const { name, id } of eachRow(read)) yield new WorkSpec(this.#scope, { name, id });
+  }
+
+  // ---- workers
+
+  /** A handle by name, without asking whether there is such a worker. */
+  worker(name: string): Worker {
+    return new Worker(this.#scope, name);
+  }
+
+  /** In name order; `last` of each tells its state. */
+  async *workers({ pageSize, ...query }: WorkerListing = {}): AsyncGenerator<Worker, void, undefined> {
+    const read = (from: { previous?: string }) =>
+      this.#scope.verbs.listWorkers(this.name, { ...query, ...pageLimit(pageSize), ...from });
+    for await (const row of eachRow(read)) yield new Worker(this.#scope, row.name, row);
+  }
+
+  // ---- looking in
+
+  /** Exact numbers of units by work spec and status. */
+  async tally(): Promise<TallyRow[]> {
+    return this.#scope.verbs.tally(this.name);
+  }
+
+  /** For every work spec, why such a request would or would not be given work from it. */
+  async explain(request: ScheduleRequest = {}): Promise<Explained[]> {
+    return this.#scope.verbs.explain(this.name, request);
+  }
+
+  async settings(): Promise<NamespaceSettings> {
+    return (await this.#scope.verbs.getNamespace(this.name)).settings;
+  }
+
+  /** Changes what is given; answers the resulting settings. */
+  async configure(settings: Partial<NamespaceSettings>): Promise<NamespaceSettings> {
+    return (await this.#scope.verbs.setNamespace(this.name, settings)).settings;
+  }
+
+  /** Deletes all that is in it. Handles pinned to its work specs, its units and attempts are `gone`. */
+  async delete(): Promise<void> {
+    return this.#scope.verbs.deleteNamespace(this.name);
+  }
+
+  // ---- locks
+
+  /** All paths or none; answers what was refused, or null. */
+  async lock(request: LockRequest): Promise<LockRefusal | null> {
+    return this.#scope.verbs.lock(this.name, request);
+  }
+
+  /** Each path by itself, in order; answers which were granted. */
+  async lockSome(request: LockRequest): Promise<boolean[]> {
+    return this.#scope.verbs.lockSome(this.name, request);
+  }
+
+  /** Every path must be held by the owner, else nothing changes; answers the first that is not, or null. */
+  async renewLocks(request: LockRequest): Promise<LockRefusal | null> {
+    return this.#scope.verbs.renewLocks(this.name, request);
+  }
+
+  /** As `renewLocks`. */
+  async unlock(request: Pick<LockRequest, "owner" | "paths">): Promise<LockRefusal | null> {
+    return this.#scope.verbs.unlock(this.name, request);
+  }
+
+  /** The owner of exactly each path, or null. */
+  async readLocks(paths: readonly LockPath[]): Promise<(string | null)[]> {
+    return this.#scope.verbs.readLocks(this.name, paths);
+  }
+
+  /** Releases everything at and below a path, whoever holds it. */
+  async clearLocks(path: LockPath): Promise<void> {
+    return this.#scope.verbs.clearLocks(this.name, path);
+  }
+}

@@ -1,0 +1,78 @@
+/** What every handle of a namespace holds, and the few steps that they share. */
+import {
+  CoordinateError,
+  encodeData,
+  isCoordinateError,
+  type AttemptRow,
+  type Coordinate,
+  type Data,
+  type Page,
+  type WorkerRow,
+  type WorkSpecRef,
+  type WorkUnitRow,
+} from "../core/index.ts";
+import type { Attempt } from "./attempt.ts";
+import type { Worker } from "./worker.ts";
+import type { WorkUnit } from "./work-unit.ts";
+
+/**
+ * The verbs, the namespace, and how to make other handles. The handles lead to one another (a unit to its attempts,
+ * an attempt to its unit); they make each other through here, so that their files need not import in a circle.
+ */
+export interface Scope {
+  readonly verbs: Coordinate;
+  readonly ns: string;
+  workUnit(ref: WorkSpecRef, row: WorkUnitRow): WorkUnit;
+  attempt(row: AttemptRow): Attempt;
+  worker(name: string, row?: WorkerRow): Worker;
+}
+
+/**
+ * Data from what a caller wrote. Its size is judged by whoever implements the verbs: the limit is a setting there,
+ * and a second one here would refuse what a daemon was configured to take.
+ */
+export const encode = (data: object): Data => encodeData(data, { maxBytes: Infinity });
+
+export const encodeIfAny = (data: object | null | undefined): Data | null =>
+  data === undefined || data === null ? null : encode(data);
+
+/** Every row of a listing, a page at a time: the next page is asked for when the last row of this one was taken. */
+export async function* eachRow<Row>(
+  read: (from: { previous?: string }) => Promise<Page<Row>>,
+): AsyncGenerator<Row, void, undefined> {
+  for (let from: { previous?: string } = {}; ;) {
+    const { rows, next } = await read(from);
+    yield* rows;
+    if (next === null) return;
+    from = { previous: next };
+  }
+}
+
+/** For a handle of something that was seen: what is not there now has been deleted since. */
+export async function seenBefore<Answer>(name: string, answer: Promise<Answer>): Promise<Answer> {
+  try {
+    return await answer;
+  } catch (error) {
+    const missing =
+      isCoordinateError(error, "no_such_work_spec") || isCoordinateError(error, "no_such_work_unit");
+    throw missing ? new CoordinateError("gone", name, { cause: error }) : error;
+  }
+}
+
+/** The answer to a batch of one. */
+export function only<Answer>(answers: readonly Answer[]): Answer {
+  const [answer] = answers;
+  if (answer === undefined || answers.length !== 1)
+    throw new Error(`a batch of one was answered with ${answers.length}`);
+  return answer;
+}
+
+/** Renames the size of a page: `limit` of a loop over everything would read as "at most this many rows". */
+export function pageLimit(pageSize: number | undefined): { limit?: number } {
+  return pageSize === undefined ? {} : { limit: pageSize };
+}
+
+export interface PageOptions {
+  /** Rows of one request; 1,000 when absent. */
+  pageSize?: number;
+}

@@ -1,0 +1,231 @@
+/** A work spec by its name, or pinned to the one that was seen. */
+import {
+  CoordinateError,
+  decodeData,
+  missingWorkSpec,
+  workSpecName,
+  type AddedWorkUnit,
+  type DataObject,
+  type SetWorkSpecOptions,
+  type Tally,
+  type WorkSpecMeta,
+  type WorkSpecMetaChange,
+  type WorkSpecRef,
+  type WorkSpecRow,
+  type WorkUnitInput,
+  type WorkUnitQuery,
+  type WorkUnitSelection,
+} from "../core/index.ts";
+import { eachRow, encode, encodeIfAny, only, pageLimit, type PageOptions, type Scope } from "./scope.ts";
+import type { WorkUnit } from "./work-unit.ts";
+
+export type AddOptions = Omit<WorkUnitInput, "name" | "data">;
+
+/** A unit to add: an object, or a pair of name and data. */
+export type NewWorkUnit =
+  (Omit<WorkUnitInput, "data"> & { data?: object | null }) | readonly [name: string, data?: object | null];
+
+export interface AddProgress {
+  /** Units written so far. */
+  count: number;
+  /** Those of them that did not exist before. */
+  created: number;
+}
+
+export interface AddManyOptions {
+  /** Called after every batch, with what has been added so far and what the batch was answered. */
+  onProgress?: (progress: AddProgress, batch: readonly AddedWorkUnit[]) => void;
+}
+
+export type WorkUnitListing = Omit<WorkUnitQuery, "limit"> & PageOptions;
+
+/** Small enough that no request is long, large enough that the trip does not count. */
+const batchSize = 1000;
+
+/**
+ * A handle by name means whatever has the name when a method is called, and throws `no_such_work_spec` when nothing
+ * has. A pinned one, with an `id`, means the spec that was seen: once that was deleted every method throws `gone`,
+ * also when another spec of its name was set since.
+ */
+export class WorkSpec {
+  readonly #scope: Scope;
+  readonly #ref: WorkSpecRef;
+
+  constructor(scope: Scope, ref: WorkSpecRef) {
+    this.#scope = scope;
+    this.#ref = ref;
+  }
+
+  get name(): string {
+    return workSpecName(this.#ref);
+  }
+
+  /** Null for a handle by name. */
+  get id(): number | null {
+    return typeof this.#ref === "string" ? null : this.#ref.id;
+  }
+
+  // ---- the spec itself
+
+  async data(): Promise<DataObject> {
+    return decodeData((await this.#read()).data);
+  }
+
+  /**
+   * Replaces the data of a spec that exists, and resets its metadata to what the data derives unless `keepMeta`.
+   * The name cannot be changed (`changed_name`).
+   */
+  async setData(data: object, options: SetWorkSpecOptions = {}): Promise<void> {
+    const { verbs, ns } = this.#scope;
+    // the verb makes what is not there; a handle is for what is
+    await this.#read();
+    const row = only(await verbs.setWorkSpecs(ns, [{ data: encode(data), name: this.name }], options));
+    if (this.id !== null && row.id !== this.id) throw missingWorkSpec(this.#ref);
+  }
+
+  async meta(): Promise<WorkSpecMeta> {
+    return (await this.#read()).meta;
+  }
+
+  /** Answers the resulting metadata: `continuous` stays off for a spec that cannot be. */
+  async setMeta(change: WorkSpecMetaChange): Promise<WorkSpecMeta> {
+    const { verbs, ns } = this.#scope;
+    return verbs.setWorkSpecMeta(ns, this.#ref, change);
+  }
+
+  /** No new attempts for its units; those that run go on. */
+  async pause(): Promise<WorkSpecMeta> {
+    return this.setMeta({ paused: true });
+  }
+
+  async resume(): Promise<WorkSpecMeta> {
+    return this.setMeta({ paused: false });
+  }
+
+  /** Exact numbers of units by status. */
+  async counts(): Promise<Tally> {
+    const { verbs, ns } = this.#scope;
+    // the tally goes by name: only a look tells that the name is another spec's by now
+    if (this.id !== null) await this.#read();
+    const row = (await verbs.tally(ns)).find(({ workSpec }) => workSpec === this.name);
+    if (row === undefined) throw missingWorkSpec(this.#ref);
+    return row.counts;
+  }
+
+  /** With its units and their attempts. */
+  async delete(): Promise<void> {
+    const { verbs, ns } = this.#scope;
+    if (!only(await verbs.deleteWorkSpecs(ns, [this.#ref]))) throw missingWorkSpec(this.#ref);
+  }
+
+  async #read(): Promise<WorkSpecRow> {
+    const { verbs, ns } = this.#scope;
+    const row = only(await verbs.getWorkSpecs(ns, [this.#ref]));
+    if (row === null) throw missingWorkSpec(this.#ref);
+    return row;
+  }
+
+  // ---- its units
+
+  /** Adds one unit, or writes over the one of its name, and reads it back. */
+  async addWorkUnit(name: string, data?: object | null, options: AddOptions = {}): Promise<WorkUnit> {
+    const { verbs, ns } = this.#scope;
+    const unit = { ...options, name, data: encodeIfAny(data) };
+    const added = only(await verbs.addWorkUnits(ns, this.#ref, [unit]));
+    const row = only(await verbs.getWorkUnits(ns, this.#ref, [added.name]));
+    if (row?.id !== added.id) throw new CoordinateError("gone", added.name);
+    return this.#scope.workUnit(this.#ref, row);
+  }
+
+  /**
+   * Adds any number of units, in batches of 1,000, reading no further ahead than one batch. Each batch is added whole
+   * or not at all; when one is refused, or the input throws, those before it stay. Several thousand units take
+   * several requests, and others may claim the first before the last is added.
+   */
+  async addWorkUnits(
+    units: Iterable<NewWorkUnit> | AsyncIterable<NewWorkUnit>,
+    { onProgress }: AddManyOptions = {},
+  ): Promise<AddProgress> {
+    const { verbs, ns } = this.#scope;
+    const progress: AddProgress = { count: 0, created: 0 };
+    for await (const batch of inBatches(units, batchSize)) {
+      const added = await verbs.addWorkUnits(ns, this.#ref, batch.map(readNew));
+      progress.count += added.length;
+      for (const { created } of added) if (created) progress.created++;
+      onProgress?.({ ...progress }, added);
+    }
+    return progress;
+  }
+
+  /** Throws `no_such_work_unit`. */
+  async workUnit(name: string): Promise<WorkUnit> {
+    const { verbs, ns } = this.#scope;
+    const row = only(await verbs.getWorkUnits(ns, this.#ref, [name]));
+    if (row === null) throw new CoordinateError("no_such_work_unit", name);
+    return this.#scope.workUnit(this.#ref, row);
+  }
+
+  /**
+   * The matching units in name order, all when nothing is asked for. Reads a page at a time: a unit that changes
+   * while the loop runs is told as it was when its page was read.
+   */
+  async *workUnits({ pageSize, ...query }: WorkUnitListing = {}): AsyncGenerator<WorkUnit, void, undefined> {
+    const { verbs, ns } = this.#scope;
+    const read = (from: { previous?: string }) =>
+      verbs.listWorkUnits(ns, this.#ref, { ...query, ...pageLimit(pageSize), ...from });
+    for await (const row of eachRow(read)) yield this.#scope.workUnit(this.#ref, row);
+  }
+
+  // Many units at once. Each answers how many units it touched, and refuses a selection that names nothing
+  // (`empty_query`); `{ all: true }` means every unit.
+
+  async setPriorities(selection: WorkUnitSelection, priority: number): Promise<number> {
+    const { verbs, ns } = this.#scope;
+    return verbs.setWorkUnitPriorities(ns, this.#ref, selection, { set: priority });
+  }
+
+  async adjustPriorities(selection: WorkUnitSelection, by: number): Promise<number> {
+    const { verbs, ns } = this.#scope;
+    return verbs.setWorkUnitPriorities(ns, this.#ref, selection, { adjust: by });
+  }
+
+  /** Not before this time, in epoch milliseconds; 0 is at once. */
+  async setDelays(selection: WorkUnitSelection, notBefore: number): Promise<number> {
+    const { verbs, ns } = this.#scope;
+    return verbs.setWorkUnitDelays(ns, this.#ref, selection, notBefore);
+  }
+
+  /** Lets units be tried again, the failed ones unless told otherwise; their retries are counted anew. */
+  async retry(selection: WorkUnitSelection = { statuses: ["failed"] }): Promise<number> {
+    const { verbs, ns } = this.#scope;
+    return verbs.resetWorkUnits(ns, this.#ref, selection);
+  }
+
+  /** With their attempts. */
+  async deleteWorkUnits(selection: WorkUnitSelection): Promise<number> {
+    const { verbs, ns } = this.#scope;
+    return verbs.deleteWorkUnits(ns, this.#ref, selection);
+  }
+}
+
+function readNew(unit: NewWorkUnit): WorkUnitInput {
+  if (isPair(unit)) return { name: unit[0], data: encodeIfAny(unit[1]) };
+  return { ...unit, data: encodeIfAny(unit.data) };
+}
+
+// Array.isArray alone does not narrow a readonly tuple
+const isPair = (unit: NewWorkUnit): unit is readonly [name: string, data?: object | null] =>
+  Array.isArray(unit);
+
+async function* inBatches<Item>(
+  items: Iterable<Item> | AsyncIterable<Item>,
+  size: number,
+): AsyncGenerator<Item[], void, undefined> {
+  let batch: Item[] = [];
+  for await (const item of items) {
+    if (batch.push(item) < size) continue;
+    yield batch;
+    batch = [];
+  }
+  if (batch.length > 0) yield batch;
+}

@@ -1,0 +1,205 @@
+/** A work unit as it was when it was read, and what can be done about it. */
+import {
+  CoordinateError,
+  decodeData,
+  isCoordinateError,
+  parseAttemptId,
+  type Data,
+  type DataObject,
+  type DependencyRow,
+  type WorkSpecRef,
+  type WorkUnitRow,
+  type WorkUnitStatus,
+} from "../core/index.ts";
+import type { Attempt } from "./attempt.ts";
+import { only, seenBefore, type Scope } from "./scope.ts";
+
+/** One step back: the attempt whose `output` made a unit, and the unit that was attempted. */
+export interface LineageStep {
+  attempt: Attempt;
+  unit: WorkUnit;
+}
+
+/**
+ * The getters tell what was last read; `refresh()` reads again, as does every method that changes the unit. Once the
+ * unit was deleted all methods throw `gone`, also when another unit of its name was added since.
+ *
+ * Not promised: that nobody deletes and adds the unit anew between the look and the change, which are two requests.
+ */
+export class WorkUnit {
+  readonly #scope: Scope;
+  readonly #ref: WorkSpecRef;
+  #row: WorkUnitRow;
+  #data: DataObject | null = null;
+
+  constructor(scope: Scope, ref: WorkSpecRef, row: WorkUnitRow) {
+    this.#scope = scope;
+    this.#ref = ref;
+    this.#row = row;
+  }
+
+  get name(): string {
+    return this.#row.name;
+  }
+
+  get id(): number {
+    return this.#row.id;
+  }
+
+  get workSpecName(): string {
+    return this.#row.workSpec;
+  }
+
+  get status(): WorkUnitStatus {
+    return this.#row.status;
+  }
+
+  get priority(): number {
+    return this.#row.priority;
+  }
+
+  /** Epoch milliseconds; 0 is no delay. */
+  get notBefore(): number {
+    return this.#row.notBefore;
+  }
+
+  get createdTime(): number {
+    return this.#row.createdTime;
+  }
+
+  /** How many attempts were ever made. */
+  get attemptCount(): number {
+    return this.#row.attempts;
+  }
+
+  /** The id of the attempt whose `output` made this unit, or null. */
+  get origin(): string | null {
+    return this.#row.origin;
+  }
+
+  get dependencies(): readonly DependencyRow[] {
+    return this.#row.dependencies;
+  }
+
+  /** Pending, finished or failed; null while the unit waits. */
+  get activeAttempt(): Attempt | null {
+    return this.#row.activeAttempt === null ? null : this.#scope.attempt(this.#row.activeAttempt);
+  }
+
+  /**
+   * The active attempt's data if it has any, else the unit's own; `{}` when there is none. Decoded when first asked
+   * for, and the same object each time. Changing it changes nothing in the store.
+   */
+  get data(): DataObject {
+    this.#data ??= this.#row.data === null ? {} : decodeData(this.#row.data);
+    return this.#data;
+  }
+
+  /** The data as it is stored, in the encoding it came in; null when there is none. */
+  get rawData(): Data | null {
+    return this.#row.data;
+  }
+
+  /** Reads the unit again. */
+  async refresh(): Promise<this> {
+    const { verbs, ns } = this.#scope;
+    const row = only(await this.#seen(verbs.getWorkUnits(ns, this.#ref, [this.name])));
+    if (row?.id !== this.id) throw new CoordinateError("gone", this.name);
+    this.#row = row;
+    this.#data = null;
+    return this;
+  }
+
+  /** Every attempt, in the order they were made. */
+  async attempts(): Promise<Attempt[]> {
+    const { verbs, ns } = this.#scope;
+    await this.refresh();
+    const rows = await this.#seen(verbs.listUnitAttempts(ns, this.#ref, this.name));
+    return rows.map((row) => this.#scope.attempt(row));
+  }
+
+  async setPriority(priority: number): Promise<this> {
+    return this.#change((verbs, ns, ref, which) =>
+      verbs.setWorkUnitPriorities(ns, ref, which, { set: priority }),
+    );
+  }
+
+  /** Adds to the priority; below 0 lowers it. */
+  async adjustPriority(by: number): Promise<this> {
+    return this.#change((verbs, ns, ref, which) =>
+      verbs.setWorkUnitPriorities(ns, ref, which, { adjust: by }),
+    );
+  }
+
+  /** The unit may not be claimed before this time, in epoch milliseconds; 0 is at once. */
+  async setDelay(notBefore: number): Promise<this> {
+    return this.#change((verbs, ns, ref, which) => verbs.setWorkUnitDelays(ns, ref, which, notBefore));
+  }
+
+  /**
+   * Takes the unit from its active attempt: it is available again with its own data, its history stays, and its
+   * retries are counted anew. A unit without an active attempt is left as it is.
+   */
+  async clearActiveAttempt(): Promise<this> {
+    return this.#change((verbs, ns, ref, which) => verbs.resetWorkUnits(ns, ref, which));
+  }
+
+  /** With its attempts. */
+  async delete(): Promise<void> {
+    const { verbs, ns } = this.#scope;
+    await this.refresh();
+    const count = await this.#seen(verbs.deleteWorkUnits(ns, this.#ref, { names: [this.name] }));
+    if (count === 0) throw new CoordinateError("gone", this.name);
+  }
+
+  /**
+   * What led here, nearest first: the attempt whose output made this unit and the unit it was for, then what made
+   * that one, and so on. Ends at a unit that nobody's output made, at one that was deleted, and where a loop closes.
+   */
+  async lineage(): Promise<LineageStep[]> {
+    const { verbs, ns } = this.#scope;
+    const steps: LineageStep[] = [];
+    const seen = new Set<string>();
+    await this.refresh();
+    for (let origin = this.origin; origin !== null && !seen.has(origin);) {
+      seen.add(origin);
+      const attempt = only(await verbs.getAttempts(ns, [origin]));
+      if (attempt === null) break;
+      const [row = null] = await verbs
+        .getWorkUnits(ns, attempt.workSpec, [attempt.workUnit])
+        .catch(noneOfNoSpec);
+      if (row === null || row.id !== parseAttemptId(origin)?.unitId) break;
+      steps.push({
+        attempt: this.#scope.attempt(attempt),
+        unit: this.#scope.workUnit(attempt.workSpec, row),
+      });
+      origin = row.origin;
+    }
+    return steps;
+  }
+
+  /** A look first, so that a unit of the same name that came later is left alone; and one after, to tell the result. */
+  async #change(
+    step: (
+      verbs: Scope["verbs"],
+      ns: string,
+      ref: WorkSpecRef,
+      which: { names: readonly string[] },
+    ) => Promise<number>,
+  ): Promise<this> {
+    const { verbs, ns } = this.#scope;
+    await this.refresh();
+    await this.#seen(step(verbs, ns, this.#ref, { names: [this.name] }));
+    return this.refresh();
+  }
+
+  #seen<Answer>(answer: Promise<Answer>): Promise<Answer> {
+    return seenBefore(this.name, answer);
+  }
+}
+
+/** No units, where the work spec was deleted since. */
+function noneOfNoSpec(error: unknown): [] {
+  if (isCoordinateError(error, "no_such_work_spec")) return [];
+  throw error;
+}

@@ -1,0 +1,143 @@
+/** A worker by its name: what it asks for, and what it says of itself. */
+import {
+  CoordinateError,
+  decodeData,
+  type AttemptRequest,
+  type DataObject,
+  type DesiredState,
+  type WorkerAttemptQuery,
+  type WorkerChange,
+  type WorkerRow,
+} from "../core/index.ts";
+import type { Attempt } from "./attempt.ts";
+import { eachRow, encodeIfAny, only, pageLimit, seenBefore, type PageOptions, type Scope } from "./scope.ts";
+import type { WorkUnit } from "./work-unit.ts";
+
+/** What is known of a worker; its data, the environment it uploaded last, is decoded. */
+export type WorkerState = Omit<WorkerRow, "data"> & { data: DataObject | null };
+
+/** As a worker change, with data as a plain object. */
+export type WorkerUpdate = Omit<WorkerChange, "name" | "data"> & { data?: object | null };
+
+export type CheckIn = Pick<WorkerUpdate, "mode" | "data" | "lastUpdate" | "expiration" | "parent">;
+
+/** A worker comes to be when it first asks for work, checks in or is changed; a handle alone creates nothing. */
+export class Worker {
+  readonly name: string;
+  readonly #scope: Scope;
+  #row: WorkerRow | null;
+
+  constructor(scope: Scope, name: string, row: WorkerRow | null = null) {
+    this.name = name;
+    this.#scope = scope;
+    this.#row = row;
+  }
+
+  /** What was last heard of it, without asking again; null before anything was. */
+  get last(): WorkerState | null {
+    return this.#row === null ? null : readState(this.#row);
+  }
+
+  /** Asks for its state. Throws `no_such_worker` when it is not known. */
+  async state(): Promise<WorkerState> {
+    const row = await this.#read();
+    if (row === null) throw new CoordinateError("no_such_worker", this.name);
+    return readState(row);
+  }
+
+  /**
+   * Asks for work: attempts of one work spec, or none. With `waitMs`, waits that long for work to come; `signal` ends
+   * the wait, which then answers with none.
+   */
+  async requestAttempts(request: Omit<AttemptRequest, "worker"> = {}): Promise<Attempt[]> {
+    const { verbs, ns } = this.#scope;
+    const rows = await verbs.requestAttempts(ns, { ...request, worker: this.name });
+    return rows.map((row) => this.#scope.attempt(row));
+  }
+
+  /**
+   * Makes an attempt for this unit, wherever it stands and whatever the scheduler would say; what was its active
+   * attempt loses its lease. Throws `gone` when the unit was deleted.
+   */
+  async makeAttempt(unit: WorkUnit, { lifetimeMs }: { lifetimeMs?: number } = {}): Promise<Attempt> {
+    const { verbs, ns } = this.#scope;
+    await unit.refresh();
+    const make = {
+      workSpec: unit.workSpecName,
+      workUnit: unit.name,
+      worker: this.name,
+      ...(lifetimeMs !== undefined && { lifetimeMs }),
+    };
+    return this.#scope.attempt(only(await seenBefore(unit.name, verbs.makeAttempts(ns, [make]))));
+  }
+
+  /** Changes what is given and nothing else; `active: true` makes it a check-in. Answers the resulting state. */
+  async update({ data, ...change }: WorkerUpdate): Promise<WorkerState> {
+    const { verbs, ns } = this.#scope;
+    const encoded = data === undefined ? {} : { data: encodeIfAny(data) };
+    const row = only(await verbs.updateWorkers(ns, [{ ...change, ...encoded, name: this.name }]));
+    this.#row = row;
+    return readState(row);
+  }
+
+  /** Says that it is alive: active for another 15 minutes, or until `expiration`. */
+  async checkIn(state: CheckIn = {}): Promise<WorkerState> {
+    return this.update({ ...state, active: true });
+  }
+
+  /** Says that it has stopped. */
+  async deactivate(): Promise<WorkerState> {
+    return this.update({ active: false });
+  }
+
+  /** Null clears it. A parent that is not known is created; a worker cannot be its own ancestor (`worker_cycle`). */
+  async setParent(parent: Worker | string | null): Promise<WorkerState> {
+    return this.update({ parent: parent instanceof Worker ? parent.name : parent });
+  }
+
+  async parent(): Promise<Worker | null> {
+    const parent = (await this.#read())?.parent ?? null;
+    return parent === null ? null : this.#scope.worker(parent);
+  }
+
+  /** In name order. */
+  async *children(options: PageOptions = {}): AsyncGenerator<Worker, void, undefined> {
+    const { verbs, ns } = this.#scope;
+    const read = (from: { previous?: string }) =>
+      verbs.listWorkers(ns, { parent: this.name, ...pageLimit(options.pageSize), ...from });
+    for await (const row of eachRow(read)) yield this.#scope.worker(row.name, row);
+  }
+
+  /** What it should do: its own setting, else its namespace's. A worker that is not known has only the latter. */
+  async desired(): Promise<DesiredState> {
+    const { verbs, ns } = this.#scope;
+    return (await this.#read())?.desired ?? (await verbs.getNamespace(ns)).settings.desired;
+  }
+
+  /** Null goes back to the namespace's setting. */
+  async setDesired(desired: DesiredState | null): Promise<WorkerState> {
+    return this.update({ desired });
+  }
+
+  /** `active`: those it holds now. `all`: every one it ever made, newest first. `children`: active ones of its children. */
+  async *attempts(
+    which: WorkerAttemptQuery["which"] = "active",
+    options: PageOptions = {},
+  ): AsyncGenerator<Attempt, void, undefined> {
+    const { verbs, ns } = this.#scope;
+    const read = (from: { previous?: string }) =>
+      verbs.listWorkerAttempts(ns, this.name, { which, ...pageLimit(options.pageSize), ...from });
+    for await (const row of eachRow(read)) yield this.#scope.attempt(row);
+  }
+
+  async #read(): Promise<WorkerRow | null> {
+    const { verbs, ns } = this.#scope;
+    this.#row = only(await verbs.getWorkers(ns, [this.name]));
+    return this.#row;
+  }
+}
+
+const readState = ({ data, ...row }: WorkerRow): WorkerState => ({
+  ...row,
+  data: data === null ? null : decodeData(data),
+});
