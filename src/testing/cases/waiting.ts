@@ -1,12 +1,14 @@
 import assert from "node:assert/strict";
 import type { CaseGroup, Context } from "../stack.ts";
 
-/** Starts requests that wait, and lets them all get in line. */
+/** Starts requests that wait, and lets them get in line one after the other. */
 async function wait(t: Context, ...requests: object[]): Promise<Promise<string[]>[]> {
-  const started = requests.map((request, i) =>
-    t.claimNames({ worker: `waiter ${i}`, number: 1, waitMs: 60_000, ...request }),
-  );
-  await t.untilWaiting(requests.length);
+  const started: Promise<string[]>[] = [];
+  for (const [i, request] of requests.entries()) {
+    started.push(t.claimNames({ worker: `waiter ${i}`, number: 1, waitMs: 60_000, ...request }));
+    // a store that answers later may answer in another order: who came first is who is in line first
+    await t.untilWaiting(i + 1);
+  }
   return started;
 }
 
