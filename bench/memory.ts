@@ -38,7 +38,7 @@ async function add(engine: Engine, from: number, count: number, more: object = {
 /** Claims and finishes; answers the rate. */
 async function work(engine: Engine, count: number): Promise<number> {
   const started = performance.now();
-  for (let done = 0; done < count; ) {
+  for (let done = 0; done < count;) {
     const attempts = await engine.requestAttempts("", { worker: "w", number: batch });
     if (attempts.length === 0) throw new Error("ran out of units");
     const changes = attempts.map(({ id }) => ({ attempt: id, action: "finish" as const }));
@@ -62,7 +62,9 @@ const bytes = (process.memoryUsage().heapUsed - before) / units;
 const drain = await work(engine, units);
 console.log(`add, batches of 1,000            ${round(adds)} units/s`);
 console.log(`claim + finish, batches of ${batch}   ${round(drain)} units/s (all ${round(units)} of them)`);
-console.log(`memory per waiting unit          ${round(bytes)} bytes${globalThis.gc ? "" : " (run with --expose-gc)"}`);
+console.log(
+  `memory per waiting unit          ${round(bytes)} bytes${globalThis.gc ? "" : " (run with --expose-gc)"}`,
+);
 
 /** Compares claim + finish with many waiting units to that with 10,000, in turns. */
 async function flatness(what: string, prepare: (engine: Engine) => Promise<void>): Promise<void> {

@@ -1,0 +1,201 @@
+/**
+ * Group commit. Verbs that arrive together, in one turn of the event loop or while others are being written, share one
+ * transaction and one sync, and are answered when it is on disk. What a verb throws before it wrote anything is its own
+ * affair; one that fails after that takes the transaction with it, and the others are run again one by one.
+ *
+ * A verb may be a generator: where it yields, and has run long, the event loop has a turn. The transaction stays open
+ * and the other verbs wait, but nothing else does.
+ */
+import { CoordinateError, nextTurn } from "../core/index.ts";
+import type { Connection, Statement } from "./driver.ts";
+import { explain, isFatal } from "./file.ts";
+import type { State } from "./state.ts";
+
+/** A verb that has moved its share of what is past its time, and wants another turn before it answers. */
+export const again = Symbol("again");
+
+export type Work = () => unknown;
+
+interface Job {
+  work: Work;
+  resolve: (answer: unknown) => void;
+  reject: (error: unknown) => void;
+  alone: boolean;
+}
+
+type Outcome = { job: Job; answer: unknown } | { job: Job; error: unknown };
+
+/** How long verbs join a transaction, and how long one runs before others of the event loop have a turn. */
+const joinMs = 12;
+const turnMs = 20;
+
+export class Committer {
+  readonly #file: string;
+  readonly #begin: Statement;
+  readonly #end: Statement;
+  readonly #connection: Connection;
+  readonly #state: State;
+  readonly #onCommit: () => void;
+  #queue: Job[] = [];
+  #running: Promise<void> | null = null;
+  #closed = false;
+  #failure: CoordinateError | null = null;
+
+  constructor(file: string, connection: Connection, state: State, onCommit: () => void) {
+    this.#file = file;
+    this.#connection = connection;
+    this.#begin = connection.prepare("BEGIN");
+    this.#end = connection.prepare("COMMIT");
+    this.#state = state;
+    this.#onCommit = onCommit;
+  }
+
+  /** Set for good after a fault of the disk or the file: nothing is written any more. */
+  get failure(): CoordinateError | null {
+    return this.#failure;
+  }
+
+  /** Whether no transaction is open: what is in memory is what is on disk. */
+  get idle(): boolean {
+    return this.#running === null;
+  }
+
+  get waiting(): number {
+    return this.#queue.length;
+  }
+
+  submit<Answer>(
+    work: () => Answer | typeof again | Generator<undefined, Answer | typeof again>,
+  ): Promise<Answer> {
+    return new Promise<Answer>((resolve, reject) => {
+      if (this.#failure !== null) reject(this.#failure);
+      else if (this.#closed) reject(new CoordinateError("closed"));
+      else {
+        // the answer is what `work` gives: the queue only carries it
+        this.#queue.push({ work, resolve: resolve as (answer: unknown) => void, reject, alone: false });
+        if (this.#queue.length === 1 && this.#running === null) setImmediate(() => this.#start());
+      }
+    });
+  }
+
+  #start(): void {
+    if (this.#running !== null || this.#queue.length === 0) return;
+    this.#running = this.#run().finally(() => {
+      this.#running = null;
+      if (this.#queue.length > 0) setImmediate(() => this.#start());
+    });
+  }
+
+  /** Takes no more, and waits for what was taken. */
+  async close(): Promise<void> {
+    this.#closed = true;
+    while (this.#running !== null || this.#queue.length > 0) await nextTurn();
+  }
+
+  /** One transaction. */
+  async #run(): Promise<void> {
+    const jobs: Job[] = [];
+    const outcomes: Outcome[] = [];
+    const state = this.#state;
+    try {
+      this.#begin.run();
+      const start = performance.now();
+      for (let at = 0; at < this.#queue.length;) {
+        const job = this.#queue[at++]!;
+        if (jobs.length > 0 && job.alone) break;
+        jobs.push(job);
+        state.writes = 0;
+        try {
+          let answer = job.work();
+          if (isSteps(answer)) answer = await this.#drive(answer);
+          outcomes.push({ job, answer });
+        } catch (error) {
+          if (!(error instanceof CoordinateError) || state.writes > 0) throw error;
+          outcomes.push({ job, error });
+        }
+        if (job.alone || performance.now() - start > joinMs) break;
+      }
+    } catch (error) {
+      this.#queue.splice(0, jobs.length);
+      this.#rollBack();
+      this.#failed(jobs, error);
+      return;
+    }
+    this.#queue.splice(0, jobs.length);
+    this.#commit(jobs, outcomes);
+  }
+
+  async #drive(steps: Generator<undefined, unknown>): Promise<unknown> {
+    for (let start = performance.now(); ;) {
+      const { done, value } = steps.next();
+      if (done === true) return value;
+      if (performance.now() - start < turnMs) continue;
+      await nextTurn();
+      start = performance.now();
+    }
+  }
+
+  #commit(jobs: Job[], outcomes: Outcome[]): void {
+    const state = this.#state;
+    try {
+      state.flush();
+    } catch (error) {
+      this.#rollBack();
+      this.#failed(jobs, error);
+      return;
+    }
+    try {
+      this.#end.run();
+    } catch (error) {
+      this.#rollBack();
+      // a disk that failed while it was told to keep the transaction may or may not have kept it
+      if (isFatal(error)) this.#fail(jobs, error, "unknown_outcome");
+      else this.#failed(jobs, error);
+      return;
+    }
+    state.committed();
+    for (const outcome of outcomes) {
+      if ("error" in outcome) outcome.job.reject(outcome.error);
+      else if (outcome.answer === again) this.#queue.push(outcome.job);
+      else outcome.job.resolve(outcome.answer);
+    }
+    this.#onCommit();
+  }
+
+  #rollBack(): void {
+    try {
+      this.#connection.exec("ROLLBACK");
+    } catch {
+      // after some faults SQLite has rolled back by itself, and says that there is nothing to roll back
+    }
+    this.#state.rolledBack();
+  }
+
+  /** None of these was carried out. */
+  #failed(jobs: Job[], error: unknown): void {
+    const explained = explain(this.#file, error);
+    if (isFatal(error)) this.#fail(jobs, error, "unavailable");
+    else if (explained instanceof CoordinateError && explained !== error)
+      for (const { reject } of jobs) reject(explained);
+    else if (jobs.length === 1) jobs[0]!.reject(error);
+    else this.#queue.unshift(...jobs.map((job) => ({ ...job, alone: true })));
+  }
+
+  #fail(jobs: Job[], error: unknown, code: "unavailable" | "unknown_outcome"): void {
+    const explained = explain(this.#file, error);
+    const value = explained instanceof CoordinateError ? explained.value : String(error);
+    this.#failure = new CoordinateError("unavailable", value, { cause: error });
+    const first = code === "unavailable" ? this.#failure : new CoordinateError(code, value, { cause: error });
+    for (const { reject } of jobs) reject(first);
+    const rest = this.#queue;
+    this.#queue = [];
+    for (const { reject } of rest) reject(this.#failure);
+  }
+}
+
+const isSteps = (answer: unknown): answer is Generator<undefined, unknown> =>
+  typeof answer === "object" &&
+  answer !== null &&
+  Symbol.iterator in answer &&
+  "next" in answer &&
+  typeof answer.next === "function";

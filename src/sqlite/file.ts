@@ -1,0 +1,257 @@
+/**
+ * The file: opening it, owning it, and saying what is wrong with it in words that name it.
+ *
+ * One process owns a file. The proof is a lock on a small file beside it, held by an open transaction: the kernel
+ * takes it away when the process dies, however it dies, so there is no stale lock and no process id to be guessed at.
+ */
+import { closeSync, existsSync, fsyncSync, openSync, readSync, statSync } from "node:fs";
+import { hostname } from "node:os";
+import path from "node:path";
+import { CoordinateError } from "../core/index.ts";
+import { isSqliteError, type Connection, type Driver } from "./driver.ts";
+
+/**
+ * What is safe when: `full` syncs before a call is answered; `normal` syncs at checkpoints, so that a killed process
+ * loses nothing but a power cut may lose the last moments; `off` leaves all of it to the operating system.
+ */
+export type Durability = "full" | "normal" | "off";
+
+/** 4 KiB pages in the write-ahead log before they are carried over to the file. */
+const checkpointPages = 4000;
+
+export function openFile(driver: Driver, file: string, durability: Durability): Connection {
+  const connection = open(driver, file, false);
+  try {
+    connection.exec(`
+      PRAGMA busy_timeout = 2000;
+      PRAGMA auto_vacuum = INCREMENTAL;
+      PRAGMA journal_mode = WAL;
+      PRAGMA synchronous = ${durability};
+      PRAGMA wal_autocheckpoint = ${checkpointPages};
+      PRAGMA journal_size_limit = 67108864;
+      PRAGMA cache_size = -65536;
+      PRAGMA temp_store = MEMORY;
+    `);
+    return connection;
+  } catch (error) {
+    connection.close();
+    throw explain(file, error);
+  }
+}
+
+/** Carries the log over to the file, so that it can be moved or copied by itself. */
+export function closeFile({ connection, readOnly }: { connection: Connection; readOnly: boolean }): void {
+  try {
+    if (!readOnly) connection.exec("PRAGMA wal_checkpoint(TRUNCATE)");
+  } catch {
+    // a full disk, or a reader: the log stays beside the file and is carried over when it is opened again
+  }
+  connection.close();
+}
+
+export function openReadOnly(driver: Driver, file: string): Connection {
+  if (!existsSync(file)) throw new CoordinateError("unavailable", `${file}: does not exist`);
+  const connection = open(driver, file, true);
+  try {
+    connection.exec("PRAGMA busy_timeout = 2000; PRAGMA cache_size = -16384");
+    return connection;
+  } catch (error) {
+    connection.close();
+    throw explain(file, error);
+  }
+}
+
+function open(driver: Driver, file: string, readOnly: boolean): Connection {
+  try {
+    return driver.open(file, { readOnly });
+  } catch (error) {
+    throw explain(file, error);
+  }
+}
+
+/** Creates the file so that nobody else may read it; SQLite gives its companions the same permissions. */
+function createFile(file: string): void {
+  const directory = path.dirname(path.resolve(file));
+  try {
+    if (!statSync(directory).isDirectory())
+      throw new CoordinateError("unavailable", `${file}: ${directory} is not a directory`);
+    if (existsSync(file)) {
+      if (statSync(file).isDirectory()) throw new CoordinateError("unavailable", `${file}: is a directory`);
+      return;
+    }
+    closeSync(openSync(file, "wx", 0o600));
+    syncDirectory(directory);
+  } catch (error) {
+    if (error instanceof Error && "code" in error && error.code === "ENOENT")
+      throw new CoordinateError("unavailable", `${file}: the directory ${directory} does not exist`, {
+        cause: error,
+      });
+    throw explain(file, error);
+  }
+}
+
+/** A new name in a directory outlives a power cut only when the directory was synced too. */
+export function syncDirectory(directory: string): void {
+  // Windows cannot open a directory, and does not need it
+  if (process.platform === "win32") return;
+  const handle = openSync(directory, "r");
+  try {
+    fsyncSync(handle);
+  } finally {
+    closeSync(handle);
+  }
+}
+
+/**
+ * A file that was cut short is found now and not when the missing part is asked for. Before anything is opened: SQLite might
+ * lengthen it again, with nothing in it. With a log beside it the file may rightly be shorter than it says.
+ */
+function checkSize(file: string): void {
+  const { size } = statSync(file);
+  if (size < 100 || (statSync(`${file}-wal`, { throwIfNoEntry: false })?.size ?? 0) > 0) return;
+  const header = Buffer.alloc(100);
+  const handle = openSync(file, "r");
+  try {
+    readSync(handle, header);
+  } finally {
+    closeSync(handle);
+  }
+  // https://www.sqlite.org/fileformat.html: the page count holds when it is of the same version as the change counter
+  if (
+    !header.toString("latin1").startsWith("SQLite format 3\0") ||
+    header.readUInt32BE(24) !== header.readUInt32BE(92)
+  )
+    return;
+  const pageSize = header.readUInt16BE(16) === 1 ? 65536 : header.readUInt16BE(16);
+  const expected = header.readUInt32BE(28) * pageSize;
+  if (size < expected)
+    throw new CoordinateError(
+      "unavailable",
+      `${file}: is cut short, ${size} bytes where ${expected} belong. Restore a backup`,
+    );
+}
+
+// ---- ownership
+
+export interface Ownership {
+  release(): void;
+}
+
+/** Takes the file for this process; throws, naming the owner, when another has it. */
+export function own(driver: Driver, file: string): Ownership {
+  // first, for the sake of the message when it cannot be made
+  createFile(file);
+  const lockFile = `${file}-owner`;
+  createFile(lockFile);
+  const connection = open(driver, lockFile, false);
+  try {
+    connection.exec("PRAGMA busy_timeout = 0");
+    connection.exec("BEGIN IMMEDIATE");
+    connection.exec("CREATE TABLE IF NOT EXISTS owner (pid INTEGER, host TEXT); DELETE FROM owner");
+    connection.once("INSERT INTO owner VALUES (?, ?)", process.pid, hostname());
+    connection.exec("COMMIT; BEGIN IMMEDIATE");
+  } catch (error) {
+    const owner =
+      isSqliteError(error) && primary(error.errcode) === codes.busy ? readOwner(connection) : null;
+    connection.close();
+    if (owner === null) throw explain(lockFile, error);
+    throw new CoordinateError(
+      "unavailable",
+      `${file}: is in use by ${owner}. One process at a time owns a store; others may talk to it, or open it read-only`,
+      { cause: error },
+    );
+  }
+  try {
+    checkSize(file);
+  } catch (error) {
+    connection.exec("ROLLBACK");
+    connection.close();
+    throw explain(file, error);
+  }
+  return {
+    release() {
+      connection.exec("ROLLBACK");
+      connection.close();
+    },
+  };
+}
+
+function readOwner(connection: Connection): string {
+  try {
+    const [pid, host] = connection.once("SELECT pid, host FROM owner") ?? [];
+    return pid === undefined ? "another process" : `process ${String(pid)} on ${String(host)}`;
+  } catch {
+    // the owner is about to write its name: who it is matters less than that there is one
+    return "another process";
+  }
+}
+
+// ---- errors
+
+const codes = {
+  busy: 5,
+  noMemory: 7,
+  readOnly: 8,
+  io: 10,
+  corrupt: 11,
+  full: 13,
+  cannotOpen: 14,
+  notADatabase: 26,
+} as const;
+
+/** The errors of shared memory that a full disk brings about. */
+const sharedMemorySize = 4874;
+
+const primary = (code: number): number => code & 0xff;
+
+/** Faults after which nothing may be written, lest the damage spread: only a restart, and perhaps a restore, helps. */
+export function isFatal(error: unknown): boolean {
+  if (!isSqliteError(error) || error.errcode === sharedMemorySize) return false;
+  const code = primary(error.errcode);
+  return code === codes.io || code === codes.corrupt || code === codes.notADatabase;
+}
+
+/** Turns what SQLite or the file system says into an error that names the file and the cause. Bugs stay what they are. */
+export function explain(file: string, error: unknown): unknown {
+  if (error instanceof CoordinateError) return error;
+  const say = (code: "unavailable" | "no_space", text: string): CoordinateError =>
+    new CoordinateError(code, `${file}: ${text}`, { cause: error });
+  if (isSqliteError(error)) {
+    if (error.errcode === sharedMemorySize) return say("no_space", "the disk is full");
+    switch (primary(error.errcode)) {
+      case codes.full:
+        return say("no_space", "the disk is full");
+      case codes.io:
+        return say("unavailable", `the disk reports an error (${error.message}, code ${error.errcode})`);
+      case codes.corrupt:
+        return say("unavailable", `is damaged (${error.message}). Restore a backup`);
+      case codes.notADatabase:
+        return say("unavailable", "is not an SQLite database");
+      case codes.readOnly:
+        return say("unavailable", "cannot be written: the file or its directory is read-only");
+      case codes.cannotOpen:
+        return say("unavailable", `cannot be opened (${error.message}); do its permissions allow it?`);
+      case codes.busy:
+        return say("unavailable", "is locked by another program");
+      case codes.noMemory:
+        return say("unavailable", "not enough memory");
+      default:
+        return error;
+    }
+  }
+  if (error instanceof Error && "code" in error && typeof error.code === "string") {
+    const reasons: Record<string, string> = {
+      EACCES: "no permission",
+      EPERM: "no permission",
+      EROFS: "the file system is read-only",
+      ENOSPC: "the disk is full",
+      EDQUOT: "the disk quota is used up",
+      ENOTDIR: "a part of its path is not a directory",
+      EMFILE: "too many open files",
+    };
+    const reason = reasons[error.code];
+    if (reason !== undefined)
+      return say(error.code === "ENOSPC" || error.code === "EDQUOT" ? "no_space" : "unavailable", reason);
+  }
+  return error;
+}

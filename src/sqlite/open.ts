@@ -1,0 +1,56 @@
+/** Opening a store. */
+import { CoordinateError } from "../core/index.ts";
+import { loadDriver } from "./driver.ts";
+import { explain, openFile, openReadOnly, own, type Durability } from "./file.ts";
+import { checkVersion, migrate, schemaVersion } from "./schema.ts";
+import { SqliteStore } from "./store.ts";
+
+export interface SqliteOptions {
+  /** `full` unless said otherwise: what was answered survives a power cut. See docs/sqlite.md. */
+  durability?: Durability;
+  /** Told of each numbered step when a file of an older version is brought to this one. */
+  onMigration?: (step: number, of: number) => void;
+}
+
+/**
+ * Opens a store, or makes one, and owns the file until it is closed. Throws `unavailable`, naming file and cause, for a file
+ * that another process owns, that is damaged, of a newer version, or not to be opened. `:memory:` is a store without a file.
+ */
+export async function openSqlite(file: string, options: SqliteOptions = {}): Promise<SqliteStore> {
+  const driver = loadDriver();
+  const ownership = file === ":memory:" ? null : own(driver, file);
+  try {
+    const connection = openFile(driver, file, options.durability ?? "full");
+    try {
+      migrate(connection, file, options.onMigration ?? (() => undefined));
+      return new SqliteStore({ file, driver, connection, ownership, readOnly: false });
+    } catch (error) {
+      connection.close();
+      throw explain(file, error);
+    }
+  } catch (error) {
+    ownership?.release();
+    throw error;
+  }
+}
+
+/**
+ * Opens a store to look into it, while another process owns it or none does. Verbs that write are refused with `not_supported`.
+ * What is past its time is shown as the owner last moved it.
+ */
+export async function openSqliteReader(file: string): Promise<SqliteStore> {
+  const driver = loadDriver();
+  const connection = openReadOnly(driver, file);
+  try {
+    const version = checkVersion(connection, file);
+    if (version < schemaVersion)
+      throw new CoordinateError(
+        "unavailable",
+        `${file}: ${version === 0 ? "has no store in it" : "is of an older version; who opens it to write brings it up to date"}`,
+      );
+    return new SqliteStore({ file, driver, connection, ownership: null, readOnly: true });
+  } catch (error) {
+    connection.close();
+    throw explain(file, error);
+  }
+}

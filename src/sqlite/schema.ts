@@ -1,0 +1,234 @@
+/**
+ * The tables, and how a file of an older version becomes one of this version.
+ *
+ * The life of a unit is cut so that its normal course writes little. `unit` has a row per unit that a claim does not
+ * touch; what waits stands in `ready`, clustered in claim order; what runs in `lease`; what is delayed in `delayed`.
+ * Settling takes the lease away and writes the unit once, with the attempt that ended; only an attempt that was
+ * superseded becomes a row of `history`. `tally` has the counts, written by the transaction that changes them.
+ *
+ * Names of units are TEXT of arbitrary bytes (written with CAST, never normalised), so that SQLite's own order of TEXT is
+ * the order of names; other names are BLOBs of the same bytes.
+ */
+import { CoordinateError } from "../core/index.ts";
+import type { Connection } from "./driver.ts";
+
+/** "Coor" in ASCII: what `file` and a careful operator see in the header. */
+const applicationId = 0x436f6f72;
+
+/** What a unit's row says of its status. A unit that waits is available, delayed or pending by where else it stands. */
+export const unitState = { waiting: 0, blocked: 1, finished: 2, failed: 3 } as const;
+
+/** The position of an attempt's status in `attemptStatuses` of core; never to be reordered. */
+export const attemptCode = { pending: 0, expired: 1, finished: 2, failed: 3, retryable: 4 } as const;
+
+const migrations: readonly string[] = [
+  `
+  CREATE TABLE counter (
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    unit INTEGER NOT NULL, spec INTEGER NOT NULL, namespace INTEGER NOT NULL, worker INTEGER NOT NULL,
+    log INTEGER NOT NULL,
+    needs INTEGER NOT NULL
+  );
+  INSERT INTO counter VALUES (1, 0, 0, 0, 0, 0, 0);
+
+  CREATE TABLE namespace (id INTEGER PRIMARY KEY, name BLOB NOT NULL, settings TEXT NOT NULL, dead INTEGER NOT NULL);
+
+  CREATE TABLE spec (
+    id INTEGER PRIMARY KEY,
+    namespace INTEGER NOT NULL,
+    name BLOB NOT NULL,
+    data NOT NULL,
+    meta TEXT NOT NULL,
+    dead INTEGER NOT NULL,
+    -- whether the driver reads every unit's name as it is: no zero byte, no byte that is not UTF-8
+    plain INTEGER NOT NULL,
+    -- whether table ended has every ended unit: 0 no, 1 being filled, 2 yes
+    retained INTEGER NOT NULL
+  );
+
+  CREATE TABLE tally (
+    spec INTEGER PRIMARY KEY,
+    available INTEGER NOT NULL, delayed INTEGER NOT NULL, blocked INTEGER NOT NULL,
+    pending INTEGER NOT NULL, finished INTEGER NOT NULL, failed INTEGER NOT NULL,
+    removed_finished INTEGER NOT NULL, removed_failed INTEGER NOT NULL
+  );
+
+  CREATE TABLE unit (
+    id INTEGER PRIMARY KEY,
+    spec INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    state INTEGER NOT NULL,
+    priority REAL NOT NULL,
+    not_before INTEGER NOT NULL,
+    created INTEGER NOT NULL,
+    -- attempts made, and those that count against max_retries; a lease is not counted before it ends
+    attempts INTEGER NOT NULL,
+    tries INTEGER NOT NULL,
+    origin_unit INTEGER,
+    origin_number INTEGER,
+    -- the latest attempt once it ended, until the unit is taken from it; its number is that of attempts
+    status INTEGER,
+    worker INTEGER,
+    started INTEGER,
+    ended INTEGER,
+    expiration INTEGER,
+    late INTEGER,
+    errors TEXT,
+    -- 1: the attempt's data is attempt_data, not the unit's own
+    own INTEGER,
+    data,
+    attempt_data
+  );
+  CREATE UNIQUE INDEX unit_name ON unit (spec, name);
+  CREATE INDEX unit_blocked ON unit (spec, name) WHERE state = 1;
+  CREATE INDEX unit_finished ON unit (spec, name) WHERE state = 2;
+  CREATE INDEX unit_failed ON unit (spec, name) WHERE state = 3;
+
+  CREATE TABLE ready (
+    spec INTEGER NOT NULL,
+    -- the negated priority: ascending is claim order
+    place REAL NOT NULL,
+    name TEXT NOT NULL,
+    unit INTEGER NOT NULL,
+    -- as the unit's: to find those that were tried too often, by whatever limit there is now
+    tries INTEGER NOT NULL,
+    PRIMARY KEY (spec, place, name)
+  ) WITHOUT ROWID;
+  CREATE INDEX ready_tries ON ready (spec, tries, unit) WHERE tries > 0;
+
+  CREATE TABLE delayed (
+    spec INTEGER NOT NULL,
+    not_before INTEGER NOT NULL,
+    unit INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    PRIMARY KEY (spec, not_before, unit)
+  ) WITHOUT ROWID;
+  CREATE INDEX delayed_name ON delayed (spec, name);
+
+  CREATE TABLE lease (
+    unit INTEGER PRIMARY KEY,
+    spec INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    worker INTEGER NOT NULL,
+    started INTEGER NOT NULL,
+    expiration INTEGER NOT NULL,
+    late INTEGER NOT NULL,
+    own INTEGER NOT NULL,
+    data
+  );
+
+  CREATE TABLE history (
+    unit INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    status INTEGER NOT NULL,
+    worker INTEGER NOT NULL,
+    started INTEGER NOT NULL,
+    ended INTEGER NOT NULL,
+    expiration INTEGER NOT NULL,
+    late INTEGER NOT NULL,
+    errors TEXT,
+    data,
+    PRIMARY KEY (unit, number)
+  ) WITHOUT ROWID;
+
+  -- what a unit waits for; the names stay when the other unit is gone; met stays 1 whatever becomes of that unit
+  CREATE TABLE need (
+    unit INTEGER NOT NULL,
+    position INTEGER NOT NULL,
+    hard INTEGER NOT NULL,
+    met INTEGER NOT NULL,
+    target INTEGER NOT NULL,
+    spec BLOB NOT NULL,
+    name BLOB NOT NULL,
+    PRIMARY KEY (unit, position)
+  ) WITHOUT ROWID;
+  CREATE INDEX need_target ON need (target, unit);
+
+  -- ended units by time, of specs with retention
+  CREATE TABLE ended (
+    spec INTEGER NOT NULL,
+    state INTEGER NOT NULL,
+    time INTEGER NOT NULL,
+    unit INTEGER NOT NULL,
+    PRIMARY KEY (spec, state, time, unit)
+  ) WITHOUT ROWID;
+
+  -- a worker that was forgotten keeps its row, unknown, for the sake of the attempts it made
+  CREATE TABLE worker (
+    id INTEGER PRIMARY KEY,
+    namespace INTEGER NOT NULL,
+    name BLOB NOT NULL,
+    known INTEGER NOT NULL,
+    parent BLOB,
+    mode TEXT NOT NULL,
+    data,
+    updated INTEGER NOT NULL,
+    expiration INTEGER NOT NULL,
+    deactivated INTEGER NOT NULL,
+    desired TEXT
+  );
+  CREATE INDEX worker_name ON worker (namespace, name);
+  CREATE INDEX worker_parent ON worker (namespace, parent, name) WHERE parent IS NOT NULL;
+  CREATE INDEX worker_expiration ON worker (expiration) WHERE known = 1;
+
+  -- which attempts a worker made: a row per claim, not per attempt
+  CREATE TABLE log (
+    worker INTEGER NOT NULL,
+    time INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    attempts BLOB NOT NULL,
+    PRIMARY KEY (worker, time, number)
+  ) WITHOUT ROWID;
+
+  CREATE TABLE lock (
+    namespace INTEGER NOT NULL,
+    path BLOB NOT NULL,
+    labels TEXT NOT NULL,
+    owner TEXT NOT NULL,
+    deadline INTEGER NOT NULL,
+    PRIMARY KEY (namespace, path)
+  ) WITHOUT ROWID;
+  CREATE INDEX lock_deadline ON lock (deadline);
+
+  CREATE TABLE request (
+    namespace INTEGER NOT NULL,
+    id TEXT NOT NULL,
+    time INTEGER NOT NULL,
+    answer TEXT NOT NULL,
+    PRIMARY KEY (namespace, id)
+  ) WITHOUT ROWID;
+  CREATE INDEX request_time ON request (time);
+  `,
+];
+
+export const schemaVersion = migrations.length;
+
+/** The version of a file; 0 is an empty one. Throws for a file that is something else or of a newer version. */
+export function checkVersion(connection: Connection, file: string): number {
+  const pragma = (name: string): number => Number(connection.once(`PRAGMA ${name}`)?.[0]);
+  const version = pragma("user_version");
+  const id = pragma("application_id");
+  const tables = Number(connection.once("SELECT count(*) FROM sqlite_schema")?.[0]);
+  if (id !== applicationId && (version !== 0 || tables !== 0))
+    throw new CoordinateError("unavailable", `${file}: is an SQLite database of another program`);
+  if (version > schemaVersion)
+    throw new CoordinateError(
+      "unavailable",
+      `${file}: was written by a newer version of this program (schema ${version}; this one knows ${schemaVersion}). Upgrade the program, or open another file`,
+    );
+  return version;
+}
+
+/** Brings a file to this version, one numbered step at a time; a step that was cut short is made again. */
+export function migrate(
+  connection: Connection,
+  file: string,
+  onProgress: (step: number, of: number) => void,
+): void {
+  for (let version = checkVersion(connection, file); version < schemaVersion; version++) {
+    onProgress(version + 1, schemaVersion);
+    connection.exec("BEGIN IMMEDIATE");
+    connection.exec(migrations[version] ?? "");
+    connection.exec(`PRAGMA application_id = ${applicationId}; PRAGMA user_version = ${version + 1}; COMMIT`);
+  }
+}

@@ -1,0 +1,270 @@
+/**
+ * Every statement that runs while the store works, by name: prepared once, and explained one by one by a test that
+ * refuses a scan of the unit table. Lists of ids come in as JSON (`json_each`), so that a batch is one statement.
+ * Numbered parameters are not used: `node:sqlite` takes them for named ones. `LIMIT ? + 0` is not an idle sum: for a
+ * bare parameter SQLite plans the statement anew whenever it is bound, which made a claim of one unit five times as dear.
+ */
+import type { Connection, Statement } from "./driver.ts";
+
+/** A unit with its lease, if it has one. A column must not have the name of another. */
+const unitColumns = `
+  u.id, u.spec, u.name, u.state, u.priority, u.not_before, u.created, u.attempts, u.tries, u.origin_unit,
+  u.origin_number, u.status, u.worker, u.started, u.ended, u.expiration, u.late, u.errors, u.own, u.data,
+  u.attempt_data, l.number AS lease_number, l.worker AS lease_worker, l.started AS lease_started,
+  l.expiration AS lease_expiration, l.late AS lease_late, l.own AS lease_own, l.data AS lease_data,
+  u.not_before > 0 AND EXISTS (
+    SELECT 1 FROM delayed AS d WHERE d.spec = u.spec AND d.not_before = u.not_before AND d.unit = u.id
+  ) AS is_delayed`;
+
+const ids = "(SELECT value FROM json_each(?))";
+
+/** How many rows one insert of many has. */
+export const manyRows = 50;
+
+const rows = (columns: number): string =>
+  Array.from({ length: manyRows }, (_, i) => `(${i}${",?".repeat(columns)})`).join(",");
+
+export const sql = {
+  // ---- what is read on opening, and counted
+
+  counters: "SELECT unit, spec, namespace, worker, log, needs FROM counter",
+  setCounters: "UPDATE counter SET unit = ?, spec = ?, namespace = ?, worker = ?, log = ?, needs = ?",
+  namespaces: "SELECT id, name, settings, dead FROM namespace ORDER BY id",
+  specs: `
+    SELECT s.id, s.namespace, s.name, s.data, s.meta, s.dead, s.plain, s.retained, t.available, t.delayed, t.blocked,
+      t.pending, t.finished, t.failed, t.removed_finished, t.removed_failed
+    FROM spec AS s JOIN tally AS t ON t.spec = s.id ORDER BY s.id`,
+  leases: "SELECT unit, spec, number, worker, started, expiration, late, own FROM lease",
+  setTally: `
+    UPDATE tally SET available = ?, delayed = ?, blocked = ?, pending = ?, finished = ?, failed = ?,
+      removed_finished = ?, removed_failed = ? WHERE spec = ?`,
+
+  // ---- namespaces and work specs
+
+  addNamespace: "INSERT INTO namespace VALUES (?, ?, ?, 0)",
+  setNamespace: "UPDATE namespace SET settings = ? WHERE id = ?",
+  buryNamespace: "UPDATE namespace SET dead = 1 WHERE id = ?",
+  dropNamespace: "DELETE FROM namespace WHERE id = ?",
+  addSpec: "INSERT INTO spec VALUES (?, ?, ?, ?, ?, 0, 1, ?)",
+  addTally: "INSERT INTO tally VALUES (?, 0, 0, 0, 0, 0, 0, 0, 0)",
+  setSpec: "UPDATE spec SET data = ?, meta = ?, retained = ? WHERE id = ?",
+  setSpecMeta: "UPDATE spec SET meta = ? WHERE id = ?",
+  setSpecPlain: "UPDATE spec SET plain = 0 WHERE id = ?",
+  setSpecRetained: "UPDATE spec SET retained = ? WHERE id = ?",
+  burySpec: "UPDATE spec SET dead = 1 WHERE id = ?",
+  dropSpec: "DELETE FROM spec WHERE id = ?",
+  dropTally: "DELETE FROM tally WHERE spec = ?",
+
+  // ---- units
+
+  unit: `SELECT ${unitColumns} FROM unit AS u LEFT JOIN lease AS l ON l.unit = u.id WHERE u.id = ?`,
+  unitByName: `
+    SELECT ${unitColumns} FROM unit AS u LEFT JOIN lease AS l ON l.unit = u.id
+    WHERE u.spec = ? AND u.name = CAST(? AS TEXT)`,
+  unitNameBytes: "SELECT CAST(name AS BLOB) FROM unit WHERE id = ?",
+  unitSpec: "SELECT spec FROM unit WHERE id = ?",
+  unitId: "SELECT id FROM unit WHERE spec = ? AND name = CAST(? AS TEXT)",
+  unitData: "SELECT data FROM unit WHERE id = ?",
+  addUnit: `
+    INSERT INTO unit (id, spec, name, state, priority, not_before, created, attempts, tries, data)
+    VALUES (?, ?, CAST(? AS TEXT), 0, ?, ?, ?, 0, 0, ?)`,
+  addPlainUnits: `
+    INSERT OR IGNORE INTO unit (id, spec, name, state, priority, not_before, created, attempts, tries, data)
+    SELECT ? + column1, ?, column2, 0, 0.0, 0, ?, 0, 0, column3 FROM (VALUES ${rows(2)})`,
+  addUnits: `
+    INSERT OR IGNORE INTO unit
+      (id, spec, name, state, priority, not_before, created, attempts, tries, data, origin_unit, origin_number)
+    SELECT ? + column1, ?, column2, 0, column4, column5, ?, 0, 0, column3, column6, column7 FROM (VALUES ${rows(6)})`,
+  addOneUnit: `
+    INSERT OR IGNORE INTO unit
+      (id, spec, name, state, priority, not_before, created, attempts, tries, data, origin_unit, origin_number)
+    VALUES (?, ?, ?, 0, ?, ?, ?, 0, 0, ?, ?, ?)`,
+  dropUnitRange: "DELETE FROM unit WHERE id BETWEEN ? AND ?",
+  readyRange: `
+    INSERT INTO ready SELECT spec, 0 - priority, name, id, 0 FROM unit WHERE id BETWEEN ? AND ? AND not_before <= ?`,
+  delayRange: `
+    INSERT INTO delayed SELECT spec, not_before, id, name FROM unit WHERE id BETWEEN ? AND ? AND not_before > ?`,
+  setUnit: `
+    UPDATE unit SET state = ?, priority = ?, not_before = ?, attempts = ?, tries = ?, origin_unit = ?,
+      origin_number = ?, status = ?, worker = ?, started = ?, ended = ?, expiration = ?, late = ?, errors = ?, own = ?,
+      data = ?, attempt_data = ?
+    WHERE id = ?`,
+  dropUnit: "DELETE FROM unit WHERE id = ?",
+  dropHistory: "DELETE FROM history WHERE unit = ?",
+  unitsByName: `
+    SELECT id, name FROM unit WHERE spec = ? AND name >= CAST(? AS TEXT) AND name < CAST(? AS TEXT)
+    ORDER BY name LIMIT ? + 0`,
+  blockedByName: `
+    SELECT id, name FROM unit WHERE state = 1 AND spec = ? AND name >= CAST(? AS TEXT) AND name < CAST(? AS TEXT)
+    ORDER BY name LIMIT ? + 0`,
+  finishedByName: `
+    SELECT id, name FROM unit WHERE state = 2 AND spec = ? AND name >= CAST(? AS TEXT) AND name < CAST(? AS TEXT)
+    ORDER BY name LIMIT ? + 0`,
+  failedByName: `
+    SELECT id, name FROM unit WHERE state = 3 AND spec = ? AND name >= CAST(? AS TEXT) AND name < CAST(? AS TEXT)
+    ORDER BY name LIMIT ? + 0`,
+  delayedByName: `
+    SELECT unit, name FROM delayed WHERE spec = ? AND name >= CAST(? AS TEXT) AND name < CAST(? AS TEXT)
+    ORDER BY name LIMIT ? + 0`,
+  readyByName: `
+    SELECT unit, name FROM ready
+    WHERE spec = ? AND place = ? AND name >= CAST(? AS TEXT) AND name < CAST(? AS TEXT) ORDER BY name LIMIT ? + 0`,
+  /** Leases are few, and in no order of names: they are sorted. */
+  pendingByName: `
+    SELECT u.id, u.name FROM lease AS l CROSS JOIN unit AS u ON u.id = l.unit
+    WHERE l.spec = ? AND u.name >= CAST(? AS TEXT) AND u.name < CAST(? AS TEXT) ORDER BY u.name LIMIT ? + 0`,
+  /** For when leases, or the places of ready units, are many: units are met in order until enough are found. */
+  pendingWalk: `
+    SELECT u.id, u.name FROM unit AS u WHERE u.spec = ? AND u.name >= CAST(? AS TEXT) AND u.name < CAST(? AS TEXT)
+      AND EXISTS (SELECT 1 FROM lease AS l WHERE l.unit = u.id)
+    ORDER BY u.name LIMIT ? + 0`,
+  readyWalk: `
+    SELECT u.id, u.name FROM unit AS u WHERE u.spec = ? AND u.name >= CAST(? AS TEXT) AND u.name < CAST(? AS TEXT)
+      AND EXISTS (SELECT 1 FROM ready AS r WHERE r.spec = u.spec AND r.place = 0 - u.priority AND r.name = u.name)
+    ORDER BY u.name LIMIT ? + 0`,
+  nextPlace: "SELECT place FROM ready WHERE spec = ? AND place > ? ORDER BY place LIMIT 1",
+
+  // ---- what waits
+
+  firstReady: "SELECT place FROM ready WHERE spec = ? ORDER BY place LIMIT 1",
+  addReady: "INSERT INTO ready VALUES (?, ?, CAST(? AS TEXT), ?, ?)",
+  dropReady: "DELETE FROM ready WHERE spec = ? AND place = ? AND name = CAST(? AS TEXT)",
+  spent:
+    "SELECT unit FROM ready WHERE spec = ? AND tries > 0 AND tries >= ? ORDER BY tries, unit LIMIT ? + 0",
+  firstDelayed: "SELECT not_before FROM delayed WHERE spec = ? ORDER BY not_before LIMIT 1",
+  addDelayed: "INSERT INTO delayed VALUES (?, ?, ?, CAST(? AS TEXT))",
+  dropDelayed: "DELETE FROM delayed WHERE spec = ? AND not_before = ? AND unit = ?",
+  due: "SELECT unit, not_before FROM delayed WHERE spec = ? AND not_before <= ? ORDER BY not_before, unit LIMIT ? + 0",
+  readyMany: `
+    INSERT INTO ready SELECT u.spec, 0 - u.priority, u.name, u.id, u.tries
+    FROM json_each(?) AS j CROSS JOIN unit AS u ON u.id = j.value`,
+  dropDue: "DELETE FROM delayed WHERE spec = ? AND (not_before, unit) <= (?, ?)",
+
+  // ---- claiming and settling
+
+  claimable: `
+    SELECT r.unit, r.name, r.place, u.data, u.attempts, u.tries, u.status
+    FROM ready AS r CROSS JOIN unit AS u ON u.id = r.unit WHERE r.spec = ? ORDER BY r.place, r.name LIMIT ? + 0`,
+  /** Of a row value with a CAST in it SQLite uses the first part only, so higher places go by themselves. */
+  dropPlacesBefore: "DELETE FROM ready WHERE spec = ? AND place < ?",
+  dropClaimed: "DELETE FROM ready WHERE spec = ? AND place = ? AND name <= CAST(? AS TEXT)",
+  addLeases: "INSERT INTO lease SELECT value, ?, ?, ?, ?, ?, 0, 0, NULL FROM json_each(?)",
+  addLease: "INSERT INTO lease VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+  setLease: "UPDATE lease SET expiration = ? WHERE unit = ?",
+  dropLease: "DELETE FROM lease WHERE unit = ?",
+  dropLeases: `DELETE FROM lease WHERE unit IN ${ids}`,
+  /** Before a claim takes units from attempts that ended. */
+  supersedeMany: `
+    INSERT INTO history
+    SELECT id, attempts, status, worker, started, ended, expiration, late, errors, iif(own, attempt_data, data)
+    FROM unit WHERE id IN ${ids}`,
+  addHistory: "INSERT INTO history VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+  setHistoryData: "UPDATE history SET data = ? WHERE unit = ? AND number = ?",
+  history: `
+    SELECT number, status, worker, started, ended, expiration, late, errors, data FROM history WHERE unit = ?
+    ORDER BY number`,
+  pastAttempt: `
+    SELECT number, status, worker, started, ended, expiration, late, errors, data FROM history
+    WHERE unit = ? AND number = ?`,
+  endMany: `
+    UPDATE unit SET state = ?, status = ?, attempts = ?, tries = tries + 1, worker = ?, started = ?, ended = ?,
+      expiration = ?, late = ?, errors = NULL, own = 0, attempt_data = NULL
+    WHERE id IN ${ids}`,
+  endOne: `
+    UPDATE unit SET state = ?, status = ?, attempts = ?, tries = tries + 1, worker = ?, started = ?, ended = ?,
+      expiration = ?, late = ?, errors = ?, own = ?, attempt_data = ?
+    WHERE id = ?`,
+  endedMany: `
+    INSERT INTO ended SELECT spec, state, ended, id FROM unit WHERE id IN ${ids}`,
+  expireMany: `
+    UPDATE unit SET state = 0, status = 1, attempts = l.number, tries = tries + 1, worker = l.worker,
+      started = l.started, ended = l.expiration, expiration = l.expiration, late = l.late, errors = NULL,
+      own = l.own, attempt_data = l.data
+    FROM lease AS l WHERE l.unit = unit.id AND unit.id IN ${ids}`,
+  waitAgain: `
+    INSERT INTO ready SELECT u.spec, 0 - u.priority, u.name, u.id, u.tries
+    FROM json_each(?) AS j CROSS JOIN unit AS u ON u.id = j.value WHERE u.not_before <= ?`,
+  delayAgain: `
+    INSERT INTO delayed SELECT u.spec, u.not_before, u.id, u.name
+    FROM json_each(?) AS j CROSS JOIN unit AS u ON u.id = j.value WHERE u.not_before > ?`,
+
+  // ---- dependencies
+
+  needs: "SELECT hard, met, target, spec, name FROM need WHERE unit = ? ORDER BY position",
+  addNeed: "INSERT INTO need VALUES (?, ?, ?, ?, ?, ?, ?)",
+  setMet: "UPDATE need SET met = 1 WHERE unit = ? AND position = ?",
+  dropNeeds: "DELETE FROM need WHERE unit = ?",
+  dependents: "SELECT DISTINCT unit FROM need WHERE target = ? ORDER BY unit",
+
+  // ---- retention and deletion
+
+  addEnded: "INSERT OR IGNORE INTO ended VALUES (?, ?, ?, ?)",
+  dropEnded: "DELETE FROM ended WHERE spec = ? AND state = ? AND time = ? AND unit = ?",
+  firstEnded: "SELECT unit, time FROM ended WHERE spec = ? AND state = ? ORDER BY time, unit LIMIT ? + 0",
+  fillEnded: `
+    INSERT OR IGNORE INTO ended
+    SELECT spec, state, ended, id FROM unit WHERE spec = ? AND name >= CAST(? AS TEXT) AND name <= CAST(? AS TEXT)
+      AND state IN (2, 3)`,
+  someEnded: "SELECT state, time, unit FROM ended WHERE spec = ? LIMIT ? + 0",
+  unitsOfSpec: "SELECT id FROM unit WHERE spec = ? ORDER BY name LIMIT ? + 0",
+
+  // ---- workers
+
+  workerById: "SELECT name FROM worker WHERE id = ?",
+  workerKnown: "SELECT known FROM worker WHERE id = ?",
+  workerByName: `
+    SELECT id, known, parent, mode, data, updated, expiration, deactivated, desired FROM worker
+    WHERE namespace = ? AND name = ? AND known = 1`,
+  anyWorker: "SELECT id FROM worker WHERE namespace = ? AND name = ? ORDER BY known DESC, id DESC LIMIT 1",
+  addWorker: "INSERT INTO worker VALUES (?, ?, ?, ?, NULL, '\"\"', NULL, ?, ?, 0, NULL)",
+  setWorker: `
+    UPDATE worker SET parent = ?, mode = ?, data = ?, updated = ?, expiration = ?, deactivated = ?, desired = ?
+    WHERE id = ?`,
+  forgetWorker: "UPDATE worker SET known = 0, parent = NULL, data = NULL WHERE id = ?",
+  workers: `
+    SELECT id, name, parent, mode, data, updated, expiration, deactivated, desired FROM worker
+    WHERE namespace = ? AND name >= ? AND known = 1 ORDER BY name LIMIT ? + 0`,
+  childrenFrom: `
+    SELECT id, name, parent, mode, data, updated, expiration, deactivated, desired FROM worker
+    WHERE namespace = ? AND parent = ? AND name >= ? AND known = 1 ORDER BY name LIMIT ? + 0`,
+  children: "SELECT id, name FROM worker WHERE namespace = ? AND parent = ? AND known = 1 ORDER BY name",
+  anyChild: "SELECT 1 FROM worker WHERE namespace = ? AND parent = ? AND known = 1 LIMIT 1",
+  oldWorkers: `
+    SELECT id, namespace, name, expiration FROM worker INDEXED BY worker_expiration
+    WHERE known = 1 AND expiration < ? AND expiration >= ? ORDER BY expiration LIMIT ? + 0`,
+  addLog: "INSERT INTO log VALUES (?, ?, ?, ?)",
+  logBefore: `
+    SELECT time, number, attempts FROM log WHERE worker = ? AND (time, number) < (?, ?)
+    ORDER BY time DESC, number DESC LIMIT ? + 0`,
+  logFrom:
+    "SELECT worker, time, number, attempts FROM log WHERE worker >= ? ORDER BY worker, time, number LIMIT ? + 0",
+  dropLog: "DELETE FROM log WHERE worker = ? AND time = ? AND number = ?",
+  unitExists: "SELECT 1 FROM unit WHERE id = ?",
+
+  // ---- locks and requests
+
+  locksUnder: "SELECT path, labels, owner, deadline FROM lock WHERE namespace = ? AND path >= ? AND path < ?",
+  lockAt: "SELECT path, labels, owner, deadline FROM lock WHERE namespace = ? AND path = ?",
+  setLock: "INSERT OR REPLACE INTO lock VALUES (?, ?, ?, ?, ?)",
+  dropLock: "DELETE FROM lock WHERE namespace = ? AND path = ?",
+  dropPassedLocks: "DELETE FROM lock WHERE deadline < ?",
+  request: "SELECT answer FROM request WHERE namespace = ? AND id = ?",
+  addRequest: "INSERT OR REPLACE INTO request VALUES (?, ?, ?, ?)",
+  oldRequests: "SELECT namespace, id FROM request WHERE time < ? ORDER BY time LIMIT ? + 0",
+  dropRequest: "DELETE FROM request WHERE namespace = ? AND id = ?",
+
+  // ---- what a deleted namespace leaves behind
+
+  workersOf: "SELECT id FROM worker WHERE namespace = ? LIMIT ? + 0",
+  dropWorker: "DELETE FROM worker WHERE id = ?",
+  logOf: "SELECT time, number FROM log WHERE worker = ? ORDER BY time, number LIMIT ? + 0",
+  requestsOf: "SELECT id FROM request WHERE namespace = ? LIMIT ? + 0",
+  locksOf: "SELECT path FROM lock WHERE namespace = ? LIMIT ? + 0",
+} as const satisfies Record<string, string>;
+
+export type Statements = Readonly<Record<keyof typeof sql, Statement>>;
+
+export function prepare(connection: Connection): Statements {
+  const entries = Object.entries(sql).map(([name, text]) => [name, connection.prepare(text)] as const);
+  return Object.fromEntries(entries) as Statements;
+}

@@ -1,0 +1,820 @@
+/**
+ * The embedded durable store: SQLite in one file, owned by one process. Every verb runs inside a transaction of the
+ * committer, and is answered when that is on disk.
+ */
+import {
+  compareNames,
+  CoordinateError,
+  defaultNamespaceSettings,
+  lockAncestors,
+  lockKey,
+  missingWorkSpec,
+  nameToBytes,
+  workSpecName,
+  type AddedWorkUnit,
+  type AttemptChanged,
+  type AttemptKey,
+  type AttemptRow,
+  type Candidate,
+  type Candidates,
+  type Claim,
+  type Lock,
+  type LockDecision,
+  type LockPath,
+  type LockView,
+  type Make,
+  type NamespaceRow,
+  type NamespaceSettings,
+  type Settle,
+  type Slice,
+  type Store,
+  type TallyRow,
+  type Tidied,
+  type TidyLimits,
+  type UnitSlice,
+  type Watchable,
+  type WorkerChange,
+  type WorkerQuery,
+  type WorkerRow,
+  type WorkSpecPut,
+  type WorkSpecRef,
+  type WorkSpecRow,
+  type WorkUnitChange,
+  type WorkUnitPut,
+  type WorkUnitRow,
+  type WorkUnitWhere,
+} from "../core/index.ts";
+import { claimUnits, settleUnits } from "./attempts.ts";
+import { again, Committer } from "./commit.ts";
+import type { Connection, Driver, Row } from "./driver.ts";
+import { catchUp, firstDue, isBehind } from "./expiry.ts";
+import { closeFile, type Ownership } from "./file.ts";
+import {
+  backup,
+  check,
+  compact,
+  statistics,
+  type CheckReport,
+  type Progress,
+  type Statistics,
+} from "./maintenance.ts";
+import {
+  attemptRow,
+  begin,
+  dataValue,
+  findUnit,
+  findUnitByName,
+  pastAttempt,
+  pastAttempts,
+  place,
+  saveUnit,
+  Space,
+  Spec,
+  State,
+  topPriority,
+  unitRow,
+  unplace,
+} from "./state.ts";
+import { purge, setRetained, tidy } from "./tidy.ts";
+import { deleteUnits, findUnits, putUnits, takeSlice, updateUnits, type Steps } from "./work-units.ts";
+import {
+  checkParents,
+  childrenOf,
+  findWorkers,
+  getWorker,
+  loggedAttempts,
+  logAttempts,
+  putWorker,
+} from "./workers.ts";
+
+export interface OpenedFile {
+  readonly file: string;
+  readonly driver: Driver;
+  readonly connection: Connection;
+  /** Null for a store that only reads. */
+  readonly ownership: Ownership | null;
+  readonly readOnly: boolean;
+}
+
+/** How many rows a listing reads before it lets others have a turn. */
+const rowsAtOnce = 1000;
+
+export class SqliteStore implements Store, Watchable {
+  readonly #opened: OpenedFile;
+  readonly #state: State;
+  readonly #committer: Committer;
+  readonly #listeners = new Set<(ns: string) => void>();
+  readonly #cursor = { worker: 0, log: 0 };
+  #closing: Promise<void> | null = null;
+
+  /** Use `openSqlite` or `openSqliteReader`. */
+  constructor(opened: OpenedFile) {
+    this.#opened = opened;
+    this.#state = new State(opened.connection);
+    this.#committer = new Committer(opened.file, opened.connection, this.#state, () => this.#tell());
+  }
+
+  // ---- the one place that every verb goes through
+
+  #read<Answer>(
+    work: (state: State) => Answer | typeof again | Steps<Answer | typeof again>,
+  ): Promise<Answer> {
+    const state = this.#state;
+    const { readOnly } = this.#opened;
+    return this.#committer.submit(() => {
+      if (readOnly) state.refresh();
+      return work(state);
+    });
+  }
+
+  #write<Answer>(
+    work: (state: State) => Answer | typeof again | Steps<Answer | typeof again>,
+  ): Promise<Answer> {
+    if (this.#opened.readOnly) return Promise.reject(this.#readOnly());
+    const state = this.#state;
+    return this.#committer.submit(() => work(state));
+  }
+
+  #readOnly(): CoordinateError {
+    return new CoordinateError("not_supported", `${this.#opened.file} was opened read-only`);
+  }
+
+  /** Moves what is past its time in some specs. False: there was too much for once, and the verb comes again. */
+  #caughtUp(specs: Iterable<Spec>, now: number): boolean {
+    // who only reads sees what the owner of the file has moved, which it does every second or so
+    if (this.#opened.readOnly) return true;
+    const state = this.#state;
+    const { writes } = state;
+    let done = true;
+    for (const spec of specs) {
+      if (!isBehind(state, spec, now)) continue;
+      done = catchUp(state, spec, now).done && done;
+      state.changed.add(spec.space.name);
+    }
+    // that much is true whatever becomes of the verb
+    state.writes = writes;
+    return done;
+  }
+
+  watch(listener: (ns: string) => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  #tell(): void {
+    const { changed } = this.#state;
+    if (changed.size === 0) return;
+    const names = [...changed];
+    changed.clear();
+    for (const name of names) for (const listener of this.#listeners) listener(name);
+  }
+
+  // ---- namespaces
+
+  async listNamespaces(): Promise<NamespaceRow[]> {
+    return this.#read(({ spaces }) =>
+      [...spaces.values()]
+        .sort((a, b) => compareNames(a.name, b.name))
+        .map(({ name, settings }) => ({ name, settings: { ...settings } })),
+    );
+  }
+
+  async getNamespace(ns: string): Promise<NamespaceRow | null> {
+    return this.#read(({ spaces }) => {
+      const space = spaces.get(ns);
+      return space === undefined ? null : { name: ns, settings: { ...space.settings } };
+    });
+  }
+
+  async putNamespace(
+    ns: string,
+    change: (old: NamespaceSettings) => NamespaceSettings,
+  ): Promise<NamespaceRow> {
+    return this.#write((state) => {
+      const settings = change(state.spaces.get(ns)?.settings ?? defaultNamespaceSettings);
+      const space = openSpace(state, ns);
+      const old = space.settings;
+      state.undo(() => {
+        space.settings = old;
+      });
+      space.settings = settings;
+      state.writes++;
+      state.sql.setNamespace.run(JSON.stringify(settings), space.id);
+      state.changed.add(ns);
+      return { name: ns, settings: { ...settings } };
+    });
+  }
+
+  async deleteNamespace(ns: string): Promise<boolean> {
+    return this.#write((state) => {
+      const space = state.spaces.get(ns);
+      if (space === undefined) return false;
+      state.spaces.delete(ns);
+      state.deadSpaces.add(space.id);
+      state.undo(() => {
+        state.spaces.set(ns, space);
+        state.deadSpaces.delete(space.id);
+      });
+      state.writes++;
+      state.sql.buryNamespace.run(space.id);
+      for (const spec of space.specs.values()) bury(state, spec);
+      return true;
+    });
+  }
+
+  // ---- work specs
+
+  async putWorkSpecs(ns: string, puts: readonly WorkSpecPut[]): Promise<WorkSpecRow[]> {
+    return this.#write((state) => {
+      const found = puts.map(({ ref, data }) => {
+        const spec = findSpec(state, ns, ref);
+        if (spec === undefined && (data === null || typeof ref !== "string")) throw missingWorkSpec(ref);
+        return spec;
+      });
+      const metas = puts.map(({ meta }, i) => meta(found[i]?.meta ?? null));
+      const space = openSpace(state, ns);
+      const rows = puts.map((put, i) => putSpec(state, space, put, metas[i]!).row());
+      state.changed.add(ns);
+      return rows;
+    });
+  }
+
+  async getWorkSpecs(ns: string, refs: readonly WorkSpecRef[]): Promise<(WorkSpecRow | null)[]> {
+    return this.#read((state) => refs.map((ref) => findSpec(state, ns, ref)?.row() ?? null));
+  }
+
+  async listWorkSpecs(ns: string, previous: string | null, limit: number): Promise<WorkSpecRow[]> {
+    return this.#read((state) =>
+      sortedSpecs(state, ns)
+        .filter(({ name }) => previous === null || compareNames(name, previous) > 0)
+        .slice(0, limit)
+        .map((spec) => spec.row()),
+    );
+  }
+
+  async deleteWorkSpecs(ns: string, refs: readonly WorkSpecRef[]): Promise<boolean[]> {
+    return this.#write((state) => {
+      const answer = refs.map((ref) => {
+        const spec = findSpec(state, ns, ref);
+        if (spec === undefined) return false;
+        spec.space.specs.delete(spec.name);
+        state.undo(() => spec.space.specs.set(spec.name, spec));
+        bury(state, spec);
+        return true;
+      });
+      state.changed.add(ns);
+      return answer;
+    });
+  }
+
+  async purge(limit: number, now: number): Promise<Slice> {
+    return this.#write((state) => purge(state, limit, now));
+  }
+
+  async candidates(ns: string, requestId: string | null, now: number): Promise<Candidates> {
+    const state = this.#state;
+    // nothing to write and nothing open: the answer is in memory, and need not wait for a turn
+    if (
+      this.#committer.idle &&
+      this.#committer.failure === null &&
+      !this.#opened.readOnly &&
+      requestId === null &&
+      this.#closing === null
+    ) {
+      const space = state.spaces.get(ns);
+      if (space === undefined) return noCandidates();
+      if (![...space.specs.values()].some((spec) => isBehind(state, spec, now)))
+        return listCandidates(state, space, null);
+    }
+    return this.#read(() => {
+      const space = state.spaces.get(ns);
+      if (space === undefined) return noCandidates();
+      if (!this.#caughtUp(space.specs.values(), now)) return again;
+      return listCandidates(state, space, claimedBefore(state, space, requestId));
+    });
+  }
+
+  async tally(ns: string | null, now: number): Promise<TallyRow[]> {
+    return this.#read((state) => {
+      const names = ns === null ? [...state.spaces.keys()].sort(compareNames) : [ns];
+      const rows: TallyRow[] = [];
+      for (const namespace of names) {
+        const specs = sortedSpecs(state, namespace);
+        if (!this.#caughtUp(specs, now)) return again;
+        for (const { name, counts, removed } of specs)
+          rows.push({ namespace, workSpec: name, counts: { ...counts }, removed: { ...removed } });
+      }
+      return rows;
+    });
+  }
+
+  // ---- work units
+
+  async putWorkUnits(
+    ns: string,
+    ref: WorkSpecRef,
+    puts: readonly WorkUnitPut[],
+    requestId: string | null,
+    now: number,
+  ): Promise<AddedWorkUnit[]> {
+    const caughtUp = this.#caughtUp.bind(this);
+    return this.#write(function* (state): Steps<AddedWorkUnit[]> {
+      const spec = needSpec(state, ns, ref);
+      caughtUp([spec], now);
+      const id = requestId === null ? null : JSON.stringify(`add ${spec.id} ${requestId}`);
+      const before = id === null ? undefined : state.sql.request.get(spec.space.id, id)?.[0];
+      if (typeof before === "string") return JSON.parse(before) as AddedWorkUnit[];
+      const answer = yield* putUnits(state, spec, puts, now);
+      if (id !== null) state.sql.addRequest.run(spec.space.id, id, now, JSON.stringify(answer));
+      state.changed.add(ns);
+      return answer;
+    });
+  }
+
+  async getWorkUnits(
+    ns: string,
+    ref: WorkSpecRef,
+    names: readonly string[],
+    now: number,
+  ): Promise<(WorkUnitRow | null)[]> {
+    return this.#readUnits(ns, ref, now, function* (state, spec) {
+      const rows: (WorkUnitRow | null)[] = [];
+      for (const name of names) {
+        const unit = findUnitByName(state, spec, name);
+        if (rows.push(unit === undefined ? null : unitRow(state, unit)) % rowsAtOnce === 0) yield;
+      }
+      return rows;
+    });
+  }
+
+  async listWorkUnits(
+    ns: string,
+    ref: WorkSpecRef,
+    where: WorkUnitWhere,
+    limit: number,
+    now: number,
+  ): Promise<WorkUnitRow[]> {
+    return this.#readUnits(ns, ref, now, function* (state, spec) {
+      const rows: WorkUnitRow[] = [];
+      for (let from = where; rows.length < limit; yield) {
+        const wanted = Math.min(limit - rows.length, rowsAtOnce);
+        const found = findUnits(state, spec, from, wanted);
+        for (const { id } of found) {
+          const unit = findUnit(state, id);
+          if (unit !== undefined) rows.push(unitRow(state, unit));
+        }
+        const last = found.at(-1);
+        if (last === undefined || found.length < wanted) break;
+        from = { ...where, previous: last.name };
+      }
+      return rows;
+    });
+  }
+
+  #readUnits<Answer>(
+    ns: string,
+    ref: WorkSpecRef,
+    now: number,
+    read: (state: State, spec: Spec) => Steps<Answer>,
+  ): Promise<Answer> {
+    return this.#read((state) => {
+      const spec = needSpec(state, ns, ref);
+      return this.#caughtUp([spec], now) ? read(state, spec) : again;
+    });
+  }
+
+  async updateWorkUnits(
+    ns: string,
+    ref: WorkSpecRef,
+    where: WorkUnitWhere,
+    change: WorkUnitChange,
+    limit: number,
+    now: number,
+  ): Promise<UnitSlice> {
+    return this.#write((state) => {
+      const spec = needSpec(state, ns, ref);
+      if (!this.#caughtUp([spec], now)) return again;
+      state.changed.add(ns);
+      return updateUnits(state, spec, where, change, limit, now);
+    });
+  }
+
+  async deleteWorkUnits(
+    ns: string,
+    ref: WorkSpecRef,
+    where: WorkUnitWhere,
+    limit: number,
+    now: number,
+  ): Promise<UnitSlice> {
+    const caughtUp = this.#caughtUp.bind(this);
+    return this.#write(function* (state): Steps<UnitSlice | typeof again> {
+      const spec = needSpec(state, ns, ref);
+      if (!caughtUp([spec], now)) return again;
+      const { units, next } = takeSlice(state, spec, where, limit);
+      yield* deleteUnits(state, units, now);
+      state.changed.add(ns);
+      return { count: units.length, next };
+    });
+  }
+
+  // ---- attempts
+
+  async claim(ns: string, claim: Claim, now: number): Promise<{ attempts: AttemptRow[]; more: boolean }> {
+    const caughtUp = this.#caughtUp.bind(this);
+    return this.#write(function* (state): Steps<{ attempts: AttemptRow[]; more: boolean }> {
+      const spec = findSpec(state, ns, claim.workSpec);
+      if (spec === undefined) return { attempts: [], more: false };
+      // when very many leases end at once, who asks for work gets what is there and does not wait for all of them
+      caughtUp([spec], now);
+      const repeated = claimedBefore(state, spec.space, claim.requestId);
+      if (repeated !== null) return { attempts: repeated, more: false };
+      const worker = state.worker(spec.space, claim.worker, now);
+      const answer = yield* claimUnits(state, spec, claim, worker, now);
+      if (claim.requestId !== null && answer.attempts.length > 0) {
+        const ids = JSON.stringify(answer.attempts.map(({ id }) => id));
+        state.sql.addRequest.run(spec.space.id, JSON.stringify(`claim ${claim.requestId}`), now, ids);
+      }
+      return answer;
+    });
+  }
+
+  async makeAttempts(ns: string, makes: readonly Make[], now: number): Promise<AttemptRow[]> {
+    return this.#write((state) => {
+      const ids: number[] = [];
+      for (const { workSpec, workUnit } of makes) {
+        const spec = needSpec(state, ns, workSpec);
+        if (!this.#caughtUp([spec], now)) return again;
+        const unit = findUnitByName(state, spec, workUnit);
+        if (unit === undefined) throw new CoordinateError("no_such_work_unit", workUnit);
+        ids.push(unit.id);
+      }
+      return ids.map((id, i) => {
+        const { worker = "", expiration = now } = makes[i] ?? {};
+        // one unit may be asked for twice: the second attempt finds what the first has made of it
+        const unit = findUnit(state, id);
+        if (unit === undefined) throw new Error("a unit that was just found is not there");
+        unplace(state, unit);
+        const by = state.worker(unit.spec.space, worker, now);
+        const attempt = begin(state, unit, by, expiration, now);
+        place(state, unit, "pending");
+        saveUnit(state, unit);
+        logAttempts(state, by, [[id, attempt.number]], now);
+        return attemptRow(state, unit, attempt, true);
+      });
+    });
+  }
+
+  async settle(ns: string, changes: readonly Settle[], now: number): Promise<AttemptChanged[]> {
+    return this.#write((state) => {
+      const specs = new Set<Spec>();
+      for (const { unitId } of changes) {
+        const id = state.leases.get(unitId)?.spec ?? state.sql.unitSpec.get(unitId)?.[0];
+        const spec = typeof id === "number" ? state.specs.get(id) : undefined;
+        if (spec !== undefined && !spec.deleted && spec.space.name === ns) specs.add(spec);
+      }
+      this.#caughtUp(specs, now);
+      state.changed.add(ns);
+      return settleUnits(state, ns, changes, now);
+    });
+  }
+
+  async getAttempts(ns: string, ids: readonly AttemptKey[], now: number): Promise<(AttemptRow | null)[]> {
+    const caughtUp = this.#caughtUp.bind(this);
+    return this.#read(function* (state): Steps<(AttemptRow | null)[] | typeof again> {
+      if (!caughtUp(state.spaces.get(ns)?.specs.values() ?? [], now)) return again;
+      const rows: (AttemptRow | null)[] = [];
+      for (const key of ids) if (rows.push(findAttempt(state, ns, key)) % rowsAtOnce === 0) yield;
+      return rows;
+    });
+  }
+
+  async listUnitAttempts(ns: string, ref: WorkSpecRef, name: string, now: number): Promise<AttemptRow[]> {
+    return this.#read((state) => {
+      const spec = needSpec(state, ns, ref);
+      if (!this.#caughtUp([spec], now)) return again;
+      const unit = findUnitByName(state, spec, name);
+      if (unit === undefined) throw new CoordinateError("no_such_work_unit", name);
+      const rows = pastAttempts(state, unit.id).map((attempt) => attemptRow(state, unit, attempt, false));
+      if (unit.attempt !== null) rows.push(attemptRow(state, unit, unit.attempt, true));
+      return rows;
+    });
+  }
+
+  async listWorkerAttempts(
+    ns: string,
+    name: string,
+    which: "active" | "all" | "children",
+    previous: AttemptKey | null,
+    limit: number,
+    now: number,
+  ): Promise<AttemptRow[]> {
+    return this.#read((state) => {
+      const space = state.spaces.get(ns);
+      const worker = space === undefined ? undefined : state.knownWorker(space, name);
+      if (space === undefined || worker === undefined) return [];
+      if (!this.#caughtUp(space.specs.values(), now)) return again;
+      if (which === "all") return logged(state, ns, worker, previous, limit);
+      const workers = which === "active" ? [worker] : childrenOf(state, space, name);
+      const ids = workers
+        .flatMap((one) => [...state.leases.heldBy(one)])
+        .filter((id) => id > (previous?.unitId ?? 0));
+      const rows: AttemptRow[] = [];
+      for (const id of ids.sort((a, b) => a - b)) {
+        if (rows.length === limit) break;
+        const unit = findUnit(state, id);
+        const attempt = unit?.attempt ?? null;
+        if (unit !== undefined && attempt !== null && !unit.spec.deleted)
+          rows.push(attemptRow(state, unit, attempt, true));
+      }
+      return rows;
+    });
+  }
+
+  // ---- workers
+
+  async putWorkers(ns: string, changes: readonly WorkerChange[], now: number): Promise<WorkerRow[]> {
+    return this.#write((state) => {
+      checkParents(state, state.spaces.get(ns), changes);
+      const space = openSpace(state, ns);
+      return changes.map((change) => putWorker(state, space, change, now));
+    });
+  }
+
+  async getWorkers(ns: string, names: readonly string[], now: number): Promise<(WorkerRow | null)[]> {
+    return this.#read((state) => {
+      const space = state.spaces.get(ns);
+      return names.map((name) => (space === undefined ? null : getWorker(state, space, name, now)));
+    });
+  }
+
+  async listWorkers(ns: string, query: WorkerQuery, limit: number, now: number): Promise<WorkerRow[]> {
+    return this.#read((state) => {
+      const space = state.spaces.get(ns);
+      return space === undefined ? [] : findWorkers(state, space, query, limit, now);
+    });
+  }
+
+  // ---- locks
+
+  async locks<Answer>(
+    ns: string,
+    paths: readonly LockPath[],
+    decide: (view: LockView) => LockDecision<Answer>,
+    now: number,
+  ): Promise<Answer> {
+    return this.#read((state) => {
+      const { sql } = state;
+      const { set, release, answer } = decide(seeLocks(state, ns, paths, now));
+      if (set.length + release.length === 0) return answer;
+      if (this.#opened.readOnly) throw this.#readOnly();
+      state.writes++;
+      const { id } = openSpace(state, ns);
+      for (const path of release) sql.dropLock.run(id, lockBytes(lockKey(path)));
+      for (const { path, owner, deadline } of set)
+        sql.setLock.run(id, lockBytes(lockKey(path)), JSON.stringify(path), JSON.stringify(owner), deadline);
+      return answer;
+    });
+  }
+
+  // ---- housekeeping
+
+  async tidy(limits: TidyLimits, now: number): Promise<Tidied> {
+    return this.#write((state) => tidy(state, this.#cursor, limits, now));
+  }
+
+  /** The file's sizes and what is in it; cheap enough for a health page. */
+  async statistics(): Promise<Statistics> {
+    return this.#read((state) => statistics(this.#opened, state, this.#committer.failure));
+  }
+
+  /** Set after a fault of the disk or the file: every call is refused with it, and only a restart helps. */
+  get failure(): CoordinateError | null {
+    return this.#committer.failure;
+  }
+
+  /** Writes a copy of the store, as it is at one moment, to a new file. Work goes on meanwhile. */
+  async backup(toFile: string, onProgress?: (progress: Progress) => void): Promise<void> {
+    return backup(this.#opened, toFile, onProgress);
+  }
+
+  /** Looks for damage in the file and for counts that are wrong. Work goes on meanwhile. */
+  async check(): Promise<CheckReport> {
+    return check(this.#opened);
+  }
+
+  /** Gives free space in the file back to the file system, in slices. Answers how many bytes. */
+  async compact(onProgress?: (progress: Progress) => void): Promise<number> {
+    return compact(this.#opened, (work) => this.#write(() => work()), onProgress);
+  }
+
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  async #close(): Promise<void> {
+    this.#listeners.clear();
+    await this.#committer.close();
+    // after a fault of the disk nothing may be written, and closing writes
+    if (this.failure === null) closeFile(this.#opened);
+    this.#opened.ownership?.release();
+  }
+}
+
+const noCandidates = (): Candidates => ({
+  settings: defaultNamespaceSettings,
+  candidates: [],
+  repeated: null,
+});
+
+function listCandidates(state: State, space: Space, repeated: AttemptRow[] | null): Candidates {
+  const candidates: Candidate[] = [];
+  for (const spec of space.specs.values())
+    candidates.push({
+      id: spec.id,
+      name: spec.name,
+      meta: spec.meta,
+      available: spec.counts.available,
+      pending: spec.counts.pending,
+      topPriority: topPriority(state, spec) ?? 0,
+      nextDue: earliest(firstDue(state, spec), state.leases.first(spec.id)?.expiration ?? null),
+    });
+  return { settings: space.settings, candidates, repeated };
+}
+
+function earliest(a: number | null, b: number | null): number {
+  if (a === null) return b ?? 0;
+  return b === null ? a : Math.min(a, b);
+}
+
+function openSpace(state: State, ns: string): Space {
+  let space = state.spaces.get(ns);
+  if (space === undefined) {
+    space = new Space(state.nextId("namespace"), ns, { ...defaultNamespaceSettings });
+    state.spaces.set(ns, space);
+    state.undo(() => state.spaces.delete(ns));
+    state.writes++;
+    state.sql.addNamespace.run(space.id, nameToBytes(ns), JSON.stringify(space.settings));
+  }
+  return space;
+}
+
+function findSpec(state: State, ns: string, ref: WorkSpecRef): Spec | undefined {
+  const spec = state.spaces.get(ns)?.specs.get(workSpecName(ref));
+  return typeof ref === "string" || spec?.id === ref.id ? spec : undefined;
+}
+
+function needSpec(state: State, ns: string, ref: WorkSpecRef): Spec {
+  const spec = findSpec(state, ns, ref);
+  if (spec === undefined) throw missingWorkSpec(ref);
+  return spec;
+}
+
+const sortedSpecs = (state: State, ns: string): Spec[] =>
+  [...(state.spaces.get(ns)?.specs.values() ?? [])].sort((a, b) => compareNames(a.name, b.name));
+
+function putSpec(state: State, space: Space, put: WorkSpecPut, meta: WorkSpecRow["meta"]): Spec {
+  const name = workSpecName(put.ref);
+  const { finished, failed } = meta.retention;
+  const retains = finished !== undefined || failed !== undefined;
+  state.writes++;
+  // one name twice in a call: the later one finds what the earlier one made
+  let spec = space.specs.get(name);
+  if (spec === undefined) {
+    if (put.data === null) throw missingWorkSpec(put.ref);
+    spec = addSpec(state, space, name, put.data, meta, retains);
+  }
+  const { data: oldData, meta: oldMeta } = spec;
+  const changed = spec;
+  state.undo(() => {
+    changed.data = oldData;
+    changed.meta = oldMeta;
+  });
+  if (put.data !== null) spec.data = put.data;
+  spec.meta = meta;
+  // from now on, or no longer, `ended` has each unit that ends; `tidy` sees to those that ended before
+  if (retains && spec.retained === 0) setRetained(state, spec, 1);
+  else if (!retains && spec.retained === 2) setRetained(state, spec, 1);
+  state.sql.setSpec.run(dataValue(spec.data), JSON.stringify(meta), spec.retained, spec.id);
+  return spec;
+}
+
+function addSpec(
+  state: State,
+  space: Space,
+  name: string,
+  data: WorkSpecRow["data"],
+  meta: WorkSpecRow["meta"],
+  retains: boolean,
+): Spec {
+  const spec = new Spec(state.nextId("spec"), space, name, data, meta);
+  spec.retained = retains ? 2 : 0;
+  state.sql.addSpec.run(
+    spec.id,
+    space.id,
+    nameToBytes(name),
+    dataValue(data),
+    JSON.stringify(meta),
+    spec.retained,
+  );
+  state.sql.addTally.run(spec.id);
+  space.specs.set(name, spec);
+  state.specs.set(spec.id, spec);
+  state.undo(() => {
+    space.specs.delete(name);
+    state.specs.delete(spec.id);
+  });
+  return spec;
+}
+
+/** Nobody finds it any more; its rows are taken away later. */
+function bury(state: State, spec: Spec): void {
+  spec.deleted = true;
+  state.deadSpecs.add(spec);
+  state.undo(() => {
+    spec.deleted = false;
+    state.deadSpecs.delete(spec);
+  });
+  state.writes++;
+  state.sql.burySpec.run(spec.id);
+}
+
+/** The attempts that a request was given before, as far as they are still its own. */
+function claimedBefore(state: State, space: Space, requestId: string | null): AttemptRow[] | null {
+  const before =
+    requestId === null
+      ? undefined
+      : state.sql.request.get(space.id, JSON.stringify(`claim ${requestId}`))?.[0];
+  if (typeof before !== "string") return null;
+  return (JSON.parse(before) as string[])
+    .map((id) => {
+      const [unitId = 0, number = 0] = id.split(".").map(Number);
+      return findAttempt(state, space.name, { unitId, number });
+    })
+    .filter((row) => row !== null)
+    .filter((row) => row.status === "pending" && row.active);
+}
+
+function findAttempt(state: State, ns: string, { unitId, number }: AttemptKey): AttemptRow | null {
+  const unit = findUnit(state, unitId);
+  if (unit === undefined || unit.spec.deleted || unit.spec.space.name !== ns) return null;
+  if (unit.attempt?.number === number) return attemptRow(state, unit, unit.attempt, true);
+  const past = pastAttempt(state, unitId, number);
+  return past === undefined ? null : attemptRow(state, unit, past, false);
+}
+
+/** Newest first. Attempts of units that are gone are passed over. */
+function logged(
+  state: State,
+  ns: string,
+  worker: number,
+  previous: AttemptKey | null,
+  limit: number,
+): AttemptRow[] {
+  const rows: AttemptRow[] = [];
+  const from = previous === null ? null : findAttempt(state, ns, previous);
+  let skipping = previous !== null;
+  for (const key of loggedAttempts(state, worker, from?.startTime ?? Number.MAX_SAFE_INTEGER)) {
+    if (rows.length === limit) break;
+    if (skipping) skipping = key.unitId !== previous?.unitId || key.number !== previous.number;
+    else {
+      const row = findAttempt(state, ns, key);
+      if (row !== null) rows.push(row);
+    }
+  }
+  return rows;
+}
+
+/** The live locks at, above and below the paths. */
+function seeLocks(state: State, ns: string, paths: readonly LockPath[], now: number): LockView {
+  const { sql } = state;
+  const view = new Map<string, Lock>();
+  const space = state.spaces.get(ns);
+  if (space === undefined) return view;
+  const see = (row: Row | undefined): void => {
+    if (row === undefined || (row[3] as number) < now) return;
+    const path = JSON.parse(row[1] as string) as LockPath;
+    view.set(lockKey(path), {
+      path,
+      owner: JSON.parse(row[2] as string) as string,
+      deadline: row[3] as number,
+    });
+  };
+  for (const path of paths) {
+    const key = lockKey(path);
+    for (const ancestor of lockAncestors(path)) see(sql.lockAt.get(space.id, lockBytes(ancestor)));
+    for (const row of sql.locksUnder.all(space.id, lockBytes(key), lockEnd(key))) see(row);
+  }
+  return view;
+}
+
+/** Of a key every beginning is a beginning of the bytes, and no two keys have the same. */
+const lockBytes = (key: string): Buffer => Buffer.from(key, "utf16le");
+
+/** Above all keys that begin with this one, which ends in a zero unit or is empty. */
+function lockEnd(key: string): Buffer {
+  const bytes = lockBytes(key);
+  if (bytes.length === 0) return Buffer.alloc(64, 0xff);
+  bytes[bytes.length - 1] = 1;
+  return bytes;
+}

@@ -1,0 +1,154 @@
+/** Group commit: what shares a transaction, what is answered when, and what one failure does to the others. */
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { monitorEventLoopDelay } from "node:perf_hooks";
+import { afterAll, afterEach, beforeEach, describe, expect, test } from "vitest";
+import { encodeData, Engine, isCoordinateError, ManualClock, type Lock } from "../../src/core/index.ts";
+import type { SqliteStore } from "../../src/sqlite/index.ts";
+import { diskError, Fault, openWithFault } from "./fault.ts";
+
+const directory = mkdtempSync(path.join(tmpdir(), "coordinate-commit-"));
+afterAll(() => rmSync(directory, { recursive: true, force: true }));
+
+let serial = 0;
+let file: string;
+let fault: Fault;
+let store: SqliteStore;
+let engine: Engine;
+let clock: ManualClock;
+
+beforeEach(async () => {
+  file = path.join(directory, `${++serial}.sqlite`);
+  fault = new Fault();
+  store = await openWithFault(file, fault);
+  clock = new ManualClock();
+  engine = new Engine(store, { clock });
+  await engine.setWorkSpecs("", [{ data: encodeData({ name: "s" }) }]);
+  fault.commits = 0;
+});
+
+afterEach(() => engine.close());
+
+const add = (name: string) => engine.addWorkUnits("", "s", [{ name }]);
+const available = async (): Promise<number> => (await engine.tally(""))[0]?.counts.available ?? 0;
+/** A lock without a deadline cannot be written: the statement fails, after another has written. */
+const fails = (): Promise<unknown> => {
+  const lock = (path: string, deadline: number): Lock => ({ path: [path], owner: "o", deadline });
+  return store.locks(
+    "",
+    [["a"]],
+    () => ({ set: [lock("a", 1), lock("b", NaN)], release: [], answer: null }),
+    0,
+  );
+};
+
+describe("a group", () => {
+  test("verbs of one turn share one transaction", async () => {
+    await Promise.all(Array.from({ length: 100 }, (_, i) => add(`unit ${i}`)));
+    // more than one only when the machine was so busy that the first took longer than verbs may join it
+    expect(fault.commits).toBeLessThanOrEqual(4);
+    fault.commits = 0;
+    await Promise.all(Array.from({ length: 50 }, () => engine.requestAttempts("", { worker: "w" })));
+    expect(fault.commits).toBeLessThanOrEqual(10);
+  });
+
+  test("one that throws before it has written leaves the others alone", async () => {
+    const [first, bad, last] = await Promise.allSettled([
+      add("first"),
+      engine.addWorkUnits("", "s", [{ name: "x", dependencies: [{ workUnit: "nobody" }] }]),
+      add("last"),
+    ]);
+    expect([first.status, bad.status, last.status]).toEqual(["fulfilled", "rejected", "fulfilled"]);
+    expect(fault.commits).toBe(1);
+    expect(await available()).toBe(2);
+  });
+
+  test("one that fails after it has written is undone alone, and the others are carried out once", async () => {
+    const settled = await Promise.allSettled([add("first"), fails(), add("last")]);
+    expect(settled.map(({ status }) => status)).toEqual(["fulfilled", "rejected", "fulfilled"]);
+    expect(settled[0]).toMatchObject({ value: [{ id: 1, created: true }] });
+    expect(settled[2]).toMatchObject({ value: [{ id: 2, created: true }] });
+    expect(await available()).toBe(2);
+    expect(await engine.readLocks("", [["a"], ["b"]])).toEqual([null, null]);
+    expect(await store.check()).toEqual({ ok: true, problems: [] });
+  });
+
+  test("nothing is answered when the commit fails, nothing has happened, and the next goes on", async () => {
+    await add("before");
+    fault.arm(true);
+    const settled = await Promise.allSettled([
+      add("a"),
+      engine.requestAttempts("", { worker: "new worker" }),
+      engine.setWorkSpecs("", [{ data: encodeData({ name: "t" }) }]),
+      engine.deleteWorkSpecs("", ["s"]),
+    ]);
+    for (const one of settled) {
+      expect(one.status).toBe("rejected");
+      if (one.status === "rejected")
+        expect(one.reason).toSatisfy((error) => isCoordinateError(error, "no_space"));
+    }
+    expect(await available()).toBe(1);
+    expect((await engine.listWorkSpecs("")).rows.map(({ name }) => name)).toEqual(["s"]);
+    expect((await engine.listWorkers("")).rows).toEqual([]);
+    expect((await add("after"))[0]).toMatchObject({ id: 2 });
+    expect(await engine.requestAttempts("", { worker: "w", number: 5 })).toHaveLength(2);
+    expect(await store.check()).toEqual({ ok: true, problems: [] });
+  });
+
+  test("a disk error while committing: the outcome is not known, and then nothing is carried out any more", async () => {
+    fault.arm(true, diskError);
+    await expect(add("a")).rejects.toSatisfy((error) => isCoordinateError(error, "unknown_outcome"));
+    expect(store.failure?.message).toContain(file);
+    for (const call of [add("b"), engine.tally(""), engine.requestAttempts("", { worker: "w" })])
+      await expect(call).rejects.toSatisfy((error) => isCoordinateError(error, "unavailable"));
+  });
+
+  test("what was asked before closing is carried out; what comes after is refused", async () => {
+    const before = add("before");
+    const closing = store.close();
+    await expect(store.tally("", 0)).rejects.toSatisfy((error) => isCoordinateError(error, "closed"));
+    expect(await before).toHaveLength(1);
+    await closing;
+  });
+});
+
+describe("long work", () => {
+  /** On a machine that is busy with other tests even an idle loop is late: this finds what blocks for seconds. */
+  const longest = 400;
+
+  test("leaves the event loop free", async () => {
+    const delay = monitorEventLoopDelay({ resolution: 5 });
+    delay.enable();
+    const units = Array.from({ length: 50_000 }, (_, i) => ({ name: `unit ${i}`, priority: i % 50 }));
+    await engine.addWorkUnits("", "s", units);
+    const attempts = await engine.requestAttempts("", { worker: "w", number: 20_000, lifetimeMs: 1000 });
+    expect(attempts).toHaveLength(20_000);
+    // all at once: a storm
+    clock.advance(1000);
+    expect(await available()).toBe(50_000);
+    const again = await engine.requestAttempts("", { worker: "w", number: 20_000 });
+    await engine.settleAttempts(
+      "",
+      again.map(({ id }) => ({ attempt: id, action: "finish" })),
+    );
+    expect((await engine.listWorkUnits("", "s", { limit: 10_000 })).rows).toHaveLength(10_000);
+    expect(await engine.setWorkUnitPriorities("", "s", { all: true }, { set: 1 })).toBe(50_000);
+    await engine.deleteWorkSpecs("", ["s"]);
+    delay.disable();
+    expect(delay.max / 1e6).toBeLessThan(longest);
+    expect(await store.check()).toEqual({ ok: true, problems: [] });
+    expect((await store.statistics()).units).toBe(0);
+  }, 120_000);
+
+  test("a batch is seen whole or not at all, though it takes many turns", async () => {
+    const units = Array.from({ length: 30_000 }, (_, i) => ({ name: `unit ${i}` }));
+    const adding = engine.addWorkUnits("", "s", units);
+    const seen = new Set<number>();
+    const added = new AbortController();
+    void adding.then(() => added.abort());
+    while (!added.signal.aborted) seen.add(await available());
+    seen.add(await available());
+    expect([...seen].every((count) => count === 0 || count === 30_000)).toBe(true);
+  }, 60_000);
+});

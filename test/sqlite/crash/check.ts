@@ -1,0 +1,198 @@
+/**
+ * The external checker. It shares no code with the store: it reads a copy of the file with statements of its own, and the
+ * ledger that the driver wrote, and says what does not fit.
+ *
+ * The ledger has a JSON object per line. What was asked and neither carried out nor refused is unknown: it may or may not
+ * have happened, but not half of it.
+ */
+import { copyFileSync, existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import path from "node:path";
+
+type Entry = { phase: "ask" | "ok" | "refused" } & (
+  | { op: "add"; names: string[] }
+  | { op: "claim"; attempts: string[] }
+  | { op: "settle"; changes: { attempt: string; action: string }[] }
+);
+
+interface UnitRow {
+  id: number;
+  spec: number;
+  name: string;
+  state: number;
+  attempts: number;
+  status: number | null;
+  own: number | null;
+  data: string | null;
+  attempt_data: string | null;
+  origin_unit: number | null;
+  origin_number: number | null;
+}
+
+const statuses = ["available", "delayed", "blocked", "pending", "finished", "failed"] as const;
+type Counts = Record<(typeof statuses)[number], number>;
+
+interface Database {
+  prepare(sql: string): { all(): unknown[] };
+}
+
+const require = createRequire(import.meta.url);
+
+function open(file: string): Database {
+  const name = Number(process.versions.node.split(".")[0]) < 24 ? "@photostructure/sqlite" : "node:sqlite";
+  const { DatabaseSync } = require(name) as { DatabaseSync: new (file: string) => Database };
+  return new DatabaseSync(file);
+}
+
+/** Answers what is wrong. */
+export function check(file: string, ledgerFile: string): string[] {
+  const directory = mkdtempSync(path.join(tmpdir(), "coordinate-check-"));
+  try {
+    // a copy: looking must not repair anything, nor carry the log over
+    for (const end of ["", "-wal"]) {
+      if (existsSync(file + end)) copyFileSync(file + end, path.join(directory, `copy${end}`));
+    }
+    const ledger = readFileSync(ledgerFile, "utf8")
+      .split("\n")
+      .filter((line) => line !== "")
+      .map((line) => JSON.parse(line) as Entry);
+    return compare(open(path.join(directory, "copy")), ledger);
+  } finally {
+    rmSync(directory, { recursive: true, force: true });
+  }
+}
+
+function compare(database: Database, ledger: readonly Entry[]): string[] {
+  const wrong: string[] = [];
+  const all = <Row>(sql: string): Row[] => database.prepare(sql).all() as Row[];
+  for (const { integrity_check } of all<{ integrity_check: string }>("PRAGMA integrity_check"))
+    if (integrity_check !== "ok") wrong.push(integrity_check);
+
+  // it may have died before it made its tables, and then nothing can have been acknowledged
+  if (all("SELECT 1 FROM sqlite_schema WHERE name = 'spec'").length === 0)
+    return ledger.some(({ phase }) => phase === "ok") ? ["there are no tables"] : wrong;
+
+  const specs = new Map(
+    all<{ id: number; name: Uint8Array }>("SELECT id, name FROM spec").map((row) => [
+      row.id,
+      Buffer.from(row.name).toString(),
+    ]),
+  );
+  const units = all<UnitRow>("SELECT * FROM unit");
+  const byId = new Map(units.map((unit) => [unit.id, unit]));
+  const byName = new Map(units.map((unit) => [`${specs.get(unit.spec)}/${unit.name}`, unit]));
+  const leases = new Map(
+    all<{ unit: number; number: number }>("SELECT * FROM lease").map((lease) => [lease.unit, lease]),
+  );
+  const ready = new Set(all<{ unit: number }>("SELECT unit FROM ready").map(({ unit }) => unit));
+  const delayed = new Set(all<{ unit: number }>("SELECT unit FROM delayed").map(({ unit }) => unit));
+  const numbers = new Map<number, number[]>();
+  for (const { unit, number } of all<{ unit: number; number: number }>(
+    "SELECT unit, number FROM history ORDER BY unit, number",
+  )) {
+    if (!numbers.has(unit)) numbers.set(unit, []);
+    numbers.get(unit)?.push(number);
+  }
+
+  // where each unit stands, and that its attempts are numbered without a gap
+  const counts = new Map<number, Counts>();
+  for (const id of specs.keys())
+    counts.set(id, { available: 0, delayed: 0, blocked: 0, pending: 0, finished: 0, failed: 0 });
+  for (const unit of units) {
+    const places = Number(ready.has(unit.id)) + Number(delayed.has(unit.id)) + Number(leases.has(unit.id));
+    if (places !== (unit.state === 0 ? 1 : 0))
+      wrong.push(`unit ${unit.id} of state ${unit.state} stands in ${places} places`);
+    const status =
+      unit.state === 1
+        ? "blocked"
+        : unit.state === 2
+          ? "finished"
+          : unit.state === 3
+            ? "failed"
+            : leases.has(unit.id)
+              ? "pending"
+              : ready.has(unit.id)
+                ? "available"
+                : "delayed";
+    const count = counts.get(unit.spec);
+    if (count === undefined) wrong.push(`unit ${unit.id} has no work spec`);
+    else count[status]++;
+    const lease = leases.get(unit.id);
+    const made = [...(numbers.get(unit.id) ?? [])];
+    // while a unit is leased, the attempt that its row still shows is in the history
+    if (unit.status !== null && lease === undefined) made.push(unit.attempts);
+    if (lease !== undefined) made.push(lease.number);
+    if (made.some((number, i) => number !== i + 1)) wrong.push(`unit ${unit.id} has attempts ${made.join()}`);
+  }
+  if (leases.size + ready.size + delayed.size > units.length)
+    wrong.push("more units stand somewhere than there are");
+  for (const row of all<Counts & { spec: number }>("SELECT * FROM tally"))
+    for (const status of statuses)
+      if (row[status] !== (counts.get(row.spec)?.[status] ?? 0))
+        wrong.push(
+          `${specs.get(row.spec) ?? "?"} counts ${row[status]} ${status}, there are ${counts.get(row.spec)?.[status] ?? 0}`,
+        );
+
+  // finishes and their outputs: never the one without the other
+  const outputs = new Set<string>();
+  for (const unit of units) {
+    if (unit.state !== 2 || specs.get(unit.spec) !== "first") continue;
+    const data = JSON.parse((unit.own === 1 ? unit.attempt_data : unit.data) ?? "{}") as {
+      output?: string[];
+    };
+    for (const name of data.output ?? []) {
+      outputs.add(name);
+      const output = byName.get(`second/${name}`);
+      if (output === undefined) wrong.push(`unit ${unit.id} is finished without its output ${name}`);
+      else if (output.origin_unit !== unit.id || output.origin_number !== unit.attempts)
+        wrong.push(`output ${name} has another origin`);
+    }
+  }
+  for (const unit of units)
+    if (specs.get(unit.spec) === "second" && !outputs.has(unit.name))
+      wrong.push(`output ${unit.name} without its finish`);
+
+  // what was acknowledged is there, and what is there was asked for
+  const asked = new Set<string>();
+  const claimed = new Map<number, number>();
+  /** Attempts that were acknowledged, and what was last asked of them. */
+  const last = new Map<string, string>();
+  for (const entry of ledger) {
+    const { op, phase } = entry;
+    if (op === "add" && phase === "ask") for (const name of entry.names) asked.add(name);
+    if (op === "add" && phase === "ok")
+      for (const name of entry.names)
+        if (!byName.has(`first/${name}`)) wrong.push(`acknowledged unit ${name} is lost`);
+    if (op === "claim" && phase === "ok")
+      for (const attempt of entry.attempts) {
+        const [unit = 0, number = 0] = attempt.split(".").map(Number);
+        if (number <= (claimed.get(unit) ?? 0))
+          wrong.push(`unit ${unit} was claimed as ${number} after ${claimed.get(unit)}`);
+        claimed.set(unit, number);
+        last.set(attempt, "claim ok");
+        const row = byId.get(unit);
+        const latest = leases.get(unit)?.number ?? row?.attempts;
+        if (row === undefined || (latest ?? 0) < number)
+          wrong.push(`acknowledged attempt ${attempt} is lost`);
+      }
+    if (op === "settle")
+      for (const { attempt, action } of entry.changes) last.set(attempt, `${action} ${phase}`);
+  }
+  for (const [attempt, what] of last) {
+    const [unit = 0, number = 0] = attempt.split(".").map(Number);
+    const row = byId.get(unit);
+    const lease = leases.get(unit);
+    const current = lease === undefined && row?.attempts === number;
+    if (what === "claim ok" && lease?.number !== number)
+      wrong.push(`running attempt ${attempt} has no lease`);
+    if (what === "finish ok" && !(row?.state === 2 && current))
+      wrong.push(`finished attempt ${attempt} is not`);
+    if (what === "fail ok" && !(row?.state === 3 && current)) wrong.push(`failed attempt ${attempt} is not`);
+    if (what === "retry ok" && lease?.number === number) wrong.push(`returned attempt ${attempt} still runs`);
+  }
+  for (const unit of units)
+    if (specs.get(unit.spec) === "first" && !asked.has(unit.name))
+      wrong.push(`unit ${unit.name} was never asked for`);
+  return wrong;
+}
