@@ -1,0 +1,49 @@
+/** The audit log: who changed what, when; and who was refused. A line of JSON each, without data. */
+import { createWriteStream, type WriteStream } from "node:fs";
+import type { FastifyReply, FastifyRequest } from "fastify";
+import type { Route } from "../rest/index.ts";
+
+/** Of everything longer, the beginning. */
+const longest = 200;
+
+export class Audit {
+  readonly #stream: WriteStream;
+  readonly #all: boolean;
+
+  constructor(file: string, all: boolean) {
+    this.#stream = createWriteStream(file, { flags: "a", mode: 0o600 });
+    this.#all = all;
+  }
+
+  /** Made once, read whenever something goes wrong with it: an audit that cannot be written must not go unseen. */
+  onError(listener: (error: Error) => void): void {
+    this.#stream.on("error", listener);
+  }
+
+  answered(request: FastifyRequest, reply: FastifyReply, route: Route | null): void {
+    const refused = reply.statusCode === 401 || reply.statusCode === 403 || reply.statusCode === 429;
+    if (!refused && (route === null || !this.#isChange(route))) return;
+    this.#stream.write(
+      JSON.stringify({
+        time: new Date().toISOString(),
+        request: request.id,
+        token: request.identity?.id ?? null,
+        address: request.ip,
+        namespace: request.ns.slice(0, longest),
+        action: route?.id ?? null,
+        path: request.url.slice(0, longest),
+        status: reply.statusCode,
+      }) + "\n",
+    );
+  }
+
+  #isChange({ scope, method, id }: Route): boolean {
+    if (scope === "write" || scope === "admin") return true;
+    if (id === "go.namespace.create") return true;
+    return this.#all && scope === "work" && method !== "GET";
+  }
+
+  close(): Promise<void> {
+    return new Promise((resolve) => this.#stream.end(() => resolve()));
+  }
+}

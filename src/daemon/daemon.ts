@@ -1,0 +1,360 @@
+/**
+ * The daemon: a store, an engine, the wires, and what keeps them going. This is the one place that knows every part;
+ * `startDaemon` puts them together in the order that a request passes them, from the outside in:
+ *
+ *   listener -> server (guard, identity, scope, schema) -> measured -> observed -> traced -> coalesced -> engine -> store
+ */
+import { randomBytes } from "node:crypto";
+import { mkdirSync, readFileSync } from "node:fs";
+import { isIP } from "node:net";
+import path from "node:path";
+import type { FastifyReply, FastifyRequest } from "fastify";
+import { CoordinateError, ManualClock, type Coordinate } from "../core/index.ts";
+import {
+  coalesce,
+  EventLog,
+  eventRoutes,
+  HttpError,
+  listen,
+  observe,
+  openAccess,
+  openApi,
+  restServer,
+  streamRoutes,
+  Type,
+  type Access,
+  type Listener,
+  type ListenOptions,
+  type Route,
+} from "../rest/index.ts";
+import { Audit } from "./audit.ts";
+import { openBackend, type Backend } from "./backend.ts";
+import { ConfigError, type Config } from "./config.ts";
+import { Housekeeping } from "./housekeeping.ts";
+import { makeLog, type Logger } from "./log.ts";
+import { Metrics } from "./metrics.ts";
+import { pageHtml, pageRoutes } from "./page.ts";
+import { RateLimit, TokenAccess } from "./tokens.ts";
+import { trace } from "./traces.ts";
+
+export interface Daemon {
+  /** Where it is served, as URLs. */
+  urls: readonly string[];
+  coordinate: Coordinate;
+  /** Stops accepting, answers what was accepted, gives everything back. Idempotent. */
+  stop(): Promise<void>;
+}
+
+export const version = "0.1.0";
+
+export async function startDaemon(
+  config: Config,
+  log: Logger = makeLog(config.logLevel, config.logFormat),
+): Promise<Daemon> {
+  const tokens = new TokenAccess(
+    config.tokens === "" ? path.join(config.dataDir, "tokens.json") : config.tokens,
+  );
+  const addresses = config.http.map(readAddress);
+  checkExposure(config, addresses, tokens);
+  if (config.cborrpc !== "") throw new ConfigError("--cborrpc: this build serves no CBOR-RPC yet");
+
+  const backend = await openBackend(config, config.clock === "manual" ? new ManualClock(Date.now()) : null);
+  const undo: (() => Promise<void>)[] = [() => backend.coordinate.close()];
+  try {
+    return await serve(config, log, { backend, tokens, addresses, undo });
+  } catch (error) {
+    for (const step of undo.reverse()) await step();
+    throw error;
+  }
+}
+
+interface Parts {
+  backend: Backend;
+  tokens: TokenAccess;
+  addresses: readonly { host: string; port: number }[];
+  undo: (() => Promise<void>)[];
+}
+
+async function serve(config: Config, log: Logger, parts: Parts): Promise<Daemon> {
+  const { backend, tokens, undo } = parts;
+  const { clock } = backend;
+  const stopping = new AbortController();
+  const events = new EventLog();
+  const metrics = new Metrics();
+  const merge = config.coalesce === "on" || (config.coalesce === "auto" && backend.durable);
+  const merged = merge ? coalesce(backend.coordinate) : backend.coordinate;
+  const traced = config.traces ? await trace(merged) : merged;
+  const coordinate = metrics.measure(observe(traced, events, () => clock.now()));
+  metrics.watch({
+    coordinate: backend.coordinate,
+    waiting: () => backend.engine?.waiting ?? 0,
+    watchers: () => events.watchers,
+  });
+
+  const housekeeping = new Housekeeping(backend.engine, config.tidyMs, {
+    onTidied: (tidied) => {
+      metrics.tidied(tidied);
+      const { more: _more, ...counts } = tidied;
+      if (Object.values(counts).some((count) => count > 0)) {
+        for (const ns of events.watched())
+          events.add(ns, { type: "tidied", verb: "tidy", time: clock.now(), items: [counts] });
+      }
+    },
+    onError: (error) => log.error({ err: error }, "housekeeping failed; it is tried again"),
+  });
+
+  const audit = openAudit(config, tokens, log);
+  if (audit !== null) undo.push(() => audit.close());
+  let document = "";
+  const daemonRoutes = [
+    ...healthRoutes(backend.coordinate, stopping.signal),
+    ...(config.metrics ? [metricsRoute(metrics)] : []),
+    ...(clock instanceof ManualClock ? clockRoutes(clock, housekeeping) : []),
+    ...(config.page ? pageRoutes : []),
+    documentRoute(() => document),
+  ];
+  const { app, routes } = restServer({
+    coordinate,
+    access: accessOf(config, tokens),
+    allowHosts: config.allowHost,
+    maxBodyBytes: config.maxBodyBytes,
+    dataLimits: { maxBytes: config.maxDataBytes },
+    stopping: stopping.signal,
+    newRequestId: requestIds(),
+    routes: [...streamRoutes({ maxBytes: config.maxDataBytes }), ...eventRoutes(events), ...daemonRoutes],
+    ...(config.page && { page: pageHtml }),
+    onAnswer: (request, reply, route) => {
+      metrics.answered(route, reply.statusCode, reply.elapsedTime);
+      audit?.answered(request, reply, route);
+      if (config.logRequests) logRequest(log, request, reply, route);
+    },
+    onBug: (error, request) =>
+      log.error({ request: request.id, err: error }, "a request failed: this is a bug"),
+  });
+  document = JSON.stringify(openApi(routes, { version, secured: !tokens.isEmpty }));
+  undo.push(() => app.close());
+
+  const listeners: Listener[] = [];
+  undo.push(async () => {
+    await Promise.all(listeners.map((listener) => listener.stop(0)));
+  });
+  const tls = readTls(config);
+  for (const at of parts.addresses)
+    listeners.push(await listen(app, { at, ...limitsOf(config), ...(tls !== null && { tls }) }));
+  if (config.socket !== "")
+    listeners.push(await listen(app, { at: { path: config.socket }, ...limitsOf(config) }));
+  housekeeping.start();
+  undo.push(() => housekeeping.stop());
+  const upkeep = setInterval(() => {
+    backend
+      .upkeep?.()
+      .catch((error: unknown) => log.warn({ err: error }, "upkeep of the store failed; it is tried again"));
+  }, 60_000);
+  undo.push(async () => clearInterval(upkeep));
+
+  let stopped: Promise<void> | undefined;
+  const stop = async (): Promise<void> => {
+    log.info("stopping: no more connections; requests that were accepted are answered");
+    stopping.abort();
+    await Promise.all(listeners.map((listener) => listener.stop(config.graceMs)));
+    for (const step of undo.reverse()) await step();
+    log.info("stopped");
+  };
+  return { urls: listeners.map(({ url }) => url), coordinate, stop: () => (stopped ??= stop()) };
+}
+
+/** Unique among daemons that share a log: a part by chance, a part that counts. */
+function requestIds(): () => string {
+  const prefix = randomBytes(5).toString("base64url");
+  let serial = 0;
+  return () => `${prefix}-${(serial += 1).toString(36)}`;
+}
+
+// ---- who may do what
+
+function accessOf(config: Config, tokens: TokenAccess): Access {
+  const limit = config.requestsPerSecond > 0 ? new RateLimit(config.requestsPerSecond) : null;
+  return {
+    identify: (request) => {
+      // asked each time: the first token that is made closes the door at once
+      const identity = tokens.isEmpty ? openAccess.identify(request) : tokens.identify(request);
+      limit?.take(tokens.isEmpty ? request.ip : identity.id);
+      return identity;
+    },
+  };
+}
+
+function openAudit(config: Config, tokens: TokenAccess, log: Logger): Audit | null {
+  if (config.audit === "off" || tokens.isEmpty) return null;
+  mkdirSync(config.dataDir, { recursive: true, mode: 0o700 });
+  const audit = new Audit(path.join(config.dataDir, "audit.log"), config.audit === "all");
+  audit.onError((error) => log.error({ err: error }, "the audit log cannot be written"));
+  return audit;
+}
+
+function readAddress(text: string): { host: string; port: number } {
+  const match = /^(?:\[([^\]]+)\]|([^:]*)):(\d{1,5})$/.exec(text);
+  if (match === null || Number(match[3]) > 65_535)
+    throw new ConfigError(`--http ${text}: expected HOST:PORT`);
+  // as Go has it: a port alone is every address of this machine
+  return { host: match[1] ?? (match[2] === "" ? "::" : (match[2] ?? "")), port: Number(match[3]) };
+}
+
+function isLoopback(host: string): boolean {
+  return host === "localhost" || host === "::1" || (isIP(host) === 4 && host.startsWith("127."));
+}
+
+/** Whoever can reach the daemon can have work run: others than this machine's users need a token, and TLS to keep it. */
+function checkExposure(
+  config: Config,
+  addresses: readonly { host: string; port: number }[],
+  tokens: TokenAccess,
+): void {
+  if ((config.tlsCert === "") !== (config.tlsKey === ""))
+    throw new ConfigError("--tls-cert and --tls-key go together");
+  if (config.tlsClientCa !== "" && config.tlsCert === "")
+    throw new ConfigError("--tls-client-ca needs --tls-cert");
+  const exposed = addresses.filter(({ host }) => !isLoopback(host));
+  if (exposed.length === 0 || config.insecure) return;
+  const missing = [
+    ...(tokens.isEmpty ? ["tokens (coordinate token create)"] : []),
+    ...(config.tlsCert === "" ? ["--tls-cert and --tls-key"] : []),
+  ];
+  if (missing.length === 0) return;
+  const where = exposed.map(({ host, port }) => `${host}:${port}`).join(", ");
+  throw new ConfigError(
+    `--http ${where} can be reached by others: that needs ${missing.join(", and ")}; or --insecure`,
+  );
+}
+
+function readTls(config: Config): NonNullable<ListenOptions["tls"]> | null {
+  if (config.tlsCert === "") return null;
+  const read = (file: string): Buffer => {
+    try {
+      return readFileSync(file);
+    } catch (error) {
+      throw new ConfigError(`${file}: ${error instanceof Error ? error.message : String(error)}`);
+    }
+  };
+  return {
+    cert: read(config.tlsCert),
+    key: read(config.tlsKey),
+    ...(config.tlsClientCa !== "" && {
+      ca: read(config.tlsClientCa),
+      requestCert: true,
+      rejectUnauthorized: true,
+    }),
+  };
+}
+
+const limitsOf = ({ maxConnections, maxConnectionsPerAddress }: Config): Omit<ListenOptions, "at"> => ({
+  maxConnections,
+  maxConnectionsPerAddress,
+});
+
+// ---- what is said of the daemon itself
+
+const route = (
+  id: string,
+  method: "GET" | "POST",
+  at: string,
+  rest: Omit<Route, "id" | "method" | "path" | "family">,
+): Route => ({
+  id,
+  method,
+  path: at,
+  family: "daemon",
+  ...rest,
+});
+
+function healthRoutes(coordinate: Coordinate, stopping: AbortSignal): Route[] {
+  return [
+    route("healthz", "GET", "/healthz", {
+      scope: "open",
+      summary: "The process answers.",
+      handle: async () => '{"status":"ok"}',
+    }),
+    route("readyz", "GET", "/readyz", {
+      scope: "open",
+      summary: "The store answers, and the daemon is not about to stop.",
+      handle: async () => {
+        if (stopping.aborted) throw new HttpError("stopping", "The daemon is stopping");
+        await within(2000, coordinate.getNamespace(""));
+        return '{"status":"ready"}';
+      },
+    }),
+  ];
+}
+
+async function within(ms: number, work: Promise<unknown>): Promise<void> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_resolve, reject) => {
+    timer = setTimeout(
+      () => reject(new CoordinateError("unavailable", `the store did not answer within ${ms} ms`)),
+      ms,
+    );
+  });
+  try {
+    await Promise.race([work, late]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+const metricsRoute = (metrics: Metrics): Route =>
+  route("metrics", "GET", "/metrics", {
+    scope: "read",
+    summary: "Metrics for Prometheus. Needs scope read in all namespaces.",
+    answerType: "text/plain; version=0.0.4; charset=utf-8",
+    handle: () => metrics.text(),
+  });
+
+const documentRoute = (text: () => string): Route =>
+  route("openapi", "GET", "/openapi.json", {
+    scope: "open",
+    summary: "This document.",
+    handle: async () => text(),
+  });
+
+/** Only of a daemon that was started with `--clock manual`. */
+function clockRoutes(clock: ManualClock, housekeeping: Housekeeping): Route[] {
+  const now = Type.Object({ now: Type.Number({ description: "Milliseconds since 1970" }) });
+  return [
+    route("clock", "GET", "/clock", {
+      scope: "read",
+      summary: "What time it is here.",
+      answer: now,
+      handle: async () => JSON.stringify({ now: clock.now() }),
+    }),
+    route("clock.advance", "POST", "/clock", {
+      scope: "admin",
+      summary: "Moves time on, and tidies up what is due then.",
+      body: Type.Object({ ms: Type.Number({ minimum: 0, maximum: 1e14 }) }, { additionalProperties: false }),
+      answer: now,
+      handle: async (call) => {
+        const next = clock.now() + (call.body.ms as number);
+        if (next > 8e15) throw new CoordinateError("bad_argument", "ms: there is no such time");
+        clock.set(next);
+        await housekeeping.once();
+        return JSON.stringify({ now: clock.now() });
+      },
+    }),
+  ];
+}
+
+function logRequest(log: Logger, request: FastifyRequest, reply: FastifyReply, route: Route | null): void {
+  log.info(
+    {
+      request: request.id,
+      method: request.method,
+      // names, cut: the query and the body may hold more than names
+      path: request.url.split("?")[0]?.slice(0, 200),
+      route: route?.id,
+      status: reply.statusCode,
+      ms: Math.round(reply.elapsedTime * 100) / 100,
+      address: request.ip,
+      token: request.identity?.id,
+    },
+    "request",
+  );
+}

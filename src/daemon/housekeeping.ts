@@ -1,0 +1,51 @@
+/** Tidies up every second or so, and again at once while there is more. */
+import type { Engine, Tidied } from "../core/index.ts";
+
+export interface HousekeepingEvents {
+  onTidied(tidied: Tidied): void;
+  onError(error: unknown): void;
+}
+
+export class Housekeeping {
+  readonly #engine: Engine | null;
+  readonly #everyMs: number;
+  readonly #events: HousekeepingEvents;
+  #timer: NodeJS.Timeout | undefined;
+  #running: Promise<void> = Promise.resolve();
+  #stopped = false;
+
+  constructor(engine: Engine | null, everyMs: number, events: HousekeepingEvents) {
+    this.#engine = engine;
+    this.#everyMs = Math.max(10, everyMs);
+    this.#events = events;
+  }
+
+  start(): void {
+    if (this.#engine === null || this.#stopped) return;
+    this.#timer = setTimeout(() => {
+      this.#running = this.once().finally(() => this.start());
+    }, this.#everyMs);
+    this.#timer.unref();
+  }
+
+  /** All that there is to do now. Never rejects: what failed is tried again the next time. */
+  async once(): Promise<void> {
+    if (this.#engine === null) return;
+    try {
+      for (;;) {
+        const tidied = await this.#engine.tidy();
+        this.#events.onTidied(tidied);
+        if (!tidied.more || this.#stopped) return;
+        await new Promise((resolve) => setImmediate(resolve));
+      }
+    } catch (error) {
+      if (!this.#stopped) this.#events.onError(error);
+    }
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    clearTimeout(this.#timer);
+    await this.#running;
+  }
+}

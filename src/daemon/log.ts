@@ -1,0 +1,19 @@
+/** Logs by pino: JSON for machines, or a line that a person reads. Never data, never secrets: names, ids, counts. */
+import { pino, type Logger } from "pino";
+
+export type { Logger } from "pino";
+
+export function makeLog(level: string, format: string): Logger {
+  const options = { level, base: null, timestamp: pino.stdTimeFunctions.isoTime };
+  if (format === "json") return pino(options, pino.destination({ fd: 2, sync: true }));
+  return pino(options, { write: (line: string) => void process.stderr.write(readable(line)) });
+}
+
+function readable(line: string): string {
+  const { time, level, msg, ...rest } = JSON.parse(line) as Record<string, unknown>;
+  const name = pino.levels.labels[Number(level)] ?? "";
+  const fields = Object.entries(rest).map(
+    ([key, value]) => ` ${key}=${typeof value === "string" ? value : JSON.stringify(value)}`,
+  );
+  return `${String(time).slice(11, 23)} ${name.padEnd(5)} ${String(msg)}${fields.join("")}\n`;
+}

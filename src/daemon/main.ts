@@ -1,0 +1,64 @@
+/** The process: reads its settings, starts, says where it is, and stops when told. */
+import { help, ConfigError, readConfig, type Config } from "./config.ts";
+import { startDaemon, type Daemon } from "./daemon.ts";
+import { makeLog } from "./log.ts";
+
+/** Exit codes as sysexits.h has them: the configuration is wrong, something else is. */
+const badConfig = 78;
+const failed = 70;
+
+/** Runs until a signal comes; answers the exit code. */
+export async function runDaemon(
+  argv: readonly string[],
+  env: Readonly<Record<string, string | undefined>>,
+): Promise<number> {
+  let config: Config;
+  try {
+    const line = readConfig(argv, env);
+    if (line.kind === "print") {
+      console.log(line.text);
+      return 0;
+    }
+    config = line.config;
+  } catch (error) {
+    return complain(error);
+  }
+  // files are the user's own from the start, and not only after a chmod
+  process.umask(0o077);
+  const log = makeLog(config.logLevel, config.logFormat);
+  let daemon: Daemon;
+  try {
+    daemon = await startDaemon(config, log);
+  } catch (error) {
+    return complain(error);
+  }
+  for (const url of daemon.urls) console.log(`coordinated serves ${url}`);
+  log.info({ urls: daemon.urls, clock: config.clock }, "started");
+  process.on("uncaughtException", (error) => log.error({ err: error }, "uncaught: this is a bug"));
+  process.on("unhandledRejection", (error) => log.error({ err: error }, "unhandled: this is a bug"));
+  await new Promise<void>((resolve) => {
+    let first = 0;
+    for (const signal of ["SIGTERM", "SIGINT"] as const) {
+      process.on(signal, () => {
+        // a terminal and npm both pass on one Ctrl-C: what follows at once is the same one
+        if (first === 0) first = performance.now();
+        else if (performance.now() - first > 300) process.exit(1);
+        resolve();
+      });
+    }
+  });
+  await daemon.stop();
+  return 0;
+}
+
+function complain(error: unknown): number {
+  if (error instanceof ConfigError) {
+    console.error(error.message);
+    if (error.message.includes("no such")) console.error(`See --help.`);
+    return badConfig;
+  }
+  console.error(error instanceof Error ? (error.stack ?? error.message) : String(error));
+  return failed;
+}
+
+export { help };

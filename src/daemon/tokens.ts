@@ -1,0 +1,221 @@
+/**
+ * Access tokens: who may do what in which namespace. A token is a public id and 32 random bytes; the file holds the
+ * id, a hash of the bytes and the grants, so that who reads the file cannot use it. 256 bits of chance need no slow
+ * hash. The file is read again when it changes: a revoked token ends within a second, in every daemon that shares it.
+ */
+import { Buffer } from "node:buffer";
+import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
+import { chmodSync, existsSync, mkdirSync, readFileSync, renameSync, statSync, writeFileSync } from "node:fs";
+import path from "node:path";
+import { HttpError, includesScope, scopes, type Access, type Identity, type Scope } from "../rest/index.ts";
+import type { FastifyRequest } from "fastify";
+
+export interface Grant {
+  /** A name, or `*` for all. */
+  namespace: string;
+  scopes: readonly Scope[];
+}
+
+export interface TokenRow {
+  id: string;
+  /** What it is for. */
+  name: string;
+  grants: readonly Grant[];
+  /** Milliseconds since 1970; 0 is never. */
+  created: number;
+  expires: number;
+}
+
+interface StoredToken extends TokenRow {
+  /** SHA-256 of the secret part, hex. */
+  hash: string;
+}
+
+const tokenText = /^cjt_([A-Za-z0-9]{12})_([A-Za-z0-9_-]{43})$/;
+const idLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+
+/** Makes a token and writes it down. The text is shown this once: nobody can find it out again. */
+export function createToken(
+  file: string,
+  given: { name: string; grants: readonly Grant[]; expires?: number },
+  now = Date.now(),
+): { token: string; row: TokenRow } {
+  for (const { scopes: wanted } of given.grants) {
+    for (const scope of wanted) if (!scopes.includes(scope)) throw new Error(`no such scope: ${scope}`);
+  }
+  if (given.grants.length === 0) throw new Error("a token without grants opens nothing");
+  const id = [...randomBytes(12)].map((byte) => idLetters[byte % idLetters.length]).join("");
+  const secret = randomBytes(32).toString("base64url");
+  const row: TokenRow = {
+    id,
+    name: given.name,
+    grants: given.grants,
+    created: now,
+    expires: given.expires ?? 0,
+  };
+  write(file, [...read(file), { ...row, hash: hashOf(secret).toString("hex") }]);
+  return { token: `cjt_${id}_${secret}`, row };
+}
+
+export const listTokens = (file: string): TokenRow[] => read(file).map(({ hash: _hash, ...row }) => row);
+
+/** False when there is no such token. */
+export function revokeToken(file: string, id: string): boolean {
+  const before = read(file);
+  const left = before.filter((token) => token.id !== id);
+  if (left.length === before.length) return false;
+  write(file, left);
+  return true;
+}
+
+const hashOf = (secret: string): Buffer => createHash("sha256").update(secret).digest();
+
+function read(file: string): StoredToken[] {
+  if (!existsSync(file)) return [];
+  const mode = statSync(file).mode & 0o077;
+  if (mode !== 0 && process.platform !== "win32") {
+    throw new Error(`${file}: others may read or write this file; chmod 600 it`);
+  }
+  const document = JSON.parse(readFileSync(file, "utf8")) as { version?: unknown; tokens?: unknown };
+  if (document.version !== 1 || !Array.isArray(document.tokens))
+    throw new Error(`${file}: not a file of tokens`);
+  return document.tokens as StoredToken[];
+}
+
+/** A whole file or none: a daemon may read it at this moment. */
+function write(file: string, tokens: readonly StoredToken[]): void {
+  mkdirSync(path.dirname(file), { recursive: true, mode: 0o700 });
+  const next = `${file}.${randomBytes(6).toString("hex")}`;
+  writeFileSync(next, JSON.stringify({ version: 1, tokens }, null, 2) + "\n", { mode: 0o600, flag: "wx" });
+  chmodSync(next, 0o600);
+  renameSync(next, file);
+}
+
+/** The tokens of a file, as the server asks for them. */
+export class TokenAccess implements Access {
+  readonly #file: string;
+  readonly #now: () => number;
+  readonly #failures: Failures;
+  #tokens = new Map<string, { token: StoredToken; hash: Buffer; identity: Identity }>();
+  #version = "";
+  #lookedAt = -Infinity;
+
+  constructor(file: string, now: () => number = Date.now) {
+    this.#file = file;
+    this.#now = now;
+    this.#failures = new Failures(now);
+    this.#refresh();
+  }
+
+  /** Without any token there is nobody to tell from anybody else. */
+  get isEmpty(): boolean {
+    this.#refresh();
+    return this.#tokens.size === 0;
+  }
+
+  identify(request: FastifyRequest): Identity {
+    this.#refresh();
+    const match = tokenText.exec(presented(request.headers.authorization) ?? "");
+    const known = match === null ? undefined : this.#tokens.get(match[1] ?? "");
+    // the same work for an id that is not known: how long it takes says nothing
+    const same = timingSafeEqual(hashOf(match?.[2] ?? ""), known?.hash ?? nothing);
+    if (known !== undefined && same && (known.token.expires === 0 || known.token.expires > this.#now()))
+      return known.identity;
+    const wait = this.#failures.count(request.ip);
+    if (wait > 0)
+      throw new HttpError("too_many_requests", "Too many wrong tokens", { "retry-after": String(wait) });
+    throw new HttpError("unauthorized", "This needs a token", {
+      "www-authenticate": 'Bearer realm="coordinate"',
+    });
+  }
+
+  #refresh(): void {
+    const now = this.#now();
+    if (now - this.#lookedAt < 1000) return;
+    this.#lookedAt = now;
+    const stat = existsSync(this.#file) ? statSync(this.#file) : undefined;
+    const version = stat === undefined ? "" : `${stat.ino} ${stat.mtimeMs} ${stat.size}`;
+    if (version === this.#version) return;
+    const tokens = read(this.#file);
+    this.#tokens = new Map(
+      tokens.map((token) => [
+        token.id,
+        { token, hash: Buffer.from(token.hash, "hex"), identity: identityOf(token) },
+      ]),
+    );
+    this.#version = version;
+  }
+}
+
+const nothing = Buffer.alloc(32);
+
+/** A bearer token; or as the password of basic access, which is all that a URL in a Go client can say. */
+function presented(header: string | undefined): string | undefined {
+  if (header === undefined) return undefined;
+  const [kind = "", value = ""] = header.split(" ");
+  if (kind.toLowerCase() === "bearer") return value;
+  if (kind.toLowerCase() !== "basic") return undefined;
+  const pair = Buffer.from(value, "base64").toString("utf8");
+  return pair.slice(pair.indexOf(":") + 1);
+}
+
+function identityOf({ id, grants }: StoredToken): Identity {
+  const byNamespace = new Map<string, Scope[]>();
+  for (const { namespace, scopes: granted } of grants) {
+    byNamespace.set(namespace, [...(byNamespace.get(namespace) ?? []), ...granted]);
+  }
+  const everywhere = byNamespace.get("*") ?? [];
+  return {
+    id,
+    may: (scope, ns) =>
+      includesScope(everywhere, scope) || (ns !== null && includesScope(byNamespace.get(ns) ?? [], scope)),
+    somewhere: (scope) => [...byNamespace.values()].some((granted) => includesScope(granted, scope)),
+  };
+}
+
+/** Ten wrong tokens a minute from one address; after that it is not worth while to guess on. */
+class Failures {
+  readonly #now: () => number;
+  #minute = 0;
+  #counts = new Map<string, number>();
+
+  constructor(now: () => number) {
+    this.#now = now;
+  }
+
+  /** Counts one more; answers how many seconds to wait, 0 for not at all. */
+  count(address: string): number {
+    const now = this.#now();
+    const minute = Math.floor(now / 60_000);
+    if (minute !== this.#minute || this.#counts.size > 100_000) {
+      this.#minute = minute;
+      this.#counts = new Map();
+    }
+    const count = (this.#counts.get(address) ?? 0) + 1;
+    this.#counts.set(address, count);
+    return count > 10 ? 60 - Math.floor((now / 1000) % 60) : 0;
+  }
+}
+
+/** So many requests a second from one caller, with bursts of twice that. */
+export class RateLimit {
+  readonly #perSecond: number;
+  readonly #now: () => number;
+  readonly #left = new Map<string, { tokens: number; at: number }>();
+
+  constructor(perSecond: number, now: () => number = Date.now) {
+    this.#perSecond = perSecond;
+    this.#now = now;
+  }
+
+  /** Throws for one too many. */
+  take(caller: string): void {
+    const now = this.#now();
+    const burst = this.#perSecond * 2;
+    const had = this.#left.get(caller) ?? { tokens: burst, at: now };
+    const tokens = Math.min(burst, had.tokens + ((now - had.at) / 1000) * this.#perSecond);
+    if (this.#left.size > 10_000) this.#left.clear();
+    this.#left.set(caller, { tokens: Math.max(0, tokens - 1), at: now });
+    if (tokens < 1) throw new HttpError("too_many_requests", "Too many requests", { "retry-after": "1" });
+  }
+}

@@ -1,0 +1,29 @@
+/**
+ * Traces by OpenTelemetry, when the program that starts the daemon has set it up: `@opentelemetry/api` is used where
+ * it is installed, and without an SDK behind it its spans cost next to nothing.
+ */
+import type { Coordinate } from "../core/index.ts";
+import { around } from "../rest/index.ts";
+
+/** The same verbs, each in a span; the very same object where there is no OpenTelemetry. */
+export async function trace(inner: Coordinate): Promise<Coordinate> {
+  const api = await import("@opentelemetry/api").catch(() => null);
+  if (api === null) return inner;
+  const tracer = api.trace.getTracer("coordinate");
+  return around(inner, (verb, args, next) =>
+    tracer.startActiveSpan(`coordinate.${verb}`, async (span) => {
+      try {
+        if (typeof args[0] === "string") span.setAttribute("coordinate.namespace", args[0].slice(0, 200));
+        return await next();
+      } catch (error) {
+        span.setStatus({
+          code: api.SpanStatusCode.ERROR,
+          message: error instanceof Error ? error.name : "error",
+        });
+        throw error;
+      } finally {
+        span.end();
+      }
+    }),
+  );
+}

@@ -1,0 +1,112 @@
+/**
+ * Requests that arrive together become one batch: what callers ask in one turn of the event loop to settle, or to add
+ * to one work spec, is asked of the store at once, in one transaction. Nobody waits for others to come.
+ *
+ * A merged call that is refused has changed nothing, and every caller's part is then asked by itself, so that each
+ * gets its own answer. Adds that carry a request id stay alone: the id names exactly what was asked. Claims stay
+ * alone too, for a claim is one worker's.
+ */
+import {
+  CoordinateError,
+  type AddedWorkUnit,
+  type AttemptChange,
+  type AttemptChanged,
+  type Coordinate,
+  type WorkUnitInput,
+} from "../core/index.ts";
+import { override } from "./around.ts";
+
+/** More than this in one batch keeps the others waiting longer than it saves. */
+const largest = 2000;
+
+export function coalesce(inner: Coordinate): Coordinate {
+  const settles = new Merger<AttemptChange, AttemptChanged>((ns, _spec, changes) =>
+    inner.settleAttempts(ns, changes),
+  );
+  const adds = new Merger<WorkUnitInput, AddedWorkUnit>((ns, spec, units) =>
+    inner.addWorkUnits(ns, spec, units),
+  );
+  return override(inner, {
+    settleAttempts: (ns, changes) =>
+      isShort(changes) ? settles.ask(ns, "", changes) : inner.settleAttempts(ns, changes),
+    addWorkUnits: (ns, ref, units, options) =>
+      typeof ref === "string" && options?.requestId === undefined && isShort(units)
+        ? adds.ask(ns, ref, units)
+        : inner.addWorkUnits(ns, ref, units, options),
+  });
+}
+
+const isShort = (items: readonly unknown[]): boolean => Array.isArray(items) && items.length <= 100;
+
+interface Part<Item, Answer> {
+  items: readonly Item[];
+  resolve: (answers: Answer[]) => void;
+  reject: (error: unknown) => void;
+}
+
+class Merger<Item, Answer> {
+  readonly #ask: (ns: string, spec: string, items: readonly Item[]) => Promise<Answer[]>;
+  /** By namespace and work spec: one string cannot be mistaken for the other's. */
+  readonly #waiting = new Map<string, Map<string, Part<Item, Answer>[]>>();
+  #scheduled = false;
+
+  constructor(ask: (ns: string, spec: string, items: readonly Item[]) => Promise<Answer[]>) {
+    this.#ask = ask;
+  }
+
+  ask(ns: string, spec: string, items: readonly Item[]): Promise<Answer[]> {
+    return new Promise((resolve, reject) => {
+      const specs = this.#waiting.get(ns) ?? new Map<string, Part<Item, Answer>[]>();
+      this.#waiting.set(ns, specs);
+      const parts = specs.get(spec) ?? [];
+      specs.set(spec, parts);
+      parts.push({ items, resolve, reject });
+      if (this.#scheduled) return;
+      this.#scheduled = true;
+      setImmediate(() => this.#flush());
+    });
+  }
+
+  #flush(): void {
+    this.#scheduled = false;
+    const waiting = [...this.#waiting];
+    this.#waiting.clear();
+    for (const [ns, specs] of waiting) {
+      for (const [spec, parts] of specs) {
+        for (let i = 0; i < parts.length;) {
+          const batch: Part<Item, Answer>[] = [];
+          let items = 0;
+          while (i < parts.length && (items === 0 || items + parts[i]!.items.length <= largest)) {
+            items += parts[i]!.items.length;
+            batch.push(parts[i]!);
+            i += 1;
+          }
+          void this.#send(ns, spec, batch);
+        }
+      }
+    }
+  }
+
+  async #send(ns: string, spec: string, parts: readonly Part<Item, Answer>[]): Promise<void> {
+    const [only] = parts;
+    if (only !== undefined && parts.length === 1) {
+      this.#ask(ns, spec, only.items).then(only.resolve, only.reject);
+      return;
+    }
+    try {
+      const answers = await this.#ask(
+        ns,
+        spec,
+        parts.flatMap(({ items }) => items),
+      );
+      let at = 0;
+      for (const { items, resolve } of parts) resolve(answers.slice(at, (at += items.length)));
+    } catch (error) {
+      const refused = error instanceof CoordinateError && error.status < 500;
+      for (const { items, resolve, reject } of parts) {
+        if (refused) this.#ask(ns, spec, items).then(resolve, reject);
+        else reject(error);
+      }
+    }
+  }
+}

@@ -1,0 +1,33 @@
+/** Events as text/event-stream: written by the server, read by the client. */
+import { readLines } from "./lines.ts";
+
+/**
+ * Something that happened in a namespace. `items` are at most a hundred of the `count` things that it happened to:
+ * one event tells of one request, however large.
+ */
+export interface CoordinateEvent {
+  type: "workSpecs" | "workUnits" | "attempts" | "workers" | "namespace" | "tidied" | "reset";
+  /** The verb that made the change; `tidy` is the daemon's own. */
+  verb: string;
+  /** Milliseconds since 1970. */
+  time: number;
+  workSpec?: string;
+  count?: number;
+  items?: readonly unknown[];
+}
+
+export interface StreamedEvent extends CoordinateEvent {
+  /** Where to go on after this one. */
+  id: string;
+}
+
+export const writeEvent = (id: string, event: CoordinateEvent): string =>
+  `id: ${id}\nevent: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`;
+
+export async function* readEvents(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<StreamedEvent> {
+  let id = "";
+  for await (const { text } of readLines(chunks)) {
+    if (text.startsWith("id: ")) id = text.slice(4);
+    else if (text.startsWith("data: ")) yield { id, ...(JSON.parse(text.slice(6)) as CoordinateEvent) };
+  }
+}

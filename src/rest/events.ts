@@ -1,0 +1,268 @@
+/**
+ * Events: what happened in a namespace, in order, for those who watch. A decorator around the verbs tells; the log
+ * keeps the last ones, so that a watcher who lost the connection goes on where it was. While nobody has watched a
+ * namespace for a minute nothing is made or kept, and a verb costs one look into an empty map more.
+ *
+ * A daemon tells of what went through it. Where several share a store, each tells its own part.
+ */
+import { workSpecName, type Coordinate, type WorkSpecRef } from "../core/index.ts";
+import { override } from "./around.ts";
+import { HttpError } from "./errors.ts";
+import { writeEvent, type CoordinateEvent } from "./events-text.ts";
+import type { Route } from "./route.ts";
+
+export type { CoordinateEvent, StreamedEvent } from "./events-text.ts";
+
+export interface EventSink {
+  /** Whether anybody would see it: nothing is made for nobody. */
+  wanted(ns: string): boolean;
+  add(ns: string, event: CoordinateEvent): void;
+}
+
+/** At most this many names or ids in one event. */
+const shown = 100;
+
+type AnyVerb = (...args: unknown[]) => Promise<unknown>;
+type Told = Omit<CoordinateEvent, "verb" | "time">;
+
+/** The verbs that change something, and what is told of each when it has. */
+const told: {
+  readonly [V in keyof Coordinate]?: (
+    args: Parameters<Coordinate[V]>,
+    answer: Awaited<ReturnType<Coordinate[V]>>,
+  ) => Told;
+} = {
+  setNamespace: () => ({ type: "namespace" }),
+  deleteNamespace: () => ({ type: "namespace" }),
+  setWorkSpecs: (_args, rows) => ({ type: "workSpecs", ...some(rows, ({ name }) => name) }),
+  setWorkSpecMeta: ([, ref]) => ({ type: "workSpecs", count: 1, items: [workSpecName(ref)] }),
+  deleteWorkSpecs: ([, refs]) => ({ type: "workSpecs", ...some(refs, workSpecName) }),
+  addWorkUnits: ([, ref], rows) => ({
+    type: "workUnits",
+    workSpec: workSpecName(ref),
+    ...some(rows, ({ name, status, created }) => ({ name, status, created })),
+  }),
+  setWorkUnitPriorities: ([, ref], count) => units(ref, count),
+  setWorkUnitDelays: ([, ref], count) => units(ref, count),
+  resetWorkUnits: ([, ref], count) => units(ref, count),
+  deleteWorkUnits: ([, ref], count) => units(ref, count),
+  requestAttempts: (_args, rows) => attempts(rows),
+  makeAttempts: (_args, rows) => attempts(rows),
+  settleAttempts: (_args, rows) => ({
+    type: "attempts",
+    ...some(
+      rows.filter(({ changed }) => changed),
+      ({ attempt, status, outputs }) => ({ attempt, status, outputs }),
+    ),
+  }),
+  updateWorkers: (_args, rows) => ({
+    type: "workers",
+    ...some(rows, ({ name, active, mode, desired }) => ({ name, active, mode, desired })),
+  }),
+};
+
+const units = (ref: WorkSpecRef, count: number): Told => ({
+  type: "workUnits",
+  workSpec: workSpecName(ref),
+  count,
+});
+
+const attempts = (rows: Awaited<ReturnType<Coordinate["requestAttempts"]>>): Told => ({
+  type: "attempts",
+  ...some(rows, ({ id, workSpec, workUnit, worker, status }) => ({
+    attempt: id,
+    workSpec,
+    workUnit,
+    worker,
+    status,
+  })),
+});
+
+function some<Item>(
+  items: readonly Item[],
+  show: (item: Item) => unknown,
+): { count: number; items: unknown[] } {
+  return { count: items.length, items: items.slice(0, shown).map(show) };
+}
+
+/** The same verbs; what they changed is told to the sink. */
+export function observe(inner: Coordinate, sink: EventSink, now: () => number): Coordinate {
+  const wrapped: Record<string, unknown> = {};
+  for (const [verb, tell] of Object.entries(told)) {
+    wrapped[verb] = async (...args: unknown[]): Promise<unknown> => {
+      const answer = await (inner[verb as keyof Coordinate] as AnyVerb).apply(inner, args);
+      const ns = args[0] as string;
+      if (sink.wanted(ns)) {
+        const event = (tell as (args: unknown[], answer: unknown) => Told)(args, answer);
+        if (event.count !== 0) sink.add(ns, { verb, time: now(), ...event });
+      }
+      return answer;
+    };
+  }
+  return override(inner, wrapped);
+}
+
+export interface EventLogOptions {
+  /** Events kept per namespace; 10,000. */
+  size?: number;
+  /** How long after the last watcher left events are still kept, for it to come back. A minute. */
+  idleMs?: number;
+  now?: () => number;
+}
+
+interface Watched {
+  /** Tells this log from one of before, whose numbers mean nothing here. */
+  epoch: string;
+  /** The number of the last event; the ring holds those before it. */
+  last: number;
+  ring: { number: number; text: string }[];
+  watchers: Set<() => void>;
+  leftAt: number;
+}
+
+export class EventLog implements EventSink {
+  readonly #size: number;
+  readonly #idleMs: number;
+  readonly #now: () => number;
+  readonly #spaces = new Map<string, Watched>();
+  #epochs = 0;
+
+  constructor(options: EventLogOptions = {}) {
+    this.#size = options.size ?? 10_000;
+    this.#idleMs = options.idleMs ?? 60_000;
+    this.#now = options.now ?? Date.now;
+  }
+
+  wanted(ns: string): boolean {
+    if (this.#spaces.size === 0) return false;
+    const watched = this.#spaces.get(ns);
+    if (watched === undefined) return false;
+    if (watched.watchers.size > 0 || this.#now() - watched.leftAt < this.#idleMs) return true;
+    this.#spaces.delete(ns);
+    return false;
+  }
+
+  /** The namespaces that somebody watches, or did a moment ago. */
+  watched(): string[] {
+    return [...this.#spaces.keys()].filter((ns) => this.wanted(ns));
+  }
+
+  get watchers(): number {
+    let count = 0;
+    for (const { watchers } of this.#spaces.values()) count += watchers.size;
+    return count;
+  }
+
+  add(ns: string, event: CoordinateEvent): void {
+    const watched = this.#spaces.get(ns);
+    if (watched === undefined) return;
+    watched.last += 1;
+    const { last, ring, epoch } = watched;
+    const entry = { number: last, text: writeEvent(`${epoch}.${last}`, event) };
+    if (ring.length < this.#size) ring.push(entry);
+    else ring[(last - 1) % this.#size] = entry;
+    for (const wake of watched.watchers) wake();
+  }
+
+  /** Text for a watcher from after the event `after`, or from now on, until the signal aborts. */
+  async *watch(ns: string, after: string | undefined, signal: AbortSignal): AsyncGenerator<string> {
+    let watched = this.#spaces.get(ns);
+    if (watched === undefined) {
+      const epoch = `${this.#now().toString(36)}${(this.#epochs += 1).toString(36)}`;
+      watched = { epoch, last: 0, ring: [], watchers: new Set(), leftAt: 0 };
+      this.#spaces.set(ns, watched);
+    }
+    let wake = (): void => undefined;
+    const poke = (): void => wake();
+    watched.watchers.add(poke);
+    signal.addEventListener("abort", poke);
+    try {
+      let sent = startAfter(watched, after);
+      // a client that reconnects learns where it stands before anything happens
+      if (sent === null) yield this.#reset(watched, (sent = watched.last));
+      else yield `: watching\nid: ${watched.epoch}.${sent}\n\n`;
+      while (!signal.aborted) {
+        if (watched.last - sent > watched.ring.length) yield this.#reset(watched, (sent = watched.last));
+        else if (sent < watched.last) {
+          let text = "";
+          while (sent < watched.last) text += watched.ring[sent++ % this.#size]?.text ?? "";
+          yield text;
+        } else await new Promise<void>((resolve) => (wake = resolve));
+      }
+    } finally {
+      signal.removeEventListener("abort", poke);
+      watched.watchers.delete(poke);
+      watched.leftAt = this.#now();
+    }
+  }
+
+  /** Some events are lost to this watcher: it must read anew what it wants to know. */
+  #reset({ epoch }: Watched, number: number): string {
+    return writeEvent(`${epoch}.${number}`, { type: "reset", verb: "", time: this.#now() });
+  }
+}
+
+/** The number of the event to go on after; null when it is not known here any more. */
+function startAfter({ epoch, last, ring }: Watched, after: string | undefined): number | null {
+  if (after === undefined) return last;
+  const [given, number] = after.split(".");
+  const at = /^\d{1,15}$/.test(number ?? "") ? Number(number) : NaN;
+  return given === epoch && at <= last && last - at <= ring.length ? at : null;
+}
+
+/** More than this many watchers at once are refused. */
+const mostWatchers = 1000;
+
+export const eventRoutes = (log: EventLog, pingMs = 15_000): readonly Route[] => [
+  {
+    id: "events",
+    method: "GET",
+    path: "/v1/namespace/{namespace}/events",
+    scope: "read",
+    family: "stream",
+    summary:
+      "What happens in a namespace, as server-sent events. With Last-Event-ID, goes on after that one.",
+    answerType: "text/event-stream",
+    handle: async (call) => {
+      if (log.watchers >= mostWatchers)
+        throw new HttpError("too_many_requests", "Too many watch events already");
+      const { reply, request } = call;
+      const given = request.headers["last-event-id"];
+      const gone = call.gone();
+      reply.hijack();
+      const { raw } = reply;
+      raw.writeHead(200, {
+        "content-type": "text/event-stream",
+        "cache-control": "no-store",
+        "x-content-type-options": "nosniff",
+        // a proxy that buffers would hold events back
+        "x-accel-buffering": "no",
+      });
+      // shows both ends that the other is still there
+      const ping = setInterval(() => raw.write(": ping\n\n"), pingMs);
+      try {
+        for await (const text of log.watch(call.ns, typeof given === "string" ? given : undefined, gone)) {
+          if (!raw.write(text)) await drained(raw, gone);
+        }
+      } finally {
+        clearInterval(ping);
+        raw.end();
+      }
+      return undefined;
+    },
+  },
+];
+
+/** A watcher who does not read is waited for; meanwhile the ring may pass it by, and it is told so. */
+async function drained(raw: NodeJS.WritableStream, gone: AbortSignal): Promise<void> {
+  if (gone.aborted) return;
+  await new Promise<void>((resolve) => {
+    const done = (): void => {
+      raw.off("drain", done);
+      gone.removeEventListener("abort", done);
+      resolve();
+    };
+    raw.once("drain", done);
+    gone.addEventListener("abort", done, { once: true });
+  });
+}

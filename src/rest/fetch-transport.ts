@@ -1,0 +1,39 @@
+/** HTTP by `fetch`, for where there is no node:http: a browser. */
+import { TransportError, type Transport, type TransportAnswer, type TransportRequest } from "./transport.ts";
+
+export function fetchTransport(address: string): Transport {
+  const base = address.replace(/\/$/, "");
+  const send = async (asked: TransportRequest): Promise<TransportAnswer> => {
+    const signals = [asked.signal, asked.timeoutMs > 0 ? AbortSignal.timeout(asked.timeoutMs) : undefined];
+    const body =
+      typeof asked.body === "string" || asked.body === undefined ? asked.body : await gather(asked.body);
+    try {
+      const response = await fetch(base + asked.path, {
+        method: asked.method,
+        headers: asked.headers,
+        signal: AbortSignal.any(signals.filter((signal) => signal !== undefined)),
+        ...(body !== undefined && { body }),
+      });
+      const isStream = asked.stream === true && response.ok;
+      return {
+        status: response.status,
+        header: (name) => response.headers.get(name) ?? undefined,
+        text: isStream ? "" : await response.text(),
+        chunks: (response.body ?? []) as AsyncIterable<Uint8Array>,
+      };
+    } catch (error) {
+      // fetch does not tell how far it came
+      throw new TransportError(error instanceof Error ? error.message : String(error), true, {
+        cause: error,
+      });
+    }
+  };
+  return { send, close: () => undefined };
+}
+
+/** Browsers stream no request bodies over HTTP/1. */
+async function gather(parts: AsyncIterable<string>): Promise<string> {
+  let text = "";
+  for await (const part of parts) text += part;
+  return text;
+}

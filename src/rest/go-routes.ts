@@ -1,0 +1,683 @@
+/**
+ * The routes of the Go server, in which its client runs unchanged: reference/rest.md, section 5. Where the Go server
+ * is at fault (its sections 14 and 15) these do what the interface promises instead; docs/rest.md lists where.
+ */
+import { Type, type TSchema } from "@sinclair/typebox";
+import {
+  CoordinateError,
+  throwChanged,
+  type AttemptAction,
+  type AttemptRow,
+  type Data,
+  type Page,
+  type WorkerRow,
+  type WorkSpecRow,
+  type WorkUnitRow,
+  type WorkUnitSelection,
+  type WorkUnitStatus,
+} from "../core/index.ts";
+import { HttpError } from "./errors.ts";
+import {
+  attemptListText,
+  attemptResponseText,
+  attemptText,
+  countsText,
+  namespaceListText,
+  namespaceText,
+  namespaceUrl,
+  rootText,
+  summaryText,
+  workerListText,
+  workerText,
+  workSpecListText,
+  workSpecMetaText,
+  workSpecText,
+  workSpecUrl,
+  workUnitListText,
+  workUnitText,
+  workUnitUrl,
+} from "./go-text.ts";
+import {
+  readGoBoolean,
+  readGoDuration,
+  readGoFloat,
+  readGoInteger,
+  readGoList,
+  readGoText,
+  readGoTime,
+} from "./go-values.ts";
+import { nameFromUrl } from "./url-name.ts";
+import type { Answer, Call, Method, Route } from "./route.ts";
+
+/** A list without `limit` is gathered in memory: more than this many names must be asked for in pages. */
+const longestList = 100_000;
+
+// ---- what the routes take; unknown fields are ignored, null is "not given", numbers may stand in quotes
+
+const numeric = Type.Unsafe<unknown>({ type: ["number", "string", "null"] });
+const text = Type.Unsafe<unknown>({ type: ["string", "null"] });
+const flag = Type.Unsafe<unknown>({ type: ["boolean", "null"] });
+const texts = Type.Unsafe<unknown>({ type: ["array", "null"], items: { type: ["string", "null"] } });
+const dictionary = Type.Unsafe<unknown>({
+  type: ["object", "string", "null"],
+  description: "A dictionary, or base64 of a CBOR map",
+});
+const some = (members: Record<string, TSchema>): TSchema => Type.Partial(Type.Object(members));
+
+const unitMeta = Type.Unsafe<unknown>({
+  type: ["object", "null"],
+  properties: { priority: numeric, not_before: text },
+});
+const workUnitBody = some({ name: text, data: dictionary, meta: unitMeta, active_attempt_url: text });
+const workSpecBody = some({ data: dictionary });
+const metaBody = some({
+  priority: numeric,
+  weight: numeric,
+  paused: flag,
+  continuous: flag,
+  min_memory_gb: numeric,
+  interval: numeric,
+  next_continuous: text,
+  max_running: numeric,
+  max_attempts_returned: numeric,
+  max_retries: numeric,
+});
+const workerBody = some({
+  parent: text,
+  active: flag,
+  mode: text,
+  data: dictionary,
+  expiration: text,
+  last_update: text,
+});
+const requestBody = some({
+  available_gb: numeric,
+  lifetime: numeric,
+  number_of_work_units: numeric,
+  work_specs: texts,
+  runtimes: texts,
+});
+const makeBody = some({ work_spec: text, work_unit: text, lifetime: numeric });
+const completionBody = some({ data: dictionary, extend_duration: numeric, delay: numeric });
+
+const unitQuery = {
+  name: Type.Array(Type.String()),
+  status: Type.Array(Type.String()),
+  previous: Type.String(),
+  limit: Type.String(),
+};
+
+// ---- words for what handlers do all the time
+
+const N = "/namespace/{namespace}";
+const S = `${N}/work_spec/{spec}`;
+const U = `${S}/work_unit/{unit}`;
+const W = `${N}/worker/{worker}`;
+const A = `${N}/attempt/{attempt}`;
+
+type Row = Omit<Route, "id" | "method" | "path" | "family">;
+
+const row = (id: string, line: string, rest: Row): Route => {
+  const [method, path] = line.split(" ") as [Method, string];
+  return { id: `go.${id}`, method, path, family: "go", ...rest };
+};
+
+const bodyData = (call: Call): Data | null => (call.body.data ?? null) as Data | null;
+
+async function spec(call: Call): Promise<WorkSpecRow> {
+  const name = call.param("spec");
+  const [found] = await call.coordinate.getWorkSpecs(call.ns, [name]);
+  if (found === null || found === undefined) throw new CoordinateError("no_such_work_spec", name);
+  return found;
+}
+
+async function unit(call: Call, name = call.param("unit")): Promise<WorkUnitRow> {
+  const [found] = await call.coordinate.getWorkUnits(call.ns, call.param("spec"), [name]);
+  if (found === null || found === undefined) throw new CoordinateError("no_such_work_unit", name);
+  return found;
+}
+
+/** The Go client makes its worker by looking at it. Somebody who may only look makes none. */
+async function worker(call: Call): Promise<WorkerRow> {
+  const name = call.param("worker");
+  const [found] = await call.coordinate.getWorkers(call.ns, [name]);
+  if (found !== null && found !== undefined) return found;
+  if (!call.identity.may("work", call.ns)) throw new CoordinateError("no_such_worker", name);
+  const [made] = await call.coordinate.updateWorkers(call.ns, [{ name, active: true }]);
+  if (made === undefined) throw new CoordinateError("no_such_worker", name);
+  return made;
+}
+
+async function all<Item>(read: (previous: string | undefined) => Promise<Page<Item>>): Promise<Item[]> {
+  const items: Item[] = [];
+  for (let previous: string | undefined; ;) {
+    const { rows, next } = await read(previous);
+    for (const item of rows) items.push(item);
+    if (next === null) return items;
+    if (items.length > longestList)
+      throw new CoordinateError("too_large", `a list of more than ${longestList}: use limit`);
+    previous = next;
+  }
+}
+
+const after = (previous: string | undefined): { previous?: string } =>
+  previous === undefined ? {} : { previous };
+
+async function workerAnswer(call: Call, found: WorkerRow): Promise<string> {
+  const children = await all((previous) =>
+    call.coordinate.listWorkers(call.ns, { parent: found.name, ...after(previous) }),
+  );
+  return workerText(
+    call.ns,
+    found,
+    children.map(({ name }) => name),
+  );
+}
+
+const attemptsOf =
+  (which: "active" | "all" | "children") =>
+  async (call: Call): Promise<string> => {
+    const { name } = await worker(call);
+    const attempts = await all((previous) =>
+      call.coordinate.listWorkerAttempts(call.ns, name, { which, ...after(previous) }),
+    );
+    return attemptListText(call.ns, attempts);
+  };
+
+async function attempt(call: Call): Promise<AttemptRow> {
+  const id = call.param("attempt");
+  const [found] = await call.coordinate.getAttempts(call.ns, [id]);
+  if (found === null || found === undefined) throw new CoordinateError("no_such_attempt", id);
+  return found;
+}
+
+const settle =
+  (action: AttemptAction) =>
+  async (call: Call): Promise<null> => {
+    const [changed] = await call.coordinate.settleAttempts(call.ns, [
+      {
+        attempt: call.param("attempt"),
+        action,
+        data: bodyData(call),
+        delayMs: readGoDuration("delay", call.body.delay),
+        lifetimeMs: readGoDuration("extend_duration", call.body.extend_duration),
+      },
+    ]);
+    if (changed !== undefined) throwChanged(changed);
+    return null;
+  };
+
+/** The query string of a unit query. A Go client encodes `previous` as if it stood in a path; others do not. */
+function selectionOf(call: Call): WorkUnitSelection {
+  const selection: WorkUnitSelection = {};
+  const names = call.query("name");
+  // `any` is Go's zero value: no condition
+  const statuses = call.query("status").filter((status) => status !== "any");
+  if (names.length > 0) selection.names = names;
+  if (statuses.length > 0) selection.statuses = statuses as WorkUnitStatus[];
+  // waiting for a dependency is shown as delayed, and found as that
+  if (statuses.includes("delayed")) selection.statuses = [...(statuses as WorkUnitStatus[]), "blocked"];
+  if (Object.keys(selection).length === 0) selection.all = true;
+  return selection;
+}
+
+function previousOf(call: Call): { previous?: string } {
+  const [previous] = call.query("previous");
+  if (previous === undefined) return {};
+  try {
+    return { previous: nameFromUrl(previous) };
+  } catch {
+    return { previous };
+  }
+}
+
+function limitOf(call: Call): number | null {
+  const [limit] = call.query("limit");
+  if (limit === undefined) return null;
+  if (!/^[+-]?\d{1,15}$/.test(limit))
+    throw new CoordinateError("bad_argument", `limit: not an integer: ${limit.slice(0, 40)}`);
+  return Number(limit) > 0 ? Number(limit) : null;
+}
+
+async function listUnits(call: Call): Promise<string> {
+  const { all: _everything, ...conditions } = selectionOf(call);
+  const name = call.param("spec");
+  const limit = limitOf(call);
+  const start = previousOf(call);
+  const read = async (previous: string | undefined, most: number): Promise<Page<WorkUnitRow>> =>
+    call.coordinate.listWorkUnits(call.ns, name, {
+      ...conditions,
+      ...(previous === undefined ? start : { previous }),
+      limit: most,
+    });
+  const rows =
+    limit !== null && limit <= longestList
+      ? (await read(undefined, limit)).rows
+      : await all((previous) => read(previous, 1000));
+  return workUnitListText(
+    call.ns,
+    name,
+    rows.map((found) => found.name),
+  );
+}
+
+const changePriorities =
+  (kind: "set" | "adjust") =>
+  async (call: Call): Promise<null> => {
+    const meta = call.body.meta as Record<string, unknown> | null | undefined;
+    if (meta === null || meta === undefined) return null;
+    const value = readGoFloat("priority", meta.priority);
+    const change = kind === "set" ? { set: value } : { adjust: value };
+    await call.coordinate.setWorkUnitPriorities(call.ns, call.param("spec"), await limited(call), change);
+    return null;
+  };
+
+/** A change that says `limit` or `previous` means the units that a listing with them would show. */
+async function limited(call: Call): Promise<WorkUnitSelection> {
+  const selection = selectionOf(call);
+  const limit = limitOf(call);
+  const start = previousOf(call);
+  if (limit === null && start.previous === undefined) return selection;
+  const { all: _everything, ...conditions } = selection;
+  const rows =
+    limit === null
+      ? await all((previous) =>
+          call.coordinate.listWorkUnits(call.ns, call.param("spec"), {
+            ...conditions,
+            ...start,
+            ...after(previous),
+          }),
+        )
+      : (await call.coordinate.listWorkUnits(call.ns, call.param("spec"), { ...conditions, ...start, limit }))
+          .rows;
+  return { names: rows.map(({ name }) => name) };
+}
+
+async function putUnit(call: Call): Promise<null> {
+  const { name } = await unit(call);
+  const spec = call.param("spec");
+  if (call.body.active_attempt_url === "-")
+    await call.coordinate.resetWorkUnits(call.ns, spec, { names: [name] });
+  const meta = call.body.meta as Record<string, unknown> | null | undefined;
+  if (meta === null || meta === undefined) return null;
+  const priority = readGoFloat("priority", meta.priority);
+  const notBefore = readGoTime("not_before", meta.not_before);
+  await call.coordinate.setWorkUnitPriorities(call.ns, spec, { names: [name] }, { set: priority });
+  await call.coordinate.setWorkUnitDelays(call.ns, spec, { names: [name] }, notBefore);
+  return null;
+}
+
+/**
+ * Section 10.3: a parent that is given is set, `active` is a check-in with everything in the body, and the lack of it
+ * deactivates. But a client that sets a parent sends `active: false` along, and means only the parent.
+ */
+async function putWorker(call: Call): Promise<null> {
+  const { body } = call;
+  const { name } = await worker(call);
+  const parent = body.parent;
+  const active = readGoBoolean(body.active);
+  if (parent !== null && parent !== undefined) {
+    const given = readGoText("parent", parent);
+    await call.coordinate.updateWorkers(call.ns, [{ name, parent: given === "" ? null : given }]);
+    if (!active) return null;
+  }
+  if (!active) {
+    await call.coordinate.updateWorkers(call.ns, [{ name, active: false }]);
+    return null;
+  }
+  const lastUpdate = readGoTime("last_update", body.last_update);
+  const expiration = readGoTime("expiration", body.expiration);
+  await call.coordinate.updateWorkers(call.ns, [
+    {
+      name,
+      active: true,
+      mode: readGoText("mode", body.mode),
+      data: bodyData(call),
+      ...(lastUpdate !== 0 && { lastUpdate }),
+      ...(expiration !== 0 && { expiration }),
+    },
+  ]);
+  return null;
+}
+
+function created(call: Call, url: string, text: string): Answer {
+  call.reply.code(201).header("location", url);
+  return text;
+}
+
+const readable = (call: Call) => (ns: { name: string }) => call.identity.may("read", ns.name);
+const truths = new Set(["1", "t", "y", "true", "on", "yes"]);
+
+// ---- the table
+
+export const goRoutes: readonly Route[] = [
+  row("root", "GET /", {
+    scope: "open",
+    summary: "Where everything starts: links.",
+    handle: async () => rootText,
+  }),
+  row("summary", "GET /summary", {
+    scope: "listed",
+    summary: "Counts of all namespaces.",
+    handle: async (call) => {
+      const rows = await call.coordinate.tally();
+      return summaryText(rows.filter(({ namespace }) => call.identity.may("read", namespace)));
+    },
+  }),
+  row("namespaces", "GET /namespace", {
+    scope: "listed",
+    summary: "The namespaces.",
+    handle: async (call) => {
+      const rows = (await call.coordinate.listNamespaces()).filter(readable(call));
+      return namespaceListText(rows.map(({ name }) => name));
+    },
+  }),
+  row("namespace.create", "POST /namespace", {
+    scope: "listed",
+    summary: "Creates a namespace.",
+    body: some({ name: text }),
+    status: 201,
+    handle: async (call) => {
+      const name = readGoText("name", call.body.name);
+      // the one route that takes the namespace from the body, as Go has it: so it asks for itself
+      if (!call.identity.may("write", name))
+        throw new HttpError("forbidden", "This needs scope write in that namespace");
+      await call.coordinate.setNamespace(name, {});
+      return created(call, namespaceUrl(name), namespaceText(name));
+    },
+  }),
+  row("namespace", "GET " + N, {
+    scope: "read",
+    summary: "A namespace. Looking creates it, for those who may do more than look.",
+    handle: async (call) => {
+      if (call.identity.may("work", call.ns) || call.identity.may("write", call.ns)) {
+        await call.coordinate.setNamespace(call.ns, {});
+      }
+      return namespaceText(call.ns);
+    },
+  }),
+  row("namespace.delete", "DELETE " + N, {
+    scope: "admin",
+    summary: "Deletes a namespace and all that is in it.",
+    status: 204,
+    handle: async (call) => {
+      await call.coordinate.deleteNamespace(call.ns);
+      return null;
+    },
+  }),
+  row("namespace.summary", `GET ${N}/summary`, {
+    scope: "read",
+    summary: "Counts of a namespace.",
+    handle: async (call) => summaryText(await call.coordinate.tally(call.ns)),
+  }),
+
+  row("workSpecs", `GET ${N}/work_spec`, {
+    scope: "read",
+    summary: "The work specs of a namespace.",
+    handle: async (call) => {
+      const rows = await all((previous) => call.coordinate.listWorkSpecs(call.ns, after(previous)));
+      return workSpecListText(
+        call.ns,
+        rows.map(({ name }) => name),
+      );
+    },
+  }),
+  row("workSpec.create", `POST ${N}/work_spec`, {
+    scope: "write",
+    summary: "Creates or replaces a work spec.",
+    body: workSpecBody,
+    status: 201,
+    handle: async (call) => {
+      const data = bodyData(call);
+      if (data === null) throw new HttpError("bad_request", "Missing data");
+      const [made] = await call.coordinate.setWorkSpecs(call.ns, [{ data }]);
+      if (made === undefined) throw new CoordinateError("internal");
+      return created(call, workSpecUrl(call.ns, made.name), workSpecText(call.ns, made));
+    },
+  }),
+  row("workSpec", "GET " + S, {
+    scope: "read",
+    summary: "A work spec.",
+    handle: async (call) => workSpecText(call.ns, await spec(call)),
+  }),
+  row("workSpec.put", "PUT " + S, {
+    scope: "write",
+    summary: "Replaces a work spec's data.",
+    body: workSpecBody,
+    status: 204,
+    handle: async (call) => {
+      const { name } = await spec(call);
+      const data = bodyData(call);
+      if (data !== null) await call.coordinate.setWorkSpecs(call.ns, [{ data, name }]);
+      return null;
+    },
+  }),
+  row("workSpec.delete", "DELETE " + S, {
+    scope: "write",
+    summary: "Deletes a work spec with its units and attempts.",
+    status: 204,
+    handle: async (call) => {
+      const { name } = await spec(call);
+      await call.coordinate.deleteWorkSpecs(call.ns, [name]);
+      return null;
+    },
+  }),
+  row("workSpec.meta", `GET ${S}/meta`, {
+    scope: "read",
+    summary: "A work spec's metadata.",
+    query: { counts: Type.String() },
+    handle: async (call) => {
+      const found = await spec(call);
+      const counted = truths.has(call.query("counts")[0]?.toLowerCase() ?? "");
+      const rows = counted ? await call.coordinate.tally(call.ns) : [];
+      return workSpecMetaText(found, rows.find(({ workSpec }) => workSpec === found.name)?.counts ?? null);
+    },
+  }),
+  row("workSpec.meta.put", `PUT ${S}/meta`, {
+    scope: "write",
+    summary: "Replaces a work spec's metadata: what is absent becomes zero.",
+    body: metaBody,
+    status: 204,
+    handle: async (call) => {
+      const { body } = call;
+      await call.coordinate.setWorkSpecMeta(call.ns, call.param("spec"), {
+        priority: readGoInteger("priority", body.priority),
+        weight: readGoInteger("weight", body.weight),
+        paused: readGoBoolean(body.paused),
+        continuous: readGoBoolean(body.continuous),
+        minGb: readGoFloat("min_memory_gb", body.min_memory_gb),
+        intervalMs: readGoDuration("interval", body.interval),
+        nextContinuous: readGoTime("next_continuous", body.next_continuous),
+        maxRunning: readGoInteger("max_running", body.max_running),
+        maxGetwork: readGoInteger("max_attempts_returned", body.max_attempts_returned),
+        maxRetries: readGoInteger("max_retries", body.max_retries),
+      });
+      return null;
+    },
+  }),
+  row("workSpec.counts", `GET ${S}/counts`, {
+    scope: "read",
+    summary: "Numbers of units by status.",
+    handle: async (call) => {
+      const { name } = await spec(call);
+      const counts = (await call.coordinate.tally(call.ns)).find(({ workSpec }) => workSpec === name)?.counts;
+      return counts === undefined ? "{}" : countsText(counts);
+    },
+  }),
+  row("workSpec.summary", `GET ${S}/summary`, {
+    scope: "read",
+    summary: "Counts of a work spec.",
+    handle: async (call) => {
+      const { name } = await spec(call);
+      return summaryText((await call.coordinate.tally(call.ns)).filter(({ workSpec }) => workSpec === name));
+    },
+  }),
+  row("workUnits.change", `POST ${S}/change`, {
+    scope: "write",
+    summary: "Sets the priority of the units that match.",
+    query: unitQuery,
+    body: workUnitBody,
+    status: 204,
+    handle: changePriorities("set"),
+  }),
+  row("workUnits.adjust", `POST ${S}/adjust`, {
+    scope: "write",
+    summary: "Adds to the priority of the units that match.",
+    query: unitQuery,
+    body: workUnitBody,
+    status: 204,
+    handle: changePriorities("adjust"),
+  }),
+
+  row("workUnits", `GET ${S}/work_unit`, {
+    scope: "read",
+    summary: "The units that match.",
+    query: unitQuery,
+    handle: listUnits,
+  }),
+  row("workUnit.add", `POST ${S}/work_unit`, {
+    scope: "write",
+    summary: "Adds a work unit.",
+    body: workUnitBody,
+    status: 201,
+    handle: async (call) => {
+      const name = readGoText("name", call.body.name);
+      const meta = (call.body.meta ?? {}) as Record<string, unknown>;
+      const added = await call.coordinate.addWorkUnits(call.ns, call.param("spec"), [
+        {
+          name,
+          data: bodyData(call),
+          priority: readGoFloat("priority", meta.priority),
+          notBefore: readGoTime("not_before", meta.not_before),
+        },
+      ]);
+      const made = await unit(call, added[0]?.name);
+      return created(call, workUnitUrl(call.ns, made.workSpec, made.name), workUnitText(call.ns, made));
+    },
+  }),
+  row("workUnits.delete", `DELETE ${S}/work_unit`, {
+    scope: "write",
+    summary: "Deletes the units that match; all of them when nothing is said.",
+    query: unitQuery,
+    handle: async (call) => {
+      const deleted = await call.coordinate.deleteWorkUnits(call.ns, call.param("spec"), await limited(call));
+      return `{"Deleted":${deleted}}`;
+    },
+  }),
+  row("workUnit", "GET " + U, {
+    scope: "read",
+    summary: "A work unit.",
+    handle: async (call) => workUnitText(call.ns, await unit(call)),
+  }),
+  row("workUnit.put", "PUT " + U, {
+    scope: "write",
+    summary: "Changes a unit's metadata, or clears its active attempt.",
+    body: workUnitBody,
+    status: 204,
+    handle: putUnit,
+  }),
+  row("workUnit.attempts", `GET ${U}/attempts`, {
+    scope: "read",
+    summary: "The attempts of a unit.",
+    handle: async (call) =>
+      attemptListText(
+        call.ns,
+        await call.coordinate.listUnitAttempts(call.ns, call.param("spec"), call.param("unit")),
+      ),
+  }),
+  row("workUnit.numAttempts", `GET ${U}/num-attempts`, {
+    scope: "read",
+    summary: "How many attempts a unit has.",
+    handle: async (call) => String((await unit(call)).attempts),
+  }),
+
+  row("workers", `GET ${N}/worker`, {
+    scope: "read",
+    summary: "The workers of a namespace.",
+    handle: async (call) => {
+      const rows = await all((previous) => call.coordinate.listWorkers(call.ns, after(previous)));
+      return workerListText(
+        call.ns,
+        rows.map(({ name }) => name),
+      );
+    },
+  }),
+  row("worker", "GET " + W, {
+    scope: "read",
+    summary: "A worker. Looking creates it, for those who may work.",
+    handle: async (call) => workerAnswer(call, await worker(call)),
+  }),
+  row("worker.put", "PUT " + W, {
+    scope: "work",
+    summary: "A worker checks in, goes away, or gets a parent.",
+    body: workerBody,
+    status: 204,
+    handle: putWorker,
+  }),
+  row("worker.requestAttempts", `POST ${W}/request_attempts`, {
+    scope: "work",
+    summary: "Asks for work.",
+    body: requestBody,
+    handle: async (call) => {
+      const { body } = call;
+      const workSpecs = readGoList("work_specs", body.work_specs);
+      const runtimes = readGoList("runtimes", body.runtimes);
+      const attempts = await call.coordinate.requestAttempts(call.ns, {
+        worker: call.param("worker"),
+        number: Math.max(1, readGoInteger("number_of_work_units", body.number_of_work_units)),
+        lifetimeMs: Math.max(0, readGoDuration("lifetime", body.lifetime)),
+        availableGb: readGoFloat("available_gb", body.available_gb),
+        workSpecs,
+        runtimes,
+      });
+      return attemptResponseText(call.ns, attempts);
+    },
+  }),
+  row("worker.makeAttempt", `POST ${W}/make_attempt`, {
+    scope: "work",
+    summary: "Makes an attempt for a given unit.",
+    body: makeBody,
+    handle: async (call) => {
+      const [made] = await call.coordinate.makeAttempts(call.ns, [
+        {
+          workSpec: readGoText("work_spec", call.body.work_spec),
+          workUnit: readGoText("work_unit", call.body.work_unit),
+          worker: call.param("worker"),
+          lifetimeMs: Math.max(0, readGoDuration("lifetime", call.body.lifetime)),
+        },
+      ]);
+      if (made === undefined) throw new CoordinateError("internal");
+      return attemptText(call.ns, made);
+    },
+  }),
+  row("worker.activeAttempts", `GET ${W}/active_attempts`, {
+    scope: "read",
+    summary: "What a worker holds.",
+    handle: attemptsOf("active"),
+  }),
+  row("worker.allAttempts", `GET ${W}/all_attempts`, {
+    scope: "read",
+    summary: "All that a worker ever tried.",
+    handle: attemptsOf("all"),
+  }),
+  row("worker.childAttempts", `GET ${W}/child_attempts`, {
+    scope: "read",
+    summary: "What a worker's children hold.",
+    handle: attemptsOf("children"),
+  }),
+
+  row("attempt", "GET " + A, {
+    scope: "read",
+    summary: "An attempt.",
+    handle: async (call) => attemptText(call.ns, await attempt(call)),
+  }),
+  ...(["renew", "expire", "finish", "fail", "retry"] as const).map((action) =>
+    row(`attempt.${action}`, `POST ${A}/${action}`, {
+      scope: "work",
+      summary: `To ${action} an attempt.`,
+      body: completionBody,
+      status: 204,
+      handle: settle(action),
+    }),
+  ),
+];

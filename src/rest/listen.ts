@@ -1,0 +1,193 @@
+/**
+ * Listening: TCP, TLS or a socket in the file system, with limits on what a connection may cost, and a stop that
+ * loses nothing. A stop closes the door first; whoever is inside is answered and told that the connection ends; who
+ * says nothing more is shown out.
+ */
+import { chmodSync, rmSync } from "node:fs";
+import { createServer as createHttpServer, type IncomingMessage, type Server } from "node:http";
+import { createServer as createTlsServer, type ServerOptions as TlsOptions } from "node:https";
+import { createConnection, Server as NetServer, type Socket } from "node:net";
+import type { FastifyInstance } from "fastify";
+import { HttpError, errorAnswer } from "./errors.ts";
+
+export interface ListenOptions {
+  /** Where: a host and port, or a path. */
+  at: { host: string; port: number } | { path: string };
+  tls?: TlsOptions;
+  maxConnections?: number;
+  maxConnectionsPerAddress?: number;
+  /** To send all headers; 10 s. */
+  headersMs?: number;
+  /** The longest that a body may come at less than 1 kB/s; 30 s. */
+  bodyMs?: number;
+}
+
+export interface Listener {
+  /** As it is written in a URL. */
+  url: string;
+  port: number;
+  /** Stops accepting at once; resolves when the last request is answered, or `graceMs` have passed. Idempotent. */
+  stop(graceMs: number): Promise<void>;
+}
+
+export async function listen(app: FastifyInstance, options: ListenOptions): Promise<Listener> {
+  await app.ready();
+  const { at, tls, headersMs = 10_000, bodyMs = 30_000 } = options;
+  const limits = {
+    headersTimeout: headersMs,
+    // it would end long bulk loads too; `watchBodies` knows the difference
+    requestTimeout: 0,
+    keepAliveTimeout: 60_000,
+    maxHeaderSize: 16 * 1024,
+  };
+  const routing = (request: IncomingMessage, response: never): void => app.routing(request, response);
+  const server: Server =
+    tls === undefined
+      ? createHttpServer(limits, routing as never)
+      : createTlsServer({ minVersion: "TLSv1.2", ...tls, ...limits }, routing as never);
+  server.maxConnections = options.maxConnections ?? 4096;
+  server.on("clientError", refuse);
+  limitAddresses(server, options.maxConnectionsPerAddress ?? 0);
+  const stopWatching = watchBodies(server, bodyMs);
+
+  if ("path" in at) await clearSocket(at.path);
+  await new Promise<void>((resolve, reject) => {
+    server.once("error", reject);
+    server.listen("path" in at ? { path: at.path } : { host: at.host, port: at.port }, () => {
+      server.off("error", reject);
+      resolve();
+    });
+  });
+  // whoever may open the file may ask anything that nobody needs a token for
+  if ("path" in at) chmodSync(at.path, 0o600);
+
+  let stopped: Promise<void> | undefined;
+  return {
+    ...describe(server, at, tls !== undefined),
+    stop: (graceMs) => (stopped ??= stop(server, graceMs).finally(stopWatching)),
+  };
+}
+
+function describe(server: Server, at: ListenOptions["at"], secure: boolean): { url: string; port: number } {
+  const address = server.address();
+  if ("path" in at) return { url: `unix:${at.path}`, port: 0 };
+  if (address === null || typeof address === "string") return { url: "", port: 0 };
+  const host = at.host.includes(":") ? `[${at.host}]` : at.host;
+  return { url: `${secure ? "https" : "http"}://${host}:${address.port}`, port: address.port };
+}
+
+/** A socket file that a daemon left behind when it was killed; one that answers belongs to a daemon that lives. */
+async function clearSocket(path: string): Promise<void> {
+  const lives = await new Promise<boolean>((resolve) => {
+    const socket = createConnection(path);
+    socket.once("connect", () => {
+      socket.destroy();
+      resolve(true);
+    });
+    socket.once("error", () => resolve(false));
+  });
+  if (lives) throw new Error(`another process listens on ${path}`);
+  rmSync(path, { force: true });
+}
+
+async function stop(server: Server, graceMs: number): Promise<void> {
+  const closed = new Promise<void>((resolve) => {
+    server.once("close", resolve);
+    // not http's own close, which also cuts connections that are idle at this instant: a request may be on its way
+    NetServer.prototype.close.call(server);
+  });
+  const wait = (ms: number): Promise<boolean> => {
+    const { promise, cancel } = after(ms);
+    return Promise.race([closed.then(() => true), promise]).finally(cancel);
+  };
+  const deadline = Date.now() + graceMs;
+  if (!(await wait(Math.min(1000, graceMs)))) {
+    while (Date.now() < deadline) {
+      server.closeIdleConnections();
+      if (await wait(100)) break;
+    }
+  }
+  server.closeAllConnections();
+  await closed;
+}
+
+function after(ms: number): { promise: Promise<false>; cancel: () => void } {
+  let timer: NodeJS.Timeout | undefined;
+  const promise = new Promise<false>((resolve) => (timer = setTimeout(() => resolve(false), ms)));
+  return { promise, cancel: () => clearTimeout(timer) };
+}
+
+/** What is not HTTP at all is answered as far as it can be. */
+function refuse(error: NodeJS.ErrnoException, socket: Socket): void {
+  if (error.code === "ECONNRESET" || !socket.writable) {
+    socket.destroy();
+    return;
+  }
+  const failure =
+    error.code === "ERR_HTTP_REQUEST_TIMEOUT"
+      ? new HttpError("timeout", "The request took too long to arrive")
+      : error.code === "HPE_HEADER_OVERFLOW"
+        ? new HttpError("bad_request", "The headers are too large")
+        : new HttpError("bad_request", "This is not HTTP");
+  const answer = errorAnswer(failure);
+  const reason = failure.code === "timeout" ? "Request Timeout" : "Bad Request";
+  socket.end(
+    `HTTP/1.1 ${failure.status} ${reason}\r\nContent-Type: application/json\r\n` +
+      `Content-Length: ${answer?.text.length ?? 0}\r\nConnection: close\r\n\r\n${answer?.text ?? ""}`,
+  );
+}
+
+function limitAddresses(server: Server, most: number): void {
+  if (most === 0) return;
+  const open = new Map<string, number>();
+  server.on("connection", (socket: Socket) => {
+    const address = socket.remoteAddress ?? "";
+    const count = (open.get(address) ?? 0) + 1;
+    if (count > most) {
+      socket.destroy();
+      return;
+    }
+    open.set(address, count);
+    socket.once("close", () => {
+      const left = (open.get(address) ?? 1) - 1;
+      if (left === 0) open.delete(address);
+      else open.set(address, left);
+    });
+  });
+}
+
+interface Receiving {
+  request: IncomingMessage;
+  since: number;
+  bytes: number;
+}
+
+/** Slower than this, in bytes a second, is not slow but stuck. */
+const leastRate = 1024;
+
+/**
+ * Ends requests whose body does not come. Kept by connection, so that a request costs one assignment, and looked at
+ * now and then. A body that waits for us and not for its sender is left alone.
+ */
+function watchBodies(server: Server, bodyMs: number): () => void {
+  const everyMs = Math.max(250, Math.min(5000, bodyMs / 4));
+  const current = new Map<Socket, Receiving>();
+  let tick = 0;
+  server.on("request", (request: IncomingMessage) => {
+    const { socket } = request;
+    if (!current.has(socket)) socket.once("close", () => current.delete(socket));
+    current.set(socket, { request, since: tick, bytes: socket.bytesRead });
+  });
+  const timer = setInterval(() => {
+    tick += 1;
+    for (const [socket, receiving] of current) {
+      const { request } = receiving;
+      if (request.complete || request.readableLength > 0) continue;
+      if (socket.bytesRead - receiving.bytes >= (leastRate * everyMs) / 1000) receiving.since = tick;
+      receiving.bytes = socket.bytesRead;
+      if ((tick - receiving.since) * everyMs > bodyMs) socket.destroy();
+    }
+  }, everyMs);
+  timer.unref();
+  return () => clearInterval(timer);
+}

@@ -1,0 +1,92 @@
+/** The OpenAPI document: the table of routes, printed. */
+import type { TSchema } from "@sinclair/typebox";
+import { v1Json } from "./media.ts";
+import type { Route } from "./route.ts";
+import { errorDocument } from "./schema.ts";
+
+export interface OpenApiOptions {
+  version: string;
+  /** Whether the server wants a token. */
+  secured?: boolean;
+}
+
+type Json = Record<string, unknown>;
+
+export function openApi(routes: readonly Route[], options: OpenApiOptions): Json {
+  const paths: Record<string, Json> = {};
+  for (const route of routes) {
+    const path = (paths[route.path] ??= {});
+    path[route.method.toLowerCase()] = operation(route, options.secured === true);
+  }
+  return {
+    openapi: "3.1.0",
+    info: {
+      title: "Coordinate",
+      version: options.version,
+      description:
+        "Job coordination. Paths under /v1 are complete: every verb, in batches. The others are those of the Go " +
+        "daemon, whose client follows links from /. A name in a path is itself when it consists of A-Z a-z 0-9 - . _ : " +
+        "and does not start with -, else - and base64url of its bytes.",
+      license: { name: "MIT", identifier: "MIT" },
+    },
+    servers: [{ url: "/" }],
+    tags: [
+      { name: "verb", description: "The complete interface" },
+      { name: "stream", description: "Loads, exports and events of any length" },
+      { name: "go", description: "As the Go daemon has it" },
+      { name: "daemon", description: "About the daemon itself" },
+    ],
+    paths,
+    components: {
+      schemas: { Error: plain(errorDocument) },
+      securitySchemes: { token: { type: "http", scheme: "bearer" } },
+    },
+  };
+}
+
+function operation(route: Route, secured: boolean): Json {
+  const parameters = [
+    ...[...route.path.matchAll(/\{(\w+)\}/g)].map((match) => ({
+      name: match[1],
+      in: "path",
+      required: true,
+      schema: { type: "string" },
+    })),
+    ...Object.entries(route.query ?? {}).map(([name, schema]) => ({
+      name,
+      in: "query",
+      required: false,
+      schema: plain(schema),
+      ...(schema.type === "array" && { explode: true }),
+    })),
+  ];
+  const status = String(route.status ?? 200);
+  const answerType = route.answerType ?? (route.family === "go" ? v1Json : "application/json");
+  const answer: Json = { description: route.status === 204 ? "Done" : "The answer" };
+  if (route.status !== 204)
+    answer.content = { [answerType]: route.answer === undefined ? {} : { schema: plain(route.answer) } };
+  return {
+    operationId: route.id,
+    summary: route.summary,
+    tags: [route.family],
+    ...(parameters.length > 0 && { parameters }),
+    ...(route.body !== undefined && {
+      requestBody: {
+        required: true,
+        content: { [route.bodyType ?? "application/json"]: { schema: plain(route.body) } },
+      },
+    }),
+    responses: {
+      [status]: answer,
+      default: {
+        description: "What went wrong",
+        content: { "application/json": { schema: { $ref: "#/components/schemas/Error" } } },
+      },
+    },
+    "x-scope": route.scope,
+    ...(secured && route.scope !== "open" && { security: [{ token: [] }] }),
+  };
+}
+
+/** Without the marks that the schema library puts on its own objects. */
+const plain = (schema: TSchema): Json => JSON.parse(JSON.stringify(schema)) as Json;

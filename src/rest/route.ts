@@ -1,0 +1,51 @@
+/**
+ * A route: one row of the table from words to verbs. The server serves the rows, OpenAPI prints them, the tests of
+ * who may do what walk them. What a handler is given has been checked; what it may do has been decided.
+ */
+import type { FastifyReply, FastifyRequest } from "fastify";
+import type { TSchema } from "@sinclair/typebox";
+import type { Coordinate } from "../core/index.ts";
+import type { Identity } from "./access.ts";
+import type { Scope } from "./verbs.ts";
+
+export type Method = "GET" | "POST" | "PUT" | "DELETE";
+
+export interface Route {
+  /** One word for it: in the document, in metrics, in the audit log. */
+  id: string;
+  method: Method;
+  /** As OpenAPI writes it; names in braces are decoded before the handler sees them. */
+  path: string;
+  /** `open`: nothing to protect. `listed`: shows what the caller may read, of all namespaces. */
+  scope: Scope | "open" | "listed";
+  summary: string;
+  family: "verb" | "go" | "stream" | "daemon";
+  query?: Readonly<Record<string, TSchema>>;
+  body?: TSchema;
+  /** The type of the body, where it is not JSON. */
+  bodyType?: string;
+  answer?: TSchema;
+  answerType?: string;
+  /** 200 where not given. */
+  status?: number;
+  handle(call: Call): Promise<Answer>;
+}
+
+export interface Call {
+  coordinate: Coordinate;
+  identity: Identity;
+  /** The namespace in the path, decoded; the empty one where the path has none. */
+  ns: string;
+  /** Names in the path, decoded. */
+  param(name: string): string;
+  /** Values of a repeated query parameter, as they stand there. */
+  query(name: string): string[];
+  body: Readonly<Record<string, unknown>>;
+  request: FastifyRequest;
+  reply: FastifyReply;
+  /** Aborts when the caller has gone. */
+  gone(): AbortSignal;
+}
+
+/** The text to send; null is an answer without a body, undefined one that the handler has sent itself. */
+export type Answer = string | null | undefined;

@@ -1,0 +1,392 @@
+/**
+ * The server: a table of routes behind Fastify. In the order that a request meets them: guard, identity, scope, body,
+ * schema, handler; an error at any of them is one JSON document.
+ */
+import { isUtf8, type Buffer } from "node:buffer";
+import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
+import { checkName, CoordinateError, nameLimits, type Coordinate, type DataLimits } from "../core/index.ts";
+import { openAccess, type Access, type Identity } from "./access.ts";
+import { errorAnswer, HttpError, internalAnswer } from "./errors.ts";
+import { guard } from "./guard.ts";
+import { goRoutes } from "./go-routes.ts";
+import { jsonTypes, ndjson, negotiate, wantsPage } from "./media.ts";
+import type { Answer, Call, Route } from "./route.ts";
+import { nameFromUrl } from "./url-name.ts";
+import { verbRoutes } from "./verb-routes.ts";
+import { readWire } from "./wire.ts";
+
+declare module "fastify" {
+  interface FastifyRequest {
+    identity: Identity | null;
+    ns: string;
+  }
+  interface FastifyContextConfig {
+    route?: Route;
+  }
+}
+
+export interface RestServerOptions {
+  coordinate: Coordinate;
+  /** Who may do what; everybody everything when absent. */
+  access?: Access;
+  allowHosts?: readonly string[];
+  /** Routes besides the two families: streams, events, metrics, the clock of a test. */
+  routes?: readonly Route[];
+  /** A page for browsers at `/`, where programs find the root document. */
+  page?: string;
+  /** One request body at most; 64 MiB. Streams have no limit. */
+  maxBodyBytes?: number;
+  dataLimits?: DataLimits;
+  /** Ends waits for work and streams of events. */
+  stopping?: AbortSignal;
+  newRequestId?: () => string;
+  /** After every answer. */
+  onAnswer?: (request: FastifyRequest, reply: FastifyReply, route: Route | null) => void;
+  /** A bug: an error that is not in any table. */
+  onBug?: (error: unknown, request: FastifyRequest) => void;
+}
+
+export interface RestServer {
+  app: FastifyInstance;
+  /** Everything that is served, for OpenAPI and for tests. */
+  routes: readonly Route[];
+}
+
+export function restServer(options: RestServerOptions): RestServer {
+  const { access = openAccess, maxBodyBytes = 64 * 1024 * 1024, page } = options;
+  const routes = [...goRoutes, ...verbRoutes, ...(options.routes ?? [])];
+  let serial = 0;
+  const app = Fastify({
+    logger: false,
+    bodyLimit: maxBodyBytes,
+    // the default of 100 characters would refuse long names
+    routerOptions: { maxParamLength: 16_384 },
+    genReqId: options.newRequestId ?? (() => (++serial).toString(36)),
+    requestIdHeader: false,
+    ajv: {
+      customOptions: {
+        coerceTypes: false,
+        removeAdditional: false,
+        useDefaults: false,
+        allErrors: false,
+        verbose: true,
+        allowUnionTypes: true,
+      },
+    },
+    exposeHeadRoutes: true,
+    return503OnClosing: false,
+    frameworkErrors: (error, request, reply) => sendError(error, request, reply as FastifyReply),
+  });
+  const check = guard({ allowHosts: options.allowHosts ?? [] });
+
+  app.decorateRequest("identity", null);
+  app.decorateRequest("ns", "");
+  addParsers(app, options.dataLimits);
+
+  app.addHook("onRequest", (request, reply, done) => {
+    reply.serializer(asItIs);
+    const { route } = request.routeOptions.config;
+    try {
+      const isPage =
+        route?.answerType?.startsWith("text/html") === true ||
+        (route?.path === "/" && wantsPage(request.headers.accept));
+      check(request, isPage);
+      if (route !== undefined) authorise(access, route, request);
+      done();
+    } catch (error) {
+      done(error as Error);
+    }
+  });
+  const { onAnswer } = options;
+  if (onAnswer !== undefined) {
+    app.addHook("onResponse", (request, reply, done) => {
+      onAnswer(request, reply, request.routeOptions.config.route ?? null);
+      done();
+    });
+  }
+
+  const sendError = (error: unknown, request: FastifyRequest, reply: FastifyReply): void => {
+    const answer = errorAnswer(error) ?? errorAnswer(fromFastify(error)) ?? internalAnswer(request.id);
+    if (answer.code === "internal") options.onBug?.(error, request);
+    reply.serializer(asItIs);
+    if (options.stopping?.aborted === true) reply.header("connection", "close");
+    void reply
+      .code(answer.status)
+      .headers({ ...answer.headers, "content-type": errorType(request), "x-content-type-options": "nosniff" })
+      .send(answer.text);
+  };
+  app.setErrorHandler((error, request, reply) => sendError(error, request, reply));
+  app.setNotFoundHandler((request, reply) => {
+    const known = app.supportedMethods.includes(request.method);
+    const error = known
+      ? new HttpError("not_found", `No such path: ${request.method} ${cut(request.url)}`)
+      : new HttpError("method_not_allowed", `Method ${cut(request.method)} not allowed`);
+    sendError(error, request, reply);
+  });
+
+  const callers = new Callers(options.stopping);
+  for (const route of routes) {
+    app.route({
+      method: route.method,
+      url: fastifyPath(route.path),
+      config: { route },
+      exposeHeadRoute: route.family !== "stream",
+      ...(route.body !== undefined && route.bodyType === undefined && { schema: { body: route.body } }),
+      handler: handler(route, options, callers, page),
+    });
+  }
+  refuseOtherMethods(app, routes);
+  return { app, routes };
+}
+
+const asItIs = (payload: unknown): string => payload as string;
+const cut = (text: string): string => (text.length > 200 ? text.slice(0, 200) + "…" : text);
+const fastifyPath = (path: string): string => path.replace(/\{(\w+)\}/g, ":$1");
+
+function authorise(access: Access, route: Route, request: FastifyRequest): void {
+  const params = request.params as Record<string, string>;
+  const segment = params.namespace;
+  if (segment !== undefined) request.ns = checkName("namespace", nameFromUrl(segment));
+  if (route.scope === "open") return;
+  const identity = access.identify(request);
+  request.identity = identity;
+  if (route.scope === "listed") {
+    if (!identity.somewhere("read"))
+      throw new HttpError("forbidden", "This needs scope read in some namespace");
+    return;
+  }
+  if (!identity.may(route.scope, segment === undefined ? null : request.ns)) {
+    throw new HttpError(
+      "forbidden",
+      `This needs scope ${route.scope} in ${segment === undefined ? "all namespaces" : "that namespace"}`,
+    );
+  }
+}
+
+const nobody: Identity = { id: "", may: () => false, somewhere: () => false };
+
+class ServedCall implements Call {
+  readonly coordinate: Coordinate;
+  readonly request: FastifyRequest;
+  readonly reply: FastifyReply;
+  readonly #callers: Callers;
+
+  constructor(coordinate: Coordinate, request: FastifyRequest, reply: FastifyReply, callers: Callers) {
+    this.coordinate = coordinate;
+    this.request = request;
+    this.reply = reply;
+    this.#callers = callers;
+  }
+
+  get identity(): Identity {
+    return this.request.identity ?? nobody;
+  }
+
+  get ns(): string {
+    return this.request.ns;
+  }
+
+  get body(): Readonly<Record<string, unknown>> {
+    return (this.request.body ?? {}) as Record<string, unknown>;
+  }
+
+  param(name: string): string {
+    return nameFromUrl((this.request.params as Record<string, string>)[name] ?? "");
+  }
+
+  query(name: string): string[] {
+    const value = (this.request.query as Record<string, string | string[] | undefined>)[name];
+    return value === undefined ? [] : Array.isArray(value) ? value : [value];
+  }
+
+  gone(): AbortSignal {
+    return this.#callers.watch(this.reply);
+  }
+}
+
+/**
+ * Tells a handler that waits when its caller has gone, or the server stops. Not by AbortSignal.any: on Node 20 every
+ * signal that it makes stays in memory as long as its longest-lived source, 1.2 kB for each long poll.
+ */
+class Callers {
+  readonly #open = new Set<AbortController>();
+  readonly #stopping: AbortSignal | undefined;
+
+  constructor(stopping: AbortSignal | undefined) {
+    this.#stopping = stopping;
+    stopping?.addEventListener("abort", () => {
+      for (const controller of this.#open) controller.abort();
+    });
+  }
+
+  watch({ raw }: FastifyReply): AbortSignal {
+    const controller = new AbortController();
+    this.#open.add(controller);
+    raw.once("close", () => {
+      this.#open.delete(controller);
+      controller.abort();
+    });
+    if (raw.destroyed || raw.closed || this.#stopping?.aborted === true) controller.abort();
+    return controller.signal;
+  }
+}
+
+function handler(route: Route, options: RestServerOptions, callers: Callers, page: string | undefined) {
+  const { coordinate, stopping } = options;
+  const fixedType = route.answerType ?? "application/json";
+  const isRoot = route.path === "/" && page !== undefined;
+  const done = route.status ?? 200;
+  return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
+    if (isRoot && wantsPage(request.headers.accept)) {
+      return reply.headers(pageHeaders).header("content-type", "text/html; charset=utf-8").send(page);
+    }
+    const type = route.family === "go" ? negotiate(request.headers.accept) : fixedType;
+    const answer: Answer = await route.handle(new ServedCall(coordinate, request, reply, callers));
+    if (answer === undefined) return reply;
+    if (stopping?.aborted === true) reply.header("connection", "close");
+    reply.header("content-type", type);
+    if (fixedType.startsWith("text/html")) reply.headers(pageHeaders);
+    else reply.headers(dataHeaders);
+    if (reply.statusCode === 200) reply.code(done);
+    return reply.send(answer);
+  };
+}
+
+/** Strict: what runs on our pages came from us, in files; nobody frames them; they talk to nobody else. */
+export const pageHeaders: Readonly<Record<string, string>> = {
+  "content-security-policy":
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; " +
+    "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'",
+  "x-content-type-options": "nosniff",
+  "referrer-policy": "no-referrer",
+  "cross-origin-opener-policy": "same-origin",
+  "cross-origin-resource-policy": "same-origin",
+  "x-frame-options": "DENY",
+  "permissions-policy": "camera=(), geolocation=(), microphone=()",
+  "cache-control": "no-cache",
+};
+
+const dataHeaders = { "cache-control": "no-store", "x-content-type-options": "nosniff" };
+
+function addParsers(app: FastifyInstance, limits: DataLimits | undefined): void {
+  app.removeAllContentTypeParsers();
+  app.addContentTypeParser([...jsonTypes], { parseAs: "buffer" }, (_request, body: Buffer, done) => {
+    try {
+      if (body.length === 0) throw new HttpError("bad_request", "EOF");
+      if (!isUtf8(body)) throw new HttpError("bad_request", "Invalid UTF-8 in the body");
+      const value = readWire(body.toString("utf8"), limits);
+      if (value === null) throw new HttpError("bad_request", "Invalid input format");
+      done(null, value);
+    } catch (error) {
+      done(error as Error);
+    }
+  });
+  // the handler reads it, in its own time
+  app.addContentTypeParser(ndjson, (_request, payload, done) => done(null, payload));
+}
+
+/** A path that exists, asked with another method, is 405 and not 404. */
+function refuseOtherMethods(app: FastifyInstance, routes: readonly Route[]): void {
+  const methods = new Map<string, Set<string>>();
+  for (const { path, method, family } of routes) {
+    const known = methods.get(path) ?? new Set();
+    methods.set(path, known.add(method));
+    if (method === "GET" && family !== "stream") known.add("HEAD");
+  }
+  for (const [path, known] of methods) {
+    const others = app.supportedMethods.filter((method) => !known.has(method));
+    app.route({
+      method: others,
+      url: fastifyPath(path),
+      exposeHeadRoute: false,
+      // before the body is looked at: what it holds does not matter any more
+      onRequest: (request, _reply, done) =>
+        done(
+          new HttpError("method_not_allowed", `Method ${request.method} not allowed`, {
+            allow: [...known].join(", "),
+          }),
+        ),
+      handler: async () => undefined,
+    });
+  }
+}
+
+/** Errors of Fastify itself, as ours. */
+function fromFastify(error: unknown): unknown {
+  if (!(error instanceof Error) || !("code" in error)) return error;
+  const failed = error as Error & { code: string; statusCode?: number; validation?: readonly Violation[] };
+  if (failed.validation !== undefined) return invalid(failed.validation);
+  switch (failed.code) {
+    case "FST_ERR_CTP_BODY_TOO_LARGE":
+      return new HttpError("too_large", "The body is too large");
+    case "FST_ERR_CTP_INVALID_MEDIA_TYPE":
+      return new HttpError("unsupported_media_type", "Unsupported media type");
+    default:
+      return (failed.statusCode ?? 500) < 500 ? new HttpError("bad_request", failed.message) : error;
+  }
+}
+
+interface Violation {
+  keyword: string;
+  instancePath: string;
+  message?: string;
+  params: Record<string, unknown>;
+  data?: unknown;
+  parentSchema?: { title?: string; properties?: Record<string, { title?: string } | undefined> };
+}
+
+/** Says what was wrong in the words of the engine, which would have refused it too. */
+function invalid(violations: readonly Violation[]): CoordinateError {
+  // of the branches of a union, the one that came farthest is the one that was meant
+  const depth = ({ instancePath }: Violation): number => instancePath.split("/").length;
+  const first = violations.reduce<Violation | undefined>(
+    (best, one) => (best === undefined || depth(one) > depth(best) ? one : best),
+    undefined,
+  );
+  if (first === undefined) return new CoordinateError("bad_argument", "body");
+  const { keyword, params, parentSchema } = first;
+  const at = (member?: string): string => {
+    const path = first.instancePath.slice(1).replaceAll("/", ".");
+    const field = [path, ...(member === undefined ? [] : [cut(member)])]
+      .filter((part) => part !== "")
+      .join(".");
+    const item = /^(\w+)\.(\d+)\.(.+)$/.exec(field);
+    return item === null ? field || "body" : `item ${item[2]} of ${item[1]}: ${item[3]}`;
+  };
+  if (keyword === "additionalProperties") {
+    return new CoordinateError(
+      "bad_argument",
+      `${at(String(params.additionalProperty))}: there is no such field here`,
+    );
+  }
+  if (keyword === "required") {
+    const missing = String(params.missingProperty);
+    const kind = parentSchema?.properties?.[missing]?.title;
+    if (isNameKind(kind)) return new CoordinateError("bad_name", `of a ${kind}: none in ${at(missing)}`);
+    if (missing === "data") return new CoordinateError("bad_data", `work spec: none in ${at(missing)}`);
+    return new CoordinateError(
+      "bad_argument",
+      `${kind === undefined ? "" : kind + ", "}${at(missing)}: missing`,
+    );
+  }
+  const title = parentSchema?.title;
+  if (isNameKind(title)) {
+    return new CoordinateError("bad_name", `of a ${title}: not a string but ${typeof first.data} in ${at()}`);
+  }
+  return new CoordinateError(
+    "bad_argument",
+    `${title === undefined ? "" : title + ", "}${at()}: ${first.message ?? "not valid"}`,
+  );
+}
+
+const isNameKind = (title: string | undefined): boolean =>
+  title !== undefined && Object.hasOwn(nameLimits, title);
+
+function errorType(request: FastifyRequest): string {
+  if (request.routeOptions.config.route?.family !== "go") return "application/json";
+  try {
+    return negotiate(request.headers.accept);
+  } catch {
+    return jsonTypes[0];
+  }
+}

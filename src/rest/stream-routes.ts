@@ -1,0 +1,156 @@
+/** Loads and exports of any length, a line of JSON for each unit, in constant memory: what is slow is waited for. */
+import { Readable } from "node:stream";
+import { Type } from "@sinclair/typebox";
+import {
+  CoordinateError,
+  type DataLimits,
+  type WorkUnitInput,
+  type WorkUnitQuery,
+  type WorkUnitStatus,
+} from "../core/index.ts";
+import { HttpError } from "./errors.ts";
+import { readLineBatches } from "./lines.ts";
+import { ndjson } from "./media.ts";
+import type { Call, Route } from "./route.ts";
+import { workUnitInput, workUnitRow } from "./schema.ts";
+import { nameFromUrl } from "./url-name.ts";
+import { readWire, writeLine } from "./wire.ts";
+
+/** Units of one call to the store: as many as make the call cheap, and no more than keep others waiting 50 ms. */
+const unitsAtOnce = 1000;
+const charactersAtOnce = 4 * 1024 * 1024;
+const longestLine = 32 * 1024 * 1024;
+const rowsAtOnce = 500;
+
+export const streamRoutes = (limits?: DataLimits): readonly Route[] => [
+  {
+    id: "loadWorkUnits",
+    method: "POST",
+    path: "/v1/namespace/{namespace}/work-spec/{spec}/work-units",
+    scope: "write",
+    family: "stream",
+    summary:
+      "Adds work units, one on each line, any number of them. Stops at the first bad line; those before it stay.",
+    query: {
+      requestId: Type.String({ description: "The same load within ten minutes is not carried out twice" }),
+    },
+    body: workUnitInput,
+    bodyType: ndjson,
+    answer: Type.Object({ units: Type.Integer(), created: Type.Integer() }),
+    handle: (call) => load(call, limits),
+  },
+  {
+    id: "exportWorkUnits",
+    method: "GET",
+    path: "/v1/namespace/{namespace}/work-spec/{spec}/work-units",
+    scope: "read",
+    family: "stream",
+    summary:
+      "All work units that match, in name order, one on each line. Names in the query are encoded as in paths.",
+    query: { status: Type.Array(Type.String()), prefix: Type.String(), previous: Type.String() },
+    answer: workUnitRow,
+    answerType: ndjson,
+    handle: exportUnits,
+  },
+];
+
+async function load(call: Call, limits: DataLimits | undefined): Promise<string> {
+  const { coordinate, ns, request } = call;
+  if (!(request.body instanceof Readable)) throw new HttpError("unsupported_media_type", `Send ${ndjson}`);
+  const spec = call.param("spec");
+  const [requestId] = call.query("requestId");
+  const check = request.compileValidationSchema(workUnitInput);
+  let units: WorkUnitInput[] = [];
+  let characters = 0;
+  let first = 1;
+  let stored = 0;
+  let created = 0;
+  let batches = 0;
+  let writing: Promise<void> = Promise.resolve();
+  const write = async (batch: WorkUnitInput[], from: number, to: number): Promise<void> => {
+    batches += 1;
+    try {
+      const options = requestId === undefined ? {} : { requestId: `${requestId}.${batches}` };
+      const added = await coordinate.addWorkUnits(ns, spec, batch, options);
+      stored += added.length;
+      for (const one of added) if (one.created) created += 1;
+    } catch (error) {
+      throw located(error, batch.length === 1 ? `line ${from}` : `lines ${from} to ${to}`, stored);
+    }
+  };
+  const flush = async (to: number): Promise<void> => {
+    await writing;
+    const batch = units;
+    const from = first;
+    units = [];
+    characters = 0;
+    // one batch is written while the next is read
+    writing = write(batch, from, to);
+    // whoever awaits it next sees the failure; until then it is not one that nobody looks at
+    writing.catch(() => undefined);
+  };
+  let last = 0;
+  for await (const lines of readLineBatches(request.body, longestLine)) {
+    for (const { text, number } of lines) {
+      if (units.length === 0) first = number;
+      try {
+        const unit = readWire(text, limits);
+        if (!check(unit)) throw new CoordinateError("bad_argument", violation(check.errors?.[0]));
+        units.push(unit as WorkUnitInput);
+      } catch (error) {
+        if (units.length > 0) await flush(number - 1);
+        await writing;
+        throw located(error, `line ${number}`, stored);
+      }
+      last = number;
+      characters += text.length;
+      if (units.length >= unitsAtOnce || characters >= charactersAtOnce) await flush(number);
+    }
+  }
+  // an empty load still tells whether there is such a work spec
+  if (units.length > 0 || stored === 0) await flush(last);
+  await writing;
+  return JSON.stringify({ units: stored, created });
+}
+
+const violation = (error: { instancePath?: string; message?: string } | undefined): string =>
+  `${(error?.instancePath ?? "").slice(1).replaceAll("/", ".")} ${error?.message ?? "not valid"}`.trim();
+
+function located(error: unknown, where: string, stored: number): unknown {
+  if (!(error instanceof CoordinateError) || error.status >= 500) return error;
+  // these name a thing; where the thing was asked for does not belong to its name
+  if (error.status === 404 || error.status === 410) return error;
+  return new CoordinateError(error.code, `${where}: ${error.value} (${stored} units were stored before)`, {
+    cause: error,
+  });
+}
+
+async function exportUnits(call: Call): Promise<undefined> {
+  const { coordinate, ns } = call;
+  const spec = call.param("spec");
+  const statuses = call.query("status") as WorkUnitStatus[];
+  const [prefix] = call.query("prefix");
+  const [previous] = call.query("previous");
+  const query: WorkUnitQuery = {
+    limit: rowsAtOnce,
+    ...(statuses.length > 0 && { statuses }),
+    ...(prefix !== undefined && { prefix: nameFromUrl(prefix) }),
+  };
+  const read = (after: string | undefined) =>
+    coordinate.listWorkUnits(ns, spec, { ...query, ...(after !== undefined && { previous: after }) });
+  // the first page before the first byte: what cannot be done is still an error, and not a stream that breaks
+  let page = await read(previous === undefined ? undefined : nameFromUrl(previous));
+  const pages = async function* (): AsyncGenerator<string> {
+    for (;;) {
+      let text = "";
+      for (const row of page.rows) text += writeLine(row);
+      if (text !== "") yield text;
+      if (page.next === null) return;
+      page = await read(page.next);
+    }
+  };
+  await call.reply
+    .headers({ "content-type": ndjson, "cache-control": "no-store", "x-content-type-options": "nosniff" })
+    .send(Readable.from(pages(), { objectMode: false, highWaterMark: 262_144 }));
+  return undefined;
+}

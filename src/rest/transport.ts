@@ -1,0 +1,37 @@
+/** How a client reaches a server: one request, one answer. Failures say whether the server can have seen anything. */
+export interface TransportRequest {
+  method: string;
+  /** Path and query. */
+  path: string;
+  headers: Readonly<Record<string, string>>;
+  /** Text, or a stream of it whose sender waits until it is taken. */
+  body?: string | AsyncIterable<string>;
+  /** Silence of this long is a failure; 0 is never. */
+  timeoutMs: number;
+  signal?: AbortSignal | undefined;
+  /** Answers with `chunks` in place of `text`. */
+  stream?: boolean;
+}
+
+export interface TransportAnswer {
+  status: number;
+  header(name: string): string | undefined;
+  text: string;
+  chunks: AsyncIterable<Uint8Array>;
+}
+
+export interface Transport {
+  send(request: TransportRequest): Promise<TransportAnswer>;
+  close(): void;
+}
+
+export class TransportError extends Error {
+  override readonly name = "TransportError";
+  /** False when the request cannot have reached the server: asking again is safe whatever it was. */
+  readonly sent: boolean;
+
+  constructor(message: string, sent: boolean, options?: ErrorOptions) {
+    super(message, options);
+    this.sent = sent;
+  }
+}

@@ -1,0 +1,71 @@
+/** The complete wire: every verb of Coordinate, one route each, straight from the tables. */
+import { CoordinateError, type AttemptRow, type Coordinate } from "../core/index.ts";
+import { verbSchemas } from "./schema.ts";
+import type { Call, Route } from "./route.ts";
+import { kebab, verbArgs, verbNames, verbs, type Verb, type VerbRow } from "./verbs.ts";
+import { writeWire } from "./wire.ts";
+
+type AnyVerb = (...args: unknown[]) => Promise<unknown>;
+
+/** The body has passed the verb's schema, which is what makes the arguments fit. */
+export const askVerb = (coordinate: Coordinate, verb: Verb, args: readonly unknown[]): Promise<unknown> =>
+  (coordinate[verb] as AnyVerb).apply(coordinate, [...args]);
+
+const namespaced = (verb: Verb): Route => {
+  const row: VerbRow = verbs[verb];
+  const { body, answer, summary } = verbSchemas[verb];
+  return {
+    id: verb,
+    method: "POST",
+    path: `/v1/namespace/{namespace}/${kebab(verb)}`,
+    scope: row.scope,
+    family: "verb",
+    summary,
+    body,
+    answer,
+    handle: async (call) =>
+      writeWire((await askVerb(call.coordinate, verb, [call.ns, ...verbArgs(verb, call.body)])) ?? null),
+  };
+};
+
+/** A worker that has hung up cannot be told what it was given: the attempts go back at once, not after their lease. */
+async function requestAttempts(call: Call): Promise<string> {
+  const { coordinate, ns, body } = call;
+  const waits = typeof body.waitMs === "number" && body.waitMs > 0;
+  const request = { ...body, ...(waits && { signal: call.gone() }) };
+  const attempts = (await askVerb(coordinate, "requestAttempts", [ns, request])) as AttemptRow[];
+  if (waits && attempts.length > 0 && call.request.raw.socket.destroyed) {
+    await coordinate.settleAttempts(
+      ns,
+      attempts.map(({ id }) => ({ attempt: id, action: "expire" })),
+    );
+    throw new CoordinateError("closed");
+  }
+  return writeWire(attempts);
+}
+
+const overAll = (verb: "listNamespaces" | "tally", nameOf: (row: never) => string): Route => ({
+  id: verb === "tally" ? "tallyAll" : verb,
+  method: "POST",
+  path: `/v1/${kebab(verb)}`,
+  scope: "listed",
+  family: "verb",
+  summary:
+    verb === "tally" ? "Exact counts of all namespaces that the caller may read." : verbSchemas[verb].summary,
+  body: verbSchemas[verb].body,
+  answer: verbSchemas[verb].answer,
+  handle: async (call) => {
+    const rows = (await call.coordinate[verb]()) as never[];
+    return writeWire(rows.filter((row) => call.identity.may("read", nameOf(row))));
+  },
+});
+
+export const verbRoutes: readonly Route[] = [
+  overAll("listNamespaces", ({ name }: { name: string }) => name),
+  overAll("tally", ({ namespace }: { namespace: string }) => namespace),
+  ...verbNames
+    .filter((verb) => verb !== "listNamespaces")
+    .map((verb) =>
+      verb === "requestAttempts" ? { ...namespaced(verb), handle: requestAttempts } : namespaced(verb),
+    ),
+];

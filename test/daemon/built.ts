@@ -1,0 +1,69 @@
+import { execFileSync, spawn, type ChildProcess } from "node:child_process";
+import { existsSync, readdirSync, statSync } from "node:fs";
+import path from "node:path";
+
+const root = path.join(import.meta.dirname, "..", "..");
+const out = path.join(root, "node_modules", ".cache", "daemon-test");
+let built = false;
+
+/** The command as JavaScript: a process cannot run the sources themselves on Node 20. */
+function build(): string {
+  // after `npm run build`, as in CI, there is nothing to do
+  const dist = path.join(root, "dist", "cli", "coordinated.js");
+  if (existsSync(dist) && statSync(dist).mtimeMs > newest(path.join(root, "src"))) return dist;
+  if (!built) {
+    const tsc = path.join(root, "node_modules", "typescript", "bin", "tsc");
+    // types are checked elsewhere; without that it takes two seconds
+    const options = [
+      "--noCheck",
+      "--incremental",
+      "false",
+      "--declaration",
+      "false",
+      "--sourceMap",
+      "false",
+      "--inlineSources",
+      "false",
+    ];
+    const args = ["-p", "tsconfig.build.json", "--outDir", out, "--tsBuildInfoFile", "null", ...options];
+    execFileSync(process.execPath, [tsc, ...args], { cwd: root, stdio: "inherit" });
+    built = true;
+  }
+  return path.join(out, "cli", "coordinated.js");
+}
+
+function newest(directory: string): number {
+  const files = readdirSync(directory, { recursive: true, encoding: "utf8" });
+  return Math.max(...files.map((file) => statSync(path.join(directory, file)).mtimeMs));
+}
+
+export interface Started {
+  child: ChildProcess;
+  /** Empty when it ended before it served anything. */
+  url: string;
+  output: () => string;
+  /** The exit code, when it has ended. */
+  ended: Promise<number | null>;
+}
+
+/** A daemon as a process of its own; resolves when it serves, or has ended. */
+export async function startProcess(
+  args: readonly string[],
+  env: Record<string, string> = {},
+): Promise<Started> {
+  const child = spawn(process.execPath, [build(), ...args], {
+    env: { PATH: process.env.PATH ?? "", HOME: "/nonexistent", ...env },
+  });
+  let output = "";
+  for (const stream of [child.stdout, child.stderr])
+    stream.setEncoding("utf8").on("data", (chunk: string) => (output += chunk));
+  const ended = new Promise<number | null>((resolve) => child.once("close", resolve));
+  const url = await new Promise<string>((resolve) => {
+    child.stdout.on("data", () => {
+      const match = /serves (\S+)/.exec(output);
+      if (match !== null) resolve(match[1]!);
+    });
+    void ended.then(() => resolve(""));
+  });
+  return { child, url, output: () => output, ended };
+}

@@ -1,0 +1,90 @@
+import { mkdtempSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { describe, expect, test } from "vitest";
+import { ConfigError, configOf, readConfig, settings, type Config } from "../../src/daemon/index.ts";
+
+const directory = mkdtempSync(path.join(tmpdir(), "config-"));
+
+function file(text: string): string {
+  const name = path.join(directory, `${Math.random()}.yaml`);
+  writeFileSync(name, text);
+  return name;
+}
+
+function run(argv: string[], env: Record<string, string> = {}): Config {
+  const line = readConfig(argv, env);
+  if (line.kind !== "run") throw new Error("expected to run");
+  return line.config;
+}
+
+const wrong = (argv: string[], env: Record<string, string> = {}): string => {
+  try {
+    readConfig(argv, env);
+  } catch (error) {
+    if (error instanceof ConfigError) return error.message;
+  }
+  return "";
+};
+
+describe("settings", () => {
+  test("the command line goes before the environment, that before the file, that before the default", () => {
+    const config = file("logLevel: warn\ntidyMs: 5\ngrace-ms: 7\nhttp: 127.0.0.1:1\n");
+    const env = { COORDINATE_CONFIG: config, COORDINATE_LOG_LEVEL: "error", COORDINATE_TIDY_MS: "6" };
+    expect(run(["--log-level", "debug"], env)).toMatchObject({
+      logLevel: "debug",
+      tidyMs: 6,
+      graceMs: 7,
+      http: ["127.0.0.1:1"],
+      maxBatch: 100_000,
+    });
+  });
+
+  test("lists, flags and values after =", () => {
+    expect(
+      run(["--http=[::1]:1", "--http", "127.0.0.1:2", "--log-requests", "--no-page", "--metrics=false"]),
+    ).toMatchObject({
+      http: ["[::1]:1", "127.0.0.1:2"],
+      logRequests: true,
+      page: false,
+      metrics: false,
+    });
+    expect(run(["--http", ""]).http).toEqual([]);
+    expect(run([], { COORDINATE_HTTP: "a:1,b:2" }).http).toEqual(["a:1", "b:2"]);
+  });
+
+  test("all that is wrong is told at once, with what was meant", () => {
+    const text = wrong(["--log-levle", "x", "--tidy-ms", "soon", "--clock", "manul"], {
+      COORDINATE_BACKEN: "x",
+      COORDINATE_URL: "fine",
+    });
+    expect(text.split("\n")).toHaveLength(5);
+    expect(text).toContain("--log-levle: there is no such option; did you mean --log-level?");
+    expect(text).toContain('--tidy-ms: expected a number of 0 or more, got "soon"');
+    expect(text).toContain("--clock: expected one of system, manual, got manul; did you mean manual?");
+    expect(text).toContain("COORDINATE_BACKEN: there is no such setting; did you mean COORDINATE_BACKEND?");
+    expect(wrong(["--config", file("tidyms: 5")])).toContain("did you mean tidyMs?");
+    expect(wrong(["--config", file("- a")])).toContain("expected settings");
+    expect(wrong(["--config", "/nowhere/x"])).toContain("ENOENT");
+    expect(wrong(["--http"])).toContain("a value must follow");
+  });
+
+  test("--help explains every setting; --dump-config is a file that --config takes", () => {
+    const help = readConfig(["--help"], {});
+    expect(help.kind).toBe("print");
+    if (help.kind === "print")
+      for (const { help: text } of Object.values(settings)) expect(help.text).toContain(text);
+    const dumped = readConfig(
+      ["--dump-config", "--tidy-ms", "77", "--backend", "postgres://me:secret@host/db"],
+      {},
+    );
+    if (dumped.kind !== "print") throw new Error("expected text");
+    expect(dumped.text).not.toContain("secret");
+    expect(run(["--config", file(dumped.text)])).toMatchObject({ tidyMs: 77, http: ["127.0.0.1:5980"] });
+  });
+
+  test("programs say only what differs", () => {
+    expect(configOf({ tidyMs: 5 })).toMatchObject({ tidyMs: 5, logLevel: "info" });
+    expect(() => configOf({ clock: "sundial" })).toThrow(ConfigError);
+  });
+});

@@ -1,0 +1,325 @@
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { afterEach, describe, expect, test } from "vitest";
+import { encodeData } from "../../src/core/index.ts";
+import {
+  ConfigError,
+  configOf,
+  createToken,
+  listTokens,
+  revokeToken,
+  startDaemon,
+  type Config,
+  type Daemon,
+  type Grant,
+} from "../../src/daemon/index.ts";
+import { RestClient, RestError } from "../../src/rest/index.ts";
+
+const undo: (() => Promise<unknown>)[] = [];
+afterEach(async () => {
+  for (const step of undo.splice(0).reverse()) await step();
+});
+
+const fresh = (): string => mkdtempSync(path.join(tmpdir(), "daemon-"));
+
+async function start(given: Partial<Config> = {}): Promise<Daemon> {
+  const daemon = await startDaemon(
+    configOf({ backend: "memory:", dataDir: fresh(), http: ["127.0.0.1:0"], logLevel: "silent", ...given }),
+  );
+  undo.push(() => daemon.stop());
+  return daemon;
+}
+
+function clientOf(daemon: Daemon, token?: string): RestClient {
+  const client = new RestClient(daemon.urls[0]!, token === undefined ? {} : { token });
+  undo.push(() => client.close());
+  return client;
+}
+
+const status = async (work: Promise<unknown>): Promise<number> => {
+  try {
+    await work;
+    return 200;
+  } catch (error) {
+    return error instanceof RestError ? error.status : 0;
+  }
+};
+
+/** A certificate for this machine, made for a test. */
+function certificate(directory: string): { cert: string; key: string } {
+  const cert = path.join(directory, "cert.pem");
+  const key = path.join(directory, "key.pem");
+  const args = [
+    "req",
+    "-x509",
+    "-newkey",
+    "ec",
+    "-pkeyopt",
+    "ec_paramgen_curve:prime256v1",
+    "-nodes",
+    "-days",
+    "1",
+  ];
+  const names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"];
+  execFileSync("openssl", [...args, ...names, "-keyout", key, "-out", cert], { stdio: "ignore" });
+  return { cert, key };
+}
+
+describe("tokens", () => {
+  const all: Grant[] = [{ namespace: "*", scopes: ["admin"] }];
+
+  test("are made, listed and revoked; the file does not hold them and is its owner's only", () => {
+    const file = path.join(fresh(), "sub", "tokens.json");
+    const { token, row } = createToken(file, { name: "ci", grants: all });
+    expect(token).toMatch(/^cjt_[A-Za-z0-9]{12}_[A-Za-z0-9_-]{43}$/);
+    expect(statSync(file).mode & 0o777).toBe(0o600);
+    expect(readFileSync(file, "utf8")).not.toContain(token.split("_")[2]);
+    createToken(file, { name: "other", grants: [{ namespace: "n", scopes: ["read"] }] });
+    expect(listTokens(file).map(({ name }) => name)).toEqual(["ci", "other"]);
+    expect(revokeToken(file, row.id)).toBe(true);
+    expect(revokeToken(file, row.id)).toBe(false);
+    expect(listTokens(file)).toHaveLength(1);
+    expect(() =>
+      createToken(file, { name: "x", grants: [{ namespace: "n", scopes: ["root" as never] }] }),
+    ).toThrow(/scope/);
+  });
+
+  test("a file that others may read is refused", async () => {
+    const file = path.join(fresh(), "tokens.json");
+    writeFileSync(file, '{"version":1,"tokens":[]}', { mode: 0o644 });
+    await expect(start({ tokens: file })).rejects.toThrow(/chmod 600/);
+  });
+
+  test("open what they grant and nothing else, as bearer or as the password of a URL", async () => {
+    const tokens = path.join(fresh(), "tokens.json");
+    const { token } = createToken(tokens, { name: "w", grants: [{ namespace: "n", scopes: ["work"] }] });
+    const { token: admin } = createToken(tokens, { name: "a", grants: all });
+    const daemon = await start({ tokens });
+    await clientOf(daemon, admin).setWorkSpecs("n", [{ data: encodeData({ name: "s" }) }]);
+    const worker = clientOf(daemon, token);
+    expect(await status(worker.requestAttempts("n", { worker: "w" }))).toBe(200);
+    expect(await status(worker.addWorkUnits("n", "s", []))).toBe(403);
+    expect(await status(worker.tally("other"))).toBe(403);
+    expect(await status(clientOf(daemon).tally("n"))).toBe(401);
+    const basic = { authorization: `Basic ${Buffer.from(`go:${token}`).toString("base64")}` };
+    expect((await fetch(`${daemon.urls[0]}/namespace/n`, { headers: basic })).status).toBe(200);
+    expect((await fetch(`${daemon.urls[0]}/metrics`, { headers: basic })).status).toBe(403);
+    expect((await fetch(`${daemon.urls[0]}/healthz`)).status).toBe(200);
+  });
+
+  test("wrong ones are told apart from none by nobody, and guessing is slowed down", async () => {
+    const tokens = path.join(fresh(), "tokens.json");
+    const { token } = createToken(tokens, { name: "a", grants: all });
+    const { token: late } = createToken(tokens, { name: "late", grants: all, expires: Date.now() - 1 });
+    const daemon = await start({ tokens });
+    const wrong = token.slice(0, -1) + (token.endsWith("A") ? "B" : "A");
+    const answers: number[] = [];
+    for (const given of [undefined, "", "nonsense", wrong, `cjt_${"A".repeat(12)}_${"A".repeat(43)}`, late]) {
+      answers.push(await status(clientOf(daemon, given).tally("n")));
+    }
+    expect(answers).toEqual([401, 401, 401, 401, 401, 401]);
+    for (let i = 0; i < 6; i++) answers.push(await status(clientOf(daemon, wrong).tally("n")));
+    expect(answers.at(-1)).toBe(429);
+    // who has a right one is not concerned
+    expect(await status(clientOf(daemon, token).tally("n"))).toBe(200);
+  });
+
+  test("a revoked one ends within seconds, and the first one that is made closes an open daemon", async () => {
+    const dataDir = fresh();
+    const daemon = await start({ dataDir });
+    expect(await status(clientOf(daemon).tally("n"))).toBe(200);
+    const file = path.join(dataDir, "tokens.json");
+    const { token, row } = createToken(file, { name: "a", grants: all });
+    createToken(file, { name: "b", grants: all });
+    await expect.poll(() => status(clientOf(daemon).tally("n")), { timeout: 4000 }).toBe(401);
+    expect(await status(clientOf(daemon, token).tally("n"))).toBe(200);
+    revokeToken(file, row.id);
+    await expect.poll(() => status(clientOf(daemon, token).tally("n")), { timeout: 4000 }).toBe(401);
+  });
+
+  test("changes and refusals are in the audit log, data and secrets are not", async () => {
+    const dataDir = fresh();
+    const tokens = path.join(dataDir, "tokens.json");
+    const { token, row } = createToken(tokens, { name: "a", grants: all });
+    const daemon = await start({ dataDir });
+    const client = clientOf(daemon, token);
+    await client.setWorkSpecs("n", [{ data: encodeData({ name: "s", password: "hunter2" }) }]);
+    await client.requestAttempts("n", { worker: "w" });
+    await client.tally("n");
+    await status(clientOf(daemon, "wrong").deleteNamespace("n"));
+    await daemon.stop();
+    const lines = readFileSync(path.join(dataDir, "audit.log"), "utf8").trim().split("\n");
+    expect(lines.map((line) => JSON.parse(line) as object)).toMatchObject([
+      { action: "setWorkSpecs", token: row.id, namespace: "n", status: 200, address: "127.0.0.1" },
+      { action: "deleteNamespace", token: null, status: 401 },
+    ]);
+    expect(lines.join("")).not.toContain("hunter2");
+    expect(statSync(path.join(dataDir, "audit.log")).mode & 0o777).toBe(0o600);
+  });
+});
+
+describe("what is reachable by others", () => {
+  const hosts = ["127.0.0.1:0", "localhost:0", "[::1]:0", "0.0.0.0:0", ":0", "[::]:0"];
+  const cases = hosts.flatMap((host) =>
+    [false, true].flatMap((withToken) =>
+      [false, true].flatMap((withTls) =>
+        [false, true].map((insecure) => ({ host, withToken, withTls, insecure })),
+      ),
+    ),
+  );
+
+  test("needs tokens and TLS, or --insecure: all combinations", async () => {
+    const pem = certificate(fresh());
+    for (const { host, withToken, withTls, insecure } of cases) {
+      const dataDir = fresh();
+      if (withToken)
+        createToken(path.join(dataDir, "tokens.json"), {
+          name: "a",
+          grants: [{ namespace: "*", scopes: ["read"] }],
+        });
+      const local = host.startsWith("127.") || host.startsWith("localhost") || host.startsWith("[::1]");
+      const may = local || insecure || (withToken && withTls);
+      let started = true;
+      try {
+        const tls = withTls ? { tlsCert: pem.cert, tlsKey: pem.key } : {};
+        await (
+          await startDaemon(
+            configOf({ backend: "memory:", dataDir, http: [host], insecure, logLevel: "silent", ...tls }),
+          )
+        ).stop();
+      } catch (error) {
+        expect(error).toBeInstanceOf(ConfigError);
+        started = false;
+      }
+      expect({ host, withToken, withTls, insecure, started }).toEqual({
+        host,
+        withToken,
+        withTls,
+        insecure,
+        started: may,
+      });
+    }
+  });
+
+  test("TLS, and certificates of clients", async () => {
+    const { cert, key } = certificate(fresh());
+    const daemon = await start({ tlsCert: cert, tlsKey: key, tlsClientCa: cert });
+    expect(daemon.urls[0]).toMatch(/^https:/);
+    const pem = { ca: readFileSync(cert), cert: readFileSync(cert), key: readFileSync(key) };
+    const known = new RestClient(daemon.urls[0]!, { tls: pem });
+    expect(await known.tally()).toEqual([]);
+    const unknown = new RestClient(daemon.urls[0]!, { tls: { ca: pem.ca }, retries: 0 });
+    await expect(unknown.tally()).rejects.toThrow();
+    await known.close();
+    await unknown.close();
+  });
+});
+
+describe("the daemon", () => {
+  test("serves a file by default, and what was stored is there the next time", async () => {
+    const dataDir = fresh();
+    const first = await start({ backend: "", dataDir });
+    await clientOf(first).setWorkSpecs("n", [{ data: encodeData({ name: "s", x: 1 }) }]);
+    await first.stop();
+    const second = await start({ backend: "", dataDir });
+    expect((await clientOf(second).getWorkSpecs("n", ["s"]))[0]?.data).toBe('{"name":"s","x":1}');
+  });
+
+  test("in front of a daemon", async () => {
+    const back = await start();
+    const front = await start({ backend: back.urls[0]! });
+    const client = clientOf(front);
+    await client.setWorkSpecs("n", [{ data: encodeData({ name: "s" }) }]);
+    await client.addWorkUnits("n", "s", [{ name: "u" }]);
+    expect(await clientOf(back).requestAttempts("n", { worker: "w" })).toHaveLength(1);
+    await expect(start({ backend: "http://127.0.0.1:1/" })).rejects.toThrow();
+  });
+
+  test("on a socket beside TCP, or alone", async () => {
+    const socket = path.join(fresh(), "c.sock");
+    const daemon = await start({ socket, http: [] });
+    expect(daemon.urls).toEqual([`unix:${socket}`]);
+    expect(statSync(socket).mode & 0o777).toBe(0o600);
+    expect(await clientOf(daemon).tally()).toEqual([]);
+    await expect(start({ socket })).rejects.toThrow(/another process listens/);
+  });
+
+  test("with a manual clock: time moves when told, and only then is there such a path", async () => {
+    const daemon = await start({ clock: "manual" });
+    const client = clientOf(daemon);
+    const advance = async (ms: number): Promise<number> => {
+      const answer = await fetch(`${daemon.urls[0]}/clock`, {
+        method: "POST",
+        headers: { "content-type": "application/json" },
+        body: JSON.stringify({ ms }),
+      });
+      return ((await answer.json()) as { now: number }).now;
+    };
+    const before = await advance(0);
+    await client.setWorkSpecs("n", [{ data: encodeData({ name: "s" }) }]);
+    await client.addWorkUnits("n", "s", [{ name: "u", delayMs: 60_000 }]);
+    expect(await client.requestAttempts("n", { worker: "w" })).toEqual([]);
+    const waiting = client.requestAttempts("n", { worker: "w", waitMs: 120_000 });
+    expect(await advance(60_000)).toBe(before + 60_000);
+    expect(await waiting).toHaveLength(1);
+    await advance(15 * 60_000);
+    expect((await client.tally("n"))[0]?.counts.available).toBe(1);
+    expect((await fetch(`${(await start()).urls[0]}/clock`, { method: "POST" })).status).toBe(404);
+  });
+
+  test("tells the truth about itself", async () => {
+    const daemon = await start();
+    const client = clientOf(daemon);
+    const get = async (at: string): Promise<string> => (await fetch(daemon.urls[0]! + at)).text();
+    await client.setWorkSpecs("n", [{ data: encodeData({ name: "s" }) }]);
+    await client.addWorkUnits("n", "s", [{ name: "u" }, { name: "v" }]);
+    const [attempt] = await client.requestAttempts("n", { worker: "w" });
+    await client.settleAttempts("n", [{ attempt: attempt!.id, action: "finish" }]);
+    const metrics = await get("/metrics");
+    expect(metrics).toContain('coordinate_work_units{namespace="n",work_spec="s",status="available"} 1');
+    expect(metrics).toContain('coordinate_work_units{namespace="n",work_spec="s",status="finished"} 1');
+    expect(metrics).toContain("coordinate_work_units_added_total 2");
+    expect(metrics).toContain("coordinate_attempts_claimed_total 1");
+    expect(metrics).toContain('coordinate_attempts_settled_total{status="finished"} 1');
+    expect(metrics).toMatch(/coordinate_verb_seconds_count\{verb="addWorkUnits"\} 1/);
+    expect(metrics).toMatch(/coordinate_http_request_seconds_count\{route="settleAttempts",status="2xx"\} 1/);
+    expect(metrics).toContain("nodejs_eventloop_lag_seconds");
+    await client.deleteNamespace("n");
+    expect(await get("/metrics")).not.toContain("coordinate_work_units{");
+    expect(await get("/readyz")).toBe('{"status":"ready"}');
+    expect((JSON.parse(await get("/openapi.json")) as { paths: object }).paths).toHaveProperty("/metrics");
+    await daemon.coordinate.close();
+    expect((await fetch(daemon.urls[0]! + "/readyz")).status).toBe(503);
+    expect((await fetch(daemon.urls[0]! + "/healthz")).status).toBe(200);
+  });
+
+  test("more requests a second than allowed are 429", async () => {
+    const daemon = await start({ requestsPerSecond: 5 });
+    const client = clientOf(daemon);
+    const answers = await Promise.all(Array.from({ length: 30 }, () => status(client.tally("n"))));
+    expect(answers.filter((one) => one === 429).length).toBeGreaterThan(10);
+    expect(answers.filter((one) => one === 200).length).toBeGreaterThanOrEqual(10);
+  });
+
+  test("pages for browsers have a strict policy, and programs get the document", async () => {
+    const daemon = await start();
+    const page = await fetch(daemon.urls[0]!, { headers: { accept: "text/html,*/*;q=0.8" } });
+    expect(await page.text()).toContain("<title>Coordinate</title>");
+    expect(page.headers.get("content-security-policy")).toContain("default-src 'none'");
+    expect(page.headers.get("x-frame-options")).toBe("DENY");
+    expect(await (await fetch(daemon.urls[0]!)).text()).toContain("namespaces_url");
+  });
+
+  test.each([
+    [{ http: ["nonsense"] }, /HOST:PORT/],
+    [{ http: ["127.0.0.1:99999"] }, /HOST:PORT/],
+    [{ backend: "mongodb://x" }, /not known/],
+    [{ tlsCert: "x" }, /go together/],
+    [{ tlsCert: "/nowhere", tlsKey: "/nowhere" }, /ENOENT/],
+    [{ cborrpc: ":5932" }, /CBOR/],
+  ])("does not start with %j", async (given, message) => {
+    await expect(start(given)).rejects.toThrow(message);
+  });
+});

@@ -1,0 +1,29 @@
+import { Engine, ManualClock, seededRandom, type Store } from "../../src/core/index.ts";
+import { coalesce, listen, observe, RestClient, restServer, streamRoutes } from "../../src/rest/index.ts";
+import type { Subject } from "../../src/testing/index.ts";
+
+/** A store behind an engine behind a server that really listens, and a client of it. The clock is shared. */
+export async function openRest(store: Store): Promise<Subject> {
+  const clock = new ManualClock();
+  let random = seededRandom(1);
+  const engine = new Engine(store, { clock, random: () => random() });
+  // what a daemon puts between the wire and the engine must not be seen by anybody
+  const everything = { wanted: () => true, add: () => undefined };
+  const coordinate = coalesce(observe(engine, everything, () => clock.now()));
+  const { app } = restServer({ coordinate, routes: streamRoutes() });
+  const listener = await listen(app, { at: { host: "127.0.0.1", port: 0 } });
+  const client = new RestClient(listener.url);
+  return {
+    coordinate: client,
+    clock,
+    setRandom: (next) => (random = next),
+    tidy: () => engine.tidy(),
+    waiting: () => engine.waiting,
+    close: async () => {
+      await client.close();
+      await listener.stop(1000);
+      await app.close();
+      await engine.close();
+    },
+  };
+}
