@@ -198,6 +198,19 @@ export const sql = {
 
   // ---- retention and deletion
 
+  countStates: `SELECT state, count(*) AS units FROM unit WHERE id IN ${ids} GROUP BY state`,
+  dropReadyMany: `
+    DELETE FROM ready WHERE (spec, place, name) IN
+      (SELECT u.spec, 0 - u.priority, u.name FROM json_each(?) AS j CROSS JOIN unit AS u ON u.id = j.value)`,
+  dropDelayedMany: `
+    DELETE FROM delayed WHERE (spec, not_before, unit) IN
+      (SELECT u.spec, u.not_before, u.id FROM json_each(?) AS j CROSS JOIN unit AS u ON u.id = j.value)`,
+  dropEndedMany: `
+    DELETE FROM ended WHERE (spec, state, time, unit) IN
+      (SELECT u.spec, u.state, u.ended, u.id FROM json_each(?) AS j CROSS JOIN unit AS u ON u.id = j.value)`,
+  dropHistoryMany: `DELETE FROM history WHERE unit IN ${ids}`,
+  dropUnits: `DELETE FROM unit WHERE id IN ${ids}`,
+
   addEnded: "INSERT OR IGNORE INTO ended VALUES (?, ?, ?, ?)",
   dropEnded: "DELETE FROM ended WHERE spec = ? AND state = ? AND time = ? AND unit = ?",
   firstEnded: "SELECT unit, time FROM ended WHERE spec = ? AND state = ? ORDER BY time, unit LIMIT ? + 0",

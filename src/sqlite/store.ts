@@ -410,10 +410,10 @@ export class SqliteStore implements Store, Watchable {
     return this.#write(function* (state): Steps<UnitSlice | typeof again> {
       const spec = needSpec(state, ns, ref);
       if (!caughtUp([spec], now)) return again;
-      const { units, next } = takeSlice(state, spec, where, limit);
-      yield* deleteUnits(state, units, now);
+      const { ids, next } = takeSlice(state, spec, where, limit);
+      yield* deleteUnits(state, spec, ids, now);
       state.changed.add(ns);
-      return { count: units.length, next };
+      return { count: ids.length, next };
     });
   }
 

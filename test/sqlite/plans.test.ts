@@ -17,7 +17,14 @@ const scans: Record<string, RegExp> = {
 };
 
 /** Sorting what was found, where it is little. */
-const sorts = new Set(["pendingByName", "workerByName", "anyWorker", "oldWorkers", "dependents"]);
+const sorts = new Set([
+  "countStates",
+  "pendingByName",
+  "workerByName",
+  "anyWorker",
+  "oldWorkers",
+  "dependents",
+]);
 
 const connection = loadDriver().open(":memory:");
 migrate(connection, ":memory:", () => undefined);
