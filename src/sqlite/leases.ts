@@ -1,7 +1,6 @@
 /**
  * What runs, in memory as well as in the table of leases: one process owns the file, so the two cannot drift apart.
- * Settling then need not read, and neither expiry nor "what does this worker hold" costs the hot path an index: two
- * indexes on the table took a fifth of the claims per second. About 200 bytes for each running unit.
+ * Settling then need not read, and neither expiry nor "what does this worker hold" costs the hot path an index.
  */
 export interface Lease {
   readonly unit: number;
