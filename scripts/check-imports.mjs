@@ -43,7 +43,7 @@ export const folders = {
   objects: { imports: ["core"], packages: [], pure: true },
   memory: { imports: ["core"], packages: [], pure: true },
   sqlite: { imports: ["core"], packages: ["@photostructure/sqlite", "node:sqlite", "node:*"] },
-  postgres: { imports: ["core"], packages: ["pg", "node:*"] },
+  postgres: { imports: ["core"], packages: ["pg", "pg-copy-streams", "node:*"] },
   rest: {
     imports: [...coreAndObjects, "memory"],
     packages: ["fastify", "@fastify/*", "@sinclair/typebox", "typebox", "node:*"],

@@ -120,7 +120,7 @@ export class Engine implements Coordinate {
   readonly #pollMs: number;
   readonly #workerRetentionMs: number;
   readonly #waiting: Waiting;
-  readonly #closing = new AbortController();
+  #closed = false;
   readonly #unwatch: () => void;
   /** Workers that were seen before: a hint that saves a write for each request that finds nothing. */
   readonly #known = new Set<string>();
@@ -395,12 +395,10 @@ export class Engine implements Coordinate {
     await this.#know(namespace, ask.worker, now);
     if (waitMs === 0) return [];
     const key = JSON.stringify(ask.schedule);
-    const signal =
-      request.signal === undefined
-        ? this.#closing.signal
-        : AbortSignal.any([request.signal, this.#closing.signal]);
     return (
-      (await this.#waiting.line(namespace, key, now + waitMs, signal, () => this.#look(namespace, ask))) ?? []
+      (await this.#waiting.line(namespace, key, now + waitMs, request.signal, () =>
+        this.#look(namespace, ask),
+      )) ?? []
     );
   }
 
@@ -683,14 +681,15 @@ export class Engine implements Coordinate {
   }
 
   async close(): Promise<void> {
-    if (this.#closing.signal.aborted) return;
-    this.#closing.abort();
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#waiting.stop();
     this.#unwatch();
     await this.#store.close();
   }
 
   #open(): void {
-    if (this.#closing.signal.aborted) throw new CoordinateError("closed");
+    if (this.#closed) throw new CoordinateError("closed");
   }
 
   #ns(ns: string): string {

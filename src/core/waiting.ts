@@ -9,6 +9,7 @@ export class Waiting {
   readonly #clock: Clock;
   readonly #lines = new Map<string, Map<string, Line>>();
   readonly #versions = new Map<string, number>();
+  #stopped = false;
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -25,6 +26,13 @@ export class Waiting {
   /** Rises with every change while anybody waits: what was seen before it rose may be stale. */
   version(ns: string): number {
     return this.#versions.get(ns) ?? 0;
+  }
+
+  /** Nobody waits any longer: each is answered with nothing. */
+  stop(): void {
+    this.#stopped = true;
+    for (const lines of this.#lines.values())
+      for (const line of lines.values()) for (const place of [...line]) place.abort();
   }
 
   get size(): number {
@@ -48,6 +56,7 @@ export class Waiting {
     let place = new AbortController();
     line.push(place);
     const giveUp = (): void => place.abort();
+    const over = (): boolean => this.#stopped || signal?.aborted === true;
     signal?.addEventListener("abort", giveUp);
     try {
       for (;;) {
@@ -56,12 +65,12 @@ export class Waiting {
           const version = this.version(ns);
           const { found, again } = await look();
           if (found !== null) return found;
-          if (this.version(ns) !== version && this.#clock.now() < deadline && !isAborted(signal)) continue;
+          if (this.version(ns) !== version && this.#clock.now() < deadline && !over()) continue;
           until = Math.min(deadline, again);
         }
-        if (this.#clock.now() >= deadline || isAborted(signal)) return null;
+        if (this.#clock.now() >= deadline || over()) return null;
         await this.#clock.waitUntil(until, place.signal);
-        if (isAborted(signal)) return null;
+        if (over()) return null;
         if (place.signal.aborted) {
           const fresh = new AbortController();
           line[line.indexOf(place)] = fresh;
@@ -83,5 +92,3 @@ export class Waiting {
 
 /** Who waits, in the order they came. To abort is to wake. */
 type Line = AbortController[];
-
-const isAborted = (signal: AbortSignal | undefined): boolean => signal?.aborted === true;

@@ -19,9 +19,8 @@ declare module "fastify" {
   interface FastifyRequest {
     identity: Identity | null;
     ns: string;
-  }
-  interface FastifyContextConfig {
-    route?: Route;
+    /** The row of the table that serves it; null for a path that is not there. */
+    served: Route | null;
   }
 }
 
@@ -81,26 +80,13 @@ export function restServer(options: RestServerOptions): RestServer {
 
   app.decorateRequest("identity", null);
   app.decorateRequest("ns", "");
+  app.decorateRequest("served", null);
   addParsers(app, options.dataLimits);
 
-  app.addHook("onRequest", (request, reply, done) => {
-    reply.serializer(asItIs);
-    const { route } = request.routeOptions.config;
-    try {
-      const isPage =
-        route?.answerType?.startsWith("text/html") === true ||
-        (route?.path === "/" && wantsPage(request.headers.accept));
-      check(request, isPage);
-      if (route !== undefined) authorise(access, route, request);
-      done();
-    } catch (error) {
-      done(error as Error);
-    }
-  });
   const { onAnswer } = options;
   if (onAnswer !== undefined) {
     app.addHook("onResponse", (request, reply, done) => {
-      onAnswer(request, reply, request.routeOptions.config.route ?? null);
+      onAnswer(request, reply, request.served);
       done();
     });
   }
@@ -129,7 +115,17 @@ export function restServer(options: RestServerOptions): RestServer {
     app.route({
       method: route.method,
       url: fastifyPath(route.path),
-      config: { route },
+      onRequest: (request, reply, done) => {
+        request.served = route;
+        reply.serializer(asItIs);
+        try {
+          check(request, isPage(route, request));
+          authorise(access, route, request);
+          done();
+        } catch (error) {
+          done(error as Error);
+        }
+      },
       exposeHeadRoute: route.family !== "stream",
       ...(route.body !== undefined && route.bodyType === undefined && { schema: { body: route.body } }),
       handler: handler(route, options, callers, page),
@@ -138,6 +134,10 @@ export function restServer(options: RestServerOptions): RestServer {
   refuseOtherMethods(app, routes);
   return { app, routes };
 }
+
+const isPage = (route: Route, request: FastifyRequest): boolean =>
+  route.answerType?.startsWith("text/html") === true ||
+  (route.path === "/" && wantsPage(request.headers.accept));
 
 const asItIs = (payload: unknown): string => payload as string;
 const cut = (text: string): string => (text.length > 200 ? text.slice(0, 200) + "…" : text);
@@ -383,7 +383,7 @@ const isNameKind = (title: string | undefined): boolean =>
   title !== undefined && Object.hasOwn(nameLimits, title);
 
 function errorType(request: FastifyRequest): string {
-  if (request.routeOptions.config.route?.family !== "go") return "application/json";
+  if (request.served?.family !== "go") return "application/json";
   try {
     return negotiate(request.headers.accept);
   } catch {

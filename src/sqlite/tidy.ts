@@ -22,10 +22,12 @@ export function* tidy(state: State, cursor: TidyCursor, limits: TidyLimits, now:
     if (tidied.expired + tidied.due + tidied.exhausted + tidied.retired > before)
       state.changed.add(space.name);
   }
-  for (const [namespace, id] of state.sql.oldRequests.all(limits.requestsBefore, 1000)) {
+  const old = state.sql.oldRequests.all(limits.requestsBefore, 1000);
+  for (const [namespace, id] of old) {
     state.writes++;
     state.sql.dropRequest.run(namespace!, id!);
   }
+  if (old.length === 1000) tidied.more = true;
   if (state.sql.dropPassedLocks.run(now) > 0) state.writes++;
   const { forgotten, next } = forgetWorkers(state, limits.workersBefore, cursor.worker, 1000);
   tidied.workers = forgotten;

@@ -279,6 +279,16 @@ describe("waiting in line", () => {
     expect(await answer).toBe("unit");
   });
 
+  test("when waiting is stopped everybody is answered with nothing", async () => {
+    const waiting = new Waiting(new ManualClock(0));
+    const look = async (): Promise<{ found: null; again: number }> => ({ found: null, again: 1e9 });
+    const answers = ["a", "a", "b"].map((key) => waiting.line("ns", key, 1e6, undefined, look));
+    await new Promise((resolve) => setImmediate(resolve));
+    waiting.stop();
+    expect(await Promise.all(answers)).toEqual([null, null, null]);
+    expect(waiting.size).toBe(0);
+  });
+
   test("a look that fails ends only that wait", async () => {
     const waiting = new Waiting(new ManualClock(0));
     const failed = waiting.line("ns", "", 1e6, undefined, () => Promise.reject(new Error("store is down")));

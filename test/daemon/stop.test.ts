@@ -1,5 +1,4 @@
 /** A process that is told to stop while it is busy. */
-import { once } from "node:events";
 import { mkdtempSync } from "node:fs";
 import { createConnection } from "node:net";
 import { tmpdir } from "node:os";
@@ -22,7 +21,11 @@ interface Caller {
 function call(url: string, id: number): Caller {
   const { port } = new URL(url);
   const socket = createConnection({ host: "127.0.0.1", port: Number(port), noDelay: true });
-  const caller: Caller = { acknowledged: [], lost: 0, ended: once(socket, "close").then(() => undefined) };
+  const caller: Caller = {
+    acknowledged: [],
+    lost: 0,
+    ended: new Promise((resolve) => socket.once("close", () => resolve())),
+  };
   let serial = 0;
   let waitingFor = "";
   let got = "";
@@ -76,7 +79,10 @@ test(
     daemon.child.kill("SIGTERM");
     await Promise.all(callers.map(({ ended }) => ended));
     expect(await daemon.ended).toBe(0);
-    expect(callers.reduce((sum, { lost }) => sum + lost, 0)).toBe(0);
+    expect(
+      callers.reduce((sum, { lost }) => sum + lost, 0),
+      daemon.output(),
+    ).toBe(0);
     // the long poll was answered too: with nothing
     expect(await waiting).toEqual([]);
     await client.close();
