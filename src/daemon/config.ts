@@ -37,7 +37,22 @@ export const settings = {
     help: "addresses to serve REST on, HOST:PORT; empty for none",
   },
   socket: { type: "text", default: "", help: "a Unix socket to serve REST on, mode 0600" },
-  cborrpc: { type: "text", default: "", help: "address to serve CBOR-RPC on, HOST:PORT" },
+  cborrpc: {
+    type: "text",
+    default: "",
+    help: "address to serve CBOR-RPC on for Python clients, HOST:PORT (usually 127.0.0.1:5932); it knows no tokens, so other machines need --insecure or --cborrpc-tls with --tls-client-ca",
+  },
+  cborrpcTls: {
+    type: "flag",
+    default: false,
+    help: "CBOR-RPC over TLS, with the certificate of --tls-cert and, if given, client certificates",
+  },
+  legacyFencing: {
+    type: "text",
+    default: "strict",
+    oneOf: ["strict", "lenient"],
+    help: "whether a Python worker that lost its lease may still finish the unit; lenient is as the old daemons were",
+  },
   tokens: {
     type: "text",
     default: "",

@@ -9,6 +9,7 @@ import { mkdirSync, readFileSync } from "node:fs";
 import { isIP } from "node:net";
 import path from "node:path";
 import type { FastifyReply, FastifyRequest } from "fastify";
+import { listenCborRpc, type CborRpcListener } from "../cbor/index.ts";
 import { CoordinateError, ManualClock, type Coordinate } from "../core/index.ts";
 import {
   coalesce,
@@ -54,10 +55,8 @@ export async function startDaemon(
   const tokens = new TokenAccess(
     config.tokens === "" ? path.join(config.dataDir, "tokens.json") : config.tokens,
   );
-  const addresses = config.http.map(readAddress);
+  const addresses = config.http.map((text) => readAddress("--http", text));
   checkExposure(config, addresses, tokens);
-  if (config.cborrpc !== "") throw new ConfigError("--cborrpc: this build serves no CBOR-RPC yet");
-
   const backend = await openBackend(config, config.clock === "manual" ? new ManualClock(Date.now()) : null);
   const undo: (() => Promise<void>)[] = [() => backend.coordinate.close()];
   try {
@@ -143,6 +142,8 @@ async function serve(config: Config, log: Logger, parts: Parts): Promise<Daemon>
     listeners.push(await listen(app, { at, ...limitsOf(config), ...(tls !== null && { tls }) }));
   if (config.socket !== "")
     listeners.push(await listen(app, { at: { path: config.socket }, ...limitsOf(config) }));
+  const rpc = config.cborrpc === "" ? null : await listenRpc(config, coordinate, backend, tls, log);
+  if (rpc !== null) undo.push(() => rpc.close());
   housekeeping.start();
   undo.push(() => housekeeping.stop());
   const upkeep = setInterval(() => {
@@ -156,11 +157,41 @@ async function serve(config: Config, log: Logger, parts: Parts): Promise<Daemon>
   const stop = async (): Promise<void> => {
     log.info("stopping: no more connections; requests that were accepted are answered");
     stopping.abort();
-    await Promise.all(listeners.map((listener) => listener.stop(config.graceMs)));
+    await Promise.all([...listeners.map((listener) => listener.stop(config.graceMs)), rpc?.close()]);
     for (const step of undo.reverse()) await step();
     log.info("stopped");
   };
-  return { urls: listeners.map(({ url }) => url), coordinate, stop: () => (stopped ??= stop()) };
+  const urls = [...listeners.map(({ url }) => url), ...(rpc === null ? [] : [`cbor-rpc://${rpc.address}`])];
+  return { urls, coordinate, stop: () => (stopped ??= stop()) };
+}
+
+/** The interface of the Python clients, beside the others on the same store. */
+async function listenRpc(
+  config: Config,
+  coordinate: Coordinate,
+  { clock, engine }: Backend,
+  tls: ReturnType<typeof readTls>,
+  log: Logger,
+): Promise<CborRpcListener> {
+  if (config.cborrpcTls && tls === null)
+    throw new ConfigError("--cborrpc-tls needs --tls-cert and --tls-key");
+  return listenCborRpc(coordinate, {
+    at: readAddress("--cborrpc", config.cborrpc),
+    insecure: config.insecure,
+    ...(config.cborrpcTls && tls !== null && { tls }),
+    limits: {
+      maxDataBytes: config.maxDataBytes,
+      maxBatch: config.maxBatch,
+      maxConnections: config.maxConnections,
+    },
+    legacyFencing: config.legacyFencing === "lenient" ? "lenient" : "strict",
+    clock,
+    graceMs: config.graceMs,
+    ...(engine !== null && { archive: () => engine.tidy() }),
+    onBug: (error, method) => log.error({ method, err: error }, "a CBOR-RPC request failed: this is a bug"),
+    onMalformed: (error) =>
+      log.warn({ reason: error.message }, "a CBOR-RPC connection sent no message and was closed"),
+  });
 }
 
 /** Unique among daemons that share a log: a part by chance, a part that counts. */
@@ -192,10 +223,10 @@ function openAudit(config: Config, tokens: TokenAccess, log: Logger): Audit | nu
   return audit;
 }
 
-function readAddress(text: string): { host: string; port: number } {
+function readAddress(option: string, text: string): { host: string; port: number } {
   const match = /^(?:\[([^\]]+)\]|([^:]*)):(\d{1,5})$/.exec(text);
   if (match === null || Number(match[3]) > 65_535)
-    throw new ConfigError(`--http ${text}: expected HOST:PORT`);
+    throw new ConfigError(`${option} ${text}: expected HOST:PORT`);
   // as Go has it: a port alone is every address of this machine
   return { host: match[1] ?? (match[2] === "" ? "::" : (match[2] ?? "")), port: Number(match[3]) };
 }

@@ -3,6 +3,7 @@ import { mkdtempSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { afterEach, describe, expect, test } from "vitest";
+import { connectCbor } from "../../src/cbor/index.ts";
 import { encodeData } from "../../src/core/index.ts";
 import {
   ConfigError,
@@ -312,13 +313,26 @@ describe("the daemon", () => {
     expect(await (await fetch(daemon.urls[0]!)).text()).toContain("namespaces_url");
   });
 
+  test("serves Python clients beside the others, on the same store, and says where", async () => {
+    const daemon = await start({ cborrpc: "127.0.0.1:0" });
+    const rpc = daemon.urls.find((url) => url.startsWith("cbor-rpc://"))!.slice("cbor-rpc://".length);
+    const python = await connectCbor(rpc);
+    undo.push(() => python.close());
+    await python.setWorkSpecs("", [{ data: encodeData({ name: "s" }) }]);
+    await python.addWorkUnits("", "s", [{ name: "u" }]);
+    const [attempt] = await clientOf(daemon).requestAttempts("", { worker: "w" });
+    expect(attempt?.workUnit).toBe("u");
+  });
+
   test.each([
     [{ http: ["nonsense"] }, /HOST:PORT/],
     [{ http: ["127.0.0.1:99999"] }, /HOST:PORT/],
     [{ backend: "mongodb://x" }, /not known/],
     [{ tlsCert: "x" }, /go together/],
     [{ tlsCert: "/nowhere", tlsKey: "/nowhere" }, /ENOENT/],
-    [{ cborrpc: ":5932" }, /CBOR/],
+    [{ cborrpc: "0.0.0.0:0" }, /insecure|loopback|machine/],
+    [{ cborrpc: "nonsense" }, /--cborrpc.*HOST:PORT/],
+    [{ cborrpc: "127.0.0.1:0", cborrpcTls: true }, /tls-cert/],
   ])("does not start with %j", async (given, message) => {
     await expect(start(given)).rejects.toThrow(message);
   });

@@ -1,0 +1,172 @@
+/** What a method is given, what it answers, and the few shapes that all answers are made of. */
+import {
+  CoordinateError,
+  isCoordinateError,
+  type Clock,
+  type Coordinate,
+  type Data,
+  type DataLimits,
+} from "../core/index.ts";
+import type { Fencing } from "./fencing.ts";
+import type { Item } from "./item.ts";
+import { badArgument } from "./scan.ts";
+import type { Writer } from "./write.ts";
+
+/** A refusal in the words that the old daemons used. */
+export class RpcError extends Error {
+  override readonly name = "RpcError";
+}
+
+export interface Call {
+  readonly coordinate: Coordinate;
+  /** The old protocol knows no namespaces: all of its calls are about this one. */
+  readonly ns: string;
+  readonly clock: Clock;
+  /** What this connection was given. */
+  readonly fencing: Fencing;
+  /** Aborts when the peer has gone: nobody will hear the answer. */
+  readonly gone: AbortSignal;
+  readonly settings: MethodSettings;
+}
+
+export interface MethodSettings {
+  readonly dataLimits: DataLimits;
+  /** Most items of one call of a verb; longer lists of units are added in pieces. */
+  readonly maxBatch: number;
+  /** What `get_config` answers; null when there is nothing to tell. */
+  readonly config: Data | null;
+  readonly archive: (() => Promise<unknown>) | null;
+}
+
+/** Writes the `result` of an answer. Runs once everything is known, and cannot fail but for size. */
+export type Result = (to: Writer) => unknown;
+
+export interface Method {
+  /** Fewest and most parameters. */
+  readonly params: readonly [least: number, most: number];
+  readonly run: (call: Call, params: readonly Item[]) => Promise<Result>;
+}
+
+export function method(least: number, most: number, run: Method["run"]): Method {
+  return { params: [least, most], run };
+}
+
+/** `[result, message]`; the message is null when all is well. */
+export function pair(result: Result, message: string | null = null): Result {
+  return (to) => {
+    to.array(2);
+    result(to);
+    if (message === null) to.null();
+    else to.text(message);
+  };
+}
+
+export const nothing: Result = (to) => to.null();
+export const yes: Result = pair((to) => to.boolean(true));
+export const no = (message: string | null = null): Result => pair((to) => to.boolean(false), message);
+export const number =
+  (value: number): Result =>
+  (to) =>
+    to.number(value);
+export const emptyList: Result = (to) => to.array(0);
+
+/** A work spec that is not there is answered in band, as a pair with this in place of the result. */
+export async function inBand(otherwise: Result, run: () => Promise<Result>): Promise<Result> {
+  try {
+    return await run();
+  } catch (error) {
+    if (isCoordinateError(error, "no_such_work_spec") || isCoordinateError(error, "gone"))
+      return pair(otherwise, error.message);
+    throw error;
+  }
+}
+
+/** The name of a work spec that is asked for. There is none with an empty name. */
+export function specName(item: Item | undefined): string {
+  const name = item?.text("work spec name") ?? "";
+  if (name === "") throw new CoordinateError("no_such_work_spec", name);
+  return name;
+}
+
+/** A name that may be null, which is the empty one. */
+export function optionalName(item: Item | undefined, what: string): string {
+  return item === undefined || item.isNull ? "" : item.text(what);
+}
+
+/** More than any method has: each look for a key goes through all of them. */
+const mostOptions = 100;
+
+/** An options map: unknown keys are ignored, null counts as absent, and null in place of the map as an empty one. */
+export class Options {
+  readonly #map: Item | null;
+
+  constructor(item: Item | undefined) {
+    if (item !== undefined && !item.isNull && item.kind !== "map")
+      throw badArgument(`options: expected a map, got ${item.describe()}`);
+    this.#map = item === undefined || item.isNull ? null : item;
+    if (this.#map !== null && this.#map.isLongerThan(mostOptions))
+      throw new CoordinateError("too_large", `more than ${mostOptions} options`);
+  }
+
+  get(key: string): Item | undefined {
+    return this.#map?.get(key);
+  }
+
+  text(key: string): string | undefined {
+    return this.get(key)?.text(key);
+  }
+
+  boolean(key: string): boolean | undefined {
+    return this.get(key)?.boolean(key);
+  }
+
+  /** A finite number. */
+  number(key: string): number | undefined {
+    const item = this.get(key);
+    return item === undefined ? undefined : finite(item, key);
+  }
+
+  /** A whole number, cut off as Python's int() does. */
+  integer(key: string): number | undefined {
+    const value = this.number(key);
+    return value === undefined ? undefined : Math.trunc(value);
+  }
+
+  names(key: string, most: number): string[] | undefined {
+    const item = this.get(key);
+    return item === undefined ? undefined : names(item, key, most);
+  }
+}
+
+export function finite(item: Item, what: string): number {
+  const value = item.number(what);
+  if (!Number.isFinite(value)) throw badArgument(`${what}: expected a finite number, got ${value}`);
+  return value;
+}
+
+/** A list or tuple of names, text or bytes. */
+export function names(item: Item | undefined, what: string, most: number): string[] {
+  const found: string[] = [];
+  for (const one of list(item, what)) {
+    if (found.length === most) throw new CoordinateError("too_large", `${what}: more than ${most} items`);
+    found.push(one.text(what));
+  }
+  return found;
+}
+
+export function list(item: Item | undefined, what: string): Generator<Item> {
+  if (item?.kind !== "list")
+    throw badArgument(`${what}: expected a list, got ${item === undefined ? "nothing" : item.describe()}`);
+  return item.items();
+}
+
+/** Unix seconds, as the old daemons gave them: whole. */
+export const unixSeconds = (ms: number): number => Math.floor(ms / 1000);
+
+/** As Python shows a string. */
+export function repr(text: string): string {
+  const escaped = text
+    .replace(/[\\']/g, "\\$&")
+    .replace(/[\udc80-\udcff]/g, (unit) => "\\x" + (unit.charCodeAt(0) - 0xdc00).toString(16));
+  return `'${escaped}'`;
+}

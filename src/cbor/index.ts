@@ -1,0 +1,11 @@
+/** The CBOR-RPC interface: existing Python clients and workers, unchanged; and the verbs over the same port. */
+export { connectCbor, type CborClientOptions } from "./client.ts";
+export type { LegacyFencing } from "./fencing.ts";
+export { MalformedError } from "./scan.ts";
+export {
+  defaultPort,
+  listenCborRpc,
+  type CborRpcLimits,
+  type CborRpcListener,
+  type CborRpcOptions,
+} from "./server.ts";

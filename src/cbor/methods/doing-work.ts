@@ -1,0 +1,240 @@
+/** Getting work and saying what became of it, by the names that Python calls. */
+import type {
+  AttemptAction,
+  AttemptChanged,
+  AttemptRequest,
+  AttemptRow,
+  Data,
+  WorkUnitRow,
+} from "../../core/index.ts";
+import {
+  inBand,
+  method,
+  no,
+  Options,
+  optionalName,
+  pair,
+  repr,
+  RpcError,
+  specName,
+  yes,
+  type Call,
+  type Result,
+} from "../call.ts";
+import { badArgument } from "../scan.ts";
+import type { Writer } from "../write.ts";
+import { writeData } from "./work-units.ts";
+
+/** Leases in seconds: what is asked for is given between these. */
+const shortestLease = 1;
+const longestLease = 86_400;
+/** Where no sense can be made of what was asked, and for renewals that say nothing. */
+const renewedLease = 300;
+const defaultLease = 900;
+
+const getWork = method(1, 2, async ({ coordinate, ns, fencing, gone }, [id, item]) => {
+  const worker = optionalName(id, "worker_id");
+  const options = new Options(item);
+  const maxJobs = options.number("max_jobs");
+  const request: AttemptRequest = {
+    worker,
+    number: Math.min(Math.max(1, Math.trunc(maxJobs ?? 1)), 1_000_000),
+    lifetimeMs: readLease(options.number("lease_time")) * 1000,
+    // Python workers run Python: specs that say another runtime are not for them
+    runtimes: [""],
+  };
+  const specs = options.names("work_spec_names", 10_000);
+  const availableGb = options.number("available_gb");
+  if (specs !== undefined) request.workSpecs = specs;
+  if (availableGb !== undefined && availableGb > 0) request.availableGb = availableGb;
+  const attempts = await coordinate.requestAttempts(ns, request);
+  // whoever asked has gone: not a lease should pass before somebody else gets these
+  if (gone.aborted && attempts.length > 0)
+    await coordinate.settleAttempts(
+      ns,
+      attempts.map((attempt) => ({ attempt: attempt.id, action: "expire" })),
+    );
+  fencing.speaksFor(worker);
+  fencing.remember(attempts);
+  // the one shape for a single job, the other for any other number that was asked for, 0 included
+  if (maxJobs === undefined || maxJobs === 1) return pair((to) => writeJob(to, attempts[0]));
+  return pair((to) => {
+    to.array(attempts.length);
+    for (const attempt of attempts) writeJob(to, attempt);
+  });
+});
+
+function readLease(asked: number | undefined): number {
+  if (asked === undefined) return defaultLease;
+  return asked < shortestLease ? renewedLease : Math.min(asked, longestLease);
+}
+
+function writeJob(to: Writer, attempt: AttemptRow | undefined): void {
+  to.tuple(3);
+  if (attempt === undefined) to.null().null().null();
+  else writeData(to.name(attempt.workSpec).nameBytes(attempt.workUnit), attempt.data);
+}
+
+const status = { none: 0, available: 1, pending: 3, finished: 4, failed: 5 } as const;
+const statuses: readonly number[] = Object.values(status);
+
+interface Update {
+  spec: string;
+  key: string;
+  status: number;
+  data: Data | null;
+  /** How long the lease is from now, in milliseconds; 0 or less gives it back. */
+  leaseMs: number;
+  worker: string | undefined;
+}
+
+const lostLease = no("lost lease");
+const unchanged = no();
+
+/**
+ * The state a unit is in and the state it is to get decide together what is done. Who may do it is decided by the
+ * attempt that is meant (see fencing.ts), and by the verb, which knows whether that one is still the active one.
+ */
+const updateWorkUnit = method(2, 3, async (call, [name, key, item]) =>
+  inBand(
+    (to) => to.boolean(false),
+    async () => {
+      const options = new Options(item);
+      const lease = options.number("lease_time");
+      const update: Update = {
+        spec: specName(name),
+        key: key?.text("work unit key") ?? "",
+        status: options.number("status") ?? status.none,
+        data: options.get("data")?.data("data", call.settings.dataLimits) ?? null,
+        leaseMs: Math.min(lease ?? renewedLease, longestLease) * 1000,
+        worker: options.text("worker_id"),
+      };
+      const known = call.fencing.known(update.spec, update.key);
+      return known === null ? updateUnknown(call, update) : updateKnown(call, update, known);
+    },
+  ),
+);
+
+/** What is done to a pending attempt. A number that is no status is refused before anything is looked at. */
+function actionOf({ status: wanted, leaseMs }: Update): AttemptAction {
+  if (wanted === status.finished) return "finish";
+  if (wanted === status.failed) return "fail";
+  if (wanted === status.available || leaseMs <= 0) return "expire";
+  return "renew";
+}
+
+/** The connection was given an attempt of this unit: that one is meant, wherever the unit stands by now. */
+async function updateKnown(call: Call, update: Update, attempt: string): Promise<Result> {
+  const { fencing } = call;
+  checkStatus(update.status, null);
+  // ending an ended attempt anew is an operator's wish, and about the unit
+  const action = actionOf(update);
+  if (action === "expire" || action === "renew") {
+    const row = await findUnit(call, update);
+    if (row === null) return noSuchUnit(update);
+    if (row.status === "finished" || row.status === "failed") return updateEnded(call, update, row);
+  }
+  const changed = await settle(call, update, attempt, action);
+  if (action === "expire") fencing.forget(update.spec, update.key);
+  if (changed.error !== "no_such_attempt" && changed.error !== "gone") return answer(changed);
+  // the unit was deleted; one that was added since is another one
+  return (await findUnit(call, update)) === null ? noSuchUnit(update) : lostLease;
+}
+
+/** The connection was given none: the unit's state says what is meant, if it may be meant. */
+async function updateUnknown(call: Call, update: Update): Promise<Result> {
+  const { coordinate, ns, fencing } = call;
+  const row = await findUnit(call, update);
+  if (row === null) return noSuchUnit(update);
+  if (row.status === "finished" || row.status === "failed") return updateEnded(call, update, row);
+  checkStatus(update.status, null);
+  const active = row.activeAttempt;
+  if (active === null) return updateWaiting(call, update, row);
+  if (!(await fencing.accepts(coordinate, ns, row, active, update.worker))) return lostLease;
+  return answer(await settle(call, update, active.id, actionOf(update)));
+}
+
+/** A unit that waits. To end it is to make an attempt that ends; but not over one that may be late. */
+async function updateWaiting(call: Call, update: Update, row: WorkUnitRow): Promise<Result> {
+  const { coordinate, ns, fencing } = call;
+  if (update.status === status.none || update.status === status.available) {
+    if (update.data === null) return unchanged;
+    const { name, priority, notBefore } = row;
+    await coordinate.addWorkUnits(ns, update.spec, [{ name, data: update.data, priority, notBefore }]);
+    return yes;
+  }
+  if (fencing.mode === "strict" && row.attempts > 0 && update.status !== status.pending) {
+    const history = await coordinate.listUnitAttempts(ns, update.spec, update.key);
+    const latest = history.reduce<AttemptRow | null>(
+      (a, b) => (a === null || b.number > a.number ? b : a),
+      null,
+    );
+    if (latest?.status === "expired") {
+      if (!(await fencing.accepts(coordinate, ns, row, latest, update.worker))) return lostLease;
+      const changed = await settle(call, update, latest.id, actionOf(update));
+      // one that was cleared, and not just late, is no longer anybody's: the unit is free to be taken
+      if (changed.error !== "lost_lease") return answer(changed);
+    }
+  }
+  const [made] = await coordinate.makeAttempts(ns, [
+    {
+      workSpec: update.spec,
+      workUnit: update.key,
+      worker: update.worker ?? "",
+      lifetimeMs: update.leaseMs > 0 ? update.leaseMs : renewedLease * 1000,
+    },
+  ]);
+  if (made === undefined) return unchanged;
+  fencing.remember([made]);
+  if (update.status === status.pending && update.data === null) return yes;
+  return answer(await settle(call, update, made.id, actionOf(update)));
+}
+
+/** A unit that has ended. Failed then finished is finished; it may be made available again; nothing else changes it. */
+async function updateEnded(call: Call, update: Update, row: WorkUnitRow): Promise<Result> {
+  const { coordinate, ns, fencing } = call;
+  checkStatus(update.status, row.status === "finished" ? "finished" : "failed");
+  if (update.status === status.available) {
+    const reset = await coordinate.resetWorkUnits(ns, update.spec, { names: [update.key] });
+    fencing.forget(update.spec, update.key);
+    return reset > 0 ? yes : unchanged;
+  }
+  const active = row.activeAttempt;
+  if (row.status === "finished" || update.status !== status.finished || active === null) return unchanged;
+  if (!(await fencing.accepts(coordinate, ns, row, active, update.worker))) return lostLease;
+  return answer(await settle(call, update, active.id, "finish"));
+}
+
+function checkStatus(wanted: number, ended: "finished" | "failed" | null): void {
+  const known = statuses.includes(wanted);
+  if (ended !== null && (!known || wanted === status.pending))
+    throw new RpcError(`update_work_unit cannot change ${ended} unit`);
+  if (!known) throw new RpcError("update_work_unit invalid status");
+}
+
+async function findUnit({ coordinate, ns }: Call, { spec, key }: Update): Promise<WorkUnitRow | null> {
+  const [row] = await coordinate.getWorkUnits(ns, spec, [key]);
+  return row ?? null;
+}
+
+const noSuchUnit = ({ key }: Update): Result => no(`no such work unit key=${repr(key)}`);
+
+async function settle(
+  { coordinate, ns }: Call,
+  { data, leaseMs }: Update,
+  attempt: string,
+  action: AttemptAction,
+): Promise<AttemptChanged> {
+  const change = { attempt, action, data, ...(action === "renew" && { lifetimeMs: leaseMs }) };
+  const [changed] = await coordinate.settleAttempts(ns, [change]);
+  if (changed === undefined) throw badArgument("settle answered nothing");
+  return changed;
+}
+
+/** What was done before, or cannot be undone, is a harmless no; a lost lease says so. */
+function answer({ error, changed }: AttemptChanged): Result {
+  if (error === null) return changed ? yes : unchanged;
+  return error === "lost_lease" ? lostLease : error === "not_pending" ? unchanged : no(error);
+}
+
+export const doingWorkMethods = { get_work: getWork, update_work_unit: updateWorkUnit };

@@ -1,0 +1,222 @@
+/**
+ * Finds where a CBOR item ends, in bytes that nobody has checked and that may not all be there yet.
+ *
+ * It looks at heads only: nothing is decoded, nothing is allocated by what a head declares, and nothing recurses,
+ * so five bytes that announce four thousand million items cost five bytes. What is well-formed but not allowed here
+ * (an unknown tag, say) is noted as `refusal` and passed over, so that the request around it can still be answered.
+ */
+import { CoordinateError } from "../core/index.ts";
+
+/** Bytes that are not a request and cannot be answered: the connection ends. */
+export class MalformedError extends Error {
+  override readonly name = "MalformedError";
+}
+
+export const major = {
+  unsigned: 0,
+  negative: 1,
+  bytes: 2,
+  text: 3,
+  array: 4,
+  map: 5,
+  tag: 6,
+  simple: 7,
+} as const;
+
+export const tags = { bigPositive: 2, bigNegative: 3, encoded: 24, uuid: 37, tuple: 128 } as const;
+
+const allowedTags: ReadonlySet<number> = new Set([tags.bigPositive, tags.bigNegative, tags.uuid, tags.tuple]);
+
+export const indefinite = 31;
+export const breakByte = 0xff;
+
+/** What an entry of the stack means; above 0 it is the number of items still to come. */
+const open = { array: -1, mapKey: -2, mapValue: -3, bytes: -4, text: -5 } as const;
+
+/** Open containers of indefinite length, or with items to come, one in another; more than any real request has. */
+const deepestAllowed = 1024;
+/** Where even finding the end is given up: a constant, so that memory stays bounded. */
+const deepestScanned = 131_072;
+
+/** Where the head (first byte and argument) of the item ends. */
+export function headEnd(bytes: Uint8Array, at: number): number {
+  const info = bytes[at]! & 31;
+  return info < 24 || info === indefinite ? at + 1 : at + 1 + (1 << (info - 24));
+}
+
+/** The argument of a head; exact up to 2^53, and good enough beyond it to refuse a length. */
+export function argument(bytes: Uint8Array, at: number): number {
+  const info = bytes[at]! & 31;
+  if (info < 24) return info;
+  let value = 0;
+  const end = headEnd(bytes, at);
+  for (let byte = at + 1; byte < end; byte++) value = value * 256 + bytes[byte]!;
+  return value;
+}
+
+export class ItemScanner {
+  readonly #most: number;
+  readonly #stack: number[] = [1];
+  #at: number;
+  /** The first thing that is well-formed but not allowed. */
+  refusal: string | null = null;
+
+  /** An item that starts at `start` and must end at `most` or before. */
+  constructor(start: number, most: number) {
+    this.#at = start;
+    this.#most = most;
+  }
+
+  /** Where the item ends; -1 while there is more to come. May be called again with the same bytes and more. */
+  scan(bytes: Uint8Array, available: number): number {
+    const stack = this.#stack;
+    while (stack.length > 0) {
+      const at = this.#at;
+      if (at >= available) return -1;
+      const first = bytes[at]!;
+      if (first === breakByte) {
+        this.#break();
+        continue;
+      }
+      const info = first & 31;
+      if (info > 27 && info !== indefinite) throw malformed(at, "reserved length");
+      const end = headEnd(bytes, at);
+      if (end > available) return -1;
+      this.#take(first >> 5, info);
+      this.#at = end;
+      this.#enter(bytes, at, end);
+    }
+    // the last item may be a string of which only the head has come
+    return this.#at > available ? -1 : this.#at;
+  }
+
+  #break(): void {
+    const top = this.#stack.pop()!;
+    if (top > 0 || top === open.mapValue) throw malformed(this.#at, "break out of place");
+    this.#at += 1;
+  }
+
+  /** One item fewer to come. A container whose last item this is need not be remembered. */
+  #take(kind: number, info: number): void {
+    const stack = this.#stack;
+    const last = stack.length - 1;
+    const top = stack[last]!;
+    if (top > 1) stack[last] = top - 1;
+    else if (top === 1) stack.pop();
+    else if (top === open.mapKey) stack[last] = open.mapValue;
+    else if (top === open.mapValue) stack[last] = open.mapKey;
+    else if (top !== open.array) {
+      const wanted = top === open.bytes ? major.bytes : major.text;
+      if (kind !== wanted || info === indefinite)
+        throw malformed(this.#at, "part of a string is of another type");
+    }
+  }
+
+  #enter(bytes: Uint8Array, at: number, end: number): void {
+    const first = bytes[at]!;
+    const endless = (first & 31) === indefinite;
+    switch (first >> 5) {
+      case major.unsigned:
+      case major.negative:
+        if (endless) throw malformed(at, "indefinite length out of place");
+        return;
+      case major.bytes:
+      case major.text:
+        if (endless) return this.#push(first >> 5 === major.bytes ? open.bytes : open.text);
+        this.#at = end + this.#fits(at, argument(bytes, at), end);
+        return;
+      case major.array:
+        return endless ? this.#push(open.array) : this.#push(this.#fits(at, argument(bytes, at), end));
+      case major.map:
+        return endless ? this.#push(open.mapKey) : this.#push(this.#fits(at, argument(bytes, at) * 2, end));
+      case major.tag:
+        if (endless) throw malformed(at, "indefinite length out of place");
+        if (!allowedTags.has(argument(bytes, at)))
+          this.refusal ??= `tag ${argument(bytes, at)} is not supported`;
+        return this.#push(1);
+      default:
+        this.#simple(first & 31);
+    }
+  }
+
+  #simple(info: number): void {
+    if (info < 20 || info === 24) this.refusal ??= "unknown simple value";
+  }
+
+  /** Every item and every byte of a string is at least one byte: refuse what cannot come before waiting for it. */
+  #fits(at: number, count: number, end: number): number {
+    if (count > this.#most - end) throw malformed(at, "longer than it may be");
+    return count;
+  }
+
+  #push(count: number): void {
+    if (count === 0) return;
+    this.#stack.push(count);
+    if (this.#stack.length <= deepestAllowed) return;
+    this.refusal ??= "nested too deep";
+    if (this.#stack.length > deepestScanned) throw new MalformedError("nested too deep");
+  }
+}
+
+function malformed(at: number, why: string): MalformedError {
+  return new MalformedError(`malformed CBOR at byte ${at}: ${why}`);
+}
+
+/** Where the item that starts here ends; only for bytes that were scanned and not refused. */
+export function itemEnd(bytes: Uint8Array, start: number): number {
+  // short strings and numbers, which most items are
+  const only = bytes[start]!;
+  if (only < 0x78 && (only & 31) < 24) return start + 1 + (only < 0x40 ? 0 : only & 31);
+  let at = start;
+  for (let left = 1; left > 0; left--) {
+    const first = bytes[at]!;
+    const endless = (first & 31) === indefinite;
+    const next = headEnd(bytes, at);
+    switch (first >> 5) {
+      case major.bytes:
+      case major.text:
+        at = endless ? endlessEnd(bytes, next) : next + argument(bytes, at);
+        break;
+      case major.array:
+        if (!endless) left += argument(bytes, at);
+        at = endless ? endlessEnd(bytes, next) : next;
+        break;
+      case major.map:
+        if (!endless) left += argument(bytes, at) * 2;
+        at = endless ? endlessEnd(bytes, next) : next;
+        break;
+      case major.tag:
+        left += 1;
+        at = next;
+        break;
+      default:
+        at = next;
+    }
+  }
+  return at;
+}
+
+/** Recurses only as deep as containers of indefinite length go, which the scanner has bounded. */
+function endlessEnd(bytes: Uint8Array, start: number): number {
+  let at = start;
+  while (bytes[at] !== breakByte) at = itemEnd(bytes, at);
+  return at + 1;
+}
+
+/** As `itemEnd`, for bytes that were scanned and refused: they may be nested deeper than a stack can be. */
+export function refusedItemEnd(bytes: Uint8Array, start: number): number {
+  return new ItemScanner(start, bytes.length).scan(bytes, bytes.length);
+}
+
+/** The scan of a whole item: throws what is malformed, answers what is not allowed. */
+export function scanWhole(bytes: Uint8Array): { end: number; refusal: string | null } {
+  const scanner = new ItemScanner(0, bytes.length);
+  const end = scanner.scan(bytes, bytes.length);
+  if (end < 0) throw new MalformedError("truncated CBOR");
+  return { end, refusal: scanner.refusal };
+}
+
+/** For readers of scanned bytes: what they find there is not what was asked for. */
+export function badArgument(what: string): CoordinateError {
+  return new CoordinateError("bad_argument", what);
+}

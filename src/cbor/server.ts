@@ -1,0 +1,234 @@
+/**
+ * Listening for the old protocol. It has no names and no passwords: whoever can connect may do everything. So it
+ * listens on this machine alone, unless it is told that the network is trusted or clients show a certificate.
+ *
+ * Connections are never closed gracefully. A Python client whose daemon says goodbye in order waits ten seconds at
+ * full speed and then fails; one whose connection is reset connects anew and sends its request again.
+ */
+import { chmodSync, rmSync } from "node:fs";
+import { createConnection, createServer, isIP, type Server, type Socket } from "node:net";
+import { createServer as createTlsServer, type TlsOptions } from "node:tls";
+import {
+  CoordinateError,
+  defaultDataLimits,
+  encodeData,
+  systemClock,
+  type Clock,
+  type Coordinate,
+  type Data,
+} from "../core/index.ts";
+import type { Call } from "./call.ts";
+import { Connection, type ConnectionLimits } from "./connection.ts";
+import { Fencing, type LegacyFencing } from "./fencing.ts";
+import type { MalformedError } from "./scan.ts";
+
+export const defaultPort = 5932;
+
+export interface CborRpcLimits extends Partial<ConnectionLimits> {
+  /** One unit's data; 16 MiB. */
+  maxDataBytes?: number;
+  /** Units of one call of a verb, as the engine has it; longer lists are added in pieces. 100,000. */
+  maxBatch?: number;
+  maxConnections?: number;
+  /** Of messages that are not complete, all connections together; 1 GiB. */
+  maxUnfinishedBytes?: number;
+}
+
+export interface CborRpcOptions {
+  /** A host and port, or the path of a socket; 127.0.0.1:5932 when absent. Port 0 is any that is free. */
+  at?: { host?: string; port?: number } | { path: string };
+  /**
+   * Of Node's tls.createServer. With `ca` and `requestCert` clients must show a certificate, and the listener may
+   * be reached from elsewhere.
+   */
+  tls?: TlsOptions;
+  /** Listens for other machines although anybody there may do everything. */
+  insecure?: boolean;
+  limits?: CborRpcLimits;
+  /** Whether a worker whose lease another one took may still finish the unit; `strict`: it may not. */
+  legacyFencing?: LegacyFencing;
+  /** What `get_config` tells; without it the method says that there is none. */
+  config?: Readonly<Record<string, unknown>>;
+  clock?: Clock;
+  /** The namespace of the Python methods; the empty one. */
+  namespace?: string;
+  /** Serves the verbs of Coordinate too, in every namespace: what `connectCbor` needs. True. */
+  verbs?: boolean;
+  /** What `archive` does, besides answering. */
+  archive?: () => Promise<unknown>;
+  /** How long requests that were taken may go on when it is closed; 5 s. */
+  graceMs?: number;
+  onBug?: (error: unknown, method: string) => void;
+  onMalformed?: (error: MalformedError) => void;
+}
+
+export interface CborRpcListener {
+  /** As `connectCbor` takes it: `host:port` or `unix:/path`. */
+  address: string;
+  /** 0 for the path of a socket. */
+  port: number;
+  /** How many connections there are. */
+  readonly connections: number;
+  /** Takes no more requests, answers those that were taken, resets all connections. Idempotent. */
+  close(): Promise<void>;
+}
+
+const defaults = {
+  maxFrameBytes: 256 * 1024 * 1024,
+  maxConcurrent: 1024,
+  stallMs: 120_000,
+  maxBatch: 100_000,
+  maxConnections: 10_000,
+  maxUnfinishedBytes: 1024 * 1024 * 1024,
+} as const;
+
+/** Serves `coordinate`, which stays open when the listener is closed. */
+export async function listenCborRpc(
+  coordinate: Coordinate,
+  options: CborRpcOptions = {},
+): Promise<CborRpcListener> {
+  const at = options.at ?? {};
+  checkExposure(at, options);
+  const limits = { ...defaults, ...options.limits };
+  const clock = options.clock ?? systemClock();
+  const config: Data | null = options.config === undefined ? null : encodeData(options.config);
+  const settings: Call["settings"] = {
+    dataLimits: {
+      ...defaultDataLimits,
+      ...(limits.maxDataBytes !== undefined && { maxBytes: limits.maxDataBytes }),
+    },
+    maxBatch: limits.maxBatch,
+    config,
+    archive: options.archive ?? null,
+  };
+  const budget = { used: 0, most: limits.maxUnfinishedBytes };
+  /** By the raw socket: below TLS, it is that one which can be reset. */
+  const open = new Map<Socket, Connection | null>();
+
+  const serve = (socket: Socket, raw: Socket): void => {
+    socket.setNoDelay(true);
+    const call: Omit<Call, "gone"> = {
+      coordinate,
+      ns: options.namespace ?? "",
+      clock,
+      fencing: new Fencing(options.legacyFencing ?? "strict"),
+      settings,
+    };
+    const connection = new Connection(socket, call, {
+      limits,
+      budget,
+      serveVerbs: options.verbs ?? true,
+      onBug: options.onBug ?? (() => undefined),
+      onMalformed: options.onMalformed ?? (() => undefined),
+      reset: () => reset(raw),
+    });
+    open.set(raw, connection);
+  };
+  const server = makeServer(options.tls, serve);
+  server.maxConnections = limits.maxConnections;
+  server.on("connection", (raw: Socket) => {
+    if (!open.has(raw)) open.set(raw, null);
+    raw.on("error", () => undefined);
+    raw.on("close", () => open.delete(raw));
+  });
+  await startListening(server, at);
+
+  let closed: Promise<void> | undefined;
+  const close = async (): Promise<void> => {
+    const ended = new Promise<void>((resolve) => server.close(() => resolve()));
+    const answered = Promise.all([...open.values()].map(async (connection) => connection?.stop()));
+    await Promise.race([answered, clockless(options.graceMs ?? 5000)]);
+    // answers that were written are on their way; what the peer has not taken by now it asks for again
+    await new Promise((resolve) => setImmediate(resolve));
+    for (const raw of open.keys()) reset(raw);
+    await ended;
+    if ("path" in at) rmSync(at.path, { force: true });
+  };
+  return {
+    ...describe(server, at),
+    get connections() {
+      return open.size;
+    },
+    close: () => (closed ??= close()),
+  };
+}
+
+function makeServer(tls: TlsOptions | undefined, serve: (socket: Socket, raw: Socket) => void): Server {
+  if (tls === undefined) return createServer({ allowHalfOpen: false }, (socket) => serve(socket, socket));
+  const server = createTlsServer({ minVersion: "TLSv1.2", ...tls });
+  // Node does not say which raw connection a secure one came over; both have the same peer
+  const raws = new Map<string, Socket>();
+  const keyOf = (socket: Socket): string => `${socket.remoteAddress ?? ""} ${socket.remotePort ?? 0}`;
+  server.on("connection", (raw: Socket) => {
+    const key = keyOf(raw);
+    raws.set(key, raw);
+    raw.on("close", () => raws.delete(key));
+  });
+  server.on("secureConnection", (socket) => serve(socket, raws.get(keyOf(socket)) ?? socket));
+  // a client without a certificate, or none at all that speaks TLS
+  server.on("tlsClientError", (_error, socket) => socket.destroy());
+  return server;
+}
+
+function reset(raw: Socket): void {
+  try {
+    raw.resetAndDestroy();
+  } catch {
+    // a socket in the file system cannot be reset
+    raw.destroy();
+  }
+}
+
+function checkExposure(at: NonNullable<CborRpcOptions["at"]>, { tls, insecure }: CborRpcOptions): void {
+  if ("path" in at || insecure === true) return;
+  const host = at.host ?? "127.0.0.1";
+  const loopback = host === "localhost" || host === "::1" || (isIP(host) === 4 && host.startsWith("127."));
+  const certified = tls?.requestCert === true && tls.rejectUnauthorized !== false;
+  if (loopback || certified) return;
+  throw new CoordinateError(
+    "bad_argument",
+    `host: CBOR-RPC asks nobody who they are; to serve it on ${host}, let clients show certificates (tls with ca and requestCert), or say insecure`,
+  );
+}
+
+async function startListening(server: Server, at: NonNullable<CborRpcOptions["at"]>): Promise<void> {
+  if ("path" in at) await clearSocket(at.path);
+  await new Promise<void>((resolve, reject) => {
+    server.once("error", reject);
+    const listening = (): void => {
+      server.off("error", reject);
+      resolve();
+    };
+    if ("path" in at) server.listen({ path: at.path }, listening);
+    else
+      server.listen({ host: at.host ?? "127.0.0.1", port: at.port ?? defaultPort, backlog: 1024 }, listening);
+  });
+  if ("path" in at) chmodSync(at.path, 0o600);
+}
+
+/** A socket file that a daemon left behind when it was killed; one that answers belongs to a daemon that lives. */
+async function clearSocket(path: string): Promise<void> {
+  const lives = await new Promise<boolean>((resolve) => {
+    const socket = createConnection(path);
+    socket.once("connect", () => {
+      socket.destroy();
+      resolve(true);
+    });
+    socket.once("error", () => resolve(false));
+  });
+  if (lives) throw new Error(`another process listens on ${path}`);
+  rmSync(path, { force: true });
+}
+
+function describe(server: Server, at: NonNullable<CborRpcOptions["at"]>): { address: string; port: number } {
+  const address = server.address();
+  if ("path" in at) return { address: `unix:${at.path}`, port: 0 };
+  if (address === null || typeof address === "string") throw new Error("not listening on a port");
+  const host = at.host ?? "127.0.0.1";
+  return { address: `${host.includes(":") ? `[${host}]` : host}:${address.port}`, port: address.port };
+}
+
+/** Real time, also where tests move the clock by hand: a close must not wait for a clock that stands still. */
+function clockless(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms).unref());
+}

@@ -1,0 +1,59 @@
+/** Certificates for the tests, made when they are needed: no key is kept in the repository. */
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+
+export interface Certificate {
+  cert: string;
+  key: string;
+}
+
+export interface Certificates {
+  ca: string;
+  server: Certificate;
+  client: Certificate;
+  /** Signed by itself. */
+  stranger: Certificate;
+}
+
+/** Null where there is no openssl. */
+export function makeCertificates(): Certificates | null {
+  const directory = mkdtempSync(path.join(tmpdir(), "coordinate-certificates-"));
+  const openssl = (...args: string[]): void =>
+    void execFileSync("openssl", args, { cwd: directory, stdio: "ignore" });
+  const read = (name: string): string => readFileSync(path.join(directory, name), "utf8");
+  const key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"];
+  const signed = (name: string): Certificate => {
+    openssl("req", ...key, "-subj", `/CN=${name}`, "-keyout", `${name}.key`, "-out", `${name}.csr`);
+    const ca = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", "names"];
+    openssl("x509", "-req", "-in", `${name}.csr`, ...ca, "-days", "2", "-out", `${name}.pem`);
+    return { cert: read(`${name}.pem`), key: read(`${name}.key`) };
+  };
+  const own = (name: string): Certificate => {
+    openssl(
+      "req",
+      "-x509",
+      ...key,
+      "-days",
+      "2",
+      "-subj",
+      `/CN=${name}`,
+      "-keyout",
+      `${name}.key`,
+      "-out",
+      `${name}.pem`,
+    );
+    return { cert: read(`${name}.pem`), key: read(`${name}.key`) };
+  };
+  try {
+    writeFileSync(path.join(directory, "names"), "subjectAltName=DNS:localhost,IP:127.0.0.1\n");
+    const ca = own("ca").cert;
+    return { ca, server: signed("server"), client: signed("client"), stranger: own("stranger") };
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return null;
+    throw error;
+  } finally {
+    rmSync(directory, { recursive: true, force: true });
+  }
+}
