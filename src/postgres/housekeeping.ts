@@ -1,0 +1,235 @@
+/** What nobody asks for but time: moved, failed, retired and forgotten a bounded piece at a time. */
+import { tooManyRetries, type Slice, type Tidied, type TidyLimits } from "../core/index.ts";
+import type { Allocate } from "./attempts.ts";
+import { catchUp, isPast } from "./expiry.ts";
+import type { Database, Session } from "./connection.ts";
+import { resolve } from "./dependents.ts";
+import { Batch } from "./state.ts";
+import { foldTallies, tallyOf } from "./tally.ts";
+import { readMeta } from "./work-specs.ts";
+import { removeUnits } from "./work-units.ts";
+
+/** Dead specs stay this long after their last unit: no statement that saw them alive runs longer. */
+const graveHours = 1;
+
+export async function purgeUnits(db: Database, limit: number, now: number): Promise<Slice> {
+  return db.transaction(
+    async (tx) => {
+      // several daemons may purge at once: each takes what the others have not
+      const rows = await tx.rows(
+        `SELECT u.id FROM @spec s, LATERAL (
+           SELECT id FROM @unit WHERE spec = s.id ORDER BY key LIMIT $1 FOR UPDATE SKIP LOCKED
+         ) u WHERE s.dead LIMIT $1`,
+        [limit],
+      );
+      const ids = (rows as [number][]).map(([id]) => id);
+      if (ids.length > 0) {
+        const batch = new Batch(tx, now, noIds);
+        await batch.load(ids, { data: false });
+        await removeUnits(batch, [...batch.units.values()]);
+        await batch.flush();
+      }
+      const done = ids.length < limit;
+      if (done) {
+        const gone = await tx.rows(
+          `DELETE FROM @spec s WHERE s.dead AND s.died < clock_timestamp() - make_interval(hours => $1::int)
+             AND NOT EXISTS (SELECT 1 FROM @unit u WHERE u.spec = s.id) RETURNING s.id`,
+          [graveHours],
+        );
+        if (gone.length > 0) {
+          await tx.rows(
+            "DELETE FROM @tally t WHERE NOT EXISTS (SELECT 1 FROM @spec s WHERE s.id = t.spec AND $1)",
+            [true],
+          );
+          await tx.rows(
+            "DELETE FROM @namespace n WHERE n.dead AND $1 AND NOT EXISTS (SELECT 1 FROM @spec s WHERE s.namespace = n.id)",
+            [true],
+          );
+        }
+      }
+      return { deleted: ids.length, done };
+    },
+    { repeatable: true },
+  );
+}
+
+const noIds: Allocate = () => Promise.resolve([]);
+
+interface TidySpec {
+  id: number;
+  namespace: Buffer;
+  past: boolean;
+  maxRetries: number;
+  retention: { status: number; maxAgeMs: number | undefined; excess: number }[];
+}
+
+export async function tidyStore(
+  db: Database,
+  limits: TidyLimits,
+  logs: LogCursor,
+  now: number,
+): Promise<{ tidied: Tidied; changed: Buffer[] }> {
+  const tidied: Tidied = { expired: 0, due: 0, exhausted: 0, retired: 0, workers: 0, more: false };
+  const changed: Buffer[] = [];
+  const total = (): number => tidied.expired + tidied.due + tidied.exhausted + tidied.retired;
+  const left = (): number => Math.max(0, limits.units - total());
+  for (const spec of await readSpecs(db, now)) {
+    const before = total();
+    if (spec.past) {
+      const { expired, due } = await catchUp(db, spec.id, now, left());
+      tidied.expired += expired;
+      tidied.due += due;
+    }
+    if (spec.maxRetries > 0 && left() > 0) tidied.exhausted += await failExhausted(db, spec, left(), now);
+    for (const rule of spec.retention)
+      if (left() > 0) tidied.retired += await retire(db, spec.id, rule, left(), now);
+    if (total() > before) changed.push(spec.namespace);
+  }
+  if (left() === 0) tidied.more = true;
+  tidied.workers = await db.transaction(async (tx) => forgetOld(tx, limits, now), { repeatable: true });
+  await trimLog(db, logs);
+  return { tidied, changed };
+}
+
+/** A place in the log of attempts. */
+export interface LogCursor {
+  namespace: number;
+  worker: Buffer;
+  at: number;
+}
+
+/** Forgets claims of which no unit is left, a few at a time, round and round. */
+async function trimLog(db: Database, cursor: LogCursor): Promise<void> {
+  const rows = await db.write(
+    `WITH looked AS MATERIALIZED (
+       SELECT namespace, worker, at, units FROM @log WHERE (namespace, worker, at) > ($1::bigint, $2::bytea, $3::bigint)
+       ORDER BY namespace, worker, at LIMIT $4
+     ), gone AS (
+       DELETE FROM @log l USING looked s WHERE l.namespace = s.namespace AND l.worker = s.worker AND l.at = s.at
+         AND NOT EXISTS (SELECT 1 FROM unnest(s.units) AS g (id) JOIN @unit u ON u.id = g.id)
+     )
+     SELECT namespace, worker, at FROM looked ORDER BY namespace DESC, worker DESC, at DESC LIMIT 1`,
+    [cursor.namespace, cursor.worker, cursor.at, 200],
+    { repeatable: true },
+  );
+  const [namespace = 0, worker = Buffer.alloc(0), at = 0] = (rows[0] ?? []) as [number?, Buffer?, number?];
+  Object.assign(cursor, { namespace, worker, at });
+}
+
+/** The work specs that something may have to be done for. */
+async function readSpecs(db: Database, now: number): Promise<TidySpec[]> {
+  const rows = await db.rows(
+    `SELECT s.id, n.name, ${isPast("s.id", "$1::bigint")}, s.meta, c.finished, c.failed
+     FROM @spec s JOIN @namespace n ON n.id = s.namespace, LATERAL ${tallyOf("s.id")} c WHERE NOT s.dead ORDER BY s.id`,
+    [now],
+  );
+  return (rows as [number, Buffer, boolean, string, number, number][]).map(
+    ([id, namespace, past, text, finished, failed]) => {
+      const { maxRetries, retention } = readMeta(text, 0);
+      const rules = [
+        { status: 4, rule: retention.finished, count: finished },
+        { status: 5, rule: retention.failed, count: failed },
+      ];
+      return {
+        id,
+        namespace,
+        past,
+        maxRetries,
+        retention: rules.flatMap(({ status, rule, count }) =>
+          rule === undefined
+            ? []
+            : [
+                {
+                  status,
+                  maxAgeMs: rule.maxAgeMs,
+                  excess: rule.maxCount === undefined ? 0 : Math.max(0, count - rule.maxCount),
+                },
+              ],
+        ),
+      };
+    },
+  );
+}
+
+async function failExhausted(db: Database, spec: TidySpec, limit: number, now: number): Promise<number> {
+  const sql = `SELECT id FROM @unit WHERE spec = $1 AND status = 0 AND tries > 0 AND tries >= $2 LIMIT $3`;
+  if ((await db.rows(sql, [spec.id, spec.maxRetries, 1])).length === 0) return 0;
+  return db.transaction(
+    async (tx) => {
+      const rows = await tx.rows(`${sql} FOR UPDATE SKIP LOCKED`, [spec.id, spec.maxRetries, limit]);
+      const batch = new Batch(tx, now, noIds);
+      await batch.load((rows as [number][]).map(([id]) => id));
+      const units = [...batch.units.values()];
+      for (const unit of units) {
+        batch.fail(unit, "", tooManyRetries);
+        await resolve(batch, [unit]);
+      }
+      await batch.flush();
+      return units.length;
+    },
+    { repeatable: true },
+  );
+}
+
+/** Removes ended units, oldest first: those that are too old, and those that are too many. */
+async function retire(
+  db: Database,
+  spec: number,
+  { status, maxAgeMs, excess }: TidySpec["retention"][number],
+  limit: number,
+  now: number,
+): Promise<number> {
+  const before = maxAgeMs === undefined ? -1 : now - maxAgeMs;
+  const literal = status === 4 ? "u.status = 4" : "u.status = 5";
+  const oldest = (lock: string): string => `
+    SELECT id FROM (
+      SELECT u.id, u.attempt_end FROM @unit u WHERE u.spec = $1 AND ${literal} AND u.status >= 4
+      ORDER BY u.attempt_end, u.id LIMIT $2 ${lock}
+    ) AS oldest`;
+  if (excess === 0) {
+    const [old] = await db.rows(
+      `SELECT 1 FROM @unit u WHERE u.spec = $1 AND ${literal} AND u.status >= 4 AND u.attempt_end <= $2 LIMIT 1`,
+      [spec, before],
+    );
+    if (old === undefined) return 0;
+  }
+  return db.transaction(
+    async (tx) => {
+      const rows = await tx.rows(oldest("FOR UPDATE SKIP LOCKED"), [spec, limit]);
+      const batch = new Batch(tx, now, noIds);
+      await batch.load(
+        (rows as [number][]).map(([id]) => id),
+        { data: false },
+      );
+      const order = (rows as [number][])
+        .map(([id]) => batch.units.get(id))
+        .filter((unit) => unit !== undefined);
+      const ended = order.filter((unit, i) => i < excess || (unit.attempt?.end ?? 0) <= before);
+      await removeUnits(batch, ended);
+      if (ended.length > 0)
+        batch.delta(spec)[status === 4 ? "removedFinished" : "removedFailed"] += ended.length;
+      await batch.flush();
+      return ended.length;
+    },
+    { repeatable: true },
+  );
+}
+
+/** Passed locks, old request ids, and workers that were not seen for long and hold nothing. */
+async function forgetOld(tx: Session, limits: TidyLimits, now: number): Promise<number> {
+  await foldTallies(tx, 1000);
+  await tx.rows("DELETE FROM @lock WHERE deadline < $1::float8", [now]);
+  await tx.rows("DELETE FROM @request WHERE time < $1::bigint", [limits.requestsBefore]);
+  const rows = await tx.rows(
+    `DELETE FROM @worker w WHERE w.expiration < $1::bigint
+       AND NOT EXISTS (SELECT 1 FROM @worker c WHERE c.namespace = w.namespace AND c.parent = w.name)
+       AND NOT EXISTS (
+         SELECT 1 FROM @spec s JOIN @unit u ON u.spec = s.id AND u.status = 3
+         WHERE s.namespace = w.namespace AND NOT s.dead AND u.attempt_worker = w.name)
+     RETURNING w.namespace, w.name`,
+    [limits.workersBefore],
+  );
+  for (const [namespace, name] of rows)
+    await tx.rows("DELETE FROM @log WHERE namespace = $1 AND worker = $2", [namespace, name]);
+  return rows.length;
+}

@@ -1,0 +1,123 @@
+/** How a store is opened: by URL, by the `PG*` variables of the environment, or on a pool that the program has already. */
+import pg from "pg";
+import { systemRandom, type Random } from "../core/index.ts";
+import { Database, planSettings, type DatabaseOptions, type Pool } from "./connection.ts";
+import { Notifier, type ListeningClient } from "./notify.ts";
+import { migrate } from "./schema.ts";
+import { PostgresStore } from "./store.ts";
+
+export interface PostgresOptions {
+  /** `postgres://user@host:5432/database`. Without it, and without `pool`, the `PG*` variables of the environment count. */
+  url?: string;
+  /** A `pg` pool of the program's own. It is not closed here, and its sessions are not changed. */
+  pool?: Pool;
+  /** Where the tables are; `coordinate`. */
+  schema?: string;
+  /** Connections at most; 10. */
+  poolSize?: number;
+  /** How long a request waits for a connection of the pool; 5 seconds. */
+  connectTimeoutMs?: number;
+  /** How long the server works on one statement; 30 seconds. */
+  statementTimeoutMs?: number;
+  /** How long to wait for an answer before the connection is given up: longer than the server works; 5 seconds more. */
+  answerTimeoutMs?: number;
+  /** How long a statement waits for a lock; 10 seconds. */
+  lockTimeoutMs?: number;
+  /** How long to go on trying while the server cannot be reached; 10 seconds. */
+  patienceMs?: number;
+  /**
+   * Behind PgBouncer in transaction mode: nothing is kept in a session, so no named statements and no LISTEN. Give the
+   * engine a `pollMs` then.
+   */
+  pgBouncer?: boolean;
+  /** Wake-ups by LISTEN and NOTIFY; on, except behind PgBouncer or on a pool without `listenUrl`. */
+  notify?: boolean;
+  /** Where to listen, when work goes through a pooler or a pool. */
+  listenUrl?: string;
+  /** Changes are told to other daemons at most this often; 50 ms. */
+  notifyMs?: number;
+  /** Bring the schema to this version; on. Off where the daemon's role may not create tables. */
+  migrate?: boolean;
+  /** More settings for every session, such as `synchronous_commit=off`. */
+  settings?: readonly string[];
+  applicationName?: string;
+  random?: Random;
+}
+
+export async function openPostgres(options: PostgresOptions = {}): Promise<PostgresStore> {
+  const {
+    schema = "coordinate",
+    pgBouncer = false,
+    statementTimeoutMs = 30_000,
+    lockTimeoutMs = 10_000,
+    settings = [],
+  } = options;
+  const session = [
+    ...planSettings,
+    "default_transaction_isolation=read committed",
+    "bytea_output=hex",
+    `statement_timeout=${statementTimeoutMs}`,
+    `lock_timeout=${lockTimeoutMs}`,
+    `idle_in_transaction_session_timeout=${statementTimeoutMs}`,
+    ...settings,
+  ];
+  const perSession = options.pool === undefined && !pgBouncer;
+  const config: pg.PoolConfig = {
+    ...(options.url === undefined ? {} : { connectionString: options.url }),
+    application_name: options.applicationName ?? "coordinate",
+    connectionTimeoutMillis: options.connectTimeoutMs ?? 5000,
+    // the server cancels first; this is for servers that do not answer at all
+    query_timeout: options.answerTimeoutMs ?? statementTimeoutMs + 5000,
+    keepAlive: true,
+    keepAliveInitialDelayMillis: 10_000,
+    ...(perSession && {
+      options: session.map((setting) => `-c ${setting.replace(/[ \\]/g, "\\$&")}`).join(" "),
+    }),
+  };
+  let pool: Pool;
+  let end = (): Promise<void> => Promise.resolve();
+  if (options.pool === undefined) {
+    const own = new pg.Pool({ ...config, max: options.poolSize ?? 10, idleTimeoutMillis: 60_000 });
+    // an idle connection that breaks tells here; the next request finds out by itself
+    own.on("error", () => undefined);
+    pool = own;
+    end = () => own.end();
+  } else pool = options.pool;
+  const databaseOptions: DatabaseOptions = {
+    schema,
+    pool,
+    prepare: !pgBouncer,
+    local: perSession
+      ? []
+      : session.filter((setting) => !setting.startsWith("default_transaction_isolation")),
+    patienceMs: options.patienceMs ?? 10_000,
+    random: options.random ?? systemRandom,
+  };
+  const db = new Database(databaseOptions);
+  const mayListen = options.listenUrl !== undefined || perSession;
+  const listens = options.notify ?? mayListen;
+  const { options: _options, query_timeout: _timeout, ...plain } = config;
+  const listenUrl = options.listenUrl ?? options.url;
+  const notifier = new Notifier({
+    channel: `coordinate ${schema}`.slice(0, 63),
+    listen:
+      listens && mayListen
+        ? () =>
+            new pg.Client({
+              ...plain,
+              ...(listenUrl === undefined ? {} : { connectionString: listenUrl }),
+            }) as unknown as ListeningClient
+        : null,
+    send: async (channel, payloads) => {
+      await db.rows("SELECT pg_notify($1, payload) FROM unnest($2::text[]) AS payload", [channel, payloads]);
+    },
+    debounceMs: options.notifyMs ?? 50,
+  });
+  try {
+    if (options.migrate ?? true) await db.transaction((tx) => migrate(tx, schema), { repeatable: true });
+  } catch (error) {
+    await end();
+    throw error;
+  }
+  return new PostgresStore({ db, options: databaseOptions, notifier, end });
+}

@@ -1,0 +1,710 @@
+/** The store of many daemons: any number of them on one PostgreSQL. Every method is one transaction. */
+import {
+  defaultNamespaceSettings,
+  isCoordinateError,
+  missingWorkSpec,
+  nameFromBytes,
+  nameToBytes,
+  workerLifetimeMs,
+  type AddedWorkUnit,
+  type AttemptChanged,
+  type AttemptKey,
+  type AttemptRow,
+  type Candidate,
+  type Candidates,
+  type Claim,
+  type DesiredState,
+  type LockDecision,
+  type LockPath,
+  type LockView,
+  type Make,
+  type NamespaceRow,
+  type NamespaceSettings,
+  type SchedulingPolicy,
+  type Settle,
+  type Slice,
+  type Store,
+  type TallyRow,
+  type Tidied,
+  type TidyLimits,
+  type UnitSlice,
+  type Watchable,
+  type WorkerChange,
+  type WorkerQuery,
+  type WorkerRow,
+  type WorkSpecPut,
+  type WorkSpecRef,
+  type WorkSpecRow,
+  type WorkUnitChange,
+  type WorkUnitPut,
+  type WorkUnitRow,
+  type WorkUnitWhere,
+} from "../core/index.ts";
+import {
+  claimUnits,
+  findAttempts,
+  type ClaimHints,
+  knowWorkers,
+  readAttempts,
+  readKeys,
+  readPastAttempt,
+  settleUnits,
+  unitBlock,
+  writeLog,
+} from "./attempts.ts";
+import { catchUp, catchUpUnit, isPast, lookUp } from "./expiry.ts";
+import { databaseClock, type DatabaseClock } from "./clock.ts";
+import {
+  BorrowedDatabase,
+  isUniqueViolation,
+  type Client,
+  type Counters,
+  type Database,
+  type DatabaseOptions,
+  type Session,
+} from "./connection.ts";
+import { Floors } from "./floor.ts";
+import { purgeUnits, tidyStore, type LogCursor } from "./housekeeping.ts";
+import { decideLocks } from "./locks.ts";
+import { Merge } from "./merge.ts";
+import type { Notifier } from "./notify.ts";
+import { attemptRow, Batch, missingUnit, readUnit, unitColumns, type Spec } from "./state.ts";
+import { readTallies, tallyOf } from "./tally.ts";
+import { nameKey, textKey } from "./values.ts";
+import { heldAttempts, loggedAttempts, pageWorkers, readWorkers, writeWorkers } from "./workers.ts";
+import {
+  killNamespace,
+  killWorkSpecs,
+  pageWorkSpecs,
+  readMeta,
+  readNamespaces,
+  readWorkSpecs,
+  writeNamespace,
+  writeWorkSpecs,
+} from "./work-specs.ts";
+import {
+  copyFromUnits,
+  copyUnits,
+  deleteUnits,
+  inKeyOrder,
+  insertSql,
+  insertValues,
+  putUnits,
+  readUnits,
+  updateUnits,
+} from "./work-units.ts";
+
+export interface PostgresParts {
+  db: Database;
+  options: DatabaseOptions;
+  notifier: Notifier;
+  /** Ends the pool, where it is the store's own. */
+  end: () => Promise<void>;
+}
+
+type SettleMerge = Merge<{ changes: readonly Settle[]; now: number }, AttemptChanged[]>;
+
+/** Settles of more than this go by themselves, so that several sessions share the work. */
+const fewChanges = 20;
+
+export class PostgresStore implements Store, Watchable {
+  readonly #parts: PostgresParts;
+  readonly #db: Database;
+  readonly #ids: UnitIds;
+  readonly #merges = {
+    settles: new Map<string, SettleMerge>(),
+    looks: new Map<string, Merge<number, Candidates>>(),
+  };
+  readonly #hints: ClaimHints = {
+    floors: new Floors(),
+    limited: new Set(),
+    tried: new Map(),
+    workers: new Map(),
+  };
+  /** Specs whose adds met units that exist, lately: the next one does not try the shorter way first. */
+  readonly #upserts = new Map<number, number>();
+
+  constructor(parts: PostgresParts, ids?: UnitIds) {
+    this.#parts = parts;
+    this.#db = parts.db;
+    this.#ids = ids ?? new UnitIds(parts.db);
+  }
+
+  /** Round trips and retries so far. */
+  get counters(): Readonly<Counters> {
+    return this.#db.counters;
+  }
+
+  /** The clock that all daemons of this database share. */
+  clock(): Promise<DatabaseClock> {
+    return databaseClock(this.#db);
+  }
+
+  /**
+   * The same store on the caller's own connection: what is written is part of the caller's transaction, and is there
+   * for others when the caller commits; those who wait for work hear of it then. Nothing is tried again.
+   */
+  within(client: Client): PostgresStore {
+    const parts = {
+      ...this.#parts,
+      db: new BorrowedDatabase(this.#parts.options, client),
+      end: () => Promise.resolve(),
+    };
+    const store = new PostgresStore(parts, this.#ids);
+    store.#borrowed = true;
+    return store;
+  }
+
+  #borrowed = false;
+  /** How far the log of attempts was looked through. */
+  readonly #logs: LogCursor = { namespace: 0, worker: Buffer.alloc(0), at: 0 };
+
+  watch(listener: (ns: string) => void): () => void {
+    return this.#parts.notifier.watch(listener);
+  }
+
+  #changed(ns: string): void {
+    this.#parts.notifier.changed(ns);
+  }
+
+  async close(): Promise<void> {
+    if (this.#borrowed) return;
+    await this.#parts.notifier.close();
+    this.#db.close();
+    await this.#parts.end();
+  }
+
+  // ---- namespaces
+
+  listNamespaces(): Promise<NamespaceRow[]> {
+    return readNamespaces(this.#db, null);
+  }
+
+  async getNamespace(ns: string): Promise<NamespaceRow | null> {
+    return (await readNamespaces(this.#db, ns))[0] ?? null;
+  }
+
+  async putNamespace(
+    ns: string,
+    change: (old: NamespaceSettings) => NamespaceSettings,
+  ): Promise<NamespaceRow> {
+    const row = await this.#db.transaction((tx) => writeNamespace(tx, ns, change));
+    this.#changed(ns);
+    return row;
+  }
+
+  deleteNamespace(ns: string): Promise<boolean> {
+    return this.#db.transaction((tx) => killNamespace(tx, ns));
+  }
+
+  // ---- work specs
+
+  async putWorkSpecs(ns: string, puts: readonly WorkSpecPut[]): Promise<WorkSpecRow[]> {
+    const rows = await this.#db.transaction((tx) => writeWorkSpecs(tx, ns, puts));
+    this.#changed(ns);
+    return rows;
+  }
+
+  getWorkSpecs(ns: string, refs: readonly WorkSpecRef[]): Promise<(WorkSpecRow | null)[]> {
+    return readWorkSpecs(this.#db, ns, refs);
+  }
+
+  listWorkSpecs(ns: string, previous: string | null, limit: number): Promise<WorkSpecRow[]> {
+    return pageWorkSpecs(this.#db, ns, previous, limit);
+  }
+
+  async deleteWorkSpecs(ns: string, refs: readonly WorkSpecRef[]): Promise<boolean[]> {
+    const answer = await this.#db.transaction((tx) => killWorkSpecs(tx, ns, refs));
+    this.#changed(ns);
+    return answer;
+  }
+
+  purge(limit: number, now: number): Promise<Slice> {
+    return purgeUnits(this.#db, limit, now);
+  }
+
+  async candidates(ns: string, requestId: string | null, now: number): Promise<Candidates> {
+    if (requestId !== null || this.#borrowed) return this.#candidates(ns, requestId, now);
+    let merge = this.#merges.looks.get(ns);
+    if (merge === undefined) {
+      merge = new Merge(
+        async (times) => {
+          const found = await this.#candidates(ns, null, Math.max(...times));
+          // each caller may put its own list in another order
+          return times.map(() => ({ ...found, candidates: [...found.candidates] }));
+        },
+        2,
+        1000,
+      );
+      if (this.#merges.looks.size > 1000) this.#merges.looks.clear();
+      this.#merges.looks.set(ns, merge);
+    }
+    return merge.ask(now);
+  }
+
+  async #candidates(ns: string, requestId: string | null, now: number): Promise<Candidates> {
+    // what is past its time is moved first; what others have locked is theirs to move
+    for (let tries = 0; ; tries++) {
+      const rows = await this.#db.rows(candidatesSql, [
+        nameToBytes(ns),
+        requestId === null ? null : textKey(requestId),
+        now + horizonMs,
+      ]);
+      const read = readCandidates(rows);
+      if (read === null) return { settings: defaultNamespaceSettings, candidates: [], repeated: null };
+      const past = read.candidates.filter(({ nextDue }) => nextDue > 0 && nextDue <= now);
+      if (past.length === 0 || tries === 3) {
+        for (const { id, meta } of read.candidates)
+          if (meta.maxRunning > 0 || meta.continuous) this.#hints.limited.add(id);
+          else this.#hints.limited.delete(id);
+        const { settings, candidates, repeated, arrivals } = read;
+        for (const { id, available } of candidates)
+          if (available > 0) await this.#hints.floors.look(this.#db, id, arrivals.get(id) ?? -1);
+        return {
+          settings,
+          candidates,
+          repeated:
+            repeated === null ? null : await readAttempts(this.#db, ns, readKeys(repeated), now, true),
+        };
+      }
+      for (const { id } of past) await catchUp(this.#db, id, now);
+    }
+  }
+
+  async tally(ns: string | null, now: number): Promise<TallyRow[]> {
+    const namespace = ns === null ? null : nameToBytes(ns);
+    const past = await this.#db.rows(
+      `SELECT s.id FROM @namespace n JOIN @spec s ON s.namespace = n.id AND NOT s.dead
+       WHERE NOT n.dead AND ($1::bytea IS NULL OR n.name = $1::bytea) AND ${isPast("s.id", "$2::bigint")}`,
+      [namespace, now],
+    );
+    for (const [id] of past as [number][]) await catchUp(this.#db, id, now);
+    return readTallies(this.#db, namespace);
+  }
+
+  // ---- work units
+
+  async putWorkUnits(
+    ns: string,
+    ref: WorkSpecRef,
+    puts: readonly WorkUnitPut[],
+    requestId: string | null,
+    now: number,
+  ): Promise<AddedWorkUnit[]> {
+    const request = requestId === null ? null : textKey(requestId);
+    const spec = await lookUp(this.#db, ns, ref, now);
+    const answer =
+      (await this.#insertUnits(spec, puts, request, now)) ??
+      (await this.#db.transaction((tx) => this.#putUnits(tx, spec, ref, puts, request, now), {
+        repeatable: request !== null,
+      }));
+    if (this.#borrowed) await this.#parts.notifier.changedWithin(this.#db, ns);
+    else this.#changed(ns);
+    return answer;
+  }
+
+  /** The shorter way, for units that are new and wait for nothing. Null when that turns out not to be so. */
+  async #insertUnits(
+    spec: Spec,
+    puts: readonly WorkUnitPut[],
+    request: Buffer | null,
+    now: number,
+  ): Promise<AddedWorkUnit[] | null> {
+    const met = this.#upserts.get(spec.id) ?? 0;
+    if (met > 0 || this.#borrowed) {
+      // tried again now and then: adds of new units may have come back
+      this.#upserts.set(spec.id, met - 1);
+      return null;
+    }
+    if (
+      puts.length === 0 ||
+      puts.some(({ dependencies }) => dependencies !== null && dependencies.length > 0)
+    )
+      return null;
+    if (puts.length > 1 && new Set(puts.map(({ name }) => name)).size < puts.length) return null;
+    const ids = await this.#ids.take(puts.length);
+    const rows = inKeyOrder(puts, ids);
+    const answer = puts.map(({ name, notBefore }, i): AddedWorkUnit => {
+      return { name, id: ids[i] ?? 0, created: true, status: notBefore > now ? "delayed" : "available" };
+    });
+    const note = request === null ? null : { id: request, answer: JSON.stringify(answer) };
+    try {
+      if (puts.length >= copyFromUnits) {
+        const done = await this.#db.transaction((tx) => copyUnits(tx, spec, rows, note, now), {
+          repeatable: request !== null,
+          conflicts: false,
+        });
+        return done ? answer : null;
+      }
+      const written = await this.#db.write(insertSql, insertValues(spec.id, rows, note, now), {
+        repeatable: request !== null,
+        conflicts: false,
+      });
+      return written.length === 0 ? null : answer;
+    } catch (error) {
+      if (!isUniqueViolation(error)) throw error;
+      this.#upserts.set(spec.id, 16);
+      return null;
+    }
+  }
+
+  async #putUnits(
+    tx: Session,
+    { id, name }: Spec,
+    ref: WorkSpecRef,
+    puts: readonly WorkUnitPut[],
+    request: Buffer | null,
+    now: number,
+  ): Promise<AddedWorkUnit[]> {
+    const [row] = await tx.rows(
+      `SELECT n.name, s.namespace, s.next_spec, s.max_running,
+         (SELECT r.answer FROM @request r WHERE r.namespace = s.namespace AND r.spec = s.id AND r.id = $2::bytea)
+       FROM @spec s JOIN @namespace n ON n.id = s.namespace WHERE s.id = $1 AND NOT s.dead`,
+      [id, request],
+    );
+    if (row === undefined) throw missingWorkSpec(ref);
+    const [ns, namespace, nextSpec, maxRunning, before] = row as [
+      Buffer,
+      number,
+      Buffer,
+      number,
+      string | null,
+    ];
+    if (before !== null) return JSON.parse(before) as AddedWorkUnit[];
+    const batch = new Batch(tx, now, (count) => this.#ids.take(count));
+    const spec = batch.spec({
+      id,
+      name,
+      namespace,
+      namespaceName: nameFromBytes(ns),
+      nextSpec: nameFromBytes(nextSpec),
+      maxRunning,
+      dead: false,
+    });
+    const answer = await putUnits(batch, spec, puts);
+    await batch.flush();
+    if (request !== null)
+      await tx.rows("INSERT INTO @request (namespace, spec, id, time, answer) VALUES ($1, $5, $2, $3, $4)", [
+        namespace,
+        request,
+        now,
+        JSON.stringify(answer),
+        id,
+      ]);
+    return answer;
+  }
+
+  async getWorkUnits(
+    ns: string,
+    ref: WorkSpecRef,
+    names: readonly string[],
+    now: number,
+  ): Promise<(WorkUnitRow | null)[]> {
+    const spec = await lookUp(this.#db, ns, ref, now);
+    const rows = await readUnits(this.#db, spec, { names }, names.length, now);
+    const found = new Map(rows.map((row) => [row.name, row]));
+    return names.map((name) => found.get(name) ?? null);
+  }
+
+  async listWorkUnits(
+    ns: string,
+    ref: WorkSpecRef,
+    where: WorkUnitWhere,
+    limit: number,
+    now: number,
+  ): Promise<WorkUnitRow[]> {
+    return readUnits(this.#db, await lookUp(this.#db, ns, ref, now), where, limit, now);
+  }
+
+  async updateWorkUnits(
+    ns: string,
+    ref: WorkSpecRef,
+    where: WorkUnitWhere,
+    change: WorkUnitChange,
+    limit: number,
+    now: number,
+  ): Promise<UnitSlice> {
+    const spec = await lookUp(this.#db, ns, ref, now);
+    const slice = await this.#db.transaction((tx) =>
+      updateUnits(this.#batch(tx, now), spec, where, change, limit),
+    );
+    this.#changed(ns);
+    return slice;
+  }
+
+  async deleteWorkUnits(
+    ns: string,
+    ref: WorkSpecRef,
+    where: WorkUnitWhere,
+    limit: number,
+    now: number,
+  ): Promise<UnitSlice> {
+    const spec = await lookUp(this.#db, ns, ref, now);
+    const slice = await this.#db.transaction((tx) => deleteUnits(this.#batch(tx, now), spec, where, limit));
+    this.#changed(ns);
+    return slice;
+  }
+
+  #batch(tx: Session, now: number): Batch {
+    return new Batch(tx, now, (count) => this.#ids.take(count));
+  }
+
+  // ---- attempts
+
+  claim(ns: string, claim: Claim, now: number): Promise<{ attempts: AttemptRow[]; more: boolean }> {
+    const allocate = (count: number): Promise<number[]> => this.#ids.take(count);
+    return claimUnits(this.#db, ns, claim, this.#hints, allocate, workerLifetimeMs, now);
+  }
+
+  async makeAttempts(ns: string, makes: readonly Make[], now: number): Promise<AttemptRow[]> {
+    const specs = new Map<string, Spec>();
+    const found = async (name: string): Promise<Spec> => {
+      const spec = specs.get(name) ?? (await lookUp(this.#db, ns, name, now));
+      specs.set(name, spec);
+      return spec;
+    };
+    // in order, so that the first that is missing is the one that is named
+    const names = [...new Set(makes.map(({ workSpec }) => workSpec))];
+    const missing: string[] = [];
+    for (const name of names)
+      await found(name).catch((error: unknown) => {
+        if (!isCoordinateError(error)) throw error;
+        missing.push(name);
+      });
+    const rows = await this.#db.transaction(async (tx) => {
+      const batch = this.#batch(tx, now);
+      for (const [name, spec] of specs)
+        await batch.loadNames(
+          spec,
+          makes.filter(({ workSpec }) => workSpec === name).map(({ workUnit }) => workUnit),
+        );
+      const units = makes.map(({ workSpec, workUnit }) => {
+        const spec = specs.get(workSpec);
+        if (spec === undefined) throw missingWorkSpec(workSpec);
+        const unit = batch.find(spec, workUnit);
+        if (unit === undefined) throw missingUnit(workUnit);
+        return unit;
+      });
+      await batch.loadNeeds([...batch.units.values()]);
+      for (const unit of [...batch.units.values()]) await catchUpUnit(batch, unit);
+      const made = units.map((unit, i) => {
+        const { worker = "", expiration = now } = makes[i] ?? {};
+        return attemptRow(unit, batch.begin(unit, worker, expiration));
+      });
+      await batch.flush();
+      const [unit] = units;
+      if (unit !== undefined) {
+        const workers = [...new Set(makes.map(({ worker }) => worker))];
+        await knowWorkers(tx, unit.spec.namespace, workers, now, now + workerLifetimeMs);
+        for (const worker of workers)
+          await writeLog(
+            tx,
+            unit.spec.namespace,
+            worker,
+            made.filter((row) => row.worker === worker),
+          );
+      }
+      return made;
+    });
+    return rows;
+  }
+
+  async settle(ns: string, changes: readonly Settle[], now: number): Promise<AttemptChanged[]> {
+    const answers =
+      changes.length > fewChanges || this.#borrowed
+        ? await this.#settle(ns, changes, now)
+        : await this.#settles(ns).ask({ changes, now });
+    this.#changed(ns);
+    return answers;
+  }
+
+  #settle(ns: string, changes: readonly Settle[], now: number): Promise<AttemptChanged[]> {
+    return settleUnits(this.#db, ns, changes, (count) => this.#ids.take(count), now);
+  }
+
+  /** Settles of a few attempts each, by many at once, in one statement and one commit. */
+  #settles(ns: string): SettleMerge {
+    let merge = this.#merges.settles.get(ns);
+    if (merge === undefined) {
+      merge = new Merge(
+        async (asked) => {
+          const now = Math.max(...asked.map((one) => one.now));
+          const answers = await this.#settle(
+            ns,
+            asked.flatMap(({ changes }) => changes),
+            now,
+          );
+          let at = 0;
+          return asked.map(({ changes }) => answers.slice(at, (at += changes.length)));
+        },
+        2,
+        100,
+      );
+      if (this.#merges.settles.size > 1000) this.#merges.settles.clear();
+      this.#merges.settles.set(ns, merge);
+    }
+    return merge;
+  }
+
+  getAttempts(ns: string, ids: readonly AttemptKey[], now: number): Promise<(AttemptRow | null)[]> {
+    return findAttempts(this.#db, ns, ids, now);
+  }
+
+  async listUnitAttempts(ns: string, ref: WorkSpecRef, name: string, now: number): Promise<AttemptRow[]> {
+    const spec = await lookUp(this.#db, ns, ref, now);
+    const [row] = await this.#db.rows(`SELECT ${unitColumns} FROM @unit u WHERE u.spec = $1 AND u.key = $2`, [
+      spec.id,
+      nameKey(name).key,
+    ]);
+    if (row === undefined) throw missingUnit(name);
+    const unit = readUnit(row, spec);
+    const past = await this.#db.rows(
+      `SELECT number, status, late, start, "end", expiration, worker, errors, data FROM @history
+       WHERE unit = $1 AND number <= $2 ORDER BY number`,
+      [unit.id, unit.attempt === null ? unit.attempts : unit.attempts - 1],
+    );
+    const attempts = past.map(readPastAttempt);
+    if (unit.attempt !== null) attempts.push(unit.attempt);
+    return attempts.map((attempt) => attemptRow(unit, attempt));
+  }
+
+  async listWorkerAttempts(
+    ns: string,
+    worker: string,
+    which: "active" | "all" | "children",
+    previous: AttemptKey | null,
+    limit: number,
+    now: number,
+  ): Promise<AttemptRow[]> {
+    return which === "all"
+      ? loggedAttempts(this.#db, ns, worker, previous, limit, now)
+      : heldAttempts(this.#db, ns, worker, which, previous, limit, now);
+  }
+
+  // ---- workers
+
+  putWorkers(ns: string, changes: readonly WorkerChange[], now: number): Promise<WorkerRow[]> {
+    return this.#db.transaction((tx) => writeWorkers(tx, ns, changes, now), { repeatable: true });
+  }
+
+  getWorkers(ns: string, names: readonly string[], now: number): Promise<(WorkerRow | null)[]> {
+    return readWorkers(this.#db, ns, names, now);
+  }
+
+  listWorkers(ns: string, query: WorkerQuery, limit: number, now: number): Promise<WorkerRow[]> {
+    return pageWorkers(this.#db, ns, query, limit, now);
+  }
+
+  // ---- locks
+
+  locks<Answer>(
+    ns: string,
+    paths: readonly LockPath[],
+    decide: (view: LockView) => LockDecision<Answer>,
+    now: number,
+  ): Promise<Answer> {
+    return this.#db.transaction((tx) => decideLocks(tx, ns, paths, decide, now));
+  }
+
+  // ---- housekeeping
+
+  async tidy(limits: TidyLimits, now: number): Promise<Tidied> {
+    const { tidied, changed } = await tidyStore(this.#db, limits, this.#logs, now);
+    for (const ns of new Set(changed.map(nameFromBytes))) this.#changed(ns);
+    return tidied;
+  }
+}
+
+/** Nobody waits longer than a minute without looking again: what is due later need not be known. */
+const horizonMs = 61_000;
+
+/**
+ * Everything a choice needs, in one statement. $3 is how far to look ahead: only the beginning of the indexes of leases and
+ * delays is read, because the entries of leases that were settled stand behind it, and while somebody holds an old snapshot
+ * each of them costs as much as a live one. Priorities of units are looked at only by the policy that uses them.
+ */
+export const candidatesSql = `
+  SELECT n.policy, n.desired, s.id, s.name, s.meta, s.next_continuous, c.available, c.pending,
+    CASE WHEN c.available > 0 AND n.policy = 'python' THEN
+      (SELECT -u.place FROM @unit u WHERE u.spec = s.id AND u.status = 0 ORDER BY u.place, u.key LIMIT 1) END,
+    (SELECT u.attempt_expiration FROM @unit u WHERE u.spec = s.id AND u.status = 3 AND u.attempt_expiration <= $3::bigint
+     ORDER BY u.attempt_expiration LIMIT 1),
+    (SELECT u.not_before FROM @unit u WHERE u.spec = s.id AND u.status = 1 AND u.not_before <= $3::bigint
+     ORDER BY u.not_before LIMIT 1),
+    CASE WHEN $2::bytea IS NOT NULL THEN
+      (SELECT r.answer FROM @request r WHERE r.namespace = n.id AND r.spec = 0 AND r.id = $2::bytea) END,
+    c.arrivals
+  FROM @namespace n LEFT JOIN @spec s ON s.namespace = n.id AND NOT s.dead
+    LEFT JOIN LATERAL ${tallyOf("s.id")} c ON true
+  WHERE n.name = $1 AND NOT n.dead`;
+
+function readCandidates(rows: readonly (readonly unknown[])[]): {
+  settings: NamespaceSettings;
+  candidates: Candidate[];
+  repeated: string | null;
+  arrivals: Map<number, number>;
+} | null {
+  const [first] = rows;
+  if (first === undefined) return null;
+  const candidates: Candidate[] = [];
+  const arrivals = new Map<number, number>();
+  for (const row of rows) {
+    if (row[2] === null) continue;
+    arrivals.set(row[2] as number, row[12] as number);
+    const [lease, delay] = [row[9] as number | null, row[10] as number | null];
+    candidates.push({
+      id: row[2] as number,
+      name: nameFromBytes(row[3] as Buffer),
+      meta: readMeta(row[4] as string, row[5] as number),
+      available: row[6] as number,
+      pending: row[7] as number,
+      topPriority: (row[8] as number | null) ?? 0,
+      nextDue: Math.min(lease ?? Infinity, delay ?? Infinity),
+    });
+    const candidate = candidates.at(-1);
+    if (candidate?.nextDue === Infinity) candidate.nextDue = 0;
+  }
+  return {
+    settings: { policy: first[0] as SchedulingPolicy, desired: first[1] as DesiredState },
+    candidates,
+    repeated: first[11] as string | null,
+    arrivals,
+  };
+}
+
+/** Unit ids, taken from the database by the block: what is left of one when a daemon ends is never used. */
+class UnitIds {
+  readonly #session: Session;
+  #next = 1;
+  #end = 0;
+
+  constructor(session: Session) {
+    this.#session = session;
+  }
+
+  async take(count: number): Promise<number[]> {
+    const ids: number[] = [];
+    const fill = (): void => {
+      while (ids.length < count && this.#next <= this.#end) ids.push(this.#next++);
+    };
+    fill();
+    while (ids.length < count) {
+      const blocks = Math.ceil((count - ids.length) / unitBlock);
+      const rows = await this.#session.rows(
+        "SELECT nextval('@unit_block') FROM generate_series(1, $1::int) ORDER BY 1",
+        [blocks],
+      );
+      for (const [block] of rows as [number][]) {
+        const start = (block - 1) * unitBlock + 1;
+        // somebody else may have taken a block meanwhile: what is left of it goes first
+        if (this.#next > this.#end) [this.#next, this.#end] = [start, start + unitBlock - 1];
+        else for (let id = start; id < start + unitBlock; id++) this.#spare.push(id);
+        fill();
+      }
+      while (ids.length < count && this.#spare.length > 0) ids.push(this.#spare.shift() ?? 0);
+    }
+    return ids;
+  }
+
+  readonly #spare: number[] = [];
+}

@@ -1,0 +1,146 @@
+/**
+ * Counts without counting, and without a row that everybody waits for: every server process has its own row per work
+ * spec, so that two transactions never write the same one, and a count is the sum of a few rows. Written by the
+ * transaction that changes what is counted. `foldTallies` joins the rows of processes that have ended.
+ */
+import { workUnitStatuses, type Tally, type TallyRow, nameFromBytes } from "../core/index.ts";
+import type { Session } from "./connection.ts";
+import type { Place } from "./floor.ts";
+import { byteas, float8s, int8s } from "./values.ts";
+
+export type Delta = Tally & {
+  removedFinished: number;
+  removedFailed: number;
+  /** Units that became available or changed their place, and the first of them. */
+  arrivals: number;
+  first: Place | null;
+};
+
+export const emptyDelta = (): Delta => ({
+  available: 0,
+  delayed: 0,
+  blocked: 0,
+  pending: 0,
+  finished: 0,
+  failed: 0,
+  removedFinished: 0,
+  removedFailed: 0,
+  arrivals: 0,
+  first: null,
+});
+
+const countColumns =
+  "available, delayed, blocked, pending, finished, failed, removed_finished, removed_failed";
+
+/**
+ * Adds rows of changes, one per spec, to the counts. Beside the counts stand how many units became available, when (in
+ * seconds), and the first place among them: see floor.ts.
+ */
+export const tallyInsert = `INSERT INTO @tally AS t (spec, shard, ${countColumns}, arrivals, epoch, place, key)`;
+
+/** The second that an arrival is noted under, by the server's clock. */
+export const tallyEpoch = "extract(epoch FROM clock_timestamp())::bigint";
+
+const newer = "excluded.arrivals > 0 AND excluded.epoch <> t.epoch";
+const first = `excluded.arrivals > 0 AND (excluded.epoch <> t.epoch OR t.place IS NULL
+    OR (excluded.place, excluded.key) < (t.place, t.key))`;
+export const tallyConflict = `ON CONFLICT (spec, shard) DO UPDATE SET
+  ${countColumns
+    .split(", ")
+    .map((column) => `${column} = t.${column} + excluded.${column}`)
+    .join(", ")},
+  arrivals = t.arrivals + excluded.arrivals,
+  before_epoch = CASE WHEN ${newer} THEN t.epoch ELSE t.before_epoch END,
+  before_place = CASE WHEN ${newer} THEN t.place ELSE t.before_place END,
+  before_key = CASE WHEN ${newer} THEN t.key ELSE t.before_key END,
+  epoch = CASE WHEN excluded.arrivals > 0 THEN excluded.epoch ELSE t.epoch END,
+  place = CASE WHEN ${first} THEN excluded.place ELSE t.place END,
+  key = CASE WHEN ${first} THEN excluded.key ELSE t.key END`;
+
+/** A change of counts without arrivals. */
+export const noArrivals = "0, 0, NULL::float8, NULL::bytea";
+
+export async function writeTallies(tx: Session, deltas: ReadonlyMap<number, Delta>): Promise<void> {
+  const rows = [...deltas].filter(([, delta]) =>
+    Object.values(delta).some((count) => count !== 0 && count !== null),
+  );
+  if (rows.length === 0) return;
+  const column = (read: (delta: Delta) => number): Buffer => int8s(rows.map(([, delta]) => read(delta)));
+  await tx.rows(
+    `${tallyInsert}
+     SELECT d.spec, pg_backend_pid(), d.a, d.b, d.c, d.d, d.e, d.f, d.g, d.h, d.arrivals,
+       CASE WHEN d.arrivals > 0 THEN ${tallyEpoch} ELSE 0 END, d.place, d.key
+     FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[],
+       $8::bigint[], $9::bigint[], $10::bigint[], $11::float8[], $12::bytea[])
+       AS d (spec, a, b, c, d, e, f, g, h, arrivals, place, key)
+     ${tallyConflict}`,
+    [
+      int8s(rows.map(([spec]) => spec)),
+      ...workUnitStatuses.map((status) => column((delta) => delta[status])),
+      column((delta) => delta.removedFinished),
+      column((delta) => delta.removedFailed),
+      column((delta) => delta.arrivals),
+      float8s(rows.map(([, { first }]) => first?.place ?? null)),
+      byteas(rows.map(([, { first }]) => first?.key ?? null)),
+    ],
+  );
+}
+
+const sums = countColumns
+  .split(", ")
+  .map((column) => `coalesce(sum(t.${column}), 0)::bigint AS ${column}`)
+  .join(", ");
+
+/** The counts of one spec, as a lateral subquery. */
+export const tallyOf = (spec: string): string =>
+  `(SELECT ${sums}, coalesce(sum(t.arrivals), 0)::bigint AS arrivals FROM @tally t WHERE t.spec = ${spec})`;
+
+export async function readTallies(session: Session, namespace: Buffer | null): Promise<TallyRow[]> {
+  const rows = await session.rows(
+    `SELECT n.name, s.name, c.available, c.delayed, c.blocked, c.pending, c.finished, c.failed,
+       c.removed_finished, c.removed_failed
+     FROM @namespace n JOIN @spec s ON s.namespace = n.id AND NOT s.dead, LATERAL ${tallyOf("s.id")} c
+     WHERE NOT n.dead AND ($1::bytea IS NULL OR n.name = $1::bytea)
+     ORDER BY n.name, s.name`,
+    [namespace],
+  );
+  return rows.map((row): TallyRow => {
+    const [ns, spec, available, delayed, blocked, pending, finished, failed, goneFinished, goneFailed] =
+      row as [Buffer, Buffer, ...number[]];
+    return {
+      namespace: nameFromBytes(ns),
+      workSpec: nameFromBytes(spec),
+      counts: {
+        available: available ?? 0,
+        delayed: delayed ?? 0,
+        blocked: blocked ?? 0,
+        pending: pending ?? 0,
+        finished: finished ?? 0,
+        failed: failed ?? 0,
+      },
+      removed: { finished: goneFinished ?? 0, failed: goneFailed ?? 0 },
+    };
+  });
+}
+
+/** Joins the counts of server processes that are no longer there; everybody then begins at the start. What is being written just now is left for next time. */
+export async function foldTallies(tx: Session, limit: number): Promise<void> {
+  await tx.rows(
+    `WITH old AS MATERIALIZED (
+       SELECT spec, shard FROM @tally WHERE shard > 0 AND shard <> pg_backend_pid()
+         AND NOT EXISTS (SELECT 1 FROM pg_stat_activity a WHERE a.pid = shard)
+       ORDER BY spec, shard LIMIT $1 FOR UPDATE SKIP LOCKED
+     ), gone AS (
+       DELETE FROM @tally t USING old WHERE t.spec = old.spec AND t.shard = old.shard RETURNING t.*
+     )
+     ${tallyInsert}
+     SELECT spec, pg_backend_pid(), ${countColumns
+       .split(", ")
+       .map((column) => `sum(${column})::bigint`)
+       .join(", ")}, sum(arrivals)::bigint,
+       ${tallyEpoch}, '-Infinity'::float8, ''::bytea
+     FROM gone GROUP BY spec
+     ${tallyConflict}`,
+    [limit],
+  );
+}

