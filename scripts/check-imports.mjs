@@ -37,7 +37,7 @@ const everyLibrary = [
 export const folders = {
   core: {
     imports: [],
-    packages: ["cbor-x", "node:assert", "node:buffer", "node:crypto", "node:events", "node:util"],
+    packages: ["node:assert", "node:buffer", "node:crypto", "node:events", "node:util"],
     pure: true,
   },
   objects: { imports: ["core"], packages: [], pure: true },
@@ -50,7 +50,7 @@ export const folders = {
     // The client apart from the server, so that a browser or a worker loads no fastify.
     entries: ["index", "client"],
   },
-  cbor: { imports: [...coreAndObjects, "memory"], packages: ["cbor-x", "node:*"] },
+  cbor: { imports: coreAndObjects, packages: ["node:*"] },
   testing: { imports: [...coreAndObjects, "memory"], packages: ["vitest", "fast-check", "node:*"] },
   worker: { imports: [...coreAndObjects, "memory"], packages: ["@opentelemetry/api", "node:*"] },
   jobs: { imports: [...coreAndObjects, "memory"], packages: ["node:*"] },
