@@ -166,6 +166,8 @@ export class Database implements Session {
         const stream = copyFrom(forSchema(sql, this.schema));
         // a client takes anything that knows how to submit itself; the interface here names only what else is used
         (client as unknown as { query(copy: typeof stream): void }).query(stream);
+        // a connection that breaks may tell the stream twice, the second time when nobody waits for it any more
+        stream.on("error", unheard);
         const done = finished(stream);
         stream.end(rows);
         await done;
