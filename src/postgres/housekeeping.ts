@@ -1,10 +1,9 @@
 /** What nobody asks for but time: moved, failed, retired and forgotten a bounded piece at a time. */
 import { tooManyRetries, type Slice, type Tidied, type TidyLimits } from "../core/index.ts";
-import type { Allocate } from "./attempts.ts";
 import { catchUp, isPast } from "./expiry.ts";
 import type { Database, Session } from "./connection.ts";
 import { resolve } from "./dependents.ts";
-import { Batch } from "./state.ts";
+import { Batch, type Allocate } from "./state.ts";
 import { foldTallies, tallyOf } from "./tally.ts";
 import { readMeta } from "./work-specs.ts";
 import { removeUnits } from "./work-units.ts";

@@ -276,6 +276,9 @@ export function place(unit: Unit, status: WorkUnitStatus): void {
   unit.changed = true;
 }
 
+/** Takes unit ids. */
+export type Allocate = (count: number) => Promise<number[]>;
+
 /** Where a unit stands that nobody runs. What it waits for must have been read. */
 export function waitingStatus(unit: Unit, now: number): WorkUnitStatus {
   if (unit.needs && needsState(unit.needRows ?? []) !== "met") return "blocked";
@@ -308,10 +311,10 @@ export class Batch {
   readonly #byName = new Map<number, Map<string, Unit | null>>();
   readonly #superseded: Superseded[] = [];
   readonly #deltas = new Map<number, Delta>();
-  readonly #allocate: (count: number) => Promise<number[]>;
+  readonly #allocate: Allocate;
   readonly #ids: number[] = [];
 
-  constructor(tx: Session, now: number, allocate: (count: number) => Promise<number[]>) {
+  constructor(tx: Session, now: number, allocate: Allocate) {
     this.tx = tx;
     this.now = now;
     this.#allocate = allocate;

@@ -10,17 +10,14 @@ import {
   type AttemptChanged,
   type AttemptKey,
   type AttemptRow,
-  type Candidate,
   type Candidates,
   type Claim,
-  type DesiredState,
   type LockDecision,
   type LockPath,
   type LockView,
   type Make,
   type NamespaceRow,
   type NamespaceSettings,
-  type SchedulingPolicy,
   type Settle,
   type Slice,
   type Store,
@@ -40,18 +37,9 @@ import {
   type WorkUnitRow,
   type WorkUnitWhere,
 } from "../core/index.ts";
-import {
-  claimUnits,
-  findAttempts,
-  type ClaimHints,
-  knowWorkers,
-  readAttempts,
-  readKeys,
-  readPastAttempt,
-  settleUnits,
-  unitBlock,
-  writeLog,
-} from "./attempts.ts";
+import { findAttempts, readAttempts, readPastAttempt, settleUnits, unitBlock } from "./attempts.ts";
+import { readCandidates } from "./candidates.ts";
+import { claimUnits, type Claimed, type ClaimHints } from "./claims.ts";
 import { catchUp, catchUpUnit, isPast, lookUp } from "./expiry.ts";
 import { databaseClock, type DatabaseClock } from "./clock.ts";
 import {
@@ -66,17 +54,17 @@ import {
 import { Floors } from "./floor.ts";
 import { purgeUnits, tidyStore, type LogCursor } from "./housekeeping.ts";
 import { decideLocks } from "./locks.ts";
+import { knowWorkers, writeLog } from "./log.ts";
 import { Merge } from "./merge.ts";
 import type { Notifier } from "./notify.ts";
 import { attemptRow, Batch, missingUnit, readUnit, unitColumns, type Spec } from "./state.ts";
-import { readTallies, tallyOf } from "./tally.ts";
+import { readTallies } from "./tally.ts";
 import { nameKey, textKey } from "./values.ts";
 import { heldAttempts, loggedAttempts, pageWorkers, readWorkers, writeWorkers } from "./workers.ts";
 import {
   killNamespace,
   killWorkSpecs,
   pageWorkSpecs,
-  readMeta,
   readNamespaces,
   readWorkSpecs,
   writeNamespace,
@@ -103,9 +91,14 @@ export interface PostgresParts {
 }
 
 type SettleMerge = Merge<{ changes: readonly Settle[]; now: number }, AttemptChanged[]>;
+type ClaimMerge = Merge<{ claim: Claim; now: number }, Claimed>;
+interface Look {
+  requestId: string | null;
+  now: number;
+}
 
-/** Settles of more than this go by themselves, so that several sessions share the work. */
-const fewChanges = 20;
+/** Claims and settles of more than this go by themselves, so that several sessions share the work. */
+const few = 20;
 
 export class PostgresStore implements Store, Watchable {
   readonly #parts: PostgresParts;
@@ -113,8 +106,11 @@ export class PostgresStore implements Store, Watchable {
   readonly #ids: UnitIds;
   readonly #merges = {
     settles: new Map<string, SettleMerge>(),
-    looks: new Map<string, Merge<number, Candidates>>(),
+    claims: new Map<string, ClaimMerge>(),
+    looks: new Map<string, Merge<Look, Candidates>>(),
   };
+  /** Claims under way, by request id: who asks the same again meanwhile is given the same answer. */
+  readonly #claiming = new Map<string, Promise<Claimed>>();
   readonly #hints: ClaimHints = {
     floors: new Floors(),
     limited: new Set(),
@@ -224,34 +220,23 @@ export class PostgresStore implements Store, Watchable {
   }
 
   async candidates(ns: string, requestId: string | null, now: number): Promise<Candidates> {
-    if (requestId !== null || this.#borrowed) return this.#candidates(ns, requestId, now);
-    let merge = this.#merges.looks.get(ns);
-    if (merge === undefined) {
-      merge = new Merge(
-        async (times) => {
-          const found = await this.#candidates(ns, null, Math.max(...times));
-          // each caller may put its own list in another order
-          return times.map(() => ({ ...found, candidates: [...found.candidates] }));
-        },
-        2,
-        1000,
+    const look = (asked: readonly Look[]): Promise<Candidates[]> =>
+      this.#candidates(
+        ns,
+        asked.map((one) => one.requestId),
+        Math.max(...asked.map((one) => one.now)),
       );
-      if (this.#merges.looks.size > 1000) this.#merges.looks.clear();
-      this.#merges.looks.set(ns, merge);
-    }
-    return merge.ask(now);
+    const merge = mergeOf(this.#merges.looks, ns, () => new Merge(look, this.#borrowed ? 1 : 2, 1000));
+    return merge.ask({ requestId, now });
   }
 
-  async #candidates(ns: string, requestId: string | null, now: number): Promise<Candidates> {
+  /** One look for all who ask, and for each the attempts of its own earlier request. */
+  async #candidates(ns: string, requestIds: readonly (string | null)[], now: number): Promise<Candidates[]> {
     // what is past its time is moved first; what others have locked is theirs to move
     for (let tries = 0; ; tries++) {
-      const rows = await this.#db.rows(candidatesSql, [
-        nameToBytes(ns),
-        requestId === null ? null : textKey(requestId),
-        now + horizonMs,
-      ]);
-      const read = readCandidates(rows);
-      if (read === null) return { settings: defaultNamespaceSettings, candidates: [], repeated: null };
+      const read = await readCandidates(this.#db, ns, requestIds, now);
+      if (read === null)
+        return requestIds.map(() => ({ settings: defaultNamespaceSettings, candidates: [], repeated: null }));
       const past = read.candidates.filter(({ nextDue }) => nextDue > 0 && nextDue <= now);
       if (past.length === 0 || tries === 3) {
         for (const { id, meta } of read.candidates)
@@ -260,12 +245,17 @@ export class PostgresStore implements Store, Watchable {
         const { settings, candidates, repeated, arrivals } = read;
         for (const { id, available } of candidates)
           if (available > 0) await this.#hints.floors.look(this.#db, id, arrivals.get(id) ?? -1);
-        return {
-          settings,
-          candidates,
-          repeated:
-            repeated === null ? null : await readAttempts(this.#db, ns, readKeys(repeated), now, true),
-        };
+        const answers: Candidates[] = [];
+        for (const [i] of requestIds.entries()) {
+          const keys = repeated.get(i);
+          answers.push({
+            settings,
+            // each caller may put its own list in another order
+            candidates: [...candidates],
+            repeated: keys === undefined ? null : await readAttempts(this.#db, ns, keys, now, true),
+          });
+        }
+        return answers;
       }
       for (const { id } of past) await catchUp(this.#db, id, now);
     }
@@ -451,9 +441,37 @@ export class PostgresStore implements Store, Watchable {
 
   // ---- attempts
 
-  claim(ns: string, claim: Claim, now: number): Promise<{ attempts: AttemptRow[]; more: boolean }> {
-    const allocate = (count: number): Promise<number[]> => this.#ids.take(count);
-    return claimUnits(this.#db, ns, claim, this.#hints, allocate, workerLifetimeMs, now);
+  async claim(ns: string, claim: Claim, now: number): Promise<Claimed> {
+    const { requestId } = claim;
+    if (requestId === null) return this.#claim(ns, claim, now);
+    const key = `${ns}\0${requestId}`;
+    const earlier = this.#claiming.get(key);
+    if (earlier !== undefined) return earlier;
+    const answer = this.#claim(ns, claim, now);
+    this.#claiming.set(key, answer);
+    try {
+      return await answer;
+    } finally {
+      this.#claiming.delete(key);
+    }
+  }
+
+  /** Claims of a few units each, by many at once, in one statement and one commit. */
+  async #claim(ns: string, claim: Claim, now: number): Promise<Claimed> {
+    const { workSpec, maxRetries, requestId } = claim;
+    const call = (asked: readonly { claim: Claim; now: number }[]): Promise<Claimed[]> =>
+      claimUnits(
+        this.#db,
+        ns,
+        asked.map((one) => one.claim),
+        this.#hints,
+        (count) => this.#ids.take(count),
+        workerLifetimeMs,
+        Math.max(...asked.map((one) => one.now)),
+      );
+    if (claim.limit > few || this.#borrowed) return (await call([{ claim, now }]))[0] ?? noClaim;
+    const key = `${workSpec.id} ${maxRetries} ${requestId === null} ${ns}`;
+    return mergeOf(this.#merges.claims, key, () => new Merge(call, 2, 100)).ask({ claim, now });
   }
 
   async makeAttempts(ns: string, makes: readonly Make[], now: number): Promise<AttemptRow[]> {
@@ -511,7 +529,7 @@ export class PostgresStore implements Store, Watchable {
 
   async settle(ns: string, changes: readonly Settle[], now: number): Promise<AttemptChanged[]> {
     const answers =
-      changes.length > fewChanges || this.#borrowed
+      changes.length > few || this.#borrowed
         ? await this.#settle(ns, changes, now)
         : await this.#settles(ns).ask({ changes, now });
     this.#changed(ns);
@@ -524,26 +542,15 @@ export class PostgresStore implements Store, Watchable {
 
   /** Settles of a few attempts each, by many at once, in one statement and one commit. */
   #settles(ns: string): SettleMerge {
-    let merge = this.#merges.settles.get(ns);
-    if (merge === undefined) {
-      merge = new Merge(
-        async (asked) => {
-          const now = Math.max(...asked.map((one) => one.now));
-          const answers = await this.#settle(
-            ns,
-            asked.flatMap(({ changes }) => changes),
-            now,
-          );
-          let at = 0;
-          return asked.map(({ changes }) => answers.slice(at, (at += changes.length)));
-        },
-        2,
-        100,
-      );
-      if (this.#merges.settles.size > 1000) this.#merges.settles.clear();
-      this.#merges.settles.set(ns, merge);
-    }
-    return merge;
+    const call = async (
+      asked: readonly { changes: readonly Settle[]; now: number }[],
+    ): Promise<AttemptChanged[][]> => {
+      const changes = asked.flatMap((one) => one.changes);
+      const answers = await this.#settle(ns, changes, Math.max(...asked.map((one) => one.now)));
+      let at = 0;
+      return asked.map((one) => answers.slice(at, (at += one.changes.length)));
+    };
+    return mergeOf(this.#merges.settles, ns, () => new Merge(call, 2, 100));
   }
 
   getAttempts(ns: string, ids: readonly AttemptKey[], now: number): Promise<(AttemptRow | null)[]> {
@@ -615,61 +622,20 @@ export class PostgresStore implements Store, Watchable {
   }
 }
 
-/** Nobody waits longer than a minute without looking again: what is due later need not be known. */
-const horizonMs = 61_000;
+const noClaim: Claimed = { attempts: [], more: false };
 
-/**
- * Everything a choice needs, in one statement. $3 is how far to look ahead: only the beginning of the indexes of leases and
- * delays is read, because the entries of leases that were settled stand behind it, and while somebody holds an old snapshot
- * each of them costs as much as a live one. Priorities of units are looked at only by the policy that uses them.
- */
-export const candidatesSql = `
-  SELECT n.policy, n.desired, s.id, s.name, s.meta, s.next_continuous, c.available, c.pending,
-    CASE WHEN c.available > 0 AND n.policy = 'python' THEN
-      (SELECT -u.place FROM @unit u WHERE u.spec = s.id AND u.status = 0 ORDER BY u.place, u.key LIMIT 1) END,
-    (SELECT u.attempt_expiration FROM @unit u WHERE u.spec = s.id AND u.status = 3 AND u.attempt_expiration <= $3::bigint
-     ORDER BY u.attempt_expiration LIMIT 1),
-    (SELECT u.not_before FROM @unit u WHERE u.spec = s.id AND u.status = 1 AND u.not_before <= $3::bigint
-     ORDER BY u.not_before LIMIT 1),
-    CASE WHEN $2::bytea IS NOT NULL THEN
-      (SELECT r.answer FROM @request r WHERE r.namespace = n.id AND r.spec = 0 AND r.id = $2::bytea) END,
-    c.arrivals
-  FROM @namespace n LEFT JOIN @spec s ON s.namespace = n.id AND NOT s.dead
-    LEFT JOIN LATERAL ${tallyOf("s.id")} c ON true
-  WHERE n.name = $1 AND NOT n.dead`;
-
-function readCandidates(rows: readonly (readonly unknown[])[]): {
-  settings: NamespaceSettings;
-  candidates: Candidate[];
-  repeated: string | null;
-  arrivals: Map<number, number>;
-} | null {
-  const [first] = rows;
-  if (first === undefined) return null;
-  const candidates: Candidate[] = [];
-  const arrivals = new Map<number, number>();
-  for (const row of rows) {
-    if (row[2] === null) continue;
-    arrivals.set(row[2] as number, row[12] as number);
-    const [lease, delay] = [row[9] as number | null, row[10] as number | null];
-    candidates.push({
-      id: row[2] as number,
-      name: nameFromBytes(row[3] as Buffer),
-      meta: readMeta(row[4] as string, row[5] as number),
-      available: row[6] as number,
-      pending: row[7] as number,
-      topPriority: (row[8] as number | null) ?? 0,
-      nextDue: Math.min(lease ?? Infinity, delay ?? Infinity),
-    });
-    const candidate = candidates.at(-1);
-    if (candidate?.nextDue === Infinity) candidate.nextDue = 0;
-  }
-  return {
-    settings: { policy: first[0] as SchedulingPolicy, desired: first[1] as DesiredState },
-    candidates,
-    repeated: first[11] as string | null,
-    arrivals,
-  };
+/** The one for this key, made when it is asked for; forgotten when there are many, which loses nothing but company. */
+function mergeOf<Item, Answer>(
+  merges: Map<string, Merge<Item, Answer>>,
+  key: string,
+  make: () => Merge<Item, Answer>,
+): Merge<Item, Answer> {
+  const known = merges.get(key);
+  if (known !== undefined) return known;
+  if (merges.size > 1000) merges.clear();
+  const made = make();
+  merges.set(key, made);
+  return made;
 }
 
 /** Unit ids, taken from the database by the block: what is left of one when a daemon ends is never used. */

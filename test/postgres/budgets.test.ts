@@ -3,10 +3,11 @@ import pg from "pg";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { encodeData, Engine, ManualClock } from "../../src/core/index.ts";
 import { openPostgres, type PostgresStore } from "../../src/postgres/index.ts";
-import { claimSql, plainClaimSql, settleSql } from "../../src/postgres/attempts.ts";
+import { settleSql } from "../../src/postgres/attempts.ts";
+import { candidatesSql } from "../../src/postgres/candidates.ts";
+import { claimSql, plainClaimSql } from "../../src/postgres/claims.ts";
 import { forSchema, planSettings } from "../../src/postgres/connection.ts";
 import { moveSql } from "../../src/postgres/expiry.ts";
-import { candidatesSql } from "../../src/postgres/store.ts";
 import { insertSql } from "../../src/postgres/work-units.ts";
 import { openServer, query, type Server } from "./server.ts";
 
@@ -94,17 +95,17 @@ describe("plans", () => {
     "bigint",
     "bigint",
     "bigint",
-    "bytea",
-    "bigint",
-    "bytea",
+    "bytea[]",
+    "bigint[]",
+    "bigint[]",
     "boolean",
     "bytea",
     "float8",
     "bytea",
   ];
   const hot = {
-    candidates: [candidatesSql, ["bytea", "bytea", "bigint"]],
-    claim: [claimSql, [...claimTypes, "bigint"]],
+    candidates: [candidatesSql, ["bytea", "bytea[]", "bigint"]],
+    claim: [claimSql, [...claimTypes, "bigint", "bytea[]"]],
     plain: [plainClaimSql, claimTypes],
     settle: [
       settleSql,

@@ -1,0 +1,95 @@
+/** What the scheduler needs to know, in one statement for all who ask at the same moment. */
+import {
+  nameFromBytes,
+  nameToBytes,
+  type AttemptKey,
+  type Candidate,
+  type DesiredState,
+  type NamespaceSettings,
+  type SchedulingPolicy,
+} from "../core/index.ts";
+import type { Session } from "./connection.ts";
+import { readKeys } from "./log.ts";
+import { tallyOf } from "./tally.ts";
+import { byteas, textKey } from "./values.ts";
+import { readMeta } from "./work-specs.ts";
+
+/** Nobody waits longer than a minute without looking again: what is due later need not be known. */
+const horizonMs = 61_000;
+
+/**
+ * Everything a choice needs, in one statement. $3 is how far to look ahead: only the beginning of the indexes of leases and
+ * delays is read, because the entries of leases that were settled stand behind it, and while somebody holds an old snapshot
+ * each of them costs as much as a live one. Priorities of units are looked at only by the policy that uses them.
+ */
+export const candidatesSql = `
+  SELECT n.policy, n.desired, s.id, s.name, s.meta, s.next_continuous, c.available, c.pending,
+    CASE WHEN c.available > 0 AND n.policy = 'python' THEN
+      (SELECT -u.place FROM @unit u WHERE u.spec = s.id AND u.status = 0 ORDER BY u.place, u.key LIMIT 1) END,
+    (SELECT u.attempt_expiration FROM @unit u WHERE u.spec = s.id AND u.status = 3 AND u.attempt_expiration <= $3::bigint
+     ORDER BY u.attempt_expiration LIMIT 1),
+    (SELECT u.not_before FROM @unit u WHERE u.spec = s.id AND u.status = 1 AND u.not_before <= $3::bigint
+     ORDER BY u.not_before LIMIT 1),
+    (SELECT string_agg(g.at || ':' || r.answer, ';') FROM unnest($2::bytea[]) WITH ORDINALITY AS g (id, at)
+     JOIN @request r ON r.namespace = n.id AND r.spec = 0 AND r.id = g.id WHERE $2::bytea[] IS NOT NULL),
+    c.arrivals
+  FROM @namespace n LEFT JOIN @spec s ON s.namespace = n.id AND NOT s.dead
+    LEFT JOIN LATERAL ${tallyOf("s.id")} c ON true
+  WHERE n.name = $1 AND NOT n.dead`;
+
+export interface CandidatesRead {
+  settings: NamespaceSettings;
+  candidates: Candidate[];
+  /** What earlier requests of the same id were given, by their place among those who ask. */
+  repeated: Map<number, AttemptKey[]>;
+  /** How many units of each spec ever became available. */
+  arrivals: Map<number, number>;
+}
+
+/** Null when there is no such namespace. */
+export async function readCandidates(
+  session: Session,
+  ns: string,
+  requestIds: readonly (string | null)[],
+  now: number,
+): Promise<CandidatesRead | null> {
+  const given = requestIds.some((id) => id !== null)
+    ? byteas(requestIds.map((id) => (id === null ? null : textKey(id))))
+    : null;
+  const rows = await session.rows(candidatesSql, [nameToBytes(ns), given, now + horizonMs]);
+  const [first] = rows;
+  if (first === undefined) return null;
+  const candidates: Candidate[] = [];
+  const arrivals = new Map<number, number>();
+  for (const row of rows) {
+    if (row[2] === null) continue;
+    arrivals.set(row[2] as number, row[12] as number);
+    const [lease, delay] = [row[9] as number | null, row[10] as number | null];
+    candidates.push({
+      id: row[2] as number,
+      name: nameFromBytes(row[3] as Buffer),
+      meta: readMeta(row[4] as string, row[5] as number),
+      available: row[6] as number,
+      pending: row[7] as number,
+      topPriority: (row[8] as number | null) ?? 0,
+      nextDue: Math.min(lease ?? Infinity, delay ?? Infinity),
+    });
+    const candidate = candidates.at(-1);
+    if (candidate?.nextDue === Infinity) candidate.nextDue = 0;
+  }
+  return {
+    settings: { policy: first[0] as SchedulingPolicy, desired: first[1] as DesiredState },
+    candidates,
+    repeated: readRepeated(first[11] as string | null),
+    arrivals,
+  };
+}
+
+function readRepeated(text: string | null): Map<number, AttemptKey[]> {
+  const found = new Map<number, AttemptKey[]>();
+  for (const one of text === null ? [] : text.split(";")) {
+    const [at = "", keys = ""] = one.split(":");
+    found.set(Number(at) - 1, readKeys(keys));
+  }
+  return found;
+}

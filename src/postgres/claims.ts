@@ -1,0 +1,411 @@
+/**
+ * Claiming. The plain course is one statement that is a transaction by itself; it does everything or, when it meets what is
+ * not plain, nothing. Then the units are taken into a `Batch` and the rules of core decide. A statement serves any
+ * number of callers of one work spec: what several workers ask at the same moment costs one statement and one commit.
+ */
+import {
+  attemptId,
+  encodeData,
+  continuousName,
+  mayGenerate,
+  nameToBytes,
+  tooManyRetries,
+  type AttemptRow,
+  type Claim,
+} from "../core/index.ts";
+import { readAttempts } from "./attempts.ts";
+import { catchUp, isPast } from "./expiry.ts";
+import type { Database, Row, Session } from "./connection.ts";
+import { resolve } from "./dependents.ts";
+import { comparePlaces, start, type Floors, type Place } from "./floor.ts";
+import { knowWorkers, readKeys, writeLog } from "./log.ts";
+import { attemptRow, Batch, readSpec, type Allocate, type Spec, type Unit } from "./state.ts";
+import { noArrivals, tallyConflict, tallyInsert, tallyOf } from "./tally.ts";
+import { byteas, bytesData, int8s, nameOf, textKey } from "./values.ts";
+import { readMeta } from "./work-specs.ts";
+import { putUnits } from "./work-units.ts";
+
+/** What only some claims need: history for units that were tried, unknown workers, request ids. */
+const wholeClaim = `  ), superseded AS (
+    INSERT INTO @history (unit, number, status, late, start, "end", expiration, worker, errors, data)
+    SELECT id, attempts - 1, old_status, old_late, old_start, old_end, old_expiration, old_worker, old_errors, old_data
+    FROM claimed WHERE old_status IS NOT NULL
+  ), known AS (
+    INSERT INTO @worker (namespace, name, updated, expiration)
+    SELECT DISTINCT spec.namespace, g.worker, $3::bigint, $3::bigint + $12::bigint FROM spec, unnest($5::bytea[]) AS g (worker)
+    WHERE NOT (limited OR past) AND repeated IS NULL
+      AND NOT EXISTS (SELECT 1 FROM @worker w WHERE w.namespace = spec.namespace AND w.name = g.worker)
+    ORDER BY 2
+    ON CONFLICT DO NOTHING
+  ), noted AS (
+    INSERT INTO @request (namespace, spec, id, time, answer)
+    SELECT spec.namespace, 0, ($13::bytea[])[c.caller], $3::bigint, string_agg(c.id || '.' || c.attempts, ',')
+    FROM claimed c, spec WHERE ($13::bytea[])[c.caller] IS NOT NULL GROUP BY spec.namespace, c.caller
+`;
+
+/**
+ * The claim. `picked` is fenced (MATERIALIZED): without that PostgreSQL may run it again for every row of the join and
+ * lock more rows than LIMIT says (BUG #15715). The number of rows is checked once more where they are written. Who of the
+ * callers gets a unit follows from its number among the picked, and from where each caller's places begin.
+ *
+ * $1 spec, $2 limit of all callers, $3 now, $4 max retries, $5 workers, $6 expirations, $7 where the places of each caller
+ * begin, $8 whether the spec's row is locked, $9 namespace, $10 and $11 where to begin; $12 how long a new worker is
+ * active, $13 request ids.
+ */
+const claimStatement = (whole: boolean): string => `
+  WITH spec AS MATERIALIZED (
+    SELECT s.id, s.namespace, s.paused, (s.max_running > 0 OR s.continuous) AND NOT $8::boolean AS limited,
+      s.continuous, ${isPast("s.id", "$3::bigint")} AS past,
+      ${
+        whole
+          ? `(SELECT r.answer FROM unnest($13::bytea[]) AS g (id), @request r
+          WHERE r.namespace = s.namespace AND r.spec = 0 AND r.id = g.id LIMIT 1)`
+          : "NULL::text"
+      } AS repeated,
+      CASE WHEN s.max_running = 0 THEN $2::bigint
+        ELSE s.max_running - (SELECT coalesce(sum(t.pending), 0) FROM @tally t WHERE t.spec = s.id) END AS room
+    FROM @spec s JOIN @namespace n ON n.id = s.namespace
+    WHERE s.id = $1 AND NOT s.dead AND n.name = $9
+  ), places AS MATERIALIZED (
+    SELECT CASE WHEN paused OR limited OR past OR repeated IS NOT NULL THEN 0
+      ELSE greatest(0, least($2::bigint, room)) END AS places
+    FROM spec
+  ), picked AS MATERIALIZED (
+    SELECT u.id, u.attempts, u.tries, u.attempt_status, u.attempt_late, u.attempt_start, u.attempt_end,
+      u.attempt_expiration, u.attempt_worker, u.attempt_errors, u.attempt_own, u.attempt_data
+    FROM @unit u WHERE u.spec = $1 AND u.status = 0
+      AND (u.place, u.key) >= ($10::float8, $11::bytea)
+    ORDER BY u.place, u.key
+    LIMIT coalesce((SELECT places FROM places), 0)
+    FOR UPDATE SKIP LOCKED
+  ), fit AS MATERIALIZED (
+    SELECT count(*) AS picked, coalesce(bool_or(tries >= $4::bigint) AND $4::bigint > 0, false) AS exhausted,
+      ${whole ? "false" : "coalesce(bool_or(attempt_status IS NOT NULL), false)"} AS tried
+    FROM picked
+  ), given AS MATERIALIZED (
+    SELECT *, width_bucket(row_number() OVER (), $7::bigint[]) AS caller FROM picked
+  ), claimed AS (
+    UPDATE @unit u SET status = 3, attempts = p.attempts + 1, tries = p.tries + 1,
+      attempt_status = 0, attempt_worker = ($5::bytea[])[p.caller], attempt_start = $3::bigint, attempt_end = 0,
+      attempt_expiration = ($6::bigint[])[p.caller],
+      attempt_late = false, attempt_own = false, attempt_errors = NULL, attempt_data = NULL
+    FROM given p, fit WHERE u.id = p.id AND u.status = 0 AND NOT fit.exhausted AND NOT fit.tried AND fit.picked <= $2::bigint
+    RETURNING u.id, u.key, u.long_name, u.attempts, u.place, u.data, p.caller,
+      p.attempt_status AS old_status, p.attempt_late AS old_late, p.attempt_start AS old_start, p.attempt_end AS old_end,
+      p.attempt_expiration AS old_expiration, p.attempt_worker AS old_worker, p.attempt_errors AS old_errors,
+      CASE WHEN p.attempt_own THEN p.attempt_data ELSE u.data END AS old_data
+${whole ? wholeClaim : ""}  ), logged AS (
+    INSERT INTO @log (namespace, worker, units, numbers)
+    SELECT spec.namespace, ($5::bytea[])[c.caller], array_agg(c.id), array_agg(c.attempts)
+    FROM claimed c, spec GROUP BY spec.namespace, c.caller
+  ), tallied AS (
+    ${tallyInsert}
+    SELECT $1, pg_backend_pid(), -count(*), 0, 0, count(*), 0, 0, 0, 0, ${noArrivals} FROM claimed HAVING count(*) > 0
+    ${tallyConflict}
+  )
+  SELECT spec.paused, spec.limited, spec.past, fit.exhausted, spec.continuous, spec.repeated,
+    c.id, c.key, c.long_name, c.attempts, c.data, c.place, fit.tried, c.caller
+  FROM spec CROSS JOIN fit LEFT JOIN claimed c ON true`;
+
+/**
+ * The whole claim, and one for the plain case: each table that a statement writes costs it the opening of all the table's
+ * indexes, needed or not, and of a claim of one unit that was the larger part.
+ */
+export const claimSql = claimStatement(true);
+export const plainClaimSql = claimStatement(false);
+
+/** What a daemon remembers of earlier claims; right or wrong, the statements check. */
+export interface ClaimHints {
+  floors: Floors;
+  /** Specs with `max_running`, or continuous: their claims take a lock at once. */
+  limited: Set<number>;
+  /** Specs that had units which were tried before, and how many more claims to expect so. */
+  tried: Map<number, number>;
+  /** Workers that were there a moment ago. */
+  workers: Map<string, number>;
+}
+
+/** So long a worker is taken to be known. */
+const knownMs = 60_000;
+
+export interface Claimed {
+  attempts: AttemptRow[];
+  more: boolean;
+}
+
+/**
+ * Claims of one work spec, by any number of callers: in one statement, or in a transaction that holds the spec's row where
+ * `max_running` or `continuous` need it. They agree in `maxRetries`, and in whether they have request ids. Answers each
+ * in its place; when there is not enough for all, those who stand first are served.
+ */
+export async function claimUnits(
+  db: Database,
+  ns: string,
+  claims: readonly Claim[],
+  hints: ClaimHints,
+  allocate: Allocate,
+  workerLifetimeMs: number,
+  now: number,
+): Promise<Claimed[]> {
+  try {
+    return await tryClaim(db, ns, claims, hints, allocate, workerLifetimeMs, now);
+  } catch (error) {
+    // what it had locked is free again, and others may have passed it by
+    for (const { workSpec } of claims) hints.floors.reset(workSpec.id);
+    throw error;
+  }
+}
+
+async function tryClaim(
+  db: Database,
+  ns: string,
+  claims: readonly Claim[],
+  hints: ClaimHints,
+  allocate: Allocate,
+  workerLifetimeMs: number,
+  now: number,
+): Promise<Claimed[]> {
+  const [first] = claims;
+  if (first === undefined) return [];
+  const { workSpec, maxRetries, requestId } = first;
+  const { id } = workSpec;
+  const { floors, limited, tried, workers } = hints;
+  // by the spec's id: that of a namespace which was deleted and made again is another
+  const who = claims.map(({ worker }) => `${id} ${worker}`);
+  const repeat = { repeatable: requestId !== null };
+  const starts: number[] = [];
+  let places = 0;
+  for (const { limit } of claims) {
+    starts.push(places + 1);
+    places += limit;
+  }
+  const common = [
+    byteas(claims.map(({ worker }) => nameToBytes(worker))),
+    int8s(claims.map(({ expiration }) => expiration)),
+    int8s(starts),
+  ];
+  const values = (plain: boolean, locked: boolean, at: Place): unknown[] => [
+    ...[id, places, now, maxRetries, ...common, locked, nameToBytes(ns), at.place, at.key],
+    ...(plain
+      ? []
+      : [
+          workerLifetimeMs,
+          byteas(claims.map((claim) => (claim.requestId === null ? null : textKey(claim.requestId)))),
+        ]),
+  ];
+  const byRule = async (tx: Session): Promise<Claimed[]> => {
+    const answers: Claimed[] = [];
+    for (const claim of claims) answers.push(await claimByRule(tx, ns, claim, allocate, now));
+    return answers;
+  };
+  const holding = async <Answer>(work: (tx: Session) => Promise<Answer>): Promise<Answer> =>
+    db.transaction(async (tx) => {
+      await tx.rows("SELECT 1 FROM @spec WHERE id = $1 FOR UPDATE", [id]);
+      return work(tx);
+    }, repeat);
+  for (let tries = 0; ; tries++) {
+    const { at, raise } = floors.begin(id);
+    const expected = tried.get(id) ?? 0;
+    if (expected > 0) tried.set(id, expected - 1);
+    const since = performance.now() - knownMs;
+    const plain =
+      expected === 0 && requestId === null && who.every((one) => (workers.get(one) ?? -Infinity) > since);
+    const sql = plain ? plainClaimSql : claimSql;
+    const answer = limited.has(id)
+      ? await holding(async (tx) => {
+          const read = readClaim(await tx.rows(sql, values(plain, true, at)), claims, places, now);
+          // an exhausted unit, or none for a spec that may make its own: decided here, while the row is held
+          return read === "exhausted" || read === "generate" ? { claimed: await byRule(tx) } : read;
+        })
+      : readClaim(await db.write(sql, values(plain, false, at), repeat), claims, places, now);
+    if (typeof answer === "object") {
+      const { claimed, last } = answer;
+      if (last !== undefined) raise(last);
+      if (!plain && last !== undefined) {
+        if (workers.size > 10_000) workers.clear();
+        for (const one of who) workers.set(one, performance.now());
+      }
+      const nothing = claimed.every(({ attempts, more }) => attempts.length === 0 && !more);
+      // nothing from here on: but there may be something before it that another claim had locked and gave back
+      if (nothing && at !== start && floors.mayRestart(id)) continue;
+      return claimed;
+    }
+    if (answer === "repeated") return repeated(db, ns, claims, hints, allocate, workerLifetimeMs, now);
+    // others may lock what is past its time, and then it is not ours to wait for
+    if (tries > 5) return claims.map(nothing);
+    if (answer === "past") {
+      await catchUp(db, id, now, 2000);
+      floors.reset(id);
+    } else if (answer === "limited") limited.add(id);
+    else if (answer === "tried") tried.set(id, 50);
+    else return holding(byRule);
+  }
+}
+
+const nothing = (): Claimed => ({ attempts: [], more: false });
+
+/** Somebody asks again: who asked before is given what they were given, the others go by themselves. */
+async function repeated(
+  db: Database,
+  ns: string,
+  claims: readonly Claim[],
+  hints: ClaimHints,
+  allocate: Allocate,
+  workerLifetimeMs: number,
+  now: number,
+): Promise<Claimed[]> {
+  const answers: Claimed[] = [];
+  for (const claim of claims) {
+    const [row] = await db.rows(
+      `SELECT r.answer FROM @namespace n JOIN @request r ON r.namespace = n.id AND r.spec = 0 AND r.id = $2
+       WHERE n.name = $1 AND NOT n.dead`,
+      [nameToBytes(ns), textKey(claim.requestId ?? "")],
+    );
+    if (row !== undefined)
+      answers.push({
+        attempts: await readAttempts(db, ns, readKeys(row[0] as string), now, true),
+        more: false,
+      });
+    else answers.push(...(await tryClaim(db, ns, [claim], hints, allocate, workerLifetimeMs, now)));
+  }
+  return answers;
+}
+
+type ClaimAnswer =
+  | { claimed: Claimed[]; /** How far the claim came. */ last?: Place }
+  | "repeated"
+  | "past"
+  | "limited"
+  | "tried"
+  | "exhausted"
+  | "generate";
+
+function readClaim(rows: readonly Row[], claims: readonly Claim[], places: number, now: number): ClaimAnswer {
+  const claimed = claims.map(nothing);
+  const [first] = rows;
+  if (first === undefined) return { claimed };
+  const [paused, limited, past, exhausted, continuous, repeated] = first as [
+    boolean,
+    boolean,
+    boolean,
+    boolean,
+    boolean,
+    string | null,
+  ];
+  if (repeated !== null) return "repeated";
+  if (paused) return { claimed };
+  if (limited) return "limited";
+  if (past) return "past";
+  if (exhausted) return "exhausted";
+  if (first[12] === true) return "tried";
+  if (first[6] === null) return continuous ? "generate" : { claimed };
+  // they come as they were picked, and nothing promises that: to look is cheaper than to let the server sort them
+  const placed = rows.map((row) => ({ row, at: { place: row[11] as number, key: row[7] as Buffer } }));
+  if (placed.some(({ at }, i) => i > 0 && comparePlaces(placed[i - 1]!.at, at) > 0))
+    placed.sort((a, b) => comparePlaces(a.at, b.at));
+  if (rows.length > places) throw new Error(`claimed ${rows.length} units where ${places} were asked for`);
+  for (const { row } of placed) {
+    const id = row[6] as number;
+    const number = row[9] as number;
+    const caller = (row[13] as number) - 1;
+    const claim = claims[caller];
+    if (claim === undefined) throw new Error("unreachable");
+    claimed[caller]?.attempts.push({
+      id: attemptId(id, number),
+      workSpec: claim.workSpec.name,
+      workUnit: nameOf(row[7] as Buffer, row[8] as Buffer | null),
+      worker: claim.worker,
+      number,
+      status: "pending",
+      active: true,
+      startTime: now,
+      endTime: 0,
+      expirationTime: claim.expiration,
+      data: bytesData(row[10] as Buffer | null),
+      late: false,
+      chainingErrors: [],
+    });
+  }
+  return { claimed, last: placed.at(-1)!.at };
+}
+
+/** The claim as the rules say it, unit by unit; the spec's row is locked. */
+async function claimByRule(
+  tx: Session,
+  ns: string,
+  claim: Claim,
+  allocate: Allocate,
+  now: number,
+): Promise<Claimed> {
+  const attempts: AttemptRow[] = [];
+  const nothing = { attempts, more: false };
+  const [row] = await tx.rows(
+    `SELECT s.name, s.namespace, n.name, s.next_spec, s.max_running, s.dead, s.meta, s.next_continuous, c.available, c.pending
+     FROM @spec s JOIN @namespace n ON n.id = s.namespace, LATERAL ${tallyOf("s.id")} c
+     WHERE s.id = $1 AND NOT s.dead AND n.name = $2`,
+    [claim.workSpec.id, nameToBytes(ns)],
+  );
+  if (row === undefined) return nothing;
+  const batch = new Batch(tx, now, allocate);
+  const spec = batch.spec(readSpec(claim.workSpec.id, row));
+  const meta = readMeta(row[6] as string, row[7] as number);
+  const [available, pending] = [row[8] as number, row[9] as number];
+  if (meta.paused) return nothing;
+  let places = claim.limit;
+  if (meta.maxRunning > 0) places = Math.min(places, meta.maxRunning - pending);
+  if (places <= 0) return nothing;
+  let units: Unit[];
+  if (mayGenerate(meta, available, pending, now)) {
+    units = [await generate(batch, spec, now)];
+    await tx.rows("UPDATE @spec SET next_continuous = $2 WHERE id = $1", [spec.id, now + meta.intervalMs]);
+  } else {
+    const picked = await tx.rows(
+      `SELECT id FROM @unit WHERE spec = $1 AND status = 0 ORDER BY place, key LIMIT $2 FOR UPDATE SKIP LOCKED`,
+      [spec.id, places],
+    );
+    const ids = (picked as [number][]).map(([id]) => id);
+    await batch.load(ids);
+    units = ids.map((id) => batch.units.get(id)).filter((unit) => unit !== undefined);
+  }
+  let exhausted = 0;
+  for (const unit of units) {
+    if (claim.maxRetries > 0 && unit.tries >= claim.maxRetries) {
+      batch.fail(unit, claim.worker, tooManyRetries);
+      await resolve(batch, [unit]);
+      exhausted++;
+      continue;
+    }
+    const attempt = batch.begin(unit, claim.worker, claim.expiration);
+    attempts.push(attemptRow(unit, attempt));
+  }
+  await batch.flush();
+  await knowWorkers(tx, spec.namespace, [claim.worker], now, now + claimWorkerMs);
+  await writeLog(tx, spec.namespace, claim.worker, attempts);
+  if (claim.requestId !== null && attempts.length > 0)
+    await tx.rows("INSERT INTO @request (namespace, spec, id, time, answer) VALUES ($1, 0, $2, $3, $4)", [
+      spec.namespace,
+      textKey(claim.requestId),
+      now,
+      attempts.map(({ id }) => id).join(","),
+    ]);
+  if (exhausted === 0 || attempts.length > 0) return nothing;
+  const [left] = await tx.rows("SELECT 1 FROM @unit WHERE spec = $1 AND status = 0 LIMIT 1", [spec.id]);
+  return { attempts, more: left !== undefined };
+}
+
+const claimWorkerMs = 15 * 60 * 1000;
+
+/** The generated unit, under a name that is free. */
+async function generate(batch: Batch, spec: Spec, now: number): Promise<Unit> {
+  for (let from = now; ; from += 100) {
+    const names = Array.from({ length: 100 }, (_, i) => continuousName(from + i));
+    await batch.loadNames(spec, names, { data: false });
+    const name = names.find((one) => batch.find(spec, one) === undefined);
+    if (name === undefined) continue;
+    const put = { name, data: encodeData({}), priority: 0, notBefore: 0, dependencies: null };
+    await putUnits(batch, spec, [put]);
+    const unit = batch.find(spec, name);
+    if (unit === undefined) throw new Error("unreachable");
+    return unit;
+  }
+}
