@@ -417,12 +417,14 @@ export class Engine implements Coordinate {
     // a spec that turned out to have nothing is looked at again, with fresh counts, but not for ever
     for (let tries = 0; ; tries++) {
       const now = this.#clock.now();
-      const { settings, candidates, repeated } = await this.#store.candidates(ns, ask.requestId, now);
+      const look = await this.#store.candidates(ns, ask.requestId, tries === 0, now);
+      const { settings, candidates, repeated } = look;
       if (repeated !== null && repeated.length > 0) return { found: repeated, again: 0 };
       // in one order whatever the store, so that the same draw is the same choice
       candidates.sort(byName);
       const open = tries < 3 ? candidates : candidates.filter(({ id }) => id !== failed?.id);
       const chosen = choose(open, ask.schedule, now, this.#random, settings.policy);
+      if (chosen === null && look.recent === true) continue;
       if (chosen === null || tries > 8)
         return { found: null, again: Math.min(now + this.#pollMs, whenDue(candidates, now)) };
       const attempts = await this.#claim(ns, chosen, ask, now);
@@ -581,7 +583,7 @@ export class Engine implements Coordinate {
 
   async explain(ns: string, request: ScheduleRequest): Promise<Explained[]> {
     const now = this.#clock.now();
-    const { settings, candidates } = await this.#store.candidates(this.#ns(ns), null, now);
+    const { settings, candidates } = await this.#store.candidates(this.#ns(ns), null, false, now);
     return explainChoice(candidates.sort(byName), checkSchedule(request), now, settings.policy);
   }
 

@@ -38,8 +38,11 @@ export interface Store {
   deleteWorkSpecs(ns: string, refs: readonly WorkSpecRef[]): Promise<boolean[]>;
   /** Removes the rows of at most about `limit` units of deleted specs and namespaces. */
   purge(limit: number, now: number): Promise<Slice>;
-  /** What a choice needs, in one look; `repeated` are the attempts that this request was given before. */
-  candidates(ns: string, requestId: string | null, now: number): Promise<Candidates>;
+  /**
+   * What a choice needs, in one look; `repeated` are the attempts that this request was given before. With `recent`, what was
+   * seen a moment ago will do where `claim` checks that it still leads to the same choice, and else claims nothing.
+   */
+  candidates(ns: string, requestId: string | null, recent: boolean, now: number): Promise<Candidates>;
   /** Without counting rows. In order of namespace and work spec. */
   tally(ns: string | null, now: number): Promise<TallyRow[]>;
 
@@ -148,6 +151,8 @@ export interface Candidates {
   settings: NamespaceSettings;
   candidates: Candidate[];
   repeated: AttemptRow[] | null;
+  /** This was seen a moment ago: good for a claim, but that there is nothing must be looked at again. */
+  recent?: boolean;
 }
 
 /** `next`: go on after this name; null when all were looked at. */

@@ -205,7 +205,7 @@ export class MemoryStore implements Store, Watchable {
     return [...(this.#spaces.get(ns)?.specs.values() ?? [])].sort((a, b) => compareNames(a.name, b.name));
   }
 
-  async candidates(ns: string, requestId: string | null, now: number): Promise<Candidates> {
+  async candidates(ns: string, requestId: string | null, _recent: boolean, now: number): Promise<Candidates> {
     const space = this.#spaces.get(ns);
     if (space === undefined) return { settings: defaultNamespaceSettings, candidates: [], repeated: null };
     const candidates = [];

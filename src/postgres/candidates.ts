@@ -1,4 +1,5 @@
 /** What the scheduler needs to know, in one statement for all who ask at the same moment. */
+import { createHash } from "node:crypto";
 import {
   nameFromBytes,
   nameToBytes,
@@ -8,7 +9,8 @@ import {
   type NamespaceSettings,
   type SchedulingPolicy,
 } from "../core/index.ts";
-import type { Session } from "./connection.ts";
+import type { Seen } from "./claims.ts";
+import type { Row, Session } from "./connection.ts";
 import { readKeys } from "./log.ts";
 import { tallyOf } from "./tally.ts";
 import { byteas, textKey } from "./values.ts";
@@ -44,7 +46,12 @@ export interface CandidatesRead {
   repeated: Map<number, AttemptKey[]>;
   /** How many units of each spec ever became available. */
   arrivals: Map<number, number>;
+  /** The only spec that has anything, if the next claims need no look of their own. */
+  only: Seen | null;
 }
+
+/** With more specs than this a claim looks at too much to check what was seen. */
+const fewSpecs = 16;
 
 /** Null when there is no such namespace. */
 export async function readCandidates(
@@ -82,6 +89,23 @@ export async function readCandidates(
     candidates,
     repeated: readRepeated(first[11] as string | null),
     arrivals,
+    only: first[0] === "python" || rows.length > fewSpecs ? null : onlyOne(rows, candidates),
+  };
+}
+
+function onlyOne(rows: readonly Row[], candidates: readonly Candidate[]): Seen | null {
+  const ready = candidates.filter(({ available }) => available > 0);
+  const [one] = ready;
+  if (one === undefined || ready.length > 1 || one.meta.maxRunning > 0) return null;
+  if (candidates.some(({ meta }) => meta.continuous)) return null;
+  const row = rows.find((each) => each[2] === one.id);
+  if (row === undefined) return null;
+  return {
+    spec: one.id,
+    arrivals: rows.reduce((sum, each) => sum + (each[12] as number), 0),
+    meta: createHash("md5")
+      .update(row[4] as string)
+      .digest("hex"),
   };
 }
 

@@ -32,16 +32,24 @@ const wholeClaim = `  ), superseded AS (
     FROM claimed WHERE old_status IS NOT NULL
   ), known AS (
     INSERT INTO @worker (namespace, name, updated, expiration)
-    SELECT DISTINCT spec.namespace, g.worker, $3::bigint, $3::bigint + $12::bigint FROM spec, unnest($5::bytea[]) AS g (worker)
-    WHERE NOT (limited OR past) AND repeated IS NULL
+    SELECT DISTINCT spec.namespace, g.worker, $3::bigint, $3::bigint + $14::bigint FROM spec, unnest($5::bytea[]) AS g (worker)
+    WHERE NOT (limited OR past OR stale) AND repeated IS NULL
       AND NOT EXISTS (SELECT 1 FROM @worker w WHERE w.namespace = spec.namespace AND w.name = g.worker)
     ORDER BY 2
     ON CONFLICT DO NOTHING
   ), noted AS (
     INSERT INTO @request (namespace, spec, id, time, answer)
-    SELECT spec.namespace, 0, ($13::bytea[])[c.caller], $3::bigint, string_agg(c.id || '.' || c.attempts, ',')
-    FROM claimed c, spec WHERE ($13::bytea[])[c.caller] IS NOT NULL GROUP BY spec.namespace, c.caller
+    SELECT spec.namespace, 0, ($15::bytea[])[c.caller], $3::bigint, string_agg(c.id || '.' || c.attempts, ',')
+    FROM claimed c, spec WHERE ($15::bytea[])[c.caller] IS NOT NULL GROUP BY spec.namespace, c.caller
 `;
+
+/** Whether what was seen of the namespace no longer holds: see `Seen`. */
+const isStale = `CASE WHEN $12::bigint IS NULL THEN false ELSE
+        md5(s.meta) <> $13::text
+        OR $12::bigint <> (SELECT coalesce(sum(t.arrivals), 0) FROM @spec o JOIN @tally t ON t.spec = o.id
+          WHERE o.namespace = s.namespace AND NOT o.dead)
+        OR EXISTS (SELECT 1 FROM @spec o WHERE o.namespace = s.namespace AND NOT o.dead AND o.id <> s.id
+          AND (o.continuous OR ${isPast("o.id", "$3::bigint")})) END`;
 
 /**
  * The claim. `picked` is fenced (MATERIALIZED): without that PostgreSQL may run it again for every row of the join and
@@ -49,8 +57,8 @@ const wholeClaim = `  ), superseded AS (
  * callers gets a unit follows from its number among the picked, and from where each caller's places begin.
  *
  * $1 spec, $2 limit of all callers, $3 now, $4 max retries, $5 workers, $6 expirations, $7 where the places of each caller
- * begin, $8 whether the spec's row is locked, $9 namespace, $10 and $11 where to begin; $12 how long a new worker is
- * active, $13 request ids.
+ * begin, $8 whether the spec's row is locked, $9 namespace, $10 and $11 where to begin, $12 and $13 what was seen; $14 how
+ * long a new worker is active, $15 request ids.
  */
 const claimStatement = (whole: boolean): string => `
   WITH spec AS MATERIALIZED (
@@ -58,16 +66,17 @@ const claimStatement = (whole: boolean): string => `
       s.continuous, ${isPast("s.id", "$3::bigint")} AS past,
       ${
         whole
-          ? `(SELECT r.answer FROM unnest($13::bytea[]) AS g (id), @request r
+          ? `(SELECT r.answer FROM unnest($15::bytea[]) AS g (id), @request r
           WHERE r.namespace = s.namespace AND r.spec = 0 AND r.id = g.id LIMIT 1)`
           : "NULL::text"
       } AS repeated,
+      ${isStale} AS stale,
       CASE WHEN s.max_running = 0 THEN $2::bigint
         ELSE s.max_running - (SELECT coalesce(sum(t.pending), 0) FROM @tally t WHERE t.spec = s.id) END AS room
     FROM @spec s JOIN @namespace n ON n.id = s.namespace
     WHERE s.id = $1 AND NOT s.dead AND n.name = $9
   ), places AS MATERIALIZED (
-    SELECT CASE WHEN paused OR limited OR past OR repeated IS NOT NULL THEN 0
+    SELECT CASE WHEN paused OR limited OR past OR stale OR repeated IS NOT NULL THEN 0
       ELSE greatest(0, least($2::bigint, room)) END AS places
     FROM spec
   ), picked AS MATERIALIZED (
@@ -104,7 +113,7 @@ ${whole ? wholeClaim : ""}  ), logged AS (
     ${tallyConflict}
   )
   SELECT spec.paused, spec.limited, spec.past, fit.exhausted, spec.continuous, spec.repeated,
-    c.id, c.key, c.long_name, c.attempts, c.data, c.place, fit.tried, c.caller
+    c.id, c.key, c.long_name, c.attempts, c.data, c.place, fit.tried, c.caller, spec.stale
   FROM spec CROSS JOIN fit LEFT JOIN claimed c ON true`;
 
 /**
@@ -113,6 +122,19 @@ ${whole ? wholeClaim : ""}  ), logged AS (
  */
 export const claimSql = claimStatement(true);
 export const plainClaimSql = claimStatement(false);
+
+/**
+ * What a look found that makes the next one unnecessary: only this one work spec has anything, so there is nothing to choose.
+ * It holds as long as nothing became available in the namespace, nothing is past its time, no spec generates its own, and
+ * this one's metadata is the same; the claim checks all that.
+ */
+export interface Seen {
+  spec: number;
+  /** How many units ever became available in the namespace. */
+  arrivals: number;
+  /** The spec's metadata, as a digest. */
+  meta: string;
+}
 
 /** What a daemon remembers of earlier claims; right or wrong, the statements check. */
 export interface ClaimHints {
@@ -131,6 +153,8 @@ const knownMs = 60_000;
 export interface Claimed {
   attempts: AttemptRow[];
   more: boolean;
+  /** What was seen does not hold any more; nothing was claimed. */
+  stale?: boolean;
 }
 
 /**
@@ -145,10 +169,11 @@ export async function claimUnits(
   hints: ClaimHints,
   allocate: Allocate,
   workerLifetimeMs: number,
+  seen: Seen | null,
   now: number,
 ): Promise<Claimed[]> {
   try {
-    return await tryClaim(db, ns, claims, hints, allocate, workerLifetimeMs, now);
+    return await tryClaim(db, ns, claims, hints, allocate, workerLifetimeMs, seen, now);
   } catch (error) {
     // what it had locked is free again, and others may have passed it by
     for (const { workSpec } of claims) hints.floors.reset(workSpec.id);
@@ -163,6 +188,7 @@ async function tryClaim(
   hints: ClaimHints,
   allocate: Allocate,
   workerLifetimeMs: number,
+  seen: Seen | null,
   now: number,
 ): Promise<Claimed[]> {
   const [first] = claims;
@@ -186,6 +212,7 @@ async function tryClaim(
   ];
   const values = (plain: boolean, locked: boolean, at: Place): unknown[] => [
     ...[id, places, now, maxRetries, ...common, locked, nameToBytes(ns), at.place, at.key],
+    ...[seen?.arrivals ?? null, seen?.meta ?? null],
     ...(plain
       ? []
       : [
@@ -231,6 +258,7 @@ async function tryClaim(
       return claimed;
     }
     if (answer === "repeated") return repeated(db, ns, claims, hints, allocate, workerLifetimeMs, now);
+    if (answer === "stale") return claims.map(() => ({ ...nothing(), stale: true }));
     // others may lock what is past its time, and then it is not ours to wait for
     if (tries > 5) return claims.map(nothing);
     if (answer === "past") {
@@ -266,7 +294,7 @@ async function repeated(
         attempts: await readAttempts(db, ns, readKeys(row[0] as string), now, true),
         more: false,
       });
-    else answers.push(...(await tryClaim(db, ns, [claim], hints, allocate, workerLifetimeMs, now)));
+    else answers.push(...(await tryClaim(db, ns, [claim], hints, allocate, workerLifetimeMs, null, now)));
   }
   return answers;
 }
@@ -274,6 +302,7 @@ async function repeated(
 type ClaimAnswer =
   | { claimed: Claimed[]; /** How far the claim came. */ last?: Place }
   | "repeated"
+  | "stale"
   | "past"
   | "limited"
   | "tried"
@@ -293,6 +322,7 @@ function readClaim(rows: readonly Row[], claims: readonly Claim[], places: numbe
     string | null,
   ];
   if (repeated !== null) return "repeated";
+  if (first[14] === true) return "stale";
   if (paused) return { claimed };
   if (limited) return "limited";
   if (past) return "past";

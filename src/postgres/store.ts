@@ -39,7 +39,7 @@ import {
 } from "../core/index.ts";
 import { findAttempts, readAttempts, readPastAttempt, settleUnits, unitBlock } from "./attempts.ts";
 import { readCandidates } from "./candidates.ts";
-import { claimUnits, type Claimed, type ClaimHints } from "./claims.ts";
+import { claimUnits, type Claimed, type ClaimHints, type Seen } from "./claims.ts";
 import { catchUp, catchUpUnit, isPast, lookUp } from "./expiry.ts";
 import { databaseClock, type DatabaseClock } from "./clock.ts";
 import {
@@ -92,10 +92,22 @@ export interface PostgresParts {
 
 type SettleMerge = Merge<{ changes: readonly Settle[]; now: number }, AttemptChanged[]>;
 type ClaimMerge = Merge<{ claim: Claim; now: number }, Claimed>;
+type ClaimCall = (asked: readonly { claim: Claim; now: number }[]) => Promise<Claimed[]>;
 interface Look {
   requestId: string | null;
   now: number;
 }
+
+/** What the last look found, for those who come right after it. */
+interface Recent {
+  only: Seen;
+  answer: Candidates;
+  /** By the process's own clock, as is `shy`: until when nothing is remembered. */
+  until: number;
+  shy: number;
+}
+const recentMs = 1000;
+const shyMs = 100;
 
 /** Claims and settles of more than this go by themselves, so that several sessions share the work. */
 const few = 20;
@@ -109,6 +121,7 @@ export class PostgresStore implements Store, Watchable {
     claims: new Map<string, ClaimMerge>(),
     looks: new Map<string, Merge<Look, Candidates>>(),
   };
+  readonly #recent = new Map<string, Recent>();
   /** Claims under way, by request id: who asks the same again meanwhile is given the same answer. */
   readonly #claiming = new Map<string, Promise<Claimed>>();
   readonly #hints: ClaimHints = {
@@ -219,14 +232,17 @@ export class PostgresStore implements Store, Watchable {
     return purgeUnits(this.#db, limit, now);
   }
 
-  async candidates(ns: string, requestId: string | null, now: number): Promise<Candidates> {
+  async candidates(ns: string, requestId: string | null, recent: boolean, now: number): Promise<Candidates> {
+    const seen = recent ? this.#seen(ns) : null;
+    // each caller may put its own list in another order
+    if (seen !== null) return { ...seen.answer, candidates: [...seen.answer.candidates], recent: true };
     const look = (asked: readonly Look[]): Promise<Candidates[]> =>
       this.#candidates(
         ns,
         asked.map((one) => one.requestId),
         Math.max(...asked.map((one) => one.now)),
       );
-    const merge = mergeOf(this.#merges.looks, ns, () => new Merge(look, this.#borrowed ? 1 : 2, 1000));
+    const merge = mergeOf(this.#merges.looks, ns, () => new Merge(look, 1, 1000));
     return merge.ask({ requestId, now });
   }
 
@@ -245,12 +261,12 @@ export class PostgresStore implements Store, Watchable {
         const { settings, candidates, repeated, arrivals } = read;
         for (const { id, available } of candidates)
           if (available > 0) await this.#hints.floors.look(this.#db, id, arrivals.get(id) ?? -1);
+        this.#remember(ns, read.only, { settings, candidates, repeated: null });
         const answers: Candidates[] = [];
         for (const [i] of requestIds.entries()) {
           const keys = repeated.get(i);
           answers.push({
             settings,
-            // each caller may put its own list in another order
             candidates: [...candidates],
             repeated: keys === undefined ? null : await readAttempts(this.#db, ns, keys, now, true),
           });
@@ -259,6 +275,29 @@ export class PostgresStore implements Store, Watchable {
       }
       for (const { id } of past) await catchUp(this.#db, id, now);
     }
+  }
+
+  /** What was seen a moment ago, where the claim can check that it still holds. */
+  #seen(ns: string): Recent | null {
+    const seen = this.#recent.get(ns);
+    return seen === undefined || seen.until < performance.now() ? null : seen;
+  }
+
+  #remember(ns: string, only: Seen | null, answer: Candidates): void {
+    const known = this.#recent.get(ns);
+    if (this.#borrowed || (known !== undefined && known.shy > performance.now())) return;
+    if (only === null) {
+      this.#recent.delete(ns);
+      return;
+    }
+    if (this.#recent.size > 1000) this.#recent.clear();
+    this.#recent.set(ns, { only, answer, until: performance.now() + recentMs, shy: 0 });
+  }
+
+  /** What was seen did not hold: somebody is adding, and for a moment every claim looks for itself. */
+  #forget(ns: string): void {
+    const known = this.#recent.get(ns);
+    if (known !== undefined) this.#recent.set(ns, { ...known, until: 0, shy: performance.now() + shyMs });
   }
 
   async tally(ns: string | null, now: number): Promise<TallyRow[]> {
@@ -288,6 +327,7 @@ export class PostgresStore implements Store, Watchable {
       (await this.#db.transaction((tx) => this.#putUnits(tx, spec, ref, puts, request, now), {
         repeatable: request !== null,
       }));
+    this.#recent.delete(ns);
     if (this.#borrowed) await this.#parts.notifier.changedWithin(this.#db, ns);
     else this.#changed(ns);
     return answer;
@@ -458,8 +498,8 @@ export class PostgresStore implements Store, Watchable {
 
   /** Claims of a few units each, by many at once, in one statement and one commit. */
   async #claim(ns: string, claim: Claim, now: number): Promise<Claimed> {
-    const { workSpec, maxRetries, requestId } = claim;
-    const call = (asked: readonly { claim: Claim; now: number }[]): Promise<Claimed[]> =>
+    const { workSpec } = claim;
+    const call: ClaimCall = (asked) =>
       claimUnits(
         this.#db,
         ns,
@@ -467,11 +507,24 @@ export class PostgresStore implements Store, Watchable {
         this.#hints,
         (count) => this.#ids.take(count),
         workerLifetimeMs,
+        this.#guard(ns, workSpec.id),
         Math.max(...asked.map((one) => one.now)),
       );
+    const answer = await this.#merged(ns, claim, call, now);
+    if (answer.stale === true) this.#forget(ns);
+    return answer;
+  }
+
+  #guard(ns: string, spec: number): Seen | null {
+    const only = this.#seen(ns)?.only;
+    return only?.spec === spec ? only : null;
+  }
+
+  async #merged(ns: string, claim: Claim, call: ClaimCall, now: number): Promise<Claimed> {
+    const { workSpec, maxRetries, requestId } = claim;
     if (claim.limit > few || this.#borrowed) return (await call([{ claim, now }]))[0] ?? noClaim;
     const key = `${workSpec.id} ${maxRetries} ${requestId === null} ${ns}`;
-    return mergeOf(this.#merges.claims, key, () => new Merge(call, 2, 100)).ask({ claim, now });
+    return mergeOf(this.#merges.claims, key, () => new Merge(call, 1, 100)).ask({ claim, now });
   }
 
   async makeAttempts(ns: string, makes: readonly Make[], now: number): Promise<AttemptRow[]> {
@@ -550,7 +603,7 @@ export class PostgresStore implements Store, Watchable {
       let at = 0;
       return asked.map((one) => answers.slice(at, (at += one.changes.length)));
     };
-    return mergeOf(this.#merges.settles, ns, () => new Merge(call, 2, 100));
+    return mergeOf(this.#merges.settles, ns, () => new Merge(call, 1, 100));
   }
 
   getAttempts(ns: string, ids: readonly AttemptKey[], now: number): Promise<(AttemptRow | null)[]> {

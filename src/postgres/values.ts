@@ -100,36 +100,72 @@ export const texts = (items: readonly (string | null)[]): Buffer =>
 
 // ---- rows of COPY in binary form
 
-/** The columns of a bulk add: eight bytes, two bytes, or bytes of any length. */
-export type CopyField = { int8: number } | { float8: number } | { int2: number } | { bytes: Buffer | null };
+/**
+ * Rows of a binary COPY, written one after the other into one buffer: a bulk add makes no object per field, and data that is
+ * text goes straight from the string to where it is sent from.
+ */
+export class CopyRows {
+  #buffer: Buffer;
+  #at: number;
 
-/** All rows of a binary COPY in one buffer. */
-export function copyRows(rows: readonly (readonly CopyField[])[]): Buffer {
-  let size = copyHead.length + 2;
-  for (const row of rows) {
-    size += 2;
-    for (const field of row)
-      size += 4 + ("bytes" in field ? (field.bytes?.length ?? 0) : "int2" in field ? 2 : 8);
+  constructor(rows: number) {
+    this.#buffer = Buffer.allocUnsafe(copyHead.length + 64 + rows * 160);
+    this.#at = copyHead.copy(this.#buffer);
   }
-  const buffer = Buffer.allocUnsafe(size);
-  let at = copyHead.copy(buffer);
-  for (const row of rows) {
-    at = buffer.writeInt16BE(row.length, at);
-    for (const field of row) {
-      if ("bytes" in field) {
-        at = buffer.writeInt32BE(field.bytes?.length ?? -1, at);
-        if (field.bytes !== null) at += field.bytes.copy(buffer, at);
-      } else if ("int2" in field) at = buffer.writeInt16BE(field.int2, buffer.writeInt32BE(2, at));
-      else {
-        at = buffer.writeInt32BE(8, at);
-        if ("int8" in field) writeInt8(buffer, lowBits(field.int8), at);
-        else buffer.writeDoubleBE(field.float8, at);
-        at += 8;
-      }
+
+  /** Begins a row of so many fields; all of them must follow. */
+  row(fields: number): void {
+    this.#room(2);
+    this.#at = this.#buffer.writeInt16BE(fields, this.#at);
+  }
+
+  int8(value: number): void {
+    this.#room(12);
+    this.#at = this.#buffer.writeInt32BE(8, this.#at);
+    writeInt8(this.#buffer, lowBits(value), this.#at);
+    this.#at += 8;
+  }
+
+  int2(value: number): void {
+    this.#room(6);
+    this.#at = this.#buffer.writeInt16BE(value, this.#buffer.writeInt32BE(2, this.#at));
+  }
+
+  float8(value: number): void {
+    this.#room(12);
+    this.#at = this.#buffer.writeDoubleBE(value, this.#buffer.writeInt32BE(8, this.#at));
+  }
+
+  bytes(value: Buffer | null): void {
+    this.#room(4 + (value?.length ?? 0));
+    this.#at = this.#buffer.writeInt32BE(value?.length ?? -1, this.#at);
+    if (value !== null) this.#at += value.copy(this.#buffer, this.#at);
+  }
+
+  data(value: Data | null): void {
+    if (typeof value !== "string" || loneSurrogate.test(value)) {
+      this.bytes(dataBytes(value));
+      return;
     }
+    this.#room(4 + value.length * 3);
+    const length = this.#buffer.write(value, this.#at + 4, "utf8");
+    this.#buffer.writeInt32BE(length, this.#at);
+    this.#at += 4 + length;
   }
-  buffer.writeInt16BE(-1, at);
-  return buffer;
+
+  /** The whole of it; nothing can be written after this. */
+  end(): Buffer {
+    this.#room(2);
+    this.#at = this.#buffer.writeInt16BE(-1, this.#at);
+    return this.#buffer.subarray(0, this.#at);
+  }
+
+  #room(bytes: number): void {
+    if (this.#at + bytes <= this.#buffer.length) return;
+    const grown = Buffer.allocUnsafe(Math.max(this.#buffer.length * 2, this.#at + bytes));
+    this.#buffer.copy(grown, 0, 0, this.#at);
+    this.#buffer = grown;
+  }
 }
 
 const copyHead = Buffer.concat([Buffer.from("PGCOPY\n\xff\r\n\0", "latin1"), Buffer.alloc(8)]);

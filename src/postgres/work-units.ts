@@ -28,17 +28,7 @@ import {
 } from "./state.ts";
 import { comparePlaces, placeOf, type Place } from "./floor.ts";
 import { emptyDelta, tallyConflict, tallyEpoch, tallyInsert, tallyOf, writeTallies } from "./tally.ts";
-import {
-  byteas,
-  copyRows,
-  dataBytes,
-  float8s,
-  int2s,
-  int8s,
-  keyPrefix,
-  nameKey,
-  type CopyField,
-} from "./values.ts";
+import { byteas, CopyRows, dataBytes, float8s, int2s, int8s, keyPrefix, nameKey } from "./values.ts";
 
 // ---- adding
 
@@ -108,20 +98,22 @@ export async function copyUnits(
   request: { id: Buffer; answer: string } | null,
   now: number,
 ): Promise<boolean> {
-  const fields = rows.map(({ id, put, key, long }): CopyField[] => [
-    { int8: id },
-    { int8: spec.id },
-    { bytes: key },
-    { bytes: long },
-    { int2: put.notBefore > now ? 1 : 0 },
-    { float8: placeOf(put.priority) },
-    { int8: put.notBefore },
-    { int8: now },
-    { bytes: dataBytes(put.data) },
-  ]);
+  const copy = new CopyRows(rows.length);
+  for (const { id, put, key, long } of rows) {
+    copy.row(9);
+    copy.int8(id);
+    copy.int8(spec.id);
+    copy.bytes(key);
+    copy.bytes(long);
+    copy.int2(put.notBefore > now ? 1 : 0);
+    copy.float8(placeOf(put.priority));
+    copy.int8(put.notBefore);
+    copy.int8(now);
+    copy.data(put.data);
+  }
   await tx.copy(
     `COPY @unit (id, spec, key, long_name, status, place, not_before, created, data) FROM STDIN (FORMAT binary)`,
-    copyRows(fields),
+    copy.end(),
   );
   const [alive] = await tx.rows("SELECT 1 FROM @spec WHERE id = $1 AND NOT dead", [spec.id]);
   if (alive === undefined) return false;

@@ -271,7 +271,7 @@ export class SqliteStore implements Store, Watchable {
     return this.#write((state) => purge(state, limit, now));
   }
 
-  async candidates(ns: string, requestId: string | null, now: number): Promise<Candidates> {
+  async candidates(ns: string, requestId: string | null, _recent: boolean, now: number): Promise<Candidates> {
     const state = this.#state;
     // nothing to write and nothing open: the answer is in memory, and need not wait for a turn
     if (

@@ -102,6 +102,8 @@ describe("plans", () => {
     "bytea",
     "float8",
     "bytea",
+    "bigint",
+    "text",
   ];
   const hot = {
     candidates: [candidatesSql, ["bytea", "bytea[]", "bigint"]],
