@@ -1,4 +1,5 @@
 export * from "./attempt.ts";
+export * as cborHead from "./cbor-head.ts";
 export * from "./chaining.ts";
 export * from "./clock.ts";
 export * from "./continuous.ts";
