@@ -5,19 +5,26 @@ import {
   missingWorkSpec,
   nameFromBytes,
   nameToBytes,
+  waitingSample,
   workerLifetimeMs,
+  type ActionInput,
+  type ActionRow,
   type AddedWorkUnit,
+  type Announcing,
   type AttemptChanged,
   type AttemptKey,
   type AttemptRow,
   type Candidates,
   type Claim,
+  type CountSlice,
   type LockDecision,
   type LockPath,
   type LockView,
   type Make,
   type NamespaceRow,
   type NamespaceSettings,
+  type QueueMessage,
+  type QueueRow,
   type Settle,
   type Slice,
   type Store,
@@ -25,6 +32,7 @@ import {
   type Tidied,
   type TidyLimits,
   type UnitSlice,
+  type WaitingSinceRow,
   type Watchable,
   type WorkerChange,
   type WorkerQuery,
@@ -57,9 +65,20 @@ import { decideLocks } from "./locks.ts";
 import { knowWorkers, writeLog } from "./log.ts";
 import { Merge } from "./merge.ts";
 import type { Notifier } from "./notify.ts";
+import {
+  clearQueue,
+  countMessages,
+  deleteActions,
+  getActions,
+  listActions,
+  listQueues,
+  putActions,
+  takeMessages,
+} from "./queues.ts";
 import { attemptRow, Batch, missingUnit, readUnit, unitColumns, type Spec } from "./state.ts";
 import { readTallies } from "./tally.ts";
 import { nameKey, textKey } from "./values.ts";
+import { Watching } from "./watching.ts";
 import { heldAttempts, loggedAttempts, pageWorkers, readWorkers, writeWorkers } from "./workers.ts";
 import {
   killNamespace,
@@ -73,13 +92,18 @@ import {
 import {
   copyFromUnits,
   copyUnits,
+  countUnits,
   deleteUnits,
   inKeyOrder,
+  insertNamedSql,
   insertSql,
   insertValues,
+  isNamed,
+  namedValues,
   putUnits,
   readUnits,
   updateUnits,
+  waitingSinceSql,
 } from "./work-units.ts";
 
 export interface PostgresParts {
@@ -112,10 +136,11 @@ const shyMs = 100;
 /** Claims and settles of more than this go by themselves, so that several sessions share the work. */
 const few = 20;
 
-export class PostgresStore implements Store, Watchable {
+export class PostgresStore implements Store, Watchable, Announcing {
   readonly #parts: PostgresParts;
   readonly #db: Database;
   readonly #ids: UnitIds;
+  readonly #watching: Watching;
   readonly #merges = {
     settles: new Map<string, SettleMerge>(),
     claims: new Map<string, ClaimMerge>(),
@@ -137,6 +162,7 @@ export class PostgresStore implements Store, Watchable {
     this.#parts = parts;
     this.#db = parts.db;
     this.#ids = ids ?? new UnitIds(parts.db);
+    this.#watching = new Watching(parts.db, (listener) => parts.notifier.watch(listener));
   }
 
   /** Round trips and retries so far. */
@@ -172,11 +198,20 @@ export class PostgresStore implements Store, Watchable {
     return this.#parts.notifier.watch(listener);
   }
 
+  watchEnds(ns: string, units: readonly number[], wake: (unit: number) => void): () => void {
+    return this.#watching.watchEnds(ns, units, wake);
+  }
+
+  watchQueue(ns: string, queue: string, wake: () => void): () => void {
+    return this.#watching.watchQueue(ns, queue, wake);
+  }
+
   #changed(ns: string): void {
     this.#parts.notifier.changed(ns);
   }
 
   async close(): Promise<void> {
+    this.#watching.close();
     if (this.#borrowed) return;
     await this.#parts.notifier.close();
     this.#db.close();
@@ -202,8 +237,10 @@ export class PostgresStore implements Store, Watchable {
     return row;
   }
 
-  deleteNamespace(ns: string): Promise<boolean> {
-    return this.#db.transaction((tx) => killNamespace(tx, ns));
+  async deleteNamespace(ns: string): Promise<boolean> {
+    const found = await this.#db.transaction((tx) => killNamespace(tx, ns));
+    if (found) this.#changed(ns);
+    return found;
   }
 
   // ---- work specs
@@ -228,8 +265,10 @@ export class PostgresStore implements Store, Watchable {
     return answer;
   }
 
-  purge(limit: number, now: number): Promise<Slice> {
-    return purgeUnits(this.#db, limit, now);
+  async purge(limit: number, now: number): Promise<Slice> {
+    const { deleted, done, changed } = await purgeUnits(this.#db, limit, now);
+    for (const ns of changed) this.#changed(ns);
+    return { deleted, done };
   }
 
   async candidates(ns: string, requestId: string | null, recent: boolean, now: number): Promise<Candidates> {
@@ -302,13 +341,30 @@ export class PostgresStore implements Store, Watchable {
 
   async tally(ns: string | null, now: number): Promise<TallyRow[]> {
     const namespace = ns === null ? null : nameToBytes(ns);
+    await this.#catchUpAll(namespace, now);
+    return readTallies(this.#db, namespace);
+  }
+
+  /** Moves what is past its time, in one namespace or in all. */
+  async #catchUpAll(namespace: Buffer | null, now: number): Promise<void> {
     const past = await this.#db.rows(
       `SELECT s.id FROM @namespace n JOIN @spec s ON s.namespace = n.id AND NOT s.dead
        WHERE NOT n.dead AND ($1::bytea IS NULL OR n.name = $1::bytea) AND ${isPast("s.id", "$2::bigint")}`,
       [namespace, now],
     );
     for (const [id] of past as [number][]) await catchUp(this.#db, id, now);
-    return readTallies(this.#db, namespace);
+  }
+
+  async waitingSince(ns: string | null, now: number): Promise<WaitingSinceRow[]> {
+    const namespace = ns === null ? null : nameToBytes(ns);
+    await this.#catchUpAll(namespace, now);
+    const rows = await this.#db.rows(waitingSinceSql, [namespace]);
+    return (rows as [Buffer, Buffer, number, number][]).map(([space, spec, available, since]) => ({
+      namespace: nameFromBytes(space),
+      workSpec: nameFromBytes(spec),
+      since,
+      exact: available <= 2 * waitingSample,
+    }));
   }
 
   // ---- work units
@@ -359,17 +415,20 @@ export class PostgresStore implements Store, Watchable {
     });
     const note = request === null ? null : { id: request, answer: JSON.stringify(answer) };
     try {
-      if (puts.length >= copyFromUnits) {
+      const named = puts.some(isNamed);
+      if (puts.length >= copyFromUnits && !named) {
         const done = await this.#db.transaction((tx) => copyUnits(tx, spec, rows, note, now), {
           repeatable: request !== null,
           conflicts: false,
         });
         return done ? answer : null;
       }
-      const written = await this.#db.write(insertSql, insertValues(spec.id, rows, note, now), {
-        repeatable: request !== null,
-        conflicts: false,
-      });
+      const values = insertValues(spec.id, rows, note, now);
+      const written = await this.#db.write(
+        named ? insertNamedSql : insertSql,
+        named ? [...values, ...namedValues(rows)] : values,
+        { repeatable: request !== null, conflicts: false },
+      );
       return written.length === 0 ? null : answer;
     } catch (error) {
       if (!isUniqueViolation(error)) throw error;
@@ -444,6 +503,16 @@ export class PostgresStore implements Store, Watchable {
     now: number,
   ): Promise<WorkUnitRow[]> {
     return readUnits(this.#db, await lookUp(this.#db, ns, ref, now), where, limit, now);
+  }
+
+  async countWorkUnits(
+    ns: string,
+    ref: WorkSpecRef,
+    where: WorkUnitWhere,
+    limit: number,
+    now: number,
+  ): Promise<CountSlice> {
+    return countUnits(this.#db, await lookUp(this.#db, ns, ref, now), where, limit);
   }
 
   async updateWorkUnits(
@@ -585,6 +654,13 @@ export class PostgresStore implements Store, Watchable {
       changes.length > few || this.#borrowed
         ? await this.#settle(ns, changes, now)
         : await this.#settles(ns).ask({ changes, now });
+    if (this.#watching.isWatched(ns))
+      this.#watching.ended(
+        ns,
+        changes
+          .filter((_, i) => answers[i]?.status === "finished" || answers[i]?.status === "failed")
+          .map(({ unitId }) => unitId),
+      );
     this.#changed(ns);
     return answers;
   }
@@ -653,6 +729,46 @@ export class PostgresStore implements Store, Watchable {
 
   listWorkers(ns: string, query: WorkerQuery, limit: number, now: number): Promise<WorkerRow[]> {
     return pageWorkers(this.#db, ns, query, limit, now);
+  }
+
+  // ---- queues and actions
+
+  takeMessages(
+    ns: string,
+    queue: string,
+    max: number,
+    requestId: string | null,
+    now: number,
+  ): Promise<QueueMessage[]> {
+    return takeMessages(this.#db, ns, queue, max, requestId, now);
+  }
+
+  countMessages(ns: string, queues: readonly string[]): Promise<number[]> {
+    return countMessages(this.#db, ns, queues);
+  }
+
+  listQueues(ns: string, previous: string | null, limit: number): Promise<QueueRow[]> {
+    return listQueues(this.#db, ns, previous, limit);
+  }
+
+  clearQueue(ns: string, queue: string, limit: number): Promise<Slice> {
+    return clearQueue(this.#db, ns, queue, limit);
+  }
+
+  putActions(ns: string, actions: readonly ActionInput[], now: number): Promise<boolean[]> {
+    return this.#db.transaction((tx) => putActions(tx, ns, actions, now), { repeatable: true });
+  }
+
+  getActions(ns: string, keys: readonly string[]): Promise<(ActionRow | null)[]> {
+    return getActions(this.#db, ns, keys);
+  }
+
+  listActions(ns: string, previous: string | null, limit: number): Promise<ActionRow[]> {
+    return listActions(this.#db, ns, previous, limit);
+  }
+
+  deleteActions(ns: string, keys: readonly string[]): Promise<boolean[]> {
+    return deleteActions(this.#db, ns, keys);
   }
 
   // ---- locks
