@@ -300,7 +300,7 @@ export function place(unit: Unit, status: WorkUnitStatus): void {
 }
 
 /** Takes unit ids. */
-export type Allocate = (count: number) => Promise<number[]>;
+export type Allocate = (count: number, session: Session) => Promise<number[]>;
 
 /** Where a unit stands that nobody runs. What it waits for must have been read. */
 export function waitingStatus(unit: Unit, now: number): WorkUnitStatus {
@@ -392,7 +392,8 @@ export class Batch {
   }
 
   async nextIds(count: number): Promise<void> {
-    if (this.#ids.length < count) this.#ids.push(...(await this.#allocate(count - this.#ids.length)));
+    if (this.#ids.length < count)
+      this.#ids.push(...(await this.#allocate(count - this.#ids.length, this.tx)));
   }
 
   takeId(): number {

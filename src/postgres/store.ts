@@ -124,6 +124,8 @@ interface Look {
 
 /** What the last look found, for those who come right after it. */
 interface Recent {
+  /** Which look it was; none once it was found not to hold. */
+  look: number | null;
   only: Seen;
   answer: Candidates;
   /** By the process's own clock, as is `shy`: until when nothing is remembered. */
@@ -147,6 +149,7 @@ export class PostgresStore implements Store, Watchable, Announcing {
     looks: new Map<string, Merge<Look, Candidates>>(),
   };
   readonly #recent = new Map<string, Recent>();
+  #looks = 0;
   /** Claims under way, by request id: who asks the same again meanwhile is given the same answer. */
   readonly #claiming = new Map<string, Promise<Claimed>>();
   readonly #hints: ClaimHints = {
@@ -274,7 +277,8 @@ export class PostgresStore implements Store, Watchable, Announcing {
   async candidates(ns: string, requestId: string | null, recent: boolean, now: number): Promise<Candidates> {
     const seen = recent ? this.#seen(ns) : null;
     // each caller may put its own list in another order
-    if (seen !== null) return { ...seen.answer, candidates: [...seen.answer.candidates], recent: true };
+    if (seen !== null && seen.look !== null)
+      return { ...seen.answer, candidates: [...seen.answer.candidates], recent: seen.look };
     const look = (asked: readonly Look[]): Promise<Candidates[]> =>
       this.#candidates(
         ns,
@@ -330,13 +334,20 @@ export class PostgresStore implements Store, Watchable, Announcing {
       return;
     }
     if (this.#recent.size > 1000) this.#recent.clear();
-    this.#recent.set(ns, { only, answer, until: performance.now() + recentMs, shy: 0 });
+    this.#recent.set(ns, {
+      look: ++this.#looks,
+      only,
+      answer,
+      until: performance.now() + recentMs,
+      shy: 0,
+    });
   }
 
   /** What was seen did not hold: somebody is adding, and for a moment every claim looks for itself. */
-  #forget(ns: string): void {
+  #forget(ns: string, look: number): void {
     const known = this.#recent.get(ns);
-    if (known !== undefined) this.#recent.set(ns, { ...known, until: 0, shy: performance.now() + shyMs });
+    if (known?.look === look)
+      this.#recent.set(ns, { ...known, look: null, until: 0, shy: performance.now() + shyMs });
   }
 
   async tally(ns: string | null, now: number): Promise<TallyRow[]> {
@@ -460,7 +471,7 @@ export class PostgresStore implements Store, Watchable, Announcing {
       string | null,
     ];
     if (before !== null) return JSON.parse(before) as AddedWorkUnit[];
-    const batch = new Batch(tx, now, (count) => this.#ids.take(count));
+    const batch = this.#batch(tx, now);
     const spec = batch.spec({
       id,
       name,
@@ -545,7 +556,7 @@ export class PostgresStore implements Store, Watchable, Announcing {
   }
 
   #batch(tx: Session, now: number): Batch {
-    return new Batch(tx, now, (count) => this.#ids.take(count));
+    return new Batch(tx, now, (count, session) => this.#ids.take(count, session));
   }
 
   // ---- attempts
@@ -567,33 +578,41 @@ export class PostgresStore implements Store, Watchable, Announcing {
 
   /** Claims of a few units each, by many at once, in one statement and one commit. */
   async #claim(ns: string, claim: Claim, now: number): Promise<Claimed> {
-    const { workSpec } = claim;
-    const call: ClaimCall = (asked) =>
-      claimUnits(
-        this.#db,
-        ns,
-        asked.map((one) => one.claim),
-        this.#hints,
-        (count) => this.#ids.take(count),
-        workerLifetimeMs,
-        this.#guard(ns, workSpec.id),
-        Math.max(...asked.map((one) => one.now)),
-      );
-    const answer = await this.#merged(ns, claim, call, now);
-    if (answer.stale === true) this.#forget(ns);
+    const { workSpec, maxRetries, requestId, recent } = claim;
+    const call: ClaimCall = (asked) => this.#claims(ns, asked);
+    let answer: Claimed;
+    if (claim.limit > few || this.#borrowed) answer = (await call([{ claim, now }]))[0] ?? noClaim;
+    else {
+      const key = `${workSpec.id} ${maxRetries} ${requestId === null} ${recent === undefined} ${ns}`;
+      answer = await mergeOf(this.#merges.claims, key, () => new Merge(call, 1, 100)).ask({ claim, now });
+    }
+    if (answer.stale === true && recent !== undefined) this.#forget(ns, recent);
     return answer;
   }
 
-  #guard(ns: string, spec: number): Seen | null {
-    const only = this.#seen(ns)?.only;
-    return only?.spec === spec ? only : null;
-  }
-
-  async #merged(ns: string, claim: Claim, call: ClaimCall, now: number): Promise<Claimed> {
-    const { workSpec, maxRetries, requestId } = claim;
-    if (claim.limit > few || this.#borrowed) return (await call([{ claim, now }]))[0] ?? noClaim;
-    const key = `${workSpec.id} ${maxRetries} ${requestId === null} ${ns}`;
-    return mergeOf(this.#merges.claims, key, () => new Merge(call, 1, 100)).ask({ claim, now });
+  /**
+   * Claims of one work spec, all after a look of their own or all after an earlier one. Those of an earlier look which was
+   * forgotten meanwhile cannot be checked any more, and claim nothing.
+   */
+  async #claims(ns: string, asked: readonly { claim: Claim; now: number }[]): Promise<Claimed[]> {
+    const known = this.#recent.get(ns);
+    const holds = ({ recent }: Claim): boolean => recent === undefined || recent === known?.look;
+    const claims = asked.map(({ claim }) => claim);
+    const held = claims.filter(holds);
+    const answers = await claimUnits(
+      this.#db,
+      ns,
+      held,
+      this.#hints,
+      (count, session) => this.#ids.take(count, session),
+      workerLifetimeMs,
+      held[0]?.recent === undefined ? null : (known?.only ?? null),
+      Math.max(...asked.map(({ now }) => now)),
+    );
+    let at = 0;
+    return claims.map((claim) =>
+      holds(claim) ? (answers[at++] ?? noClaim) : { attempts: [], more: false, stale: true },
+    );
   }
 
   async makeAttempts(ns: string, makes: readonly Make[], now: number): Promise<AttemptRow[]> {
@@ -666,7 +685,7 @@ export class PostgresStore implements Store, Watchable, Announcing {
   }
 
   #settle(ns: string, changes: readonly Settle[], now: number): Promise<AttemptChanged[]> {
-    return settleUnits(this.#db, ns, changes, (count) => this.#ids.take(count), now);
+    return settleUnits(this.#db, ns, changes, (count, session) => this.#ids.take(count, session), now);
   }
 
   /** Settles of a few attempts each, by many at once, in one statement and one commit. */
@@ -817,7 +836,8 @@ class UnitIds {
     this.#session = session;
   }
 
-  async take(count: number): Promise<number[]> {
+  /** Over the session that is given: who is in a transaction must not wait for another connection. */
+  async take(count: number, session: Session = this.#session): Promise<number[]> {
     const ids: number[] = [];
     const fill = (): void => {
       while (ids.length < count && this.#next <= this.#end) ids.push(this.#next++);
@@ -825,7 +845,7 @@ class UnitIds {
     fill();
     while (ids.length < count) {
       const blocks = Math.ceil((count - ids.length) / unitBlock);
-      const rows = await this.#session.rows(
+      const rows = await session.rows(
         "SELECT nextval('@unit_block') FROM generate_series(1, $1::int) ORDER BY 1",
         [blocks],
       );
