@@ -4,8 +4,8 @@
  * The ladder: SIGTERM to the group, and after `graceMs` SIGKILL to the group. When the program ends by itself, what is
  * left of its group is killed too. Its end is told in words that can stand in a traceback.
  */
+import { Buffer } from "node:buffer";
 import { spawn, type ChildProcess } from "node:child_process";
-import { constants } from "node:os";
 import type { Duplex, Readable, Writable } from "node:stream";
 import { memoryOf, type MemoryUse } from "./memory.ts";
 import { warden as sharedWarden, type Warden } from "./warden.ts";
@@ -44,6 +44,8 @@ export interface Exit {
   readonly signal: string | null;
   /** One sentence for a person, without a subject: "exited with code 3". */
   readonly text: string;
+  /** The end of what it wrote to its standard error. */
+  readonly errorTail: string;
 }
 
 interface Stop {
@@ -55,7 +57,7 @@ export const defaultGraceMs = 5000;
 
 /** How long the pipes of a dead program are read: a grandchild that left the group may keep them open for ever. */
 const drainMs = 1000;
-const tailLength = 2000;
+const tailLength = 4000;
 
 export class ProcessGroup {
   /** Undefined when it could not be started. */
@@ -71,7 +73,9 @@ export class ProcessGroup {
   #stop: Stop | null = null;
   #killTimer: NodeJS.Timeout | undefined;
   #ended = false;
-  #errorTail = "";
+  /** The last chunks of standard error, at least `tailLength` bytes of it if there were so many. */
+  readonly #errorTail: Buffer[] = [];
+  #errorLength = 0;
 
   constructor(program: Program, { input = false, channel = false, warden = sharedWarden }: GroupOptions = {}) {
     this.#warden = warden;
@@ -91,7 +95,10 @@ export class ProcessGroup {
     this.channel = channel ? (child.stdio[3] as Duplex) : null;
     if (child.pid !== undefined) warden.watch(child.pid);
     child.stderr?.on("data", (chunk: Buffer) => {
-      this.#errorTail = (this.#errorTail + chunk.toString("latin1")).slice(-tailLength);
+      this.#errorTail.push(chunk);
+      this.#errorLength += chunk.length;
+      while (this.#errorLength - (this.#errorTail[0]?.length ?? 0) > tailLength)
+        this.#errorLength -= this.#errorTail.shift()?.length ?? 0;
     });
     this.exited = this.#wait(child);
   }
@@ -154,18 +161,19 @@ export class ProcessGroup {
   }
 
   #describe(code: number | null, signal: NodeJS.Signals | null): Exit {
-    if (this.#stop !== null) return { ...this.#stop, code, signal };
-    if (/JavaScript heap out of memory|Allocation failed/.test(this.#errorTail) && code !== 0)
-      return { cause: "memory", code, signal, text: "ran out of memory (the JavaScript heap is full)" };
+    const errorTail = Buffer.concat(this.#errorTail).toString("utf8").slice(-tailLength);
+    const how = { code, signal, errorTail };
+    if (this.#stop !== null) return { ...this.#stop, ...how };
+    if (code !== 0 && /JavaScript heap out of memory|Allocation failed/.test(errorTail))
+      return { cause: "memory", text: "ran out of memory (the JavaScript heap is full)", ...how };
     if (signal === "SIGKILL")
       return {
         cause: "signal",
-        code,
-        signal,
         text: "was killed by SIGKILL (by somebody, or by the system when memory was short)",
+        ...how,
       };
-    if (signal !== null) return { cause: "signal", code, signal, text: `was killed by ${signal}` };
-    return { cause: "exited", code, signal, text: `exited with code ${code ?? "unknown"}` };
+    if (signal !== null) return { cause: "signal", text: `was killed by ${signal}`, ...how };
+    return { cause: "exited", text: `exited with code ${code ?? "unknown"}`, ...how };
   }
 }
 
@@ -198,9 +206,5 @@ function notStarted(command: string, error: unknown): Exit {
     ENOMEM: "the system has no memory left",
   };
   const why = (typeof code === "string" ? known[code] : undefined) ?? (error instanceof Error ? error.message : String(error));
-  return { cause: "start", code: null, signal: null, text: `could not be started: ${command}: ${why}` };
+  return { cause: "start", code: null, signal: null, errorTail: "", text: `could not be started: ${command}: ${why}` };
 }
-
-/** The number of a signal name, for exit codes of the 128 + n kind. */
-export const signalNumber = (name: string): number | undefined =>
-  Object.entries(constants.signals).find(([key]) => key === name)?.[1];
