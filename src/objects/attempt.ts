@@ -152,6 +152,11 @@ export class Attempt {
     return this.#settle({ attempt: this.id, action: "expire", data: encodeIfAny(data) });
   }
 
+  /** Gives back a unit that was not begun: as `expire`, but it does not count against `max_retries`. */
+  async release(): Promise<AttemptChanged> {
+    return this.#settle({ attempt: this.id, action: "expire", untried: true });
+  }
+
   /**
    * The lease ends `lifetimeMs` from now, 15 minutes when absent; zero or less gives it back at once. Data of a renew
    * that comes too late is stored on this attempt all the same, and `lost_lease` is thrown.
