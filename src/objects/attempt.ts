@@ -19,12 +19,12 @@ import type { WorkUnit } from "./work-unit.ts";
 export interface RetryOptions {
   /** The unit waits this long; without it, it is available at once. */
   delayMs?: number;
-  data?: object;
+  data?: object | Data;
 }
 
 export interface SettleAllOptions {
   /** The data of each; undefined keeps what the attempt has. */
-  data?: (attempt: Attempt) => object | undefined;
+  data?: (attempt: Attempt) => object | Data | undefined;
   /** `retry`: the units wait this long. */
   delayMs?: number;
   /** `renew`: the leases end this long from now; 15 minutes when absent. */
@@ -133,12 +133,15 @@ export class Attempt {
     return this;
   }
 
-  /** Ends it well. With `data`, that is the result; its `output` makes units of the next work spec in the same step. */
-  async finish(data?: object): Promise<AttemptChanged> {
+  /**
+   * Ends it well. With `data`, that is the result, as an object or as data in the encoding it is carried in; its `output`
+   * makes units of the next work spec in the same step.
+   */
+  async finish(data?: object | Data): Promise<AttemptChanged> {
     return this.#settle({ attempt: this.id, action: "finish", data: encodeIfAny(data) });
   }
 
-  async fail(data?: object): Promise<AttemptChanged> {
+  async fail(data?: object | Data): Promise<AttemptChanged> {
     return this.#settle({ attempt: this.id, action: "fail", data: encodeIfAny(data) });
   }
 
@@ -148,7 +151,7 @@ export class Attempt {
   }
 
   /** Gives the lease back: the unit is available at once. */
-  async expire(data?: object): Promise<AttemptChanged> {
+  async expire(data?: object | Data): Promise<AttemptChanged> {
     return this.#settle({ attempt: this.id, action: "expire", data: encodeIfAny(data) });
   }
 
@@ -161,7 +164,7 @@ export class Attempt {
    * The lease ends `lifetimeMs` from now, 15 minutes when absent; zero or less gives it back at once. Data of a renew
    * that comes too late is stored on this attempt all the same, and `lost_lease` is thrown.
    */
-  async renew(lifetimeMs?: number, data?: object): Promise<AttemptChanged> {
+  async renew(lifetimeMs?: number, data?: object | Data): Promise<AttemptChanged> {
     const lifetime = lifetimeMs === undefined ? {} : { lifetimeMs };
     return this.#settle({ attempt: this.id, action: "renew", ...lifetime, data: encodeIfAny(data) });
   }

@@ -166,6 +166,11 @@ export class Child extends EventEmitter<ChildEvents> {
       this.emit("ready", message);
       return;
     }
+    if (kind === "failed" && this.#state === "starting") {
+      const { text } = message.head;
+      void this.stop("start", `could not start: ${typeof text === "string" ? text : "no reason given"}`, 0);
+      return;
+    }
     const run = this.#run;
     if (run === null) {
       this.emit("message", message);

@@ -80,7 +80,7 @@ export class ProcessGroup {
   constructor(program: Program, { input = false, channel = false, warden = sharedWarden }: GroupOptions = {}) {
     this.#warden = warden;
     const started = start(program, input, channel);
-    if (!("pid" in started)) {
+    if ("cause" in started) {
       this.#process = this.stdin = this.stdout = this.stderr = this.channel = null;
       this.#ended = true;
       this.exited = Promise.resolve(started);

@@ -221,7 +221,8 @@ export class ProcessPool extends EventEmitter<PoolEvents> {
     const { lifetimeMs = Infinity, memoryRecycle = Infinity } = this.#options;
     const rss = this.#seen.get(child) ?? 0;
     if (rss > memoryRecycle) return `is replaced: it used ${mebibytes(rss)} of memory`;
-    return child.ageMs > lifetimeMs ? `is replaced after ${Math.round(child.ageMs / 1000)} s` : null;
+    // One that has run nothing has nothing to be rid of, and a short lifetime would have it replaced for ever.
+    return child.runs > 0 && child.ageMs > lifetimeMs ? `is replaced after ${Math.round(child.ageMs / 1000)} s` : null;
   }
 
   #setWatch(): void {
