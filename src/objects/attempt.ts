@@ -1,6 +1,7 @@
 /** An attempt as its worker holds it: what it was given, and the ways to end it. */
 import {
   CoordinateError,
+  dataWithText,
   decodeData,
   parseAttemptId,
   throwChanged,
@@ -143,6 +144,12 @@ export class Attempt {
 
   async fail(data?: object | Data): Promise<AttemptChanged> {
     return this.#settle({ attempt: this.id, action: "fail", data: encodeIfAny(data) });
+  }
+
+  /** Fails with the data that it has, and with this text as its `traceback`: what went wrong, for a person. */
+  async failWith(traceback: string): Promise<AttemptChanged> {
+    const data = dataWithText(this.rawData, "traceback", traceback);
+    return this.#settle({ attempt: this.id, action: "fail", data });
   }
 
   /** Gives the unit back to be tried again, later with `delayMs`. */

@@ -1,4 +1,5 @@
 /** Where a worker and its tasks write what a person should read. A pino logger is one as it is. */
+import { inspect } from "node:util";
 
 export interface Log {
   (message: string): void;
@@ -34,9 +35,7 @@ export function linesLogger(
       if (!levels.includes(level)) return;
       const text = typeof first === "string" ? first : message;
       const details = typeof first === "string" ? base : { ...base, ...first };
-      write(
-        `${level}: ${text}${Object.keys(details).length === 0 ? "" : ` ${JSON.stringify(details, plain)}`}\n`,
-      );
+      write(`${level}: ${text}${Object.keys(details).length === 0 ? "" : ` ${show(details)}`}\n`);
     };
   return {
     debug: at("debug"),
@@ -47,6 +46,13 @@ export function linesLogger(
   };
 }
 
-/** An error as JSON is `{}`: its message says more. */
-const plain = (_key: string, value: unknown): unknown =>
-  value instanceof Error ? value.message : typeof value === "bigint" ? String(value) : value;
+/** Of an error, its message; what cannot be JSON must not make logging fail. */
+function show(details: object): string {
+  try {
+    return JSON.stringify(details, (_key, value: unknown) =>
+      value instanceof Error ? value.message : typeof value === "bigint" ? String(value) : value,
+    );
+  } catch {
+    return inspect(details, { breakLength: Infinity });
+  }
+}
