@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "vitest";
 import type { Attempt } from "../../src/objects/index.ts";
 import type { Runtime, TaskContext } from "../../src/worker/index.ts";
-import { bench, gate, turns, until, type Bench } from "./setup.ts";
+import { bench, gate, turns, until, wrapped, type Bench } from "./setup.ts";
 
 const second = 1000;
 const minute = 60 * second;
@@ -182,11 +182,8 @@ describe("time that is up", () => {
     const t = bench();
     let hold: Promise<void> | null = null;
     const opened = gate();
-    const slow = Object.assign(Object.create(t.coordinate) as typeof t.coordinate, {
-      requestAttempts: t.coordinate.requestAttempts.bind(t.coordinate),
-      updateWorkers: t.coordinate.updateWorkers.bind(t.coordinate),
-      getWorkSpecs: t.coordinate.getWorkSpecs.bind(t.coordinate),
-      settleAttempts: async (...args: Parameters<typeof t.coordinate.settleAttempts>) => {
+    const slow = wrapped(t.coordinate, {
+      settleAttempts: async (...args) => {
         await hold;
         return t.coordinate.settleAttempts(...args);
       },

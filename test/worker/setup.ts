@@ -45,6 +45,7 @@ export interface Bench {
 }
 
 export function bench(): Bench {
+  let seed = 1;
   const clock = new ManualClock();
   const coordinate = new Engine(new MemoryStore(), { clock, random: seededRandom(1) });
   const ns = handles(coordinate).namespace("test");
@@ -53,7 +54,8 @@ export function bench(): Bench {
   const start = (options: WorkerOptions, over: Coordinate = coordinate): Worker => {
     const worker = new Worker(handles(over).namespace("test"), {
       clock,
-      random: seededRandom(2),
+      // requests are named by chance: those of two workers must differ
+      random: seededRandom(++seed),
       log: recorder(lines),
       name: "w",
       concurrency: 1,
@@ -113,4 +115,22 @@ export function gate<Value = void>(): { promise: Promise<Value>; open: (value: V
   let open: (value: Value) => void = () => undefined;
   const promise = new Promise<Value>((resolve) => (open = resolve));
   return { promise, open };
+}
+
+/** Some verbs replaced, the others passed on. */
+export function wrapped(inner: Coordinate, replaced: Partial<Coordinate>): Coordinate {
+  return new Proxy(inner, {
+    get: (target, key) => {
+      const own: unknown = Reflect.get(replaced, key);
+      if (own !== undefined) return own;
+      const value: unknown = Reflect.get(target, key, target);
+      return typeof value === "function" ? (value.bind(target) as unknown) : value;
+    },
+  });
+}
+
+/** Stops at once. */
+export async function silentlyStopped(worker: Worker): Promise<void> {
+  void worker.stop();
+  await worker.stop();
 }

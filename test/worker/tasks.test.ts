@@ -12,9 +12,13 @@ import {
   type Runtime,
   type Task,
 } from "../../src/worker/index.ts";
-import { bench, gate, turns, until, type Bench } from "./setup.ts";
+import { bench, gate, turns, until, wrapped, type Bench } from "./setup.ts";
 
-async function add(t: Bench, spec: object & { name: string }, ...units: string[]): Promise<void> {
+async function add(
+  t: Bench,
+  spec: { name: string; [key: string]: unknown },
+  ...units: string[]
+): Promise<void> {
   await t.ns.setWorkSpec({ runtime: "node", ...spec });
   await t.ns.workSpec(spec.name).addWorkUnits(units.map((name) => [name, { own: name }] as const));
 }
@@ -517,16 +521,10 @@ describe("options", () => {
 });
 
 /** Tells how many changes each call of settle has. */
-function watched(t: Bench, tell: (changes: number) => void): typeof t.coordinate {
-  return new Proxy(t.coordinate, {
-    get: (target, key) => {
-      if (key === "settleAttempts")
-        return (ns: string, changes: Parameters<typeof target.settleAttempts>[1]) => {
-          tell(changes.length);
-          return target.settleAttempts(ns, changes);
-        };
-      const value: unknown = Reflect.get(target, key, target);
-      return typeof value === "function" ? (value.bind(target) as unknown) : value;
+const watched = (t: Bench, tell: (changes: number) => void): typeof t.coordinate =>
+  wrapped(t.coordinate, {
+    settleAttempts: (ns, changes) => {
+      tell(changes.length);
+      return t.coordinate.settleAttempts(ns, changes);
     },
   });
-}
