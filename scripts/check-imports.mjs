@@ -47,8 +47,9 @@ export const folders = {
   rest: {
     imports: [...coreAndObjects, "memory"],
     packages: ["fastify", "@fastify/*", "@sinclair/typebox", "typebox", "node:*"],
-    // The client apart from the server, so that a browser or a worker loads no fastify.
-    entries: ["index", "client"],
+    // The client apart from the server, so that a browser or a worker loads no fastify; the table of verbs and the form
+    // of values on the wire alone, for who calls a verb by its name.
+    entries: ["index", "client", "verbs", "wire"],
   },
   cbor: { imports: coreAndObjects, packages: ["node:*"] },
   testing: { imports: [...coreAndObjects, "memory"], packages: ["vitest", "fast-check", "node:*"] },
@@ -61,7 +62,15 @@ export const folders = {
     packages: ["fastify", "@fastify/*", "@opentelemetry/api", "pino", "prom-client", "yaml", "node:*"],
   },
   cli: {
-    imports: [...everyLibrary, "rest/client", "daemon", "daemon/backend", "daemon/did-you-mean"],
+    imports: [
+      ...everyLibrary,
+      "rest/client",
+      "rest/verbs",
+      "rest/wire",
+      "daemon",
+      "daemon/backend",
+      "daemon/did-you-mean",
+    ],
     packages: ["commander", "cli-progress", "fast-string-truncated-width", "yaml", "node:*"],
   },
   dashboard: {
