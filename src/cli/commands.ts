@@ -175,10 +175,17 @@ export const commands: readonly CommandEntry[] = [
   {
     name: "worker",
     group: "workers",
-    summary: "what is known of a worker",
+    summary: "run a worker; with a name, what is known of that one",
     store: "read",
     args: "worker",
     load: () => import("./commands/worker.ts"),
+  },
+  {
+    name: "run_one",
+    group: "workers",
+    summary: "fetch work once, run it, and end",
+    store: "write",
+    load: () => import("./commands/run-one.ts"),
   },
   {
     name: "mode",
