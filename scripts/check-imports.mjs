@@ -47,20 +47,31 @@ export const folders = {
   rest: {
     imports: [...coreAndObjects, "memory"],
     packages: ["fastify", "@fastify/*", "@sinclair/typebox", "typebox", "node:*"],
-    // The client apart from the server, so that a browser or a worker loads no fastify.
-    entries: ["index", "client"],
+    // The client apart from the server, so that a browser or a worker loads no fastify; the table of verbs and the form
+    // of values on the wire alone, for who calls a verb by its name.
+    entries: ["index", "client", "verbs", "wire"],
   },
   cbor: { imports: coreAndObjects, packages: ["node:*"] },
   testing: { imports: [...coreAndObjects, "memory"], packages: ["vitest", "fast-check", "node:*"] },
   worker: { imports: [...coreAndObjects, "memory"], packages: ["@opentelemetry/api", "node:*"] },
   jobs: { imports: [...coreAndObjects, "memory"], packages: ["node:*"] },
   daemon: {
-    imports: [...everyLibrary, "dashboard"],
+    imports: [...everyLibrary, "rest/client", "dashboard"],
+    // What the command line needs of it without loading a server: the stores by their address, and kind errors.
+    entries: ["index", "backend", "did-you-mean"],
     packages: ["fastify", "@fastify/*", "@opentelemetry/api", "pino", "prom-client", "yaml", "node:*"],
   },
   cli: {
-    imports: [...everyLibrary, "rest/client", "daemon"],
-    packages: ["commander", "cli-progress", "cli-table3", "yaml", "node:*"],
+    imports: [
+      ...everyLibrary,
+      "rest/client",
+      "rest/verbs",
+      "rest/wire",
+      "daemon",
+      "daemon/backend",
+      "daemon/did-you-mean",
+    ],
+    packages: ["commander", "cli-progress", "fast-string-truncated-width", "yaml", "node:*"],
   },
   dashboard: {
     imports: ["rest/client", "type core"],

@@ -1,0 +1,293 @@
+/** The table of commands: what `--help` shows, and where each is found. Only the one that is asked for is loaded. */
+import type { CommandModule } from "./command.ts";
+import type { StoreUse } from "./open.ts";
+
+/** In the order of the help page. */
+export const groups = {
+  work: "Work:",
+  looking: "Looking in:",
+  workers: "Workers:",
+  administration: "Administration:",
+} as const;
+
+export interface CommandEntry {
+  /** As the Python tool spells it; dashes for underscores work too. */
+  name: string;
+  /** Other names, not shown. */
+  aliases?: readonly string[];
+  group: keyof typeof groups;
+  /** One line of the help page, without a full stop. */
+  summary: string;
+  /** What it does with a store that `--backend` opens directly; a file that is not there is made by `create` only. */
+  store: StoreUse;
+  /** It reads its own words: all that follows the name is handed to it as it is, `--help` included. */
+  raw?: boolean;
+  hidden?: boolean;
+  /** What its first word is, for completion: a name that the store knows, or one of these. */
+  args?: "work_spec" | "worker" | readonly string[];
+  load: () => Promise<{ default: CommandModule }>;
+}
+
+export const commands: readonly CommandEntry[] = [
+  // ---- work
+  {
+    name: "retry",
+    group: "work",
+    summary: "have units done again: those that failed, or by name",
+    store: "write",
+    args: "work_spec",
+    load: () => import("./commands/retry.ts"),
+  },
+  {
+    name: "clear",
+    group: "work",
+    summary: "delete units of a work spec",
+    store: "write",
+    args: "work_spec",
+    load: () => import("./commands/clear.ts"),
+  },
+  {
+    name: "pause",
+    group: "work",
+    summary: "hand out nothing of a work spec",
+    store: "write",
+    args: "work_spec",
+    load: () => import("./commands/pause.ts"),
+  },
+  {
+    name: "resume",
+    group: "work",
+    summary: "undo pause",
+    store: "write",
+    args: "work_spec",
+    load: () => import("./commands/resume.ts"),
+  },
+  {
+    name: "prioritize",
+    group: "work",
+    summary: "have units go before others, or after them",
+    store: "write",
+    args: "work_spec",
+    load: () => import("./commands/prioritize.ts"),
+  },
+  {
+    name: "set",
+    group: "work",
+    summary: "weight, priority, interval, max_running and so on of a work spec",
+    store: "write",
+    args: "work_spec",
+    load: () => import("./commands/set.ts"),
+  },
+  {
+    name: "delete",
+    group: "work",
+    summary: "delete the namespace, or work specs",
+    store: "write",
+    args: "work_spec",
+    load: () => import("./commands/delete.ts"),
+  },
+
+  // ---- looking in
+  {
+    name: "summary",
+    group: "looking",
+    summary: "counts of every work spec",
+    store: "read",
+    load: () => import("./commands/summary.ts"),
+  },
+  {
+    name: "status",
+    group: "looking",
+    summary: "counts of one work spec",
+    store: "read",
+    args: "work_spec",
+    load: () => import("./commands/status.ts"),
+  },
+  {
+    name: "explain",
+    group: "looking",
+    summary: "why is nothing running? The scheduler's answer in words",
+    store: "read",
+    args: "work_spec",
+    load: () => import("./commands/explain.ts"),
+  },
+  {
+    name: "work_specs",
+    group: "looking",
+    summary: "names of the work specs",
+    store: "read",
+    load: () => import("./commands/work-specs.ts"),
+  },
+  {
+    name: "work_spec",
+    group: "looking",
+    summary: "what a work spec says",
+    store: "read",
+    args: "work_spec",
+    load: () => import("./commands/work-spec.ts"),
+  },
+  {
+    name: "work_units",
+    group: "looking",
+    summary: "names of units of a work spec",
+    store: "read",
+    args: "work_spec",
+    load: () => import("./commands/work-units.ts"),
+  },
+  {
+    name: "work_unit",
+    group: "looking",
+    summary: "everything about a unit: attempts, traceback, where it came from",
+    store: "read",
+    args: "work_spec",
+    load: () => import("./commands/work-unit.ts"),
+  },
+  {
+    name: "top",
+    group: "looking",
+    summary: "a live view of the whole screen",
+    store: "read",
+    load: () => import("./commands/top.ts"),
+  },
+  {
+    name: "tail",
+    group: "looking",
+    summary: "what happens, as it happens",
+    store: "read",
+    load: () => import("./commands/tail.ts"),
+  },
+  {
+    name: "namespaces",
+    group: "looking",
+    summary: "which namespaces there are",
+    store: "read",
+    load: () => import("./commands/namespaces.ts"),
+  },
+
+  // ---- workers
+  {
+    name: "workers",
+    group: "workers",
+    summary: "who works here",
+    store: "read",
+    load: () => import("./commands/workers.ts"),
+  },
+  {
+    name: "worker",
+    group: "workers",
+    summary: "run a worker; with a name, what is known of that one",
+    store: "read",
+    args: "worker",
+    load: () => import("./commands/worker.ts"),
+  },
+  {
+    name: "run_one",
+    group: "workers",
+    summary: "fetch work once, run it, and end",
+    store: "write",
+    load: () => import("./commands/run-one.ts"),
+  },
+  {
+    name: "mode",
+    group: "workers",
+    summary: "what workers should do: run, idle or terminate",
+    store: "write",
+    args: ["run", "idle", "terminate"],
+    load: () => import("./commands/mode.ts"),
+  },
+  {
+    name: "worker_stats",
+    group: "workers",
+    summary: "how many workers there are",
+    store: "read",
+    hidden: true,
+    load: () => import("./commands/worker-stats.ts"),
+  },
+
+  // ---- administration
+  {
+    name: "serve",
+    group: "administration",
+    summary: "run the daemon; the same as coordinated",
+    store: "create",
+    raw: true,
+    load: () => import("./commands/serve.ts"),
+  },
+  {
+    name: "token",
+    group: "administration",
+    summary: "make, list and revoke tokens for the daemon",
+    store: "read",
+    aliases: ["tokens"],
+    args: ["create", "list", "revoke"],
+    load: () => import("./commands/token.ts"),
+  },
+  {
+    name: "doctor",
+    group: "administration",
+    summary: "is all well? What is wrong, and what to do about it",
+    store: "read",
+    load: () => import("./commands/doctor.ts"),
+  },
+  {
+    name: "lock",
+    group: "administration",
+    summary: "show, take and break locks",
+    store: "write",
+    args: ["show", "take", "renew", "release", "clear"],
+    load: () => import("./commands/lock.ts"),
+  },
+  {
+    name: "backup",
+    group: "administration",
+    summary: "copy an SQLite store, also one that is in use",
+    store: "read",
+    load: () => import("./commands/backup.ts"),
+  },
+  {
+    name: "prune",
+    group: "administration",
+    summary: "remove old units that ended",
+    store: "write",
+    args: "work_spec",
+    load: () => import("./commands/prune.ts"),
+  },
+  {
+    name: "bench",
+    group: "administration",
+    summary: "measure how fast units are added and done",
+    store: "create",
+    args: ["add", "do", "clear"],
+    load: () => import("./commands/bench.ts"),
+  },
+  {
+    name: "rpc",
+    group: "administration",
+    summary: "call any verb with JSON arguments",
+    store: "write",
+    load: () => import("./commands/rpc.ts"),
+  },
+  {
+    name: "completion",
+    group: "administration",
+    summary: "completion for bash, zsh and fish",
+    store: "read",
+    args: ["bash", "zsh", "fish"],
+    load: () => import("./commands/completion.ts"),
+  },
+  {
+    name: "complete_words",
+    group: "administration",
+    summary: "what may follow, for completion",
+    store: "read",
+    raw: true,
+    hidden: true,
+    load: () => import("./commands/complete-words.ts"),
+  },
+];
+
+/** By its name or another; dashes and underscores are the same. */
+export function findCommand(word: string): CommandEntry | undefined {
+  const name = word.replaceAll("-", "_");
+  return commands.find((entry) => entry.name === name || entry.aliases?.includes(name) === true);
+}
