@@ -31,6 +31,9 @@ const everyLibrary = [
   "testing",
   "worker",
   "jobs",
+  "config",
+  "flow",
+  "bulk",
 ];
 
 /** @type {Record<string, Folder>} */
@@ -51,6 +54,10 @@ export const folders = {
     entries: ["index", "client"],
   },
   cbor: { imports: coreAndObjects, packages: ["node:*"] },
+  // Settings and the files they stand in: the daemon, the command line and flows read them the same way.
+  config: { imports: [], packages: ["yaml", "node:*"] },
+  flow: { imports: ["core", "config"], packages: ["yaml", "node:*"] },
+  bulk: { imports: ["core", "config"], packages: ["csv-parse", "node:*"] },
   testing: { imports: [...coreAndObjects, "memory"], packages: ["vitest", "fast-check", "node:*"] },
   worker: { imports: [...coreAndObjects, "memory"], packages: ["@opentelemetry/api", "node:*"] },
   jobs: { imports: [...coreAndObjects, "memory"], packages: ["node:*"] },

@@ -1,4 +1,5 @@
 export * from "./attempt.ts";
+export { describeValue } from "./check.ts";
 export * from "./chaining.ts";
 export * from "./clock.ts";
 export * from "./continuous.ts";
@@ -13,6 +14,13 @@ export * from "./namespace.ts";
 export * from "./scheduler.ts";
 export * from "./store.ts";
 export * from "./waiting.ts";
+export {
+  readKind,
+  wantedKind,
+  workSpecKeys,
+  type WorkSpecKey,
+  type WorkSpecKeyKind,
+} from "./work-spec-keys.ts";
 export * from "./work-spec.ts";
 export * from "./work-unit.ts";
 export * from "./worker.ts";

@@ -9,7 +9,7 @@ import {
   type ManualClock,
   type Store,
 } from "../core/index.ts";
-import { ConfigError, type Config } from "./config.ts";
+import { ConfigError, type DaemonConfig as Config } from "../config/index.ts";
 
 export interface Backend {
   coordinate: Coordinate;
