@@ -55,19 +55,35 @@ export const folders = {
   },
   cbor: { imports: coreAndObjects, packages: ["node:*"] },
   // Settings and the files they stand in: the daemon, the command line and flows read them the same way.
-  config: { imports: [], packages: ["yaml", "node:*"] },
+  config: {
+    imports: [],
+    packages: ["yaml", "node:*"],
+    // The light parts apart, so that a command that needs no file loads no YAML.
+    entries: ["index", "config-error", "did-you-mean", "find-file"],
+  },
   flow: { imports: ["core", "config"], packages: ["yaml", "node:*"] },
   bulk: { imports: ["core", "config"], packages: ["csv-parse", "node:*"] },
   testing: { imports: [...coreAndObjects, "memory"], packages: ["vitest", "fast-check", "node:*"] },
   worker: { imports: [...coreAndObjects, "memory"], packages: ["@opentelemetry/api", "node:*"] },
   jobs: { imports: [...coreAndObjects, "memory"], packages: ["node:*"] },
   daemon: {
-    imports: [...everyLibrary, "dashboard"],
+    imports: [...everyLibrary, "config/config-error", "config/did-you-mean", "rest/client", "dashboard"],
+    // What the command line needs of it without loading a server: the stores by their address, and kind errors.
+    entries: ["index", "backend", "did-you-mean"],
     packages: ["fastify", "@fastify/*", "@opentelemetry/api", "pino", "prom-client", "yaml", "node:*"],
   },
   cli: {
-    imports: [...everyLibrary, "rest/client", "daemon"],
-    packages: ["commander", "cli-progress", "cli-table3", "yaml", "node:*"],
+    imports: [
+      ...everyLibrary,
+      "config/config-error",
+      "config/did-you-mean",
+      "config/find-file",
+      "rest/client",
+      "daemon",
+      "daemon/backend",
+      "daemon/did-you-mean",
+    ],
+    packages: ["commander", "cli-progress", "fast-string-truncated-width", "yaml", "node:*"],
   },
   dashboard: {
     imports: ["rest/client", "type core"],

@@ -5,7 +5,8 @@
 import { stringify } from "yaml";
 import { ConfigError } from "./config-error.ts";
 import { didYouMean } from "./did-you-mean.ts";
-import { findFile, readFileSettings, shown, type Environment, type GivenSettings } from "./file.ts";
+import { readFileSettings, shown, type GivenSettings } from "./file.ts";
+import { findFile, type Environment } from "./find-file.ts";
 import { starred, withoutSecrets } from "./secret.ts";
 import {
   flagOf,
@@ -18,6 +19,7 @@ import {
   type DaemonConfig,
   type JobsConfig,
   type SectionName,
+  type Setting,
   type WorkerConfig,
 } from "./settings.ts";
 
@@ -50,8 +52,8 @@ export interface ConfigurationRequest {
   strictEnvironment?: boolean;
 }
 
-/** Variables that are no settings: which file, and the older word for an address. */
-const otherVariables = ["COORDINATE_CONFIG", "COORDINATE_URL"];
+/** Variables that are no settings: which file, and where the interactive shell keeps what was typed. */
+const otherVariables = ["COORDINATE_CONFIG", "COORDINATE_HISTORY"];
 
 /** Throws a `ConfigError` that lists all that is wrong. */
 export function readConfiguration(request: ConfigurationRequest): Configuration {
@@ -110,22 +112,25 @@ function valuesOf(given: GivenSettings): Values {
   return values as unknown as Values;
 }
 
+/** What a setting may be called in the environment, the weakest name first. */
+function variables(): Map<string, { section: SectionName; key: string; setting: Setting }> {
+  const all = sectionNames.flatMap((section) =>
+    Object.entries(settingsOf(section)).map(([key, setting]) => ({ section, key, setting })),
+  );
+  const names = new Map<string, { section: SectionName; key: string; setting: Setting }>();
+  const proper = new Set(all.map(({ key }) => variableOf(key)));
+  for (const one of all)
+    for (const alias of one.setting.aliases ?? [])
+      if (!proper.has(variableOf(alias))) names.set(variableOf(alias), one);
+  for (const one of all) names.set(variableOf(one.key), one);
+  return names;
+}
+
 function readEnvironment(env: Environment, given: GivenSettings, wrong: string[], unknown: string[]): void {
-  const names = new Map<string, { section: SectionName; key: string }>();
-  for (const section of sectionNames)
-    for (const [key, setting] of Object.entries(settingsOf(section))) {
-      // the first name is the one that wins, so the other comes first
-      if (setting.alias !== undefined) names.set(variableOf(setting.alias), { section, key });
-      names.set(variableOf(key), { section, key });
-    }
-  names.set("COORDINATE_URL", { section: "client", key: "addresses" });
-  for (const [name, { section, key }] of [...names].sort(([a], [b]) =>
-    a === "COORDINATE_URL" ? -1 : b === "COORDINATE_URL" ? 1 : 0,
-  )) {
+  const names = variables();
+  for (const [name, { section, key, setting }] of names) {
     const text = env[name];
     if (text === undefined) continue;
-    const setting = settingsOf(section)[key];
-    if (setting === undefined) continue;
     const value = readValue(setting, setting.type === "list" ? text.split(",") : text);
     if (value !== null) given.set(`${section}.${key}`, { value, from: name });
     else wrong.push(`${name}: expected ${wantedBy(setting)}, got ${shown(text)}`);

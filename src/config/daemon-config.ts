@@ -2,7 +2,7 @@
 import { ConfigError } from "./config-error.ts";
 import { dumpConfiguration, dumpWords, readConfiguration, type DumpWord } from "./configuration.ts";
 import { didYouMean } from "./did-you-mean.ts";
-import type { Environment } from "./file.ts";
+import type { Environment } from "./find-file.ts";
 import {
   daemonSettings,
   flagOf,

@@ -1,28 +1,9 @@
-/** A configuration file: where it is looked for, and what it says of each setting. */
-import { existsSync } from "node:fs";
-import { homedir } from "node:os";
-import path from "node:path";
+/** A configuration file: what it says of each setting. */
 import { ConfigError } from "./config-error.ts";
 import { didYouMean, nearest } from "./did-you-mean.ts";
 import { isMapping, readDocument, setOwn, type Path, type YamlDocument } from "./document.ts";
+import type { Environment } from "./find-file.ts";
 import { readValue, sectionNames, settingsOf, wantedBy, type SectionName, type Setting } from "./settings.ts";
-
-export type Environment = Readonly<Record<string, string | undefined>>;
-
-export const fileName = "coordinate.yaml";
-
-/**
- * The file that is meant: the one that was named, else the first that exists of `./coordinate.yaml` and the one in the
- * user's directory. Null when there is none.
- */
-export function findFile(named: string | undefined, env: Environment, directory: string): string | null {
-  const explicit = named ?? env.COORDINATE_CONFIG ?? "";
-  if (explicit !== "") return explicit;
-  const home = env.XDG_CONFIG_HOME ?? path.join(env.HOME ?? homedir(), ".config");
-  const found = [path.join(directory, fileName), path.join(home, "coordinate", fileName)].find(existsSync);
-  // as the user sees it: the name alone where it is the one beside them
-  return found === path.join(directory, fileName) ? fileName : (found ?? null);
-}
 
 /** One setting as somebody gave it. */
 export interface Given {
@@ -54,8 +35,8 @@ const byName = new Map<string, Known>();
 for (const section of sectionNames)
   for (const [key, setting] of Object.entries(settingsOf(section))) {
     byName.set(`${section}.${plain(key)}`, { section, key, setting });
-    if (setting.alias !== undefined)
-      byName.set(`${section}.${plain(setting.alias)}`, { section, key, setting });
+    for (const alias of setting.aliases ?? [])
+      byName.set(`${section}.${plain(alias)}`, { section, key, setting });
   }
 
 export const findSetting = (section: SectionName, name: string): Known | undefined =>
@@ -106,14 +87,19 @@ class FileReading {
       this.#python(value);
       return;
     }
-    // a file of the daemon's settings alone needs no sections
-    const known = findSetting("daemon", name);
+    // a file of the daemon's settings alone, or of the client's, needs no sections
+    const known = findSetting("daemon", name) ?? findSetting("client", name);
     if (known !== undefined) this.#setting(known, [name], value);
     else if (section !== undefined) this.#wrong([name], "expected settings and their values", value);
     else if (isMapping(value) && nearest(name, [...sectionNames, pythonBlock]) === null)
       setOwn(this.#read.application, name, value);
     else {
-      const names = [...sectionNames, pythonBlock, ...Object.keys(settingsOf("daemon"))];
+      const names = [
+        ...sectionNames,
+        pythonBlock,
+        ...Object.keys(settingsOf("daemon")),
+        ...Object.keys(settingsOf("client")),
+      ];
       const elsewhere = sectionNames.find((one) => findSetting(one, name) !== undefined);
       const hint = elsewhere === undefined ? didYouMean(name, names) : `; it belongs below ${elsewhere}:`;
       this.#read.wrong.push(`${this.#document.where([name])}: ${name}: there is no such setting${hint}`);

@@ -25,7 +25,8 @@ export {
   type Path,
   type Place,
 } from "./document.ts";
-export { shown, type Environment } from "./file.ts";
+export { shown } from "./file.ts";
+export { findFile, type Environment } from "./find-file.ts";
 export { difference, overlay } from "./overlay.ts";
 export { configurationSchema } from "./schema.ts";
 export { isSecretKey, redactUrl, starred, withoutSecrets } from "./secret.ts";

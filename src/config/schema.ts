@@ -13,15 +13,9 @@ export function configurationSchema(): Record<string, unknown> {
           type: ["object", "null"],
           additionalProperties: false,
           properties: Object.fromEntries(
-            Object.entries(settingsOf(section)).flatMap(([key, setting]) => {
-              const schema = schemaOf(setting);
-              return setting.alias === undefined
-                ? [[key, schema]]
-                : [
-                    [key, schema],
-                    [setting.alias, schema],
-                  ];
-            }),
+            Object.entries(settingsOf(section)).flatMap(([key, setting]) =>
+              [key, ...(setting.aliases ?? [])].map((name) => [name, schemaOf(setting)]),
+            ),
           ),
         },
       ]),

@@ -15,8 +15,8 @@ export interface Setting {
   oneOf?: readonly string[];
   /** Never printed, and never stored with a work spec. */
   secret?: boolean;
-  /** Another name by which files and the environment may call it. */
-  alias?: string;
+  /** Other names by which files and the environment may call it; those of other settings go before. */
+  aliases?: readonly string[];
 }
 
 const dataHome = process.env.XDG_DATA_HOME ?? path.join(homedir(), ".local", "share");
@@ -135,8 +135,14 @@ export const clientSettings = {
   addresses: {
     type: "list",
     default: ["http://127.0.0.1:5980"],
-    alias: "address",
+    aliases: ["url", "address"],
     help: "daemons to talk to, all of one store: http://HOST:PORT, https://…, unix:PATH or cborrpc://HOST:PORT; where one does not answer the next is asked",
+  },
+  store: {
+    type: "text",
+    default: "",
+    aliases: ["backend"],
+    help: "a store to open instead of asking a daemon: memory:, sqlite:PATH or postgres://…",
   },
   namespace: { type: "text", default: "", help: "the namespace to work in; the empty one is the default" },
   token: { type: "text", default: "", secret: true, help: "an access token, where the daemon wants one" },

@@ -30,7 +30,7 @@ import {
 } from "../rest/index.ts";
 import { Audit } from "./audit.ts";
 import { openBackend, type Backend } from "./backend.ts";
-import { ConfigError, type DaemonConfig as Config } from "../config/index.ts";
+import { ConfigError, type Config } from "./config.ts";
 import { Housekeeping } from "./housekeeping.ts";
 import { makeLog, type Logger } from "./log.ts";
 import { Metrics } from "./metrics.ts";

@@ -1,10 +1,4 @@
-export {
-  ConfigError,
-  configOf,
-  daemonSettings as settings,
-  readConfig,
-  type DaemonConfig as Config,
-} from "../config/index.ts";
+export { ConfigError, configOf, readConfig, settings, type Config } from "./config.ts";
 export { startDaemon, version, type Daemon } from "./daemon.ts";
 export { runDaemon } from "./main.ts";
 export { createToken, listTokens, revokeToken, TokenAccess, type Grant, type TokenRow } from "./tokens.ts";

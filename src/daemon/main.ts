@@ -1,5 +1,5 @@
 /** The process: reads its settings, starts, says where it is, and stops when told. */
-import { help, ConfigError, readConfig, type DaemonConfig as Config } from "../config/index.ts";
+import { help, ConfigError, readConfig, type Config } from "./config.ts";
 import { startDaemon, type Daemon } from "./daemon.ts";
 import { makeLog } from "./log.ts";
 

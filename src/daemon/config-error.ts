@@ -1,0 +1,1 @@
+export { ConfigError } from "../config/config-error.ts";
