@@ -51,7 +51,8 @@ export const folders = {
     imports: [...coreAndObjects, "memory"],
     packages: ["fastify", "@fastify/*", "@sinclair/typebox", "typebox", "node:*"],
     // The client apart from the server, so that a browser or a worker loads no fastify.
-    entries: ["index", "client"],
+    // The wire's JSON as well: what is exported and sorted keeps data as it is, in the same form.
+    entries: ["index", "client", "wire"],
   },
   cbor: { imports: coreAndObjects, packages: ["node:*"] },
   // Settings and the files they stand in: the daemon, the command line and flows read them the same way.
@@ -62,7 +63,7 @@ export const folders = {
     entries: ["index", "config-error", "did-you-mean", "find-file"],
   },
   flow: { imports: ["core", "config"], packages: ["yaml", "node:*"] },
-  bulk: { imports: ["core", "config"], packages: ["csv-parse", "node:*"] },
+  bulk: { imports: ["core", "config", "rest/wire"], packages: ["csv-parse", "node:*"] },
   testing: { imports: [...coreAndObjects, "memory"], packages: ["vitest", "fast-check", "node:*"] },
   worker: { imports: [...coreAndObjects, "memory"], packages: ["@opentelemetry/api", "node:*"] },
   jobs: { imports: [...coreAndObjects, "memory"], packages: ["node:*"] },

@@ -13,6 +13,7 @@ export * from "./names.ts";
 export * from "./namespace.ts";
 export * from "./scheduler.ts";
 export * from "./store.ts";
+export { readUnitLine } from "./unit-line.ts";
 export * from "./waiting.ts";
 export {
   readKind,
