@@ -20,6 +20,8 @@ export interface SyncOptions {
   manifest?: string;
   /** Deletes units that the list does not have. */
   prune?: boolean;
+  /** Prunes also by a list without a single unit, which deletes everything. */
+  allowEmpty?: boolean;
   /** Only looks. */
   dryRun?: boolean;
   keepGoing?: boolean;
@@ -117,7 +119,8 @@ class Sync {
 
   /** The whole list first: nothing is changed when it turns out to be bad. */
   async #gather(entries: AsyncIterable<readonly Entry[]>, sorter: UnitSorter): Promise<void> {
-    const { keepGoing = false, onBad, name, signal } = this.#options;
+    const { keepGoing = false, onBad, name, signal, prune = false, allowEmpty = false } = this.#options;
+    let found = 0;
     for await (const some of entries) {
       signal?.throwIfAborted();
       for (const { units, line, problem, size } of some) {
@@ -127,8 +130,11 @@ class Sync {
           onBad?.({ line, problem });
         }
         for (const unit of units) sorter.add(unit, size / Math.max(1, units.length));
+        found += units.length;
       }
     }
+    if (found === 0 && prune && !allowEmpty)
+      throw new BulkError(`${name}: the list is empty, and pruning would delete every unit; --yes does so`);
   }
 
   async #listed(

@@ -9,6 +9,6 @@ export {
   type PlannedSpec,
   type VanishedSpec,
 } from "./plan.ts";
-export { printPlan } from "./print-plan.ts";
+export { printPlan, printVanished } from "./print-plan.ts";
 export { flowSchema, specSchema } from "./schema.ts";
 export { readSpecFile, type SpecFile } from "./spec-file.ts";
