@@ -50,9 +50,9 @@ export const folders = {
   rest: {
     imports: [...coreAndObjects, "memory"],
     packages: ["fastify", "@fastify/*", "@sinclair/typebox", "typebox", "node:*"],
-    // The client apart from the server, so that a browser or a worker loads no fastify.
-    // The wire's JSON as well: what is exported and sorted keeps data as it is, in the same form.
-    entries: ["index", "client", "wire"],
+    // The client apart from the server, so that a browser or a worker loads no fastify; the table of verbs and the form
+    // of values on the wire alone, for who calls a verb by its name.
+    entries: ["index", "client", "verbs", "wire"],
   },
   cbor: { imports: coreAndObjects, packages: ["node:*"] },
   // Settings and the files they stand in: the daemon, the command line and flows read them the same way.
@@ -80,6 +80,8 @@ export const folders = {
       "config/did-you-mean",
       "config/find-file",
       "rest/client",
+      "rest/verbs",
+      "rest/wire",
       "daemon",
       "daemon/backend",
       "daemon/did-you-mean",

@@ -96,7 +96,7 @@ class Load {
   readonly #window = new Set<Promise<void>>();
   readonly #names = new Set<string>();
   #batch: Batch;
-  #failure: unknown = null;
+  #failure: Error | null = null;
 
   constructor(target: LoadTarget, options: LoadOptions) {
     this.#target = target;
@@ -193,7 +193,7 @@ class Load {
     for (const { name } of batch.units) this.#names.add(name);
     const sending = this.#carryOut(batch)
       .catch((error: unknown) => {
-        this.#failure ??= error;
+        this.#failure ??= error instanceof Error ? error : new Error(String(error));
       })
       .finally(() => {
         for (const { name } of batch.units) this.#names.delete(name);

@@ -34,7 +34,7 @@ function canonical(value: unknown): string {
   if (value instanceof Uint8Array) return `b${Buffer.from(value).toString("base64")}`;
   if (typeof value === "bigint") return String(value);
   if (!isMapping(value) || Object.getPrototypeOf(value) !== Object.prototype)
-    return JSON.stringify(value) ?? "null";
+    return value === undefined ? "null" : JSON.stringify(value);
   const members = Object.keys(value)
     .sort()
     .map((key) => `${JSON.stringify(key)}:${canonical(value[key])}`);

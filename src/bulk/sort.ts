@@ -139,6 +139,6 @@ async function* merge(files: readonly string[]): AsyncGenerator<WorkUnitInput> {
 }
 
 async function nextOf<Item>(items: AsyncIterator<Item>): Promise<Item | null> {
-  const { done, value } = await items.next();
-  return done === true ? null : (value as Item);
+  const next = await items.next();
+  return next.done === true ? null : next.value;
 }

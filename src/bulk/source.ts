@@ -93,8 +93,8 @@ class Input implements Source {
 
   async #next(bytes: AsyncIterator<Buffer>): Promise<Buffer | null> {
     try {
-      const { done, value } = await bytes.next();
-      return done === true ? null : value;
+      const next = await bytes.next();
+      return next.done === true ? null : next.value;
     } catch (error) {
       throw this.#failed(error);
     }

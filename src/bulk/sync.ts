@@ -228,7 +228,7 @@ class Cursor<Row> {
   }
 
   async next(): Promise<void> {
-    const { done, value } = await this.#rows.next();
-    this.row = done === true ? null : (value as Row);
+    const next = await this.#rows.next();
+    this.row = next.done === true ? null : next.value;
   }
 }

@@ -47,7 +47,11 @@ export function defineBulk(command: Command): Command {
   return command
     .option("-u, --work-units <file>", "file of units, - for standard input; .gz and .zst are decompressed")
     .option("--format <format>", `${formats.join(", ")}; found out where not given`)
-    .option("--column <target=column>", "CSV: name, priority, delay or data.KEY = COLUMN[:TYPE]; repeat", gather)
+    .option(
+      "--column <target=column>",
+      "CSV: name, priority, delay or data.KEY = COLUMN[:TYPE]; repeat",
+      gather,
+    )
     .option("--delimiter <text>", "CSV: what stands between fields, a comma; tab is \\t")
     .option("--no-header", "CSV: the first record is a unit; columns are numbered from 1")
     .option("--batch <n>", "units in one request; 1000")
@@ -55,7 +59,10 @@ export function defineBulk(command: Command): Command {
     .option("--keep-going", "go on after bad lines, and tell which they were")
     .option("--resume", "go on where an earlier load of this input stopped")
     .option("--restart", "begin anew, though an earlier load of this input stopped half-way")
-    .option("--journal <file>", "where to note how far the load is; in the user's state directory if not given")
+    .option(
+      "--journal <file>",
+      "where to note how far the load is; in the user's state directory if not given",
+    )
     .option("--no-journal", "note nothing; the load cannot be resumed")
     .option("-q, --quiet", "no progress");
 }
@@ -209,9 +216,13 @@ function openJournal(
 /** What failed, and how to go on. */
 function resumable(error: unknown, units: number): unknown {
   if (units === 0 || !(error instanceof Error)) return error;
-  return new CommandError(error.message, `${counted(units, "unit")} are stored; --resume goes on from there`, {
-    cause: error,
-  });
+  return new CommandError(
+    error.message,
+    `${counted(units, "unit")} are stored; --resume goes on from there`,
+    {
+      cause: error,
+    },
+  );
 }
 
 function report(context: Context, name: string, result: LoadResult, seconds: number): void {

@@ -169,11 +169,6 @@ export class Context {
 
   #release: () => void = () => undefined;
 
-  /** Ctrl-C in the shell, which has the terminal in its own hands. */
-  interrupt(): void {
-    this.#interrupted?.abort();
-  }
-
   /** The command is over. */
   end(): void {
     this.#release();

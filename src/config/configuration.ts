@@ -39,7 +39,7 @@ export interface Configuration {
 }
 
 /** Settings by section, as a command line or a program gives them. */
-export type Overrides = { readonly [Section in SectionName]?: Readonly<Record<string, unknown>> };
+export type Overrides = Readonly<Partial<Record<SectionName, Readonly<Record<string, unknown>>>>>;
 
 export interface ConfigurationRequest {
   env: Environment;
@@ -152,7 +152,7 @@ function readFlags(flags: Overrides, given: GivenSettings, wrong: string[]): voi
       const read = readValue(setting, value);
       if (read !== null) given.set(`${section}.${key}`, { value: read, from: flagOf(key) });
       else {
-        const hint = setting.oneOf === undefined ? "" : didYouMean(String(value), setting.oneOf);
+        const hint = setting.oneOf === undefined ? "" : didYouMean(typeof value === "string" ? value : "", setting.oneOf);
         wrong.push(`${flagOf(key)}: expected ${wantedBy(setting)}, got ${shown(value)}${hint}`);
       }
     }

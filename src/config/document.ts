@@ -318,7 +318,7 @@ function keyText(node: unknown, where: string): string {
   const { value } = node;
   if (value instanceof Include || value instanceof Variable)
     throw new ConfigError(`${where}: a key cannot be included`);
-  return value === null ? "" : String(value);
+  return value === null ? "" : typeof value === "string" ? value : String(value as number);
 }
 
 function mergedMaps(value: unknown, where: string): Record<string, unknown>[] {

@@ -21,10 +21,16 @@ interface Options extends BulkOptions, NamingOptions {
 export default command<Options>({
   define: (it) => {
     defineBulk(defineNaming(it))
-      .option("--sync", "the input is the whole list: add what is new or changed, leave alone what is the same")
+      .option(
+        "--sync",
+        "the input is the whole list: add what is new or changed, leave alone what is the same",
+      )
       .option("--prune", "with --sync: delete units that are not in the list")
       .option("--dry-run", "with --sync: only tell what would be done")
-      .option("--manifest <file>", "with --sync: where to note what the list was; in the user's state directory if not given")
+      .option(
+        "--manifest <file>",
+        "with --sync: where to note what the list was; in the user's state directory if not given",
+      )
       .option("-y, --yes", "with --prune: also when the list is empty")
       .addHelpText("after", forms);
   },
@@ -65,7 +71,8 @@ async function runSync(context: Context, workSpec: string, options: Options): Pr
   try {
     const result = await syncUnits({ coordinate, ns, workSpec }, readEntries(source, format, formatOptions), {
       name: source.name,
-      manifest: options.manifest ?? stateFile(context.env, "manifests", JSON.stringify([where, ns, workSpec])),
+      manifest:
+        options.manifest ?? stateFile(context.env, "manifests", JSON.stringify([where, ns, workSpec])),
       prune: options.prune === true,
       allowEmpty: options.yes === true,
       dryRun: options.dryRun === true,
@@ -79,7 +86,8 @@ async function runSync(context: Context, workSpec: string, options: Options): Pr
     return result.bad > 0 ? exit.failed : exit.done;
   } catch (error) {
     progress.stop();
-    if (context.signal.aborted) throw new CommandError("interrupted", "run again: only what is missing is added");
+    if (context.signal.aborted)
+      throw new CommandError("interrupted", "run again: only what is missing is added");
     throw error;
   } finally {
     source.close();

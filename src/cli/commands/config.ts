@@ -21,7 +21,8 @@ interface Options {
 
 export function readDumpWord(word: string | undefined, what: string): DumpWord {
   const found = dumpWords.find((one) => one === (word ?? "effective"));
-  if (found === undefined) throw new UsageError(`${what}: expected one of ${dumpWords.join(", ")}, got ${word ?? ""}`);
+  if (found === undefined)
+    throw new UsageError(`${what}: expected one of ${dumpWords.join(", ")}, got ${word ?? ""}`);
   return found;
 }
 

@@ -31,7 +31,10 @@ interface Options {
 export default command<Options>({
   define: (it) => {
     it.argument("[file]", "the flow, YAML or JSON; - for standard input")
-      .option("-c, --embed-config <file>", "embed the configuration of this file instead of the one in effect")
+      .option(
+        "-c, --embed-config <file>",
+        "embed the configuration of this file instead of the one in effect",
+      )
       .option("--dry-run", "show what would change, and change nothing")
       .option("--keep-meta", "keep what was set by hand: pause, weight and so on")
       .option("--prune", "delete work specs that are not in the file, with their units")

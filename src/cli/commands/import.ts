@@ -10,7 +10,10 @@ import { counted } from "../units.ts";
 export default command<{ merge?: boolean; quiet?: boolean }>({
   define: (it) => {
     it.argument("[file]", "what export wrote; - for standard input, .gz and .zst are decompressed")
-      .option("--merge", "also where work specs of these names exist: they are replaced, their units added to")
+      .option(
+        "--merge",
+        "also where work specs of these names exist: they are replaced, their units added to",
+      )
       .option("-q, --quiet", "no progress");
   },
   run: async (context, { args: [file], options }) => {
