@@ -152,7 +152,10 @@ function readFlags(flags: Overrides, given: GivenSettings, wrong: string[]): voi
       const read = readValue(setting, value);
       if (read !== null) given.set(`${section}.${key}`, { value: read, from: flagOf(key) });
       else {
-        const hint = setting.oneOf === undefined ? "" : didYouMean(typeof value === "string" ? value : "", setting.oneOf);
+        const hint =
+          setting.oneOf === undefined
+            ? ""
+            : didYouMean(typeof value === "string" ? value : "", setting.oneOf);
         wrong.push(`${flagOf(key)}: expected ${wantedBy(setting)}, got ${shown(value)}${hint}`);
       }
     }

@@ -203,7 +203,8 @@ class Reading {
         intAsBigInt: true,
         // checked below: the library compares every key with every other
         uniqueKeys: false,
-        logLevel: "silent",
+        // so that a second document in the file is told, and nothing is printed
+        logLevel: "error",
       });
     } catch (error) {
       // brackets by the ten thousand
@@ -213,8 +214,9 @@ class Reading {
     const [problem] = [...document.errors, ...document.warnings];
     if (problem !== undefined) {
       const unknownTag = /^Unresolved tag: (.*)$/.exec(problem.message)?.[1];
-      const message =
-        unknownTag === undefined
+      const message = /call stack/.test(problem.message)
+        ? "nested too deep"
+        : unknownTag === undefined
           ? problem.message
           : `the tag ${unknownTag} is not known; there are !include, !include_yaml and !env`;
       throw new ConfigError(`${file}:${lines.linePos(problem.pos[0]).line}: ${message}`);
@@ -318,7 +320,7 @@ function keyText(node: unknown, where: string): string {
   const { value } = node;
   if (value instanceof Include || value instanceof Variable)
     throw new ConfigError(`${where}: a key cannot be included`);
-  return value === null ? "" : typeof value === "string" ? value : String(value as number);
+  return value === null ? "" : typeof value === "string" ? value : String(value);
 }
 
 function mergedMaps(value: unknown, where: string): Record<string, unknown>[] {

@@ -17,5 +17,5 @@ export function findFile(named: string | undefined, env: Environment, directory:
   const home = env.XDG_CONFIG_HOME ?? path.join(env.HOME ?? homedir(), ".config");
   const found = [path.join(directory, fileName), path.join(home, "coordinate", fileName)].find(existsSync);
   // as the user sees it: the name alone where it is the one beside them
-  return found === path.join(directory, fileName) ? fileName : (found ?? null);
+  return found === path.join(process.cwd(), fileName) ? fileName : (found ?? null);
 }

@@ -10,7 +10,7 @@
  * Data is the text that stands in the line: 1.0 stays 1.0, and keys keep their order.
  */
 import { describeValue } from "./check.ts";
-import { jsonData, type DataLimits } from "./data.ts";
+import { jsonData, type Data, type DataLimits } from "./data.ts";
 import { CoordinateError } from "./errors.ts";
 import { checkName } from "./names.ts";
 import {
@@ -29,10 +29,24 @@ import type { DependencyInput, WorkUnitInput } from "./work-unit.ts";
 export function readUnitLine(text: string, limits?: DataLimits): WorkUnitInput[] {
   const line = text.trim();
   if (line.startsWith("{")) return readObject({ data: jsonData(line, limits), start: 0, end: line.length });
-  // data is always an object: what is none is looked at inside one
-  const data = jsonData(`{"_":${line}}`, limits);
+  if (!/^["[]/.test(line)) throw bad(`expected an object, a list or a name in quotes, got ${describeValue(line)}`);
+  const data = inObject(line, limits);
   for (const { value } of rawEntries({ data, start: 0, end: data.length })) return readAny(value, true);
   return [];
+}
+
+/** Data is always an object: what is none is looked at inside one. */
+function inObject(line: string, limits: DataLimits | undefined): Data {
+  const before = '{"_":';
+  try {
+    return jsonData(`${before}${line}}`, limits);
+  } catch (error) {
+    if (!(error instanceof CoordinateError) || error.code !== "bad_data") throw error;
+    const value = error.value.replace(/(?<=character )\d+/, (at) =>
+      String(Math.min(line.length, Number(at) - before.length)),
+    );
+    throw new CoordinateError("bad_data", value);
+  }
 }
 
 function readAny(value: RawValue, top: boolean): WorkUnitInput[] {

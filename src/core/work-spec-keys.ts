@@ -86,7 +86,7 @@ export function readKind<Kind extends WorkSpecKeyKind>(
   kind: Kind,
   value: unknown,
 ): KindValue[Kind] | undefined {
-  return readers[kind](value) as KindValue[Kind] | undefined;
+  return readers[kind](value);
 }
 
 const readers: { readonly [Kind in WorkSpecKeyKind]: (value: unknown) => KindValue[Kind] | undefined } = {
