@@ -31,6 +31,9 @@ const everyLibrary = [
   "testing",
   "worker",
   "jobs",
+  "config",
+  "flow",
+  "bulk",
 ];
 
 /** @type {Record<string, Folder>} */
@@ -52,11 +55,20 @@ export const folders = {
     entries: ["index", "client", "verbs", "wire"],
   },
   cbor: { imports: coreAndObjects, packages: ["node:*"] },
+  // Settings and the files they stand in: the daemon, the command line and flows read them the same way.
+  config: {
+    imports: [],
+    packages: ["yaml", "node:*"],
+    // The light parts apart, so that a command that needs no file loads no YAML.
+    entries: ["index", "config-error", "did-you-mean", "find-file"],
+  },
+  flow: { imports: ["core", "config"], packages: ["yaml", "node:*"] },
+  bulk: { imports: ["core", "config", "rest/wire"], packages: ["csv-parse", "node:*"] },
   testing: { imports: [...coreAndObjects, "memory"], packages: ["vitest", "fast-check", "node:*"] },
   worker: { imports: [...coreAndObjects, "memory"], packages: ["@opentelemetry/api", "node:*"] },
   jobs: { imports: [...coreAndObjects, "memory"], packages: ["node:*"] },
   daemon: {
-    imports: [...everyLibrary, "rest/client", "dashboard"],
+    imports: [...everyLibrary, "config/config-error", "config/did-you-mean", "rest/client", "dashboard"],
     // What the command line needs of it without loading a server: the stores by their address, and kind errors.
     entries: ["index", "backend", "did-you-mean"],
     packages: ["fastify", "@fastify/*", "@opentelemetry/api", "pino", "prom-client", "yaml", "node:*"],
@@ -64,6 +76,9 @@ export const folders = {
   cli: {
     imports: [
       ...everyLibrary,
+      "config/config-error",
+      "config/did-you-mean",
+      "config/find-file",
       "rest/client",
       "rest/verbs",
       "rest/wire",

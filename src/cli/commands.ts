@@ -31,6 +31,28 @@ export interface CommandEntry {
 export const commands: readonly CommandEntry[] = [
   // ---- work
   {
+    name: "flow",
+    group: "work",
+    summary: "set the work specs of a flow file",
+    store: "create",
+    load: () => import("./commands/flow.ts"),
+  },
+  {
+    name: "load",
+    group: "work",
+    summary: "set one work spec out of a file, with units out of another",
+    store: "create",
+    load: () => import("./commands/load.ts"),
+  },
+  {
+    name: "addwork",
+    group: "work",
+    summary: "add units out of a file, however many",
+    store: "write",
+    args: "work_spec",
+    load: () => import("./commands/addwork.ts"),
+  },
+  {
     name: "retry",
     group: "work",
     summary: "have units done again: those that failed, or by name",
@@ -205,6 +227,27 @@ export const commands: readonly CommandEntry[] = [
   },
 
   // ---- administration
+  {
+    name: "config",
+    group: "administration",
+    summary: "the configuration in effect, and where it comes from",
+    store: "read",
+    load: () => import("./commands/config.ts"),
+  },
+  {
+    name: "export",
+    group: "administration",
+    summary: "a namespace or work specs as lines of JSON",
+    store: "read",
+    load: () => import("./commands/export.ts"),
+  },
+  {
+    name: "import",
+    group: "administration",
+    summary: "bring back what export wrote",
+    store: "create",
+    load: () => import("./commands/import.ts"),
+  },
   {
     name: "serve",
     group: "administration",
