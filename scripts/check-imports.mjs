@@ -65,7 +65,7 @@ export const folders = {
   flow: { imports: ["core", "config"], packages: ["yaml", "node:*"] },
   bulk: { imports: ["core", "config", "rest/wire"], packages: ["csv-parse", "node:*"] },
   testing: { imports: [...coreAndObjects, "memory"], packages: ["vitest", "fast-check", "node:*"] },
-  worker: { imports: [...coreAndObjects, "memory"], packages: ["@opentelemetry/api", "node:*"] },
+  worker: { imports: coreAndObjects, packages: ["node:*"] },
   jobs: { imports: [...coreAndObjects, "memory"], packages: ["node:*"] },
   daemon: {
     imports: [...everyLibrary, "config/config-error", "config/did-you-mean", "rest/client", "dashboard"],
