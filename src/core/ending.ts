@@ -50,6 +50,11 @@ export class EndWaits {
     for (const wake of this.#asleep) wake.abort();
   }
 
+  /** Stopping may happen during any await. */
+  #isStopped(): boolean {
+    return this.#stopped;
+  }
+
   async wait({ ns, workSpec, names, deadline, signal }: EndWait): Promise<(WorkUnitRow | null)[]> {
     const rows = new Map<string, WorkUnitRow | null>();
     const keep = (asked: readonly string[], found: readonly (WorkUnitRow | null)[]): void =>
@@ -151,7 +156,7 @@ export class EndWaits {
       this.#asleep.add(wake);
       if (this.#stopped) return;
       await this.#clock.waitUntil(Math.min(deadline, this.#clock.now() + this.#pollMs), wake.signal);
-      if (!this.#stopped) await look();
+      if (!this.#isStopped()) await look();
     } finally {
       this.#asleep.delete(wake);
       stop();
