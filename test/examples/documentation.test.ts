@@ -32,6 +32,7 @@ const pages = [
   "docs/chaining.md",
   "docs/continuous.md",
   "docs/dependencies.md",
+  "docs/queues.md",
   "docs/data.md",
   "docs/locks.md",
   "docs/errors.md",

@@ -206,10 +206,11 @@ test("a role that may only use the tables is enough for a daemon that does not m
   limited.username = "worker_only";
   const store = await openPostgres({ url: limited.href, migrate: false });
   const daemon = new Engine(store);
-  await daemon.addWorkUnits("", "s", [{ name: "u" }]);
+  await daemon.addWorkUnits("", "s", [{ name: "u", queues: ["q"], labels: ["red"] }]);
   const [attempt] = await daemon.requestAttempts("", { worker: "w" });
   const [answer] = await daemon.settleAttempts("", [{ attempt: attempt!.id, action: "finish" }]);
   expect(answer?.error).toBeNull();
+  expect(await daemon.takeMessages("", "q")).toHaveLength(1);
   await daemon.tidy();
   await daemon.deleteWorkSpecs("", ["s"]);
   await daemon.close();

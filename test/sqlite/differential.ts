@@ -10,6 +10,7 @@ import {
   type Data,
   type Engine,
   type ManualClock,
+  type QueueMessage,
   type WorkUnitSelection,
 } from "../../src/core/index.ts";
 
@@ -61,7 +62,12 @@ export async function compareAll(pair: Pair): Promise<void> {
   await both(pair, (engine) => engine.listWorkers(ns));
   await both(pair, (engine) => engine.listWorkSpecs(ns));
   await both(pair, (engine) => engine.readLocks(ns, paths));
+  await both(pair, (engine) => engine.waitingSince(ns));
+  await both(pair, (engine) => engine.listQueues(ns));
+  await both(pair, (engine) => engine.countMessages(ns, queueNames));
+  await both(pair, (engine) => engine.listActions(ns));
   for (const spec of specNames) {
+    for (const label of labelNames) await both(pair, (engine) => engine.listWorkUnits(ns, spec, { label }));
     await both(pair, (engine) => engine.listWorkUnits(ns, spec));
     for (const status of workUnitStatuses)
       await both(pair, (engine) => engine.listWorkUnits(ns, spec, { statuses: [status] }));
@@ -151,6 +157,11 @@ const dependencies = fc.option(
   { freq: 6, nil: undefined },
 );
 
+const queueNames = ["q", "r\0", "\udcff"];
+const labelNames = ["red", "big", "n\0"];
+const queues = fc.option(fc.subarray(queueNames), { nil: undefined });
+const labels = fc.option(fc.subarray(labelNames), { nil: undefined });
+
 const selection: fc.Arbitrary<WorkUnitSelection> = fc.oneof(
   fc.array(name, { maxLength: 3 }).map((names) => ({ names })),
   fc.constantFrom(...workUnitStatuses).map((status) => ({ statuses: [status] })),
@@ -158,6 +169,10 @@ const selection: fc.Arbitrary<WorkUnitSelection> = fc.oneof(
   fc
     .constantFrom("", "1", "n", "\udcff", "\u{1f600}")
     .map((prefix) => ({ prefix, statuses: [...workUnitStatuses] })),
+  fc.constantFrom(...labelNames).map((label) => ({ label })),
+  fc
+    .tuple(fc.constantFrom(...labelNames), fc.subarray([...workUnitStatuses]))
+    .map(([label, statuses]) => ({ label, statuses, prefix: "" })),
   fc.constant({ all: true }),
 );
 
@@ -168,16 +183,18 @@ const requestId = fc.option(fc.constantFrom("r1", "r2"), { freq: 8, nil: undefin
 const add = fc
   .tuple(
     spec,
-    fc.array(fc.record({ name, data, priority, delayMs: span, dependencies }), {
+    fc.array(fc.record({ name, data, priority, delayMs: span, dependencies, queues, labels }), {
       minLength: 1,
       maxLength: 4,
     }),
     requestId,
   )
   .map(([spec, units, requestId]) => {
-    const inputs = units.map(({ dependencies, ...unit }) => ({
+    const inputs = units.map(({ dependencies, queues, labels, ...unit }) => ({
       ...unit,
       ...(dependencies !== undefined && { dependencies }),
+      ...(queues !== undefined && { queues }),
+      ...(labels !== undefined && { labels }),
     }));
     return step(`add to ${spec} ${shown(inputs)} ${requestId ?? ""}`, (engine, { ns }) =>
       engine.addWorkUnits(ns, spec, inputs, requestId === undefined ? {} : { requestId }),
@@ -191,6 +208,7 @@ const addMany = fc
       name: `many ${from + i}`,
       data: i % 3 === 0 ? null : encodeData({ i }),
       ...(!plain && { priority: i % 2, delayMs: i % 7 === 0 ? delayMs : 0 }),
+      ...(!plain && i % 5 === 0 && { labels: ["red"], queues: ["q"] }),
     }));
     return step(`add ${count} to ${spec} from ${from}`, (engine, { ns }) =>
       engine.addWorkUnits(ns, spec, units),
@@ -335,6 +353,48 @@ const remove = fc
     ),
   );
 
+const count = fc
+  .tuple(spec, selection)
+  .map(([spec, selection]) =>
+    step(`count ${spec} ${shown(selection)}`, (engine, { ns }) => engine.countWorkUnits(ns, spec, selection)),
+  );
+
+/** Numbers are the store's own, and of units that end in one step the order is not promised. */
+const told = (messages: readonly QueueMessage[]): string[] =>
+  messages.map(({ seq: _seq, data, ...rest }) => shown({ ...rest, data: String(data) })).sort();
+
+const take = fc
+  .tuple(fc.constantFrom(...queueNames), requestId)
+  .map(([queue, requestId]) =>
+    step(`take ${shown(queue)} ${requestId ?? ""}`, async (engine, { ns }) =>
+      told(
+        await engine.takeMessages(ns, queue, { max: 1000, ...(requestId !== undefined && { requestId }) }),
+      ),
+    ),
+  );
+
+const clear = fc
+  .constantFrom(...queueNames)
+  .map((queue) => step(`clear ${shown(queue)}`, (engine, { ns }) => engine.clearQueue(ns, queue)));
+
+const putActions = fc
+  .array(fc.record({ key: fc.constantFrom("k", "l", "m\0"), data: fc.constantFrom(1, 1, 2) }), {
+    minLength: 1,
+    maxLength: 3,
+  })
+  .map((actions) =>
+    step(`put actions ${shown(actions)}`, (engine, { ns }) =>
+      engine.putActions(
+        ns,
+        actions.map(({ key, data }) => ({ key, data: encodeData({ data }) })),
+      ),
+    ),
+  );
+
+const deleteActions = fc
+  .subarray(["k", "l", "m\0"])
+  .map((keys) => step(`delete actions ${shown(keys)}`, (engine, { ns }) => engine.deleteActions(ns, keys)));
+
 const setSpec = fc
   .record({
     name: spec,
@@ -478,6 +538,11 @@ const weighted: [number, fc.Arbitrary<Command>][] = [
   [4, setSpec],
   [3, setMeta],
   [1, dropSpec],
+  [1, count],
+  [2, take],
+  [1, clear],
+  [1, putActions],
+  [1, deleteActions],
   [1, setNamespace],
   [3, checkIn],
   [1, listWorkers],
