@@ -93,15 +93,19 @@ export const planSettings = [
 ] as const;
 
 export class Database implements Session {
-  readonly counters: Counters = { statements: 0, transactions: 0, retries: 0, discarded: 0, unknown: 0 };
+  readonly counters: Counters;
   readonly #options: DatabaseOptions;
   readonly #texts = new Map<string, { text: string; name: string }>();
   readonly #begin: string;
   readonly #single: boolean;
   #closed = false;
 
-  constructor(options: DatabaseOptions) {
+  constructor(
+    options: DatabaseOptions,
+    counters: Counters = { statements: 0, transactions: 0, retries: 0, discarded: 0, unknown: 0 },
+  ) {
     this.#options = options;
+    this.counters = counters;
     const local = options.local.map((setting) => `SET LOCAL ${setting};`).join("");
     this.#begin = `BEGIN ISOLATION LEVEL READ COMMITTED;${local}`;
     // where settings are per transaction, every statement needs one

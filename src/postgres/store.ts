@@ -84,6 +84,8 @@ import {
 
 export interface PostgresParts {
   db: Database;
+  /** The same with fewer connections, for what may take long. */
+  slow: Database;
   options: DatabaseOptions;
   notifier: Notifier;
   /** Ends the pool, where it is the store's own. */
@@ -117,6 +119,7 @@ const few = 20;
 export class PostgresStore implements Store, Watchable {
   readonly #parts: PostgresParts;
   readonly #db: Database;
+  readonly #slow: Database;
   readonly #ids: UnitIds;
   readonly #merges = {
     settles: new Map<string, SettleMerge>(),
@@ -139,6 +142,7 @@ export class PostgresStore implements Store, Watchable {
   constructor(parts: PostgresParts, ids?: UnitIds) {
     this.#parts = parts;
     this.#db = parts.db;
+    this.#slow = parts.slow;
     this.#ids = ids ?? new UnitIds(parts.db);
   }
 
@@ -157,9 +161,11 @@ export class PostgresStore implements Store, Watchable {
    * for others when the caller commits; those who wait for work hear of it then. Nothing is tried again.
    */
   within(client: Client): PostgresStore {
+    const db = new BorrowedDatabase(this.#parts.options, client);
     const parts = {
       ...this.#parts,
-      db: new BorrowedDatabase(this.#parts.options, client),
+      db,
+      slow: db,
       end: () => Promise.resolve(),
     };
     const store = new PostgresStore(parts, this.#ids);
@@ -183,6 +189,7 @@ export class PostgresStore implements Store, Watchable {
     if (this.#borrowed) return;
     await this.#parts.notifier.close();
     this.#db.close();
+    this.#slow.close();
     await this.#parts.end();
   }
 
@@ -222,7 +229,7 @@ export class PostgresStore implements Store, Watchable {
   }
 
   listWorkSpecs(ns: string, previous: string | null, limit: number): Promise<WorkSpecRow[]> {
-    return pageWorkSpecs(this.#db, ns, previous, limit);
+    return pageWorkSpecs(this.#slow, ns, previous, limit);
   }
 
   async deleteWorkSpecs(ns: string, refs: readonly WorkSpecRef[]): Promise<boolean[]> {
@@ -232,7 +239,7 @@ export class PostgresStore implements Store, Watchable {
   }
 
   purge(limit: number, now: number): Promise<Slice> {
-    return purgeUnits(this.#db, limit, now);
+    return purgeUnits(this.#slow, limit, now);
   }
 
   async candidates(ns: string, requestId: string | null, recent: boolean, now: number): Promise<Candidates> {
@@ -313,13 +320,13 @@ export class PostgresStore implements Store, Watchable {
 
   async tally(ns: string | null, now: number): Promise<TallyRow[]> {
     const namespace = ns === null ? null : nameToBytes(ns);
-    const past = await this.#db.rows(
+    const past = await this.#slow.rows(
       `SELECT s.id FROM @namespace n JOIN @spec s ON s.namespace = n.id AND NOT s.dead
        WHERE NOT n.dead AND ($1::bytea IS NULL OR n.name = $1::bytea) AND ${isPast("s.id", "$2::bigint")}`,
       [namespace, now],
     );
-    for (const [id] of past as [number][]) await catchUp(this.#db, id, now);
-    return readTallies(this.#db, namespace);
+    for (const [id] of past as [number][]) await catchUp(this.#slow, id, now);
+    return readTallies(this.#slow, namespace);
   }
 
   // ---- work units
@@ -454,7 +461,7 @@ export class PostgresStore implements Store, Watchable {
     limit: number,
     now: number,
   ): Promise<WorkUnitRow[]> {
-    return readUnits(this.#db, await lookUp(this.#db, ns, ref, now), where, limit, now);
+    return readUnits(this.#slow, await lookUp(this.#slow, ns, ref, now), where, limit, now);
   }
 
   async updateWorkUnits(
@@ -465,8 +472,8 @@ export class PostgresStore implements Store, Watchable {
     limit: number,
     now: number,
   ): Promise<UnitSlice> {
-    const spec = await lookUp(this.#db, ns, ref, now);
-    const slice = await this.#db.transaction((tx) =>
+    const spec = await lookUp(this.#slow, ns, ref, now);
+    const slice = await this.#slow.transaction((tx) =>
       updateUnits(this.#batch(tx, now), spec, where, change, limit),
     );
     this.#changed(ns);
@@ -480,8 +487,8 @@ export class PostgresStore implements Store, Watchable {
     limit: number,
     now: number,
   ): Promise<UnitSlice> {
-    const spec = await lookUp(this.#db, ns, ref, now);
-    const slice = await this.#db.transaction((tx) => deleteUnits(this.#batch(tx, now), spec, where, limit));
+    const spec = await lookUp(this.#slow, ns, ref, now);
+    const slice = await this.#slow.transaction((tx) => deleteUnits(this.#batch(tx, now), spec, where, limit));
     this.#changed(ns);
     return slice;
   }
@@ -630,14 +637,14 @@ export class PostgresStore implements Store, Watchable {
   }
 
   async listUnitAttempts(ns: string, ref: WorkSpecRef, name: string, now: number): Promise<AttemptRow[]> {
-    const spec = await lookUp(this.#db, ns, ref, now);
-    const [row] = await this.#db.rows(`SELECT ${unitColumns} FROM @unit u WHERE u.spec = $1 AND u.key = $2`, [
-      spec.id,
-      nameKey(name).key,
-    ]);
+    const spec = await lookUp(this.#slow, ns, ref, now);
+    const [row] = await this.#slow.rows(
+      `SELECT ${unitColumns} FROM @unit u WHERE u.spec = $1 AND u.key = $2`,
+      [spec.id, nameKey(name).key],
+    );
     if (row === undefined) throw missingUnit(name);
     const unit = readUnit(row, spec);
-    const past = await this.#db.rows(
+    const past = await this.#slow.rows(
       `SELECT number, status, late, start, "end", expiration, worker, errors, data FROM @history
        WHERE unit = $1 AND number <= $2 ORDER BY number`,
       [unit.id, unit.attempt === null ? unit.attempts : unit.attempts - 1],
@@ -656,8 +663,8 @@ export class PostgresStore implements Store, Watchable {
     now: number,
   ): Promise<AttemptRow[]> {
     return which === "all"
-      ? loggedAttempts(this.#db, ns, worker, previous, limit, now)
-      : heldAttempts(this.#db, ns, worker, which, previous, limit, now);
+      ? loggedAttempts(this.#slow, ns, worker, previous, limit, now)
+      : heldAttempts(this.#slow, ns, worker, which, previous, limit, now);
   }
 
   // ---- workers
@@ -671,7 +678,7 @@ export class PostgresStore implements Store, Watchable {
   }
 
   listWorkers(ns: string, query: WorkerQuery, limit: number, now: number): Promise<WorkerRow[]> {
-    return pageWorkers(this.#db, ns, query, limit, now);
+    return pageWorkers(this.#slow, ns, query, limit, now);
   }
 
   // ---- locks
@@ -688,7 +695,7 @@ export class PostgresStore implements Store, Watchable {
   // ---- housekeeping
 
   async tidy(limits: TidyLimits, now: number): Promise<Tidied> {
-    const { tidied, changed } = await tidyStore(this.#db, limits, this.#logs, now);
+    const { tidied, changed } = await tidyStore(this.#slow, limits, this.#logs, now);
     for (const ns of new Set(changed.map(nameFromBytes))) this.#changed(ns);
     return tidied;
   }
