@@ -471,7 +471,13 @@ const clearLocks = fc
   .constantFrom(...paths)
   .map((path) => step(`clear locks at ${shown(path)}`, (engine, { ns }) => engine.clearLocks(ns, path)));
 
-const tidy = fc.constant(step("tidy", (engine) => engine.tidy(100_000)));
+// what is past its time may have been moved before, by whatever met it: a tally meets all, so that the rest is the same
+const tidy = fc.constant(
+  step("tidy", async (engine, { ns }) => {
+    await engine.tally(ns);
+    return engine.tidy(100_000);
+  }),
+);
 
 const reopen = fc.constant(new Step("reopen", ({ reopen }) => reopen()));
 
