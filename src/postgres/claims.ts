@@ -15,7 +15,7 @@ import {
 } from "../core/index.ts";
 import { readAttempts } from "./attempts.ts";
 import { catchUp, isPast } from "./expiry.ts";
-import type { Database, Row, Session } from "./connection.ts";
+import { isRow, type Database, type Row, type Session } from "./connection.ts";
 import { resolve } from "./dependents.ts";
 import { comparePlaces, start, type Floors, type Place } from "./floor.ts";
 import { knowWorkers, readKeys, writeLog } from "./log.ts";
@@ -34,7 +34,7 @@ const wholeClaim = `  ), superseded AS (
     INSERT INTO @worker (namespace, name, updated, expiration)
     SELECT DISTINCT spec.namespace, g.worker, $3::bigint, $3::bigint + $14::bigint FROM spec, unnest($5::bytea[]) AS g (worker)
     WHERE NOT (limited OR past OR stale) AND repeated IS NULL
-      AND NOT EXISTS (SELECT 1 FROM @worker w WHERE w.namespace = spec.namespace AND w.name = g.worker)
+      AND (SELECT true FROM @worker w WHERE w.namespace = spec.namespace AND w.name = g.worker) IS NULL
     ORDER BY 2
     ON CONFLICT DO NOTHING
   ), noted AS (
@@ -47,7 +47,8 @@ const wholeClaim = `  ), superseded AS (
 const isStale = `CASE WHEN $12::bigint IS NULL THEN false ELSE
         $13::text <> (SELECT md5(s.meta) || ' ' || count(*) || ' ' || max(o.id) FROM @spec o
           WHERE o.namespace = s.namespace AND NOT o.dead)
-        OR $12::bigint <> (SELECT coalesce(sum(t.arrivals), 0) FROM @spec o JOIN @tally t ON t.spec = o.id
+        OR $12::bigint <> (SELECT coalesce(sum(c.arrivals), 0) FROM @spec o CROSS JOIN LATERAL
+          (SELECT sum(t.arrivals) AS arrivals FROM @tally t WHERE t.spec = o.id) c
           WHERE o.namespace = s.namespace AND NOT o.dead)
         OR EXISTS (SELECT 1 FROM @spec o WHERE o.namespace = s.namespace AND NOT o.dead AND o.id <> s.id
           AND (o.continuous OR ${isPast("o.id", "$3::bigint")})) END`;
@@ -100,7 +101,7 @@ const claimStatement = (whole: boolean): string => `
       attempt_status = 0, attempt_worker = ($5::bytea[])[p.caller], attempt_start = $3::bigint, attempt_end = 0,
       attempt_expiration = ($6::bigint[])[p.caller],
       attempt_late = false, attempt_own = false, attempt_errors = NULL, attempt_data = NULL
-    FROM given p, fit WHERE u.id = p.id AND u.status = 0 AND NOT fit.exhausted AND NOT fit.tried AND fit.picked <= $2::bigint
+    FROM given p, fit WHERE ${isRow("u.id", "p.id")} AND NOT fit.exhausted AND NOT fit.tried AND fit.picked <= $2::bigint
     RETURNING u.id, u.key, u.long_name, u.attempts, u.place, u.data, p.caller, p.turn,
       p.attempt_status AS old_status, p.attempt_late AS old_late, p.attempt_start AS old_start, p.attempt_end AS old_end,
       p.attempt_expiration AS old_expiration, p.attempt_worker AS old_worker, p.attempt_errors AS old_errors,
