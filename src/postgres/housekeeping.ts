@@ -1,7 +1,7 @@
 /** What nobody asks for but time: moved, failed, retired and forgotten a bounded piece at a time. */
 import { tooManyRetries, type Slice, type Tidied, type TidyLimits } from "../core/index.ts";
 import { catchUp, isPast } from "./expiry.ts";
-import type { Database, Session } from "./connection.ts";
+import { isRow, type Database, type Session } from "./connection.ts";
 import { resolve } from "./dependents.ts";
 import { purgeQueues } from "./queues.ts";
 import { Batch, type Allocate } from "./state.ts";
@@ -117,7 +117,7 @@ async function trimLog(db: Database, cursor: LogCursor): Promise<void> {
        ORDER BY namespace, worker, at LIMIT $4
      ), gone AS (
        DELETE FROM @log l USING looked s WHERE l.namespace = s.namespace AND l.worker = s.worker AND l.at = s.at
-         AND NOT EXISTS (SELECT 1 FROM unnest(s.units) AS g (id) JOIN @unit u ON u.id = g.id)
+         AND NOT EXISTS (SELECT 1 FROM unnest(s.units) AS g (id) JOIN @unit u ON ${isRow("u.id", "g.id")})
      )
      SELECT namespace, worker, at FROM looked ORDER BY namespace DESC, worker DESC, at DESC LIMIT 1`,
     [cursor.namespace, cursor.worker, cursor.at, 200],
