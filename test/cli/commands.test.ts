@@ -118,7 +118,7 @@ const stories: readonly Story[] = [
           crawl: counts(1, 1, 1, 1, 1, 1),
           index: counts(2, 0, 0, 0, 0, 0),
           tick: counts(0, 0, 0, 0, 0, 0),
-          _NOW: expect.any(Number),
+          _NOW: expect.any(Number) as number,
         },
       },
       { run: "summary", out: /^Work spec +Avail +Delayed.*\ncrawl +1 +1 +1 +1 +1 +1 +6\nindex/ },

@@ -56,7 +56,11 @@ afterAll(async () => {
 async function show(
   words: readonly string[],
   steps: readonly Step[] = [],
-  { columns = 80, rows = 24, env = {} as Record<string, string> } = {},
+  {
+    columns = 80,
+    rows = 24,
+    env = {},
+  }: { columns?: number; rows?: number; env?: Record<string, string> } = {},
 ): Promise<Shown> {
   const command = [process.execPath, executable("coordinate"), ...words];
   const plan = { columns, rows, command, steps, seconds: 60 };
@@ -82,7 +86,7 @@ const linesOf = ({ output }: Shown): string[] => stripVTControlCharacters(output
 
 /** A wide character takes two columns. */
 const widthOf = (line: string): number =>
-  [...line].reduce((sum, one) => sum + (/[\u1100-\u115f\u2e80-\uffdc]/.test(one) ? 2 : 1), 0);
+  Array.from(line).reduce((sum, one) => sum + (/[\u1100-\u115f\u2e80-\uffdc]/.test(one) ? 2 : 1), 0);
 
 describe("on a terminal", { concurrent: true, timeout: 90_000 }, () => {
   test.each([
