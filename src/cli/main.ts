@@ -1,11 +1,16 @@
 #!/usr/bin/env node
 /** `coordinate`: one command, or an interactive shell. */
-import { Session } from "./context.ts";
-import { runLine } from "./program.ts";
+import module from "node:module";
+
+// Node 22.8 and later keep what was compiled for the next start; it must be asked before anything else is loaded
+if ("enableCompileCache" in module && typeof module.enableCompileCache === "function")
+  module.enableCompileCache();
 
 // `coordinate work_units | head` ends when its reader does, and that is no failure
 process.stdout.on("error", (error: NodeJS.ErrnoException) => process.exit(error.code === "EPIPE" ? 0 : 1));
 
+const { Session } = await import("./context.ts");
+const { runLine } = await import("./program.ts");
 const session = new Session({
   stdin: process.stdin,
   stdout: process.stdout,
