@@ -42,7 +42,7 @@ export async function runShell(session: Session): Promise<number> {
     if (words[0] === "coordinate") words.shift();
     if (words.length === 0) continue;
     if (words[0] === "quit" || words[0] === "exit") break;
-    session.ask = (question) => ask(session, question);
+    session.ask = (question) => ask(session, question, typedAhead);
     session.interrupted = interrupt.signal;
     last = await Promise.race([runLine(session, words), givenUp(interrupt.signal)]);
     interrupt = new AbortController();
@@ -115,10 +115,20 @@ function onEnd(
   });
 }
 
-function ask({ streams: { stdin, stdout } }: Session, question: string): Promise<string | null> {
+/** What was typed before the question came answers it, as it does in any program that reads a terminal. */
+function ask(
+  { streams: { stdin, stdout } }: Session,
+  question: string,
+  ahead: string[],
+): Promise<string | null> {
+  const typed = ahead.shift();
+  if (typed !== undefined) {
+    stdout.write(`${question}${typed}\n`);
+    return Promise.resolve(typed);
+  }
   return new Promise((resolve) => {
     const reader = createInterface({ input: stdin, output: stdout, prompt: question });
-    onEnd(reader, resolve, stdout, []);
+    onEnd(reader, resolve, stdout, ahead);
     reader.prompt();
   });
 }

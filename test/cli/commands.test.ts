@@ -179,7 +179,7 @@ const stories: readonly Story[] = [
       },
       {
         run: "explain crawl",
-        out: /\ncrawl {2}not now\n {2}It has more than its share of pending work units\. Weight 10, priority 0; 1 available, 1 pending, 1 delayed, 1 blocked, 1 failed\.\n {2}It goes on: when others/,
+        out: /\ncrawl {2}not now\n {2}It has more than its share of pending work units\. Weight 10, priority 0; 1 available, 1 pending, 1 delayed, 1 blocked, 1 failed\.\n {2}Its turn comes when others/,
       },
       {
         once: true,
@@ -245,7 +245,7 @@ const stories: readonly Story[] = [
       { run: "pause crawl", out: "paused crawl; 1 work unit still running\n" },
       {
         run: "explain crawl",
-        out: /crawl {2}not now\n {2}It is paused\.[\s\S]*It goes on: coordinate resume crawl\.\n$/,
+        out: /crawl {2}not now\n {2}It is paused\.[\s\S]*coordinate resume crawl lets it go on\.\n$/,
       },
       { run: "pause crawl", out: /as before/ },
       { run: "doctor", out: /note +work +crawl: paused, and units wait\n +coordinate resume crawl\n/ },
@@ -283,7 +283,7 @@ const stories: readonly Story[] = [
       { run: "explain tick", out: /generates its next work unit in [\s\S]*next_continuous=now/ },
       { run: "set index priority=5", out: "priority=5\n" },
       { run: "set crawl max_running=0", out: "max_running=0\n" },
-      { run: "explain crawl", out: /others with work have a higher priority/ },
+      { run: "explain crawl", out: /Others with work have a higher priority\./ },
       { run: "set crawl", out: /^priority=0\nweight=3\npaused=false\n/ },
       { run: "set crawl weight=0", out: "weight=0\n" },
       {

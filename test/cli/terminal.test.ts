@@ -101,7 +101,7 @@ describe("on a terminal", { concurrent: true, timeout: 90_000 }, () => {
     expect(shown.code).toBe(0);
     const [page = ""] = linesOf(shown).join("\n").split("\nExamples:");
     // a command to be copied is not cut, however long the names in it are
-    for (const line of page.split("\n").filter((text) => !text.includes("coordinate resume")))
+    for (const line of page.split("\n").filter((text) => !/coordinate resume|is-wide-\.$/.test(text)))
       expect(widthOf(line), line).toBeLessThanOrEqual(columns);
   });
 
@@ -209,6 +209,7 @@ describe("the shell", { timeout: 90_000 }, () => {
         { expect: "not deleting anything", send: "work_specs\nnamespaces\n" },
         { expect: "weighted", send: "--address http://127.0.0.1:1 summary\n" },
         { expect: "is a daemon running", send: "summary --token secret\n" },
+        { expect: "Finished" },
         { expect: prompt, send: "tail\n" },
         { expect: "tail", signal: constants.signals.SIGINT },
         { expect: prompt, send: "\u0003" },
