@@ -40,6 +40,8 @@ export class Session {
   interrupted: AbortSignal | null = null;
   /** Options that were given to the shell itself hold for every line of it. */
   defaults: GlobalOptions = {};
+  /** The daemon that was asked last, for what an error says of it. */
+  address: string | null = null;
   readonly #opened = new Map<string, Promise<Opened>>();
 
   constructor(streams: Streams) {
@@ -53,6 +55,7 @@ export class Session {
   /** One connection for a session: the shell's second command finds it open. */
   open(place: Place, use: StoreUse): Promise<Opened> {
     // a file is opened to look into it or to own it; for anything else there is one way
+    this.address = place.address ?? null;
     const key = JSON.stringify([place, place.backend?.startsWith("sqlite:") === true ? use : ""]);
     let opened = this.#opened.get(key);
     if (opened === undefined) {

@@ -84,9 +84,10 @@ function makeProgram(session: Session, onCode: (code: number) => void): Command 
     .action(async (word: string | undefined) => {
       if (word !== undefined)
         throw new UsageError(`no such command ${word}${didYouMean(word, commandWords())}`);
-      onCode(await runWithoutCommand(session, program));
+      if (!(await dumpConfig(session, program, onCode))) onCode(await runWithoutCommand(session, program));
     });
   for (const option of globalOptions()) program.addOption(option);
+  program.option("--dump-config [what]", "print the configuration and stop: full, effective or default");
   for (const group of Object.keys(groups)) {
     for (const entry of commands) {
       if (entry.group === group) addStub(program, entry);
@@ -94,10 +95,26 @@ function makeProgram(session: Session, onCode: (code: number) => void): Command 
   }
   // a command is loaded when its name was read, and before what follows the name is
   program.hook("preSubcommand", async (_program, command) => {
+    // whatever command follows, as the Python tool has it
+    if (await dumpConfig(session, program, onCode)) throw new CommanderError(0, "coordinate.dumpConfig", "");
     const entry = commands.find(({ name }) => name === command.name());
     if (entry !== undefined) await fill(session, program, command, entry, onCode);
   });
   return program;
+}
+
+/** False when it was not asked for. */
+async function dumpConfig(
+  session: Session,
+  program: Command,
+  onCode: (code: number) => void,
+): Promise<boolean> {
+  const { dumpConfig: what } = program.opts<{ dumpConfig?: string | true }>();
+  if (what === undefined) return false;
+  const { printConfiguration } = await import("./commands/config.ts");
+  const context = new Context(session, onlyGiven(program), "read");
+  onCode(await printConfiguration(context, what === true ? undefined : what, "--dump-config"));
+  return true;
 }
 
 const commandWords = (): string[] => [

@@ -89,7 +89,8 @@ class FileReading {
     }
     // a file of the daemon's settings alone, or of the client's, needs no sections
     const known = findSetting("daemon", name) ?? findSetting("client", name);
-    if (known !== undefined) this.#setting(known, [name], value);
+    // no setting is a mapping: a block of that name is somebody else's
+    if (known !== undefined && !isMapping(value)) this.#setting(known, [name], value);
     else if (section !== undefined) this.#wrong([name], "expected settings and their values", value);
     else if (isMapping(value) && nearest(name, [...sectionNames, pythonBlock]) === null)
       setOwn(this.#read.application, name, value);

@@ -12,6 +12,7 @@ export interface RunOptions {
   env?: Record<string, string>;
   /** What its standard input says; nothing, and its end, if not given. */
   input?: string;
+  cwd?: string;
 }
 
 /** Runs the built executable as a process of its own. A text is split into words as a shell does it. */
@@ -19,6 +20,7 @@ export function coordinate(args: string | readonly string[], options: RunOptions
   const words = typeof args === "string" ? splitWords(args) : args;
   const child = spawn(process.execPath, [executable("coordinate"), ...words], {
     env: { PATH: process.env.PATH ?? "", HOME: "/nonexistent", TZ: "UTC", ...options.env },
+    cwd: options.cwd,
   });
   const ran = { out: "", err: "" };
   child.stdout.setEncoding("utf8").on("data", (chunk: string) => (ran.out += chunk));
