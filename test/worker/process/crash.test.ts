@@ -8,9 +8,8 @@ import { handles } from "../../../src/index.ts";
 import { openPostgres } from "../../../src/postgres/index.ts";
 import { RestClient } from "../../../src/rest/index.ts";
 import { Worker, type ChildRuntime } from "../../../src/worker/index.ts";
-import { startProcess, type Started } from "../../daemon/built.ts";
 import { freePort, startServer } from "../../postgres/server.ts";
-import { start } from "./command-line.ts";
+import { serve, start } from "./command-line.ts";
 import { collect, nodeChildren, openBench, tasksFile } from "./harness.ts";
 import { descendants, isAlive, until } from "./processes.ts";
 
@@ -127,7 +126,7 @@ async function openDaemon(): Promise<{ client: RestClient; url: string; restart:
   const port = await freePort();
   const store = `sqlite:${path.join(directory, "store.sqlite")}`;
   const args = ["--backend", store, "--http", `127.0.0.1:${port}`, "--data-dir", directory];
-  let daemon: Started = await startProcess(args);
+  let daemon = await serve(args);
   const client = new RestClient(daemon.url);
   const kill = async (): Promise<void> => {
     daemon.child.kill("SIGKILL");
@@ -143,7 +142,7 @@ async function openDaemon(): Promise<{ client: RestClient; url: string; restart:
     url: daemon.url,
     async restart() {
       await kill();
-      daemon = await startProcess(args);
+      daemon = await serve(args);
     },
   };
 }
