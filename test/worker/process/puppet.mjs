@@ -58,10 +58,12 @@ channel.on("data", (chunk) => {
   read = Buffer.concat([read, chunk]);
   while (read.length >= 8 && read.length >= 8 + read.readUInt32BE(0)) {
     const end = 8 + read.readUInt32BE(0);
-    const head = JSON.parse(read.toString("utf8", 8, end));
+    const head = /** @type {{ kind: string, order?: string, value: number }} */ (
+      JSON.parse(read.toString("utf8", 8, end))
+    );
     read = read.subarray(end);
     if (head.kind === "start" && head.order === undefined) send({ kind: "ready", taskNames: [] });
-    else orders[head.order]?.(head.value);
+    else orders[head.order ?? ""]?.(head.value);
   }
 });
 channel.on("close", () => process.exit(0));
