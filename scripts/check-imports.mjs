@@ -58,7 +58,7 @@ export const folders = {
   daemon: {
     imports: [...everyLibrary, "rest/client", "dashboard"],
     // What the command line needs of it without loading a server: the stores by their address, and kind errors.
-    entries: ["index", "backend", "did-you-mean"],
+    entries: ["index", "backend", "did-you-mean", "version"],
     packages: ["fastify", "@fastify/*", "@opentelemetry/api", "pino", "prom-client", "yaml", "node:*"],
   },
   cli: {
@@ -70,6 +70,7 @@ export const folders = {
       "daemon",
       "daemon/backend",
       "daemon/did-you-mean",
+      "daemon/version",
     ],
     packages: ["commander", "cli-progress", "fast-string-truncated-width", "yaml", "node:*"],
   },

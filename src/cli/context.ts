@@ -35,6 +35,8 @@ export class Session {
   readonly streams: Streams;
   /** Set while the interactive shell holds the terminal: questions go through it. */
   ask: ((question: string) => Promise<string | null>) | null = null;
+  /** In the shell: aborts when the line that runs is interrupted. */
+  interrupted: AbortSignal | null = null;
   /** Options that were given to the shell itself hold for every line of it. */
   defaults: GlobalOptions = {};
   readonly #opened = new Map<string, Promise<Opened>>();
@@ -149,6 +151,7 @@ export class Context {
 
   /** Aborts on Ctrl-C. A command that never asks for it ends at once, as any process does. */
   get signal(): AbortSignal {
+    if (this.session.interrupted !== null) return this.session.interrupted;
     if (this.#interrupted === null) {
       const controller = (this.#interrupted = new AbortController());
       const interrupt = (): void => controller.abort();

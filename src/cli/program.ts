@@ -1,11 +1,11 @@
 /** Reads a command line, loads the command that it names, runs it, and answers the exit code. */
 import { Command, CommanderError, Help, Option } from "commander";
 import { didYouMean } from "../daemon/did-you-mean.ts";
+import { version } from "../daemon/version.ts";
 import { commands, groups, type CommandEntry } from "./commands.ts";
 import { Context, type GlobalOptions, type Session } from "./context.ts";
 import { exit, UsageError } from "./failure.ts";
 import { printError } from "./print-error.ts";
-import { version } from "./version.ts";
 
 const examples = `
 Examples:
@@ -44,7 +44,7 @@ export async function runLine(session: Session, argv: readonly string[]): Promis
   let code: number = exit.done;
   const program = makeProgram(session, (answered) => (code = answered));
   try {
-    await program.parseAsync([...argv], { from: "user" });
+    await program.parseAsync(askingForHelp(argv), { from: "user" });
     return code;
   } catch (error) {
     // commander has printed what there is to say
@@ -53,7 +53,13 @@ export async function runLine(session: Session, argv: readonly string[]): Promis
   }
 }
 
-export function makeProgram(session: Session, onCode: (code: number) => void): Command {
+/** `help COMMAND` is `COMMAND --help`: that loads the command, whose help is not known before. */
+function askingForHelp(argv: readonly string[]): string[] {
+  const [first, word] = argv;
+  return first === "help" && word !== undefined && !word.startsWith("-") ? [word, "--help"] : [...argv];
+}
+
+function makeProgram(session: Session, onCode: (code: number) => void): Command {
   const { stdout, stderr } = session.streams;
   const program = new Command("coordinate")
     .description("Job coordination: stores work units, hands them to workers, remembers every attempt.")

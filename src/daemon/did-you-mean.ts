@@ -1,7 +1,8 @@
 /** The nearest of what there is, when it is near: for an error that names what is not known. */
 export function nearest(given: string, known: Iterable<string>): string | null {
   let best: string | null = null;
-  let least = Math.max(2, Math.floor(given.length / 3)) + 1;
+  // of a word of four letters, another with two of them changed is another word
+  let least = (given.length <= 4 ? 1 : Math.max(2, Math.floor(given.length / 3))) + 1;
   for (const name of known) {
     const distance = editDistance(given.toLowerCase(), name.toLowerCase());
     if (distance >= least) continue;

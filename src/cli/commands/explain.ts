@@ -5,7 +5,7 @@ import type { Context } from "../context.ts";
 import { quote, show } from "../escape.ts";
 import { exit } from "../failure.ts";
 import { requireWorkSpec } from "../naming.ts";
-import type { Style } from "../table.ts";
+import { cut, type Style } from "../table.ts";
 import { count, counted, readNumber } from "../units.ts";
 import { listWorkers } from "../worker-list.ts";
 
@@ -123,10 +123,10 @@ const advice: Partial<Record<NonNullable<Explained["excluded"]>, (name: string) 
 };
 
 function aboutSpec({ out }: Context, one: Explained, row: TallyRow | undefined): void {
-  const name = show(one.workSpec);
   const chance =
     one.excluded === null ? `chance ${(one.chance * 100).toFixed(one.chance < 0.1 ? 1 : 0)} %` : "not now";
   const style: Style = one.excluded === null ? "green" : "yellow";
+  const name = cut(show(one.workSpec), out.columns - chance.length - 2);
   out.line(`${out.paint("bold", name)}  ${out.paint(style, chance)}`);
   const { delayed = 0, blocked = 0, failed = 0, available = 0, pending = 0 } = row?.counts ?? {};
   const parts = [

@@ -134,7 +134,7 @@ function print({ out }: Context, event: StreamedEvent): void {
     return;
   }
   const at = time(event.time, Date.now());
-  out.line(cut(`${out.paint("dim", at)}  ${sentence(event)}`, out.columns + (out.isTerminal ? 9 : 0)));
+  out.line(cut(`${out.paint("dim", at)}  ${sentence(event)}`, out.columns));
 }
 
 interface Item {

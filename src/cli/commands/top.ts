@@ -184,7 +184,7 @@ function specLines({ out }: Context, view: View, seen: Look, columns: number, ro
   const wide = columns >= 100;
   const heads: Column[] = [
     { head: "Work spec", least: 10 },
-    { head: "Avail", align: "right" },
+    { head: "Waiting", align: "right" },
     { head: "Pending", align: "right" },
     { head: "Failed", align: "right" },
     { head: "Finished", align: "right" },
