@@ -42,7 +42,7 @@ test(`${count} units through three runtimes`, { timeout: 60_000 + count * 60 }, 
   const cwd = import.meta.dirname;
   const runtimes = [
     await processRuntime({ tasks: path.join(cwd, "tasks.ts"), processes: 2, execArgv, log }),
-    await pythonRuntime({ processes: 2, cwd, log, maxAttempts: 50 }),
+    await pythonRuntime({ processes: 2, cwd, log, maxAttempts: 50, env: { PYTHONDONTWRITEBYTECODE: "1" } }),
     commandRuntime({ processes: 2, maxAttempts: 20 }),
   ];
   const began = performance.now();

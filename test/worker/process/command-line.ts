@@ -18,7 +18,7 @@ export interface Ran {
 export function start(args: readonly string[], { program = "main.ts", cwd = import.meta.dirname } = {}): Ran {
   const child = spawn(process.execPath, [...execArgv, path.join(cli, program), ...args], {
     cwd,
-    env: { PATH: process.env.PATH ?? "", HOME: "/nonexistent" },
+    env: { PATH: process.env.PATH ?? "", HOME: "/nonexistent", PYTHONDONTWRITEBYTECODE: "1" },
     stdio: ["ignore", "pipe", "pipe"],
   });
   let output = "";

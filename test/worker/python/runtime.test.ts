@@ -31,6 +31,7 @@ async function python(options: PythonRuntimeOptions = {}): Promise<ChildRuntime>
     processes: 1,
     graceMs: 1000,
     cwd: import.meta.dirname,
+    env: { PYTHONDONTWRITEBYTECODE: "1" },
     ...(process.env.TEST_PYTHON !== undefined && { python: process.env.TEST_PYTHON }),
     log: collect().log,
     ...options,
