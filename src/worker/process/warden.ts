@@ -2,7 +2,7 @@
  * The warden sees that no child outlives its supervisor.
  *
  * A child that watches its channel ends when the supervisor is killed, but one whose event loop is blocked does not look,
- * and a grandchild knows nothing. So one small process (a shell, about 1 MB) is told every process group, over a pipe.
+ * and a grandchild knows nothing. So one small process (a shell, 1.7 MB resident) is told every process group, over a pipe.
  * When the supervisor dies, by SIGKILL too, the system closes the pipe; the warden then kills the groups that are left,
  * and ends.
  *
