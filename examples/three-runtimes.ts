@@ -50,9 +50,7 @@ for (let finished = 0; finished < 7;) {
 await worker.stop();
 await running;
 
-for await (const unit of shout.workUnits())
-  console.log(`${unit.name}: ${unit.data.WORD} has ${unit.data.LETTERS} letters`);
-const unit = await shout.workUnit("two-2");
-assert.equal(unit?.data.WORD, "LANGUAGES");
-assert.equal(unit?.data.LETTERS, 9);
+for await (const { name, data } of shout.workUnits()) console.log(name, data);
+const { data } = await shout.workUnit("two-2");
+assert.deepEqual([data.WORD, data.LETTERS], ["LANGUAGES", 9]);
 await coordinate.close();

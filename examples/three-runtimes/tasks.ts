@@ -2,7 +2,8 @@
 import { each } from "../../src/worker/index.ts";
 
 /** Splits a text into its words, and makes a unit of the next work spec for each. */
-export const split = each(({ name, data }) => {
-  const words = String(data.text).split(" ");
+export const split = each(({ name, data: { text } }) => {
+  if (typeof text !== "string") throw new Error("there is no text to split");
+  const words = text.split(" ");
   return { output: Object.fromEntries(words.map((word, i) => [`${name}-${i}`, { word }])) };
 });
