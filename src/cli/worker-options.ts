@@ -125,7 +125,7 @@ export async function workplace(context: Context): Promise<Namespace> {
 export function openLog(context: Context, file: string | undefined, { brief = false } = {}): Logger {
   const stream =
     file === undefined ? context.session.streams.stderr : createWriteStream(file, { flags: "a" });
-  stream.on("error", (error) => {
+  stream.on("error", (error: Error) => {
     context.out.remark(`${file ?? "the log"}: ${error.message}`);
   });
   const write = (line: string): void => void stream.write(`${new Date().toISOString()} ${line}`);
