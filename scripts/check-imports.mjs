@@ -70,7 +70,7 @@ export const folders = {
   daemon: {
     imports: [...everyLibrary, "config/config-error", "config/did-you-mean", "rest/client", "dashboard"],
     // What the command line needs of it without loading a server: the stores by their address, and kind errors.
-    entries: ["index", "backend", "did-you-mean", "version"],
+    entries: ["index", "backend", "version"],
     packages: ["fastify", "@fastify/*", "@opentelemetry/api", "pino", "prom-client", "yaml", "node:*"],
   },
   cli: {
@@ -84,7 +84,6 @@ export const folders = {
       "rest/wire",
       "daemon",
       "daemon/backend",
-      "daemon/did-you-mean",
       "daemon/version",
     ],
     packages: ["commander", "cli-progress", "fast-string-truncated-width", "yaml", "node:*"],

@@ -1,6 +1,6 @@
 /** Reads a command line, loads the command that it names, runs it, and answers the exit code. */
 import { Command, CommanderError, Help, Option } from "commander";
-import { didYouMean } from "../daemon/did-you-mean.ts";
+import { didYouMean } from "../config/did-you-mean.ts";
 import { version } from "../daemon/version.ts";
 import { commands, groups, type CommandEntry } from "./commands.ts";
 import { Context, type GlobalOptions, type Session } from "./context.ts";
