@@ -87,6 +87,25 @@ describe("round trips", () => {
     };
     expect(await settle(100)).toBe(await settle(1));
   });
+
+  test.each([1, 100])("%i units with queues and labels cost no more round trips", async (count) => {
+    const units = Array.from({ length: count }, () => ({
+      name: `named ${serial++}`,
+      queues: ["a", "b"],
+      labels: ["red"],
+    }));
+    await add("plain", 1);
+    expect(await trips(() => engine.addWorkUnits("", "plain", units))).toBeLessThanOrEqual(3);
+    const attempts = await engine.makeAttempts(
+      "",
+      units.map(({ name }) => ({ workSpec: "plain", workUnit: name, worker: "w" })),
+    );
+    const changes = attempts.map(({ id }) => ({ attempt: id, action: "finish" as const }));
+    expect(await trips(() => engine.settleAttempts("", changes))).toBe(1);
+    expect(await trips(() => engine.takeMessages("", "a"))).toBe(1);
+    expect(await trips(() => engine.takeMessages("", "b", { requestId: `take ${serial++}` }))).toBe(1);
+    expect(await trips(() => engine.awaitWorkUnits("", "plain", [units[0]!.name]))).toBeLessThanOrEqual(2);
+  });
 });
 
 describe("plans", () => {
