@@ -34,7 +34,7 @@ beforeAll(async () => {
     path.join(place, "config.yaml"),
     `coordinate:\n  address: ${daemon.url}\n  namespace: shop\n`,
   );
-}, 60_000);
+}, 240_000);
 afterAll(async () => {
   await client.close();
   daemon.child.kill();
@@ -44,7 +44,7 @@ afterAll(async () => {
 
 const nowhere = "http://127.0.0.1:1";
 
-describe("which place is meant", { concurrent: true, timeout: 60_000 }, () => {
+describe("which place is meant", { concurrent: true, timeout: 120_000 }, () => {
   const cases: readonly [
     name: string,
     words: () => string,
@@ -125,7 +125,7 @@ describe("which place is meant", { concurrent: true, timeout: 60_000 }, () => {
   });
 });
 
-describe("with a daemon", { timeout: 60_000 }, () => {
+describe("with a daemon", { timeout: 120_000 }, () => {
   const run = (words: string, options?: RunOptions): Promise<Ran> =>
     coordinate(`--address ${daemon.url} ${words}`, options);
 
