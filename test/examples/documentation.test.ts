@@ -36,6 +36,9 @@ const pages = [
   "docs/errors.md",
   "docs/stores.md",
   "docs/testing.md",
+  "docs/flows.md",
+  "docs/loading.md",
+  "docs/configuration.md",
 ];
 
 function program(page: string): string {
