@@ -1,6 +1,6 @@
 /** `coordinate explain`: why is nothing running? The scheduler's own answer, in words, and what to do about it. */
 import type { Explained, NamespaceRow, ScheduleRequest, TallyRow } from "../../core/index.ts";
-import { command } from "../command.ts";
+import { command, repeated } from "../command.ts";
 import type { Context } from "../context.ts";
 import { quote, show } from "../escape.ts";
 import { exit } from "../failure.ts";
@@ -14,12 +14,10 @@ interface Options {
   gb?: string;
 }
 
-const list = (value: string, before: string[] | undefined): string[] => [...(before ?? []), value];
-
 export default command<Options>({
   define: (it) => {
     it.argument("[work-spec...]", "only these; without one, all")
-      .option("--runtime <name>", "as a worker that asks for this runtime; may be repeated", list)
+      .option("--runtime <name>", "as a worker that asks for this runtime; may be repeated", repeated)
       .option("--gb <n>", "as a worker that has so much memory");
   },
   run: async (context, { args, options }) => {
