@@ -162,7 +162,10 @@ describe("sorting on the disk", () => {
         fc.array(name, { maxLength: 60 }),
         fc.integer({ min: 1, max: 5000 }),
         async (all, pieceSize) => {
-          const usable = all.filter((one) => !/[\ud800-\udfff]/.test(one.replace(/[\ud800-\udbff][\udc00-\udfff]/g, "")) || one === "\udcff");
+          const usable = all.filter(
+            (one) =>
+              !/[\ud800-\udfff]/.test(one.replace(/[\ud800-\udbff][\udc00-\udfff]/g, "")) || one === "\udcff",
+          );
           const sorter = new UnitSorter({ pieceSize, fanIn: 3, directory });
           const last = new Map<string, number>();
           usable.forEach((one, i) => {

@@ -72,14 +72,10 @@ async function furnish(coordinate: Coordinate): Promise<void> {
     { name: "later", notBefore: 9_000_000_000_000 },
     { name: "odd\u001b[31m\n", data: cborData(dataToCbor(jsonData('{"b":1}'))) },
   ]);
-  await coordinate.addWorkUnits(
-    "ns",
-    "first",
-    [
-      { name: "b-blocked", dependencies: [{ workUnit: "waiting", kind: "soft" }] },
-      { name: "a-blocked", dependencies: [{ workUnit: "b-blocked" }] },
-    ],
-  );
+  await coordinate.addWorkUnits("ns", "first", [
+    { name: "b-blocked", dependencies: [{ workUnit: "waiting", kind: "soft" }] },
+    { name: "a-blocked", dependencies: [{ workUnit: "b-blocked" }] },
+  ]);
   const made = await coordinate.makeAttempts(
     "ns",
     ["done", "failed", "running"].map((workUnit) => ({ workSpec: "first", workUnit, worker: "w1" })),

@@ -40,6 +40,9 @@ const pages = [
   "docs/sqlite.md",
   "docs/cbor-rpc.md",
   "docs/testing.md",
+  "docs/flows.md",
+  "docs/loading.md",
+  "docs/configuration.md",
 ];
 
 function program(page: string): string {
