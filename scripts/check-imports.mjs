@@ -57,8 +57,8 @@ export const folders = {
   jobs: { imports: [...coreAndObjects, "memory"], packages: ["node:*"] },
   daemon: {
     imports: [...everyLibrary, "rest/client", "dashboard"],
-    // What the command line needs of it without loading a server: the stores by their address, and kind errors.
-    entries: ["index", "backend", "did-you-mean", "version"],
+    // What the command line needs of it without loading a server: the stores by their address, their housekeeping, and kind errors.
+    entries: ["index", "backend", "did-you-mean", "housekeeping", "version"],
     packages: ["fastify", "@fastify/*", "@opentelemetry/api", "pino", "prom-client", "yaml", "node:*"],
   },
   cli: {
@@ -70,6 +70,7 @@ export const folders = {
       "daemon",
       "daemon/backend",
       "daemon/did-you-mean",
+      "daemon/housekeeping",
       "daemon/version",
     ],
     packages: ["commander", "cli-progress", "fast-string-truncated-width", "yaml", "node:*"],
