@@ -9,6 +9,7 @@
  * it is on the disk, Redis appends to its file once a second, as BullMQ's documentation advises.
  */
 import { execFile, spawn, type ChildProcess } from "node:child_process";
+import { open } from "node:fs/promises";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { cpus, tmpdir } from "node:os";
 import path from "node:path";
@@ -283,7 +284,7 @@ async function measure(name: string, label: string, ...args: string[]): Promise<
 }
 
 /** The daemon as it is installed, on a file of its own. */
-async function daemon(directory: string): Promise<{ url: string; process: ChildProcess }> {
+async function daemon(directory: string, backend: string): Promise<{ url: string; process: ChildProcess }> {
   const main = path.join(path.dirname(self), "..", "src", "cli", "coordinated.ts");
   const started = spawn(
     process.execPath,
@@ -291,7 +292,7 @@ async function daemon(directory: string): Promise<{ url: string; process: ChildP
       ...process.execArgv,
       main,
       "--backend",
-      `sqlite:${path.join(directory, "store.sqlite")}`,
+      backend === "sqlite" ? `sqlite:${path.join(directory, "store.sqlite")}` : backend,
       "--http",
       "127.0.0.1:0",
       "--data-dir",
@@ -311,10 +312,11 @@ async function daemon(directory: string): Promise<{ url: string; process: ChildP
 }
 
 async function withDaemon<Answer>(
+  backend: string,
   work: (url: string, process: ChildProcess) => Promise<Answer>,
 ): Promise<Answer> {
   return scratch(async (directory) => {
-    const { url, process: started } = await daemon(directory);
+    const { url, process: started } = await daemon(directory, backend);
     try {
       return await work(url, started);
     } finally {
@@ -357,7 +359,7 @@ function cpuOf(pid: number | undefined): number {
 const quantile = (sorted: readonly number[], q: number): number =>
   sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))] ?? NaN;
 
-async function latency(url: string): Promise<void> {
+async function latency(backend: string, url: string): Promise<void> {
   const listener = child("listen", url);
   const times: number[] = [];
   let ready: () => void = () => undefined;
@@ -380,9 +382,30 @@ async function latency(url: string): Promise<void> {
   listener.send("stop");
   await new Promise((resolve) => listener.once("close", resolve));
   // the first few meet code that was not compiled yet
-  const sorted = times.slice(20).sort((a, b) => a - b);
-  const shown = [0.5, 0.95, 0.99].map((q) => `p${q * 100} ${quantile(sorted, q).toFixed(2)} ms`).join("  ");
-  console.log(`from adding to the start of the task, idle, through the daemon: ${shown}`);
+  console.log(
+    `from adding to the start of the task, idle, daemon on ${backend.replace(":", "")}: ${shown(times.slice(20))}`,
+  );
+}
+
+function shown(times: readonly number[]): string {
+  const sorted = [...times].sort((a, b) => a - b);
+  return [0.5, 0.95, 0.99].map((q) => `p${q * 100} ${quantile(sorted, q).toFixed(2)} ms`).join("  ");
+}
+
+/** A unit that is added and claimed is two of them. */
+async function diskTime(): Promise<string> {
+  return scratch(async (directory) => {
+    const file = await open(path.join(directory, "file"), "w");
+    const times: number[] = [];
+    for (let i = 0; i < 200; i++) {
+      const start = performance.now();
+      await file.write("x".repeat(4096));
+      await file.datasync();
+      times.push(performance.now() - start);
+    }
+    await file.close();
+    return shown(times);
+  });
 }
 
 async function idleCost(url: string, started: ChildProcess): Promise<void> {
@@ -411,7 +434,7 @@ async function main(): Promise<void> {
   if (wanted("memory")) rates.memory = await measure("memory", "coordinate, memory in the process");
   if (wanted("sqlite")) rates.sqlite = await measure("sqlite", "coordinate, sqlite in the process");
   if (wanted("rest"))
-    await withDaemon(async (url) => {
+    await withDaemon("sqlite", async (url) => {
       rates.rest = await measure("rest", "coordinate, daemon on sqlite in another process", url);
     });
   if (["postgres", "graphile", "boss"].some(wanted)) {
@@ -455,8 +478,11 @@ async function main(): Promise<void> {
     console.log(`ratio to the fastest peer: ${ratios.join(", ")}`);
   }
   console.log();
-  if (wanted("latency")) await withDaemon((url) => latency(url));
-  if (wanted("idle")) await withDaemon((url, started) => idleCost(url, started));
+  if (wanted("latency")) {
+    console.log(`a write of 4 kB and its fdatasync on this disk: ${await diskTime()}`);
+    for (const backend of ["sqlite", "memory:"]) await withDaemon(backend, (url) => latency(backend, url));
+  }
+  if (wanted("idle")) await withDaemon("sqlite", (url, started) => idleCost(url, started));
 }
 
 const [subject, address = ""] = positionals;

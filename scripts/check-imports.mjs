@@ -53,7 +53,7 @@ export const folders = {
   },
   cbor: { imports: coreAndObjects, packages: ["node:*"] },
   testing: { imports: [...coreAndObjects, "memory"], packages: ["vitest", "fast-check", "node:*"] },
-  worker: { imports: [...coreAndObjects, "memory"], packages: ["@opentelemetry/api", "node:*"] },
+  worker: { imports: coreAndObjects, packages: ["node:*"] },
   jobs: { imports: [...coreAndObjects, "memory"], packages: ["node:*"] },
   daemon: {
     imports: [...everyLibrary, "rest/client", "dashboard"],

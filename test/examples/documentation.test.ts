@@ -27,6 +27,7 @@ const pages = [
   "docs/work-units.md",
   "docs/attempts.md",
   "docs/workers.md",
+  "docs/worker-framework.md",
   "docs/scheduling.md",
   "docs/chaining.md",
   "docs/continuous.md",

@@ -442,6 +442,38 @@ describe("settling", () => {
     assert.equal(worker.counts.refused, 0);
   });
 
+  it("a change does not overtake an earlier one of the same attempt that is still under way; others do", async () => {
+    const t = bench();
+    await add(t, { name: "s" }, "a", "b");
+    const slow = gate();
+    const sent: string[] = [];
+    const over = wrapped(t.coordinate, {
+      settleAttempts: async (ns, changes) => {
+        sent.push(...changes.map(({ attempt, action }) => `${action} ${attempt.split(".")[0]}`));
+        if (changes.some(({ action }) => action === "renew")) await slow.promise;
+        return t.coordinate.settleAttempts(ns, changes);
+      },
+    });
+    t.start(
+      {
+        tasks: {
+          s: async ([a, b], { progress }) => {
+            void progress(a!, { part: 1 });
+            await turns(3);
+            void a!.finish({ part: 2 });
+            void b!.finish();
+          },
+        },
+      },
+      over,
+    );
+    await until("the other is finished", async () => (await t.status("s", "b")) === "finished");
+    assert.deepEqual(sent, ["renew 1", "finish 2"]);
+    slow.open();
+    await ended(t, "s", "a");
+    assert.deepEqual(sent, ["renew 1", "finish 2", "finish 1"]);
+  });
+
   it("one that is refused tells its task and nobody else, is logged, and ends nothing", async () => {
     const t = bench();
     await add(t, { name: "s" }, "gone", "kept", "lost", "settled");
