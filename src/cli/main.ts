@@ -3,8 +3,7 @@
 import module from "node:module";
 
 // Node 22.8 and later keep what was compiled for the next start; it must be asked before anything else is loaded
-if ("enableCompileCache" in module && typeof module.enableCompileCache === "function")
-  module.enableCompileCache();
+(module as { enableCompileCache?: () => unknown }).enableCompileCache?.();
 
 // `coordinate work_units | head` ends when its reader does, and that is no failure
 process.stdout.on("error", (error: NodeJS.ErrnoException) => process.exit(error.code === "EPIPE" ? 0 : 1));

@@ -9,16 +9,17 @@ import { printError } from "./print-error.ts";
 
 const examples = `
 Examples:
-  coordinate serve                                run a daemon on this machine
-  coordinate summary --watch                      counts, every two seconds
-  coordinate work_units -W crawl -s failed        which units of crawl failed
-  coordinate work_unit -W crawl UNIT              what happened to one of them
-  coordinate retry -W crawl --all                 have all that failed done again
-  coordinate explain                              why is nothing running?
-  coordinate --backend sqlite:work.sqlite status crawl     a store, without a daemon
+  coordinate serve                              run a daemon on this machine
+  coordinate summary --watch                    counts, every two seconds
+  coordinate work_units crawl -s failed         which units of crawl failed
+  coordinate work_unit crawl UNIT               what happened to one of them
+  coordinate retry crawl --all                  have all that failed done again
+  coordinate explain                            why is nothing running?
+  coordinate --backend sqlite:FILE summary      a store, without a daemon
 
-Without a command on a terminal: an interactive shell. The daemon is at --address, else COORDINATE_ADDRESS,
-else what the configuration says, else http://127.0.0.1:5980.
+Without a command on a terminal: an interactive shell. The daemon is at
+--address, else COORDINATE_ADDRESS, else what the configuration says, else
+http://127.0.0.1:5980.
 Exit codes: 0 done, 1 failed, 2 nothing to do or wrong use.`;
 
 /** The options of every command. A fresh list each time: commander keeps state in them. */
@@ -147,6 +148,8 @@ async function fill(
     command.helpOption("-h, --help", "print this");
   }
   module.define(command);
+  // what a command declares itself is its own affair: `--config` of one may be another file than that of all
+  const shared = new Set<string>();
   if (entry.raw !== true) {
     const taken = new Set(command.options.flatMap(({ short, long }) => [short, long]));
     for (const option of globalOptions()) {
@@ -154,11 +157,13 @@ async function fill(
       // -c of a command of its own leaves --config to everybody
       if (taken.has(option.short)) delete option.short;
       command.addOption(option.helpGroup("Options of every command:"));
+      shared.add(option.attributeName());
     }
   }
   command.action(async () => {
     const own = command.opts<GlobalOptions>();
-    const context = new Context(session, { ...onlyGiven(program), ...onlyGiven(command) }, entry.store);
+    const given = { ...onlyGiven(program), ...onlyGiven(command, shared) };
+    const context = new Context(session, given, entry.store);
     try {
       onCode(await module.run(context, { args: command.args, options: own, command }));
     } catch (error) {
@@ -170,14 +175,16 @@ async function fill(
 }
 
 /** What was said, without defaults: a value before the command holds unless it is said again after it. */
-function onlyGiven(command: Command): GlobalOptions {
-  const known = new Set(globalOptions().map((option) => option.attributeName()));
+function onlyGiven(command: Command, known = globalNames()): GlobalOptions {
   return Object.fromEntries(
     Object.entries(command.opts()).filter(
       ([key]) => known.has(key) && command.getOptionValueSource(key) !== "default",
     ),
   );
 }
+
+const globalNames = (): ReadonlySet<string> =>
+  new Set(globalOptions().map((option) => option.attributeName()));
 
 function usageOf(command: Command): string {
   return `coordinate ${command.name()} ${command.usage()}`;

@@ -46,7 +46,7 @@ beforeAll(async () => {
   const data = encodeData({ traceback: "Error: boom\n  at work", note: "x".repeat(500) });
   await client.settleAttempts("", [{ attempt: attempt?.id ?? "", action: "fail", data }]);
   await client.close();
-}, 60_000);
+}, 240_000);
 afterAll(async () => {
   daemon.child.kill();
   await daemon.ended;
@@ -56,10 +56,14 @@ afterAll(async () => {
 async function show(
   words: readonly string[],
   steps: readonly Step[] = [],
-  { columns = 80, rows = 24, env = {} as Record<string, string> } = {},
+  {
+    columns = 80,
+    rows = 24,
+    env = {},
+  }: { columns?: number; rows?: number; env?: Record<string, string> } = {},
 ): Promise<Shown> {
   const command = [process.execPath, executable("coordinate"), ...words];
-  const plan = { columns, rows, command, steps, seconds: 60 };
+  const plan = { columns, rows, command, steps, seconds: 120 };
   const { stdout } = await promisify(execFile)(
     "python3",
     [path.join(import.meta.dirname, "terminal.py"), JSON.stringify(plan)],
@@ -82,9 +86,9 @@ const linesOf = ({ output }: Shown): string[] => stripVTControlCharacters(output
 
 /** A wide character takes two columns. */
 const widthOf = (line: string): number =>
-  [...line].reduce((sum, one) => sum + (/[\u1100-\u115f\u2e80-\uffdc]/.test(one) ? 2 : 1), 0);
+  Array.from(line).reduce((sum, one) => sum + (/[\u1100-\u115f\u2e80-\uffdc]/.test(one) ? 2 : 1), 0);
 
-describe("on a terminal", { concurrent: true, timeout: 90_000 }, () => {
+describe("on a terminal", { concurrent: true, timeout: 180_000 }, () => {
   test.each([
     [["summary"], 80],
     [["summary"], 60],
@@ -132,7 +136,7 @@ describe("on a terminal", { concurrent: true, timeout: 90_000 }, () => {
   });
 });
 
-describe("coordinate top", { concurrent: true, timeout: 90_000 }, () => {
+describe("coordinate top", { concurrent: true, timeout: 180_000 }, () => {
   /** What the screen shows last. */
   const frame = ({ output }: Shown): string[] =>
     stripVTControlCharacters(output.slice(output.lastIndexOf("\u001b[H")).split("\u001b[J")[0] ?? "").split(
@@ -189,7 +193,7 @@ describe("coordinate top", { concurrent: true, timeout: 90_000 }, () => {
   });
 });
 
-describe("the shell", { timeout: 90_000 }, () => {
+describe("the shell", { timeout: 180_000 }, () => {
   const prompt = "coordinate> ";
 
   test("runs commands, survives their errors, completes, asks, and remembers", async () => {

@@ -30,7 +30,6 @@ describe("names", () => {
       const name = nameFromBytes(Uint8Array.of(0x61, byte, 0x62));
       expect(unescape(show(name))).toBe(name);
       // nothing that a terminal obeys
-      // eslint-disable-next-line no-control-regex
       expect(show(name)).not.toMatch(/[\u0000-\u001f\u007f-\u009f]/);
     }
   });

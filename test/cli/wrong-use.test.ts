@@ -15,7 +15,7 @@ beforeAll(() => {
   writeFileSync(file("broken.yaml"), "name: [unclosed\n");
   writeFileSync(file("list.yaml"), "- 1\n");
   writeFileSync(file("bad-config.yaml"), "coordinate:\n  address: 5\n");
-}, 60_000);
+}, 240_000);
 afterAll(() => rmSync(place, { recursive: true, force: true }));
 
 /** The words, the exit code, and what is said. `memory:` is a store that every command can open. */
@@ -144,7 +144,7 @@ const wrong: readonly [words: string, code: number, said: RegExp][] = [
 ];
 
 describe("wrong use", { concurrent: true }, () => {
-  test.each(wrong)("coordinate %s -> %i", { timeout: 60_000 }, async (words, code, said) => {
+  test.each(wrong)("coordinate %s -> %i", { timeout: 120_000 }, async (words, code, said) => {
     const ran = await coordinate(words.replaceAll("PLACE", place));
     expect(ran.err).toMatch(said);
     expect(ran.code).toBe(code);
@@ -172,18 +172,17 @@ describe("asking for help", { concurrent: true }, () => {
     ["complete_words -- work_units --pre", /^--prefix\n$/],
     ["complete_words -- mode ''", /^idle\nrun\nterminate\n$/],
     ["rpc", /listWorkUnits WORKSPEC \[\{…\}\] +read/],
-  ])("coordinate %s", { timeout: 60_000 }, async (words, printed) => {
+  ])("coordinate %s", { timeout: 120_000 }, async (words, printed) => {
     const ran = await coordinate(words);
     expect(ran.err).toBe("");
     expect(ran.out).toMatch(printed);
     expect(ran.code).toBe(0);
   });
 
-  test("every line of the help page fits a window of 80 columns but for its examples", async () => {
+  test("the examples fit a window of 80 columns", async () => {
     const { out } = await coordinate("--help");
-    const [page = ""] = out.split("Examples:");
-    for (const line of page.split("\n").filter((text) => /^ {2}\w/.test(text)))
-      expect(line.length).toBeLessThan(100);
+    const [, examples = ""] = out.split("Examples:");
+    for (const line of examples.split("\n")) expect(line.length, line).toBeLessThanOrEqual(80);
   });
 
   test("-v tells where it happened", async () => {
