@@ -69,8 +69,8 @@ export const folders = {
   jobs: { imports: [...coreAndObjects, "memory"], packages: ["node:*"] },
   daemon: {
     imports: [...everyLibrary, "config/config-error", "config/did-you-mean", "rest/client", "dashboard"],
-    // What the command line needs of it without loading a server: the stores by their address, and kind errors.
-    entries: ["index", "backend", "version"],
+    // What the command line needs of it without loading a server: the stores by their address, and their housekeeping.
+    entries: ["index", "backend", "housekeeping", "version"],
     packages: ["fastify", "@fastify/*", "@opentelemetry/api", "pino", "prom-client", "yaml", "node:*"],
   },
   cli: {
@@ -84,6 +84,7 @@ export const folders = {
       "rest/wire",
       "daemon",
       "daemon/backend",
+      "daemon/housekeeping",
       "daemon/version",
     ],
     packages: ["commander", "cli-progress", "fast-string-truncated-width", "yaml", "node:*"],

@@ -7,6 +7,7 @@ import { Engine, systemClock } from "../../src/core/index.ts";
 import { handles } from "../../src/index.ts";
 import { MemoryStore } from "../../src/memory/index.ts";
 import { listen, RestClient, restServer } from "../../src/rest/index.ts";
+import { openSqlite } from "../../src/sqlite/index.ts";
 import { start, type Ran } from "../worker/process/command-line.ts";
 import { tasksFile } from "../worker/process/harness.ts";
 import { descendants, isAlive, until } from "../worker/process/processes.ts";
@@ -152,8 +153,21 @@ describe("coordinate run_one", () => {
   });
 
   test("works on a store without a daemon", async () => {
-    const backend = `sqlite:${path.join(directory, "none.sqlite")}`;
-    const { code, err } = await run(["run_one", "--runtime", "command", "--backend", backend]);
-    expect([code, err]).toEqual([1, expect.stringContaining("no store at")]);
+    const file = path.join(directory, "own.sqlite");
+    const args = ["run_one", "--runtime", "command", "--backend", `sqlite:${file}`];
+    const before = await run(args);
+    expect([before.code, before.err]).toEqual([1, expect.stringContaining("no store at")]);
+
+    const open = async () => handles(new Engine(await openSqlite(file), { clock: systemClock() }));
+    const made = await open();
+    const command = { name: "s", runtime: "command", command: ["echo", "{name}"] };
+    await (await made.namespace().setWorkSpec(command)).addWorkUnits([["a"]]);
+    await made.close();
+    expect((await run(args)).code).toBe(0);
+    expect((await run(args)).code).toBe(2);
+    const after = await open();
+    const unit = await (await after.namespace().workSpec("s")).workUnit("a");
+    expect([unit.status, unit.data.stdout]).toEqual(["finished", "a\n"]);
+    await after.close();
   });
 });
