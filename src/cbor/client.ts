@@ -13,8 +13,12 @@ import {
   type AttemptRequest,
   type AttemptRow,
   type Coordinate,
+  type QueueMessage,
   type RequestOptions,
+  type TakeOptions,
+  type WaitOptions,
   type WorkUnitInput,
+  type WorkUnitRow,
   type WorkSpecRef,
   type AddedWorkUnit,
 } from "../core/index.ts";
@@ -89,6 +93,8 @@ class CborClient {
       },
       addWorkUnits: (ns, ref, units, given) => this.#addWorkUnits(ns, ref, units, given),
       requestAttempts: (ns, request) => this.#requestAttempts(ns, request),
+      awaitWorkUnits: (ns, ref, names, given) => this.#awaitWorkUnits(ns, ref, names, given),
+      takeMessages: (ns, queue, given) => this.#takeMessages(ns, queue, given),
       close: () => this.#close(),
     };
   }
@@ -112,6 +118,32 @@ class CborClient {
     const { signal, ...plain } = request;
     if (signal?.aborted === true) return [];
     return (await this.#ask("requestAttempts", [ns, named(plain)], signal)) as AttemptRow[];
+  }
+
+  async #awaitWorkUnits(
+    ns: string,
+    ref: WorkSpecRef,
+    names: readonly string[],
+    { signal, ...plain }: WaitOptions = {},
+  ): Promise<(WorkUnitRow | null)[]> {
+    type Rows = (WorkUnitRow | null)[];
+    const given = signal?.aborted === true ? {} : plain;
+    const rows = (await this.#ask("awaitWorkUnits", [ns, ref, names, given], signal)) as Rows;
+    // the connection broke after the wait was ended: they are looked at once more
+    if (rows.length === names.length || signal?.aborted !== true) return rows;
+    return (await this.#ask("awaitWorkUnits", [ns, ref, names])) as Rows;
+  }
+
+  async #takeMessages(
+    ns: string,
+    queue: string,
+    { signal, ...plain }: TakeOptions = {},
+  ): Promise<QueueMessage[]> {
+    const given = named(plain);
+    const messages = (await this.#ask("takeMessages", [ns, queue, given], signal)) as QueueMessage[];
+    if (messages.length > 0 || signal?.aborted !== true) return messages;
+    // what was taken before the wait was ended, and not heard of, is told to who asks with the same id
+    return (await this.#ask("takeMessages", [ns, queue, { ...given, waitMs: 0 }])) as QueueMessage[];
   }
 
   async #close(): Promise<void> {

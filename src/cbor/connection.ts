@@ -7,7 +7,7 @@
  */
 import { Buffer } from "node:buffer";
 import type { Socket } from "node:net";
-import { CoordinateError, type AttemptRequest, type AttemptRow } from "../core/index.ts";
+import { CoordinateError, type AttemptRow } from "../core/index.ts";
 import { RpcError, type Call, type Result } from "./call.ts";
 import { FrameReader, type FrameBudget } from "./frame.ts";
 import { Item } from "./item.ts";
@@ -16,6 +16,7 @@ import { badArgument, itemEnd, MalformedError, refusedItemEnd, scanWhole } from 
 import {
   cancelMethod,
   checkArguments,
+  isWait,
   readValue,
   Reading,
   verbPrefix,
@@ -210,8 +211,7 @@ export class Connection {
       // what is left out at the end may be null on the wire
       while (args.length > verbs[verb].args[0] && args.at(-1) === null) args.pop();
       checkArguments(verb, args);
-      const value =
-        verb === "requestAttempts" ? await this.#requestAttempts(request, args) : await this.#ask(verb, args);
+      const value = isWait(verb, args) ? await this.#wait(request, verb, args) : await this.#ask(verb, args);
       if (!this.#gone.signal.aborted) this.#answer(request, (to) => writeValue(to, value));
     } catch (error) {
       if (!this.#gone.signal.aborted) this.#refuse(request, error, true);
@@ -227,26 +227,30 @@ export class Connection {
     return (coordinate[verb] as AnyVerb).apply(coordinate, [...args]);
   }
 
-  /** A wait ends when it is cancelled or the peer has gone; what was found too late is given back at once. */
-  async #requestAttempts({ id }: Request, [ns, given]: readonly unknown[]): Promise<AttemptRow[]> {
-    const { coordinate } = this.#call;
-    const request = given as AttemptRequest | null;
-    if (!((request?.waitMs ?? 0) > 0) || request === null)
-      return coordinate.requestAttempts(ns as string, request as never);
+  /**
+   * A wait ends when it is cancelled or the peer has gone; attempts that were found too late are given back at once, and
+   * messages are remembered for who asks with the same request id.
+   */
+  async #wait({ id }: Request, verb: Verb, args: readonly unknown[]): Promise<unknown> {
     const cancelled = new AbortController();
     const key = id.toString("latin1");
     this.#waits.set(key, cancelled);
     if (this.#stopping) cancelled.abort();
     try {
       const signal = AbortSignal.any([cancelled.signal, this.#gone.signal]);
-      const attempts = await coordinate.requestAttempts(ns as string, { ...request, signal });
-      if (attempts.length > 0 && this.#gone.signal.aborted) {
-        await coordinate.settleAttempts(
-          ns as string,
-          attempts.map((attempt) => ({ attempt: attempt.id, action: "expire" })),
-        );
+      const answer = await this.#ask(
+        verb,
+        args.map((given, i) => (i === verbs[verb].waits ? { ...(given as object), signal } : given)),
+      );
+      if (verb === "requestAttempts" && this.#gone.signal.aborted) {
+        const attempts = answer as AttemptRow[];
+        if (attempts.length > 0)
+          await this.#call.coordinate.settleAttempts(
+            args[0] as string,
+            attempts.map((attempt) => ({ attempt: attempt.id, action: "expire" })),
+          );
       }
-      return attempts;
+      return answer;
     } finally {
       if (this.#waits.get(key) === cancelled) this.#waits.delete(key);
     }

@@ -28,6 +28,8 @@ export interface VerbRow {
    * do more, or answer something else.
    */
   readonly repeat: "same" | "id" | "never";
+  /** Which argument may say `waitMs`. */
+  readonly waits?: number;
   /** What the arguments must be, where the engine does not look before it reads from them. */
   readonly kinds: readonly ArgumentKind[];
 }
@@ -55,12 +57,14 @@ export const verbs: Readonly<Record<Verb, VerbRow>> = {
   addWorkUnits: row(3, 4, "id", "ref", "any", "object"),
   getWorkUnits: row(3, 3, "same", "ref"),
   listWorkUnits: row(2, 3, "same", "ref", "object"),
+  countWorkUnits: row(3, 3, "same", "ref", "object"),
+  awaitWorkUnits: { ...row(3, 4, "same", "ref", "any", "object"), waits: 3 },
   setWorkUnitPriorities: row(4, 4, "never", "ref", "object", "object"),
   setWorkUnitDelays: row(4, 4, "same", "ref", "object"),
   resetWorkUnits: row(3, 3, "never", "ref", "object"),
   deleteWorkUnits: row(3, 3, "never", "ref", "object"),
 
-  requestAttempts: row(2, 2, "id", "object"),
+  requestAttempts: { ...row(2, 2, "id", "object"), waits: 1 },
   makeAttempts: row(2, 2, "never"),
   settleAttempts: row(2, 2, "same"),
   getAttempts: row(2, 2, "same"),
@@ -71,7 +75,18 @@ export const verbs: Readonly<Record<Verb, VerbRow>> = {
   getWorkers: row(2, 2, "same"),
   listWorkers: row(1, 2, "same", "object"),
 
+  takeMessages: { ...row(2, 3, "id", "any", "object"), waits: 2 },
+  countMessages: row(2, 2, "same"),
+  listQueues: row(1, 2, "same", "object"),
+  clearQueue: row(2, 2, "never"),
+
+  putActions: row(2, 2, "same"),
+  getActions: row(2, 2, "same"),
+  listActions: row(1, 2, "same", "object"),
+  deleteActions: row(2, 2, "never"),
+
   tally: row(0, 1, "same"),
+  waitingSince: row(0, 1, "same"),
   explain: row(2, 2, "same", "object"),
 
   lock: row(2, 2, "never", "object"),
@@ -97,6 +112,13 @@ export function checkArguments(verb: Verb, args: readonly unknown[]): void {
     if (kind === "ref") checkRef(value);
     if (kind === "refs" && Array.isArray(value)) value.forEach(checkRef);
   });
+}
+
+/** Whether the call may take as long as it says. */
+export function isWait(verb: Verb, args: readonly unknown[]): boolean {
+  const { waits } = verbs[verb];
+  const given = waits === undefined ? null : (args[waits] as { waitMs?: unknown } | null | undefined);
+  return typeof given?.waitMs === "number" && given.waitMs > 0;
 }
 
 const isObject = (value: unknown): boolean =>

@@ -12,20 +12,26 @@
  *   worker      a process that asks for attempts
  *   claim       to take an available unit by making an attempt for it
  *   settle      to end an attempt: finish, fail, retry or expire it; to renew is to extend its lease
+ *   queue       a durable list of messages, one for each end of a unit that named it
+ *   action      a record that many jobs share, by key
  *
  * Errors: a verb that cannot be carried out rejects with a `CoordinateError` and has changed nothing, unless its
  * comment says otherwise. Times are epoch milliseconds, 0 is "none"; durations are milliseconds.
  */
+import type { ActionInput, ActionRow } from "./action.ts";
 import type { AttemptChange, AttemptChanged, AttemptRow } from "./attempt.ts";
 import type { Data } from "./data.ts";
 import type { LockPath, LockRefusal } from "./lock.ts";
 import type { NamespaceRow, NamespaceSettings } from "./namespace.ts";
+import type { QueueMessage, QueueRow } from "./queue.ts";
 import type { Explained, ScheduleRequest } from "./scheduler.ts";
 import type { WorkSpecMeta, WorkSpecMetaChange, WorkSpecRef, WorkSpecRow } from "./work-spec.ts";
 import type {
   AddedWorkUnit,
   Page,
+  Tally,
   TallyRow,
+  WaitingSinceRow,
   WorkUnitInput,
   WorkUnitQuery,
   WorkUnitRow,
@@ -80,6 +86,22 @@ export interface Coordinate {
   getWorkUnits(ns: string, ref: WorkSpecRef, names: readonly string[]): Promise<(WorkUnitRow | null)[]>;
   /** In name order; 1,000 rows a page unless `limit` says otherwise. */
   listWorkUnits(ns: string, ref: WorkSpecRef, query?: WorkUnitQuery): Promise<Page<WorkUnitRow>>;
+  /**
+   * How many of the selected units there are, by status. A selection of everything, or by statuses alone, is read from the
+   * counts; another is counted by looking at what it names, in slices when that is much.
+   */
+  countWorkUnits(ns: string, ref: WorkSpecRef, selection: WorkUnitSelection): Promise<Tally>;
+  /**
+   * Waits until all of the named units have ended: finished, failed, or gone. Answers their rows in the order asked for, null
+   * where there is none: once that is so, or at the end of `waitMs`, or when the signal aborts, as they stand then. Without
+   * `waitMs` it does not wait. A unit that ended and was added again before anybody looked is waited for again.
+   */
+  awaitWorkUnits(
+    ns: string,
+    ref: WorkSpecRef,
+    names: readonly string[],
+    options?: WaitOptions,
+  ): Promise<(WorkUnitRow | null)[]>;
   /** Sets or adjusts the priority of the selected units; answers how many. Goes in slices when they are many. */
   setWorkUnitPriorities(
     ns: string,
@@ -126,10 +148,41 @@ export interface Coordinate {
   getWorkers(ns: string, names: readonly string[]): Promise<(WorkerRow | null)[]>;
   listWorkers(ns: string, query?: WorkerQuery): Promise<Page<WorkerRow>>;
 
+  // ---- queues of outcomes
+
+  /**
+   * Takes messages out of a queue, in order; at most `max`, or none. With `waitMs`, waits that long for the first one. No
+   * message is given to two. A repeated `requestId` for the same queue within ten minutes answers what the first call
+   * was given, so that a lost answer loses nothing; a call that was given nothing is not remembered.
+   */
+  takeMessages(ns: string, queue: string, options?: TakeOptions): Promise<QueueMessage[]>;
+  /** How many messages each queue has, in the order asked for; 0 for one that does not exist. */
+  countMessages(ns: string, queues: readonly string[]): Promise<number[]>;
+  /** The queues that have messages, in name order. */
+  listQueues(ns: string, query?: { previous?: string; limit?: number }): Promise<Page<QueueRow>>;
+  /** Removes all messages of a queue; answers how many. Goes in slices when they are many. */
+  clearQueue(ns: string, queue: string): Promise<number>;
+
+  // ---- actions
+
+  /**
+   * Stores records, all or none; answers which were new. The same key with the same data again is no change; with other
+   * data it is refused with `name_exists`. Data is the same when its bytes are.
+   */
+  putActions(ns: string, actions: readonly ActionInput[]): Promise<boolean[]>;
+  /** By key, in the order asked for, null where there is none. */
+  getActions(ns: string, keys: readonly string[]): Promise<(ActionRow | null)[]>;
+  /** In the order of keys. */
+  listActions(ns: string, query?: { previous?: string; limit?: number }): Promise<Page<ActionRow>>;
+  /** Answers per key whether it was there. */
+  deleteActions(ns: string, keys: readonly string[]): Promise<boolean[]>;
+
   // ---- looking in
 
   /** Exact counts per work spec and status, of one namespace or of all. */
   tally(ns?: string): Promise<TallyRow[]>;
+  /** Per work spec with available units, how long they have waited: see `WaitingSinceRow` for what is promised. */
+  waitingSince(ns?: string): Promise<WaitingSinceRow[]>;
   /** For every work spec, why this request would or would not be given work from it. */
   explain(ns: string, request: ScheduleRequest): Promise<Explained[]>;
 
@@ -163,6 +216,17 @@ export interface SetWorkSpecOptions {
 export interface RequestOptions {
   /** Names this request, so that repeating it after a lost answer does not carry it out twice. */
   requestId?: string;
+}
+
+export interface WaitOptions {
+  waitMs?: number;
+  /** Ends the wait, which is then answered as at its end. */
+  signal?: AbortSignal;
+}
+
+export interface TakeOptions extends RequestOptions, WaitOptions {
+  /** How many at most; 100 when absent, never more than 10,000. */
+  max?: number;
 }
 
 export type PriorityChange = { set: number } | { adjust: number };

@@ -3,6 +3,7 @@
  * spans into times, and cuts long work into slices. It keeps no state but who waits: any number of engines may
  * share one store.
  */
+import type { ActionInput, ActionRow } from "./action.ts";
 import {
   defaultLifetimeMs,
   parseAttemptId,
@@ -33,9 +34,12 @@ import type {
   PriorityChange,
   RequestOptions,
   SetWorkSpecOptions,
+  TakeOptions,
+  WaitOptions,
   WorkerAttemptQuery,
   WorkSpecInput,
 } from "./coordinate.ts";
+import { awaitEnds } from "./ending.ts";
 import { CoordinateError } from "./errors.ts";
 import {
   decideLock,
@@ -48,13 +52,14 @@ import {
   type LockPath,
   type LockRefusal,
 } from "./lock.ts";
-import { checkName, compareNames } from "./names.ts";
+import { checkName, compareNames, type NameKind } from "./names.ts";
 import {
   defaultNamespaceSettings,
   schedulingPolicies,
   type NamespaceRow,
   type NamespaceSettings,
 } from "./namespace.ts";
+import { defaultTake, mostTaken, type QueueMessage, type QueueRow } from "./queue.ts";
 import { choose, explainChoice, type Candidate, type Explained, type ScheduleRequest } from "./scheduler.ts";
 import {
   isWatchable,
@@ -66,6 +71,7 @@ import {
   type WorkUnitPut,
   type WorkUnitWhere,
 } from "./store.ts";
+import { Takers } from "./taking.ts";
 import { Waiting } from "./waiting.ts";
 import {
   changeMeta,
@@ -80,10 +86,15 @@ import {
   type WorkSpecRow,
 } from "./work-spec.ts";
 import {
+  emptyTally,
+  mostLabels,
+  mostQueues,
   workUnitStatuses,
   type AddedWorkUnit,
   type Page,
+  type Tally,
   type TallyRow,
+  type WaitingSinceRow,
   type WorkUnitInput,
   type WorkUnitQuery,
   type WorkUnitRow,
@@ -120,6 +131,10 @@ export class Engine implements Coordinate {
   readonly #pollMs: number;
   readonly #workerRetentionMs: number;
   readonly #waiting: Waiting;
+  readonly #takers: Takers;
+  /** Aborts when the engine is closed: for those who wait for units to end. */
+  readonly #closing = new AbortController();
+  #awaiting = 0;
   #closed = false;
   readonly #unwatch: () => void;
   /** Workers that were seen before: a hint that saves a write for each request that finds nothing. */
@@ -135,6 +150,7 @@ export class Engine implements Coordinate {
     this.#workerRetentionMs = options.workerRetentionMs ?? 7 * 24 * 3600 * 1000;
     const waiting = new Waiting(this.#clock);
     this.#waiting = waiting;
+    this.#takers = new Takers(store, this.#clock, this.#pollMs);
     this.#unwatch = isWatchable(store) ? store.watch((ns) => waiting.changed(ns)) : () => undefined;
   }
 
@@ -255,7 +271,7 @@ export class Engine implements Coordinate {
     const delayMs = checkSpan("delayMs", unit.delayMs, now, 0, -Infinity);
     if (notBefore > 0 && delayMs > 0)
       throw new CoordinateError("bad_argument", "delayMs: a unit has either notBefore or delayMs");
-    return {
+    const put: WorkUnitPut = {
       name: checkName("work unit", unit.name),
       data: checkData("data", unit.data, this.#maxDataBytes),
       priority: unit.priority === undefined ? 0 : checkPriority(unit.priority),
@@ -271,6 +287,15 @@ export class Engine implements Coordinate {
               }),
             ),
     };
+    if (unit.queues !== undefined) {
+      const queues = checkNames("queues", "queue", unit.queues, mostQueues);
+      if (queues.length > 0) put.queues = queues;
+    }
+    if (unit.labels !== undefined) {
+      const labels = checkNames("labels", "label", unit.labels, mostLabels);
+      if (labels.length > 0) put.labels = labels;
+    }
+    return put;
   }
 
   async getWorkUnits(
@@ -289,6 +314,52 @@ export class Engine implements Coordinate {
     const read = (limit: number): Promise<WorkUnitRow[]> =>
       this.#store.listWorkUnits(namespace, checkRef(ref), where, limit, this.#clock.now());
     return page(query.limit, read, (row) => row.name);
+  }
+
+  async countWorkUnits(ns: string, ref: WorkSpecRef, selection: WorkUnitSelection): Promise<Tally> {
+    const namespace = this.#ns(ns);
+    const spec = checkRef(ref);
+    const where = this.#selected(selection);
+    const { names, prefix, label, statuses } = where;
+    if (names === undefined && prefix === undefined && label === undefined) {
+      const [row] = await this.#store.getWorkSpecs(namespace, [spec]);
+      if (row === null || row === undefined) throw missingWorkSpec(spec);
+      const rows = await this.#store.tally(namespace, this.#clock.now());
+      const counts = rows.find(({ workSpec }) => workSpec === row.name)?.counts ?? emptyTally();
+      if (statuses !== undefined)
+        for (const status of workUnitStatuses) if (!statuses.includes(status)) counts[status] = 0;
+      return counts;
+    }
+    const counts = emptyTally();
+    for (;;) {
+      const counted = await this.#store.countWorkUnits(namespace, spec, where, slice, this.#clock.now());
+      for (const status of workUnitStatuses) counts[status] += counted.counts[status];
+      if (counted.next === null) return counts;
+      where.previous = counted.next;
+      await nextTurn();
+    }
+  }
+
+  async awaitWorkUnits(
+    ns: string,
+    ref: WorkSpecRef,
+    names: readonly string[],
+    options: WaitOptions = {},
+  ): Promise<(WorkUnitRow | null)[]> {
+    const namespace = this.#ns(ns);
+    const spec = checkRef(ref);
+    const checked = this.#batch("names", names).map((name) => checkName("work unit", name));
+    const now = this.#clock.now();
+    this.#awaiting++;
+    return awaitEnds(this.#store, this.#clock, {
+      ns: namespace,
+      names: checked,
+      deadline: now + checkSpan("waitMs", options.waitMs, now),
+      pollMs: this.#pollMs,
+      signal: options.signal,
+      closing: this.#closing.signal,
+      look: (asked) => this.#store.getWorkUnits(namespace, spec, asked, this.#clock.now()),
+    }).finally(() => this.#awaiting--);
   }
 
   async setWorkUnitPriorities(
@@ -352,8 +423,7 @@ export class Engine implements Coordinate {
   ): Promise<number> {
     const namespace = this.#ns(ns);
     const spec = checkRef(ref);
-    const where = this.#where(selection);
-    if (Object.keys(where).length === 0 && selection.all !== true) throw new CoordinateError("empty_query");
+    const where = this.#selected(selection);
     let total = 0;
     for (;;) {
       const { count, next } = await step(namespace, spec, where);
@@ -362,6 +432,12 @@ export class Engine implements Coordinate {
       where.previous = next;
       await nextTurn();
     }
+  }
+
+  #selected(selection: WorkUnitSelection): WorkUnitWhere {
+    const where = this.#where(selection);
+    if (Object.keys(where).length === 0 && selection.all !== true) throw new CoordinateError("empty_query");
+    return where;
   }
 
   #where(query: WorkUnitSelection | WorkUnitQuery): WorkUnitWhere {
@@ -374,6 +450,7 @@ export class Engine implements Coordinate {
       );
     // a prefix is a piece of a name: it may end in the middle of a character's bytes
     if (query.prefix !== undefined && query.prefix !== "") where.prefix = checkText("prefix", query.prefix);
+    if (query.label !== undefined) where.label = checkName("label", query.label);
     return where;
   }
 
@@ -574,11 +651,90 @@ export class Engine implements Coordinate {
     return page(query.limit, read, (row) => row.name);
   }
 
+  // ---- queues of outcomes
+
+  async takeMessages(ns: string, queue: string, options: TakeOptions = {}): Promise<QueueMessage[]> {
+    const namespace = this.#ns(ns);
+    const now = this.#clock.now();
+    return this.#takers.take({
+      ns: namespace,
+      queue: checkName("queue", queue),
+      max: Math.min(checkCount("max", options.max, defaultTake, 1), mostTaken),
+      requestId: checkRequestId(options.requestId),
+      deadline: now + checkSpan("waitMs", options.waitMs, now),
+      signal: options.signal,
+    });
+  }
+
+  async countMessages(ns: string, queues: readonly string[]): Promise<number[]> {
+    const checked = this.#batch("queues", queues).map((queue) => checkName("queue", queue));
+    return this.#store.countMessages(this.#ns(ns), checked);
+  }
+
+  async listQueues(ns: string, query: { previous?: string; limit?: number } = {}): Promise<Page<QueueRow>> {
+    const namespace = this.#ns(ns);
+    const previous = query.previous === undefined ? null : checkText("previous", query.previous);
+    const read = (limit: number): Promise<QueueRow[]> => this.#store.listQueues(namespace, previous, limit);
+    return page(query.limit, read, (row) => row.name);
+  }
+
+  async clearQueue(ns: string, queue: string): Promise<number> {
+    const namespace = this.#ns(ns);
+    const name = checkName("queue", queue);
+    let total = 0;
+    for (;;) {
+      const { deleted, done } = await this.#store.clearQueue(namespace, name, slice);
+      total += deleted;
+      if (done) return total;
+      await nextTurn();
+    }
+  }
+
+  // ---- actions
+
+  async putActions(ns: string, actions: readonly ActionInput[]): Promise<boolean[]> {
+    const namespace = this.#ns(ns);
+    const checked = this.#batch("actions", actions).map((action, i): ActionInput => {
+      try {
+        const data = checkData("data", checkObject("action", action).data, this.#maxDataBytes);
+        if (data === null) throw new CoordinateError("bad_data", "action: no data");
+        return { key: checkName("action", action.key), data };
+      } catch (error) {
+        throw inItem(error, i, actions.length);
+      }
+    });
+    return this.#store.putActions(namespace, checked, this.#clock.now());
+  }
+
+  async getActions(ns: string, keys: readonly string[]): Promise<(ActionRow | null)[]> {
+    return this.#store.getActions(this.#ns(ns), this.#keys(keys));
+  }
+
+  async listActions(ns: string, query: { previous?: string; limit?: number } = {}): Promise<Page<ActionRow>> {
+    const namespace = this.#ns(ns);
+    const previous = query.previous === undefined ? null : checkText("previous", query.previous);
+    const read = (limit: number): Promise<ActionRow[]> => this.#store.listActions(namespace, previous, limit);
+    return page(query.limit, read, (row) => row.key);
+  }
+
+  async deleteActions(ns: string, keys: readonly string[]): Promise<boolean[]> {
+    return this.#store.deleteActions(this.#ns(ns), this.#keys(keys));
+  }
+
+  #keys(keys: readonly string[]): string[] {
+    return this.#batch("keys", keys).map((key) => checkName("action", key));
+  }
+
   // ---- looking in
 
   async tally(ns?: string): Promise<TallyRow[]> {
     this.#open();
     return this.#store.tally(ns === undefined ? null : this.#ns(ns), this.#clock.now());
+  }
+
+  async waitingSince(ns?: string): Promise<WaitingSinceRow[]> {
+    this.#open();
+    return this.#store.waitingSince(ns === undefined ? null : this.#ns(ns), this.#clock.now());
   }
 
   async explain(ns: string, request: ScheduleRequest): Promise<Explained[]> {
@@ -677,15 +833,17 @@ export class Engine implements Coordinate {
     return { ...tidied, more: tidied.more || !done };
   }
 
-  /** How many requests wait for work. */
+  /** How many requests wait: for work, for messages, or for units to end. */
   get waiting(): number {
-    return this.#waiting.size;
+    return this.#waiting.size + this.#takers.size + this.#awaiting;
   }
 
   async close(): Promise<void> {
     if (this.#closed) return;
     this.#closed = true;
     this.#waiting.stop();
+    this.#takers.stop();
+    this.#closing.abort();
     this.#unwatch();
     await this.#store.close();
   }
@@ -715,6 +873,15 @@ interface Ask {
 function checkRef(ref: WorkSpecRef): WorkSpecRef {
   const name = checkName("work spec", workSpecName(ref));
   return typeof ref === "string" ? name : { name, id: ref.id };
+}
+
+/** Names without repetitions, in the order they were given. */
+function checkNames(field: string, kind: NameKind, names: readonly string[], most: number): string[] {
+  const checked = checkList(field, names, 1000).map((name) => checkName(kind, name));
+  const distinct = [...new Set(checked)];
+  if (distinct.length > most)
+    throw new CoordinateError("too_large", `${field}: ${distinct.length} items, at most ${most}`);
+  return distinct;
 }
 
 function checkRequestId(id: string | undefined): string | null {

@@ -1,3 +1,4 @@
+export * from "./action.ts";
 export * from "./attempt.ts";
 export * from "./chaining.ts";
 export * from "./clock.ts";
@@ -10,9 +11,11 @@ export * from "./errors.ts";
 export * from "./lock.ts";
 export * from "./names.ts";
 export * from "./namespace.ts";
+export * from "./queue.ts";
 export * from "./scheduler.ts";
 export * from "./store.ts";
 export * from "./waiting.ts";
+export * from "./watches.ts";
 export * from "./work-spec.ts";
 export * from "./work-unit.ts";
 export * from "./worker.ts";

@@ -1,5 +1,5 @@
 /**
- * Names of namespaces, work specs, work units and workers.
+ * Names of namespaces, work specs, work units, workers, queues, labels and actions.
  *
  * A name is a sequence of bytes. In memory it is a JavaScript string, because nearly every name is text: a byte that
  * is not part of valid UTF-8 is carried as a lone surrogate U+DC80..U+DCFF (Python's surrogateescape) and comes out
@@ -9,7 +9,7 @@
 import { Buffer, isUtf8 } from "node:buffer";
 import { CoordinateError } from "./errors.ts";
 
-export type NameKind = "namespace" | "work spec" | "work unit" | "worker";
+export type NameKind = "namespace" | "work spec" | "work unit" | "worker" | "queue" | "label" | "action";
 
 /** Fewest and most bytes a name may have. The empty namespace is the default one. */
 export const nameLimits: Readonly<Record<NameKind, { readonly least: number; readonly most: number }>> = {
@@ -17,6 +17,9 @@ export const nameLimits: Readonly<Record<NameKind, { readonly least: number; rea
   "work spec": { least: 1, most: 1024 },
   "work unit": { least: 0, most: 4096 },
   worker: { least: 0, most: 1024 },
+  queue: { least: 1, most: 1024 },
+  label: { least: 1, most: 256 },
+  action: { least: 1, most: 1024 },
 };
 
 const anySurrogate = /[\ud800-\udfff]/;
@@ -37,14 +40,16 @@ export function checkName(kind: NameKind, name: unknown): string {
 
 function checkUnusualName(kind: NameKind, name: unknown): string {
   if (typeof name !== "string")
-    throw new CoordinateError("bad_name", `of a ${kind}: not a string but ${typeName(name)}`);
+    throw new CoordinateError("bad_name", `of ${article(kind)}: not a string but ${typeName(name)}`);
   const { least, most } = nameLimits[kind];
   const length = nameByteLength(name);
   if (length > most)
     throw new CoordinateError("too_large", `${kind} name of ${length} bytes, the limit is ${most}`);
-  if (length < least) throw new CoordinateError("bad_name", `of a ${kind}: empty`);
+  if (length < least) throw new CoordinateError("bad_name", `of ${article(kind)}: empty`);
   return canonicalName(name);
 }
+
+const article = (kind: NameKind): string => (kind === "action" ? "an action" : `a ${kind}`);
 
 function typeName(value: unknown): string {
   if (value === null) return "null";

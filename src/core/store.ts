@@ -10,14 +10,23 @@
  * is expired and its unit waits again, and a delayed unit whose time has come is available. A store may move such
  * rows when it meets them, in any method; nobody may see the difference.
  */
+import type { ActionInput, ActionRow } from "./action.ts";
 import type { AttemptAction, AttemptChanged, AttemptRow } from "./attempt.ts";
 import type { Data } from "./data.ts";
 import type { DependencyKind } from "./dependency.ts";
 import type { LockDecision, LockPath, LockView } from "./lock.ts";
 import type { NamespaceRow, NamespaceSettings } from "./namespace.ts";
+import type { QueueMessage, QueueRow } from "./queue.ts";
 import type { Candidate } from "./scheduler.ts";
 import type { WorkSpecMeta, WorkSpecRef, WorkSpecRow } from "./work-spec.ts";
-import type { AddedWorkUnit, TallyRow, WorkUnitRow, WorkUnitStatus } from "./work-unit.ts";
+import type {
+  AddedWorkUnit,
+  Tally,
+  TallyRow,
+  WaitingSinceRow,
+  WorkUnitRow,
+  WorkUnitStatus,
+} from "./work-unit.ts";
 import type { WorkerChange, WorkerQuery, WorkerRow } from "./worker.ts";
 
 export interface Store {
@@ -45,6 +54,8 @@ export interface Store {
   candidates(ns: string, requestId: string | null, recent: boolean, now: number): Promise<Candidates>;
   /** Without counting rows. In order of namespace and work spec. */
   tally(ns: string | null, now: number): Promise<TallyRow[]>;
+  /** Of specs with available units, in order of namespace and work spec; looks at `waitingSample` units from each end. */
+  waitingSince(ns: string | null, now: number): Promise<WaitingSinceRow[]>;
 
   putWorkUnits(
     ns: string,
@@ -67,6 +78,14 @@ export interface Store {
     limit: number,
     now: number,
   ): Promise<WorkUnitRow[]>;
+  /** Counts the first matching units by status, looking at no more than about `limit` units. */
+  countWorkUnits(
+    ns: string,
+    ref: WorkSpecRef,
+    where: WorkUnitWhere,
+    limit: number,
+    now: number,
+  ): Promise<CountSlice>;
   /** Changes the first matching units, looking at no more than about `limit` units. */
   updateWorkUnits(
     ns: string,
@@ -94,7 +113,10 @@ export interface Store {
   claim(ns: string, claim: Claim, now: number): Promise<{ attempts: AttemptRow[]; more: boolean }>;
   /** All or none: throws `no_such_work_spec` or `no_such_work_unit`. */
   makeAttempts(ns: string, makes: readonly Make[], now: number): Promise<AttemptRow[]>;
-  /** Each change under its guard (`judge`), per item. A finish and its outputs, and what it unblocks, are one step. */
+  /**
+   * Each change under its guard (`judge`), per item. A finish and its outputs, and what it unblocks, are one step; and so is
+   * the end of any unit, here or in another method, and its messages.
+   */
   settle(ns: string, changes: readonly Settle[], now: number): Promise<AttemptChanged[]>;
   getAttempts(ns: string, ids: readonly AttemptKey[], now: number): Promise<(AttemptRow | null)[]>;
   /** In the order they were made. Throws when there is no such spec or unit. */
@@ -115,6 +137,27 @@ export interface Store {
   /** In name order, after `previous`. */
   listWorkers(ns: string, query: WorkerQuery, limit: number, now: number): Promise<WorkerRow[]>;
 
+  /** Takes the first messages away; with a request id they are kept beside, for who asks with the same again. */
+  takeMessages(
+    ns: string,
+    queue: string,
+    max: number,
+    requestId: string | null,
+    now: number,
+  ): Promise<QueueMessage[]>;
+  countMessages(ns: string, queues: readonly string[]): Promise<number[]>;
+  /** Those with messages, in name order, after `previous`. */
+  listQueues(ns: string, previous: string | null, limit: number): Promise<QueueRow[]>;
+  /** Removes at most `limit` messages, the first ones. */
+  clearQueue(ns: string, queue: string, limit: number): Promise<Slice>;
+
+  /** All or none; throws `otherAction` for a key that has other data. Answers which were new. */
+  putActions(ns: string, actions: readonly ActionInput[], now: number): Promise<boolean[]>;
+  getActions(ns: string, keys: readonly string[]): Promise<(ActionRow | null)[]>;
+  /** In the order of keys, after `previous`. */
+  listActions(ns: string, previous: string | null, limit: number): Promise<ActionRow[]>;
+  deleteActions(ns: string, keys: readonly string[]): Promise<boolean[]>;
+
   /** Shows `decide` the live locks at, above and below the paths, and writes what it decides. */
   locks<Answer>(
     ns: string,
@@ -126,7 +169,7 @@ export interface Store {
   /**
    * Housekeeping, a bounded piece at a time: moves what is past its time, fails units that were tried too often,
    * removes ended units by their spec's retention, workers inactive since before `workersBefore` that hold no
-   * attempt, passed locks and old request ids.
+   * attempt, passed locks, old request ids, and the messages that were kept for them.
    */
   tidy(limits: TidyLimits, now: number): Promise<Tidied>;
 
@@ -141,6 +184,20 @@ export interface Watchable {
 
 export const isWatchable = (store: object): store is Watchable =>
   "watch" in store && typeof store.watch === "function";
+
+/**
+ * An optional ability: a store that can tell whom it concerns that units ended or messages came, so that thousands may wait
+ * and only those look that have something to see. About latency only; where it is missing, all who wait look now and then.
+ */
+export interface Announcing {
+  /** Calls back, once or more, for each of the units of a namespace that has ended or is gone. Returns how to stop. */
+  watchEnds(ns: string, units: readonly number[], wake: (unit: number) => void): () => void;
+  /** Calls back when messages came into a queue. Returns how to stop. */
+  watchQueue(ns: string, queue: string, wake: () => void): () => void;
+}
+
+export const isAnnouncing = (store: object): store is Announcing =>
+  "watchEnds" in store && typeof store.watchEnds === "function";
 
 export interface Slice {
   deleted: number;
@@ -161,6 +218,11 @@ export interface UnitSlice {
   next: string | null;
 }
 
+export interface CountSlice {
+  counts: Tally;
+  next: string | null;
+}
+
 export interface WorkSpecPut {
   ref: WorkSpecRef;
   data: Data | null;
@@ -175,6 +237,9 @@ export interface WorkUnitPut {
   notBefore: number;
   /** Null keeps what an existing unit waits for. */
   dependencies: readonly { workSpec: string; workUnit: string; kind: DependencyKind }[] | null;
+  /** Never empty: absent is none, also for a unit that has some. */
+  queues?: readonly string[];
+  labels?: readonly string[];
 }
 
 /** As a query, checked. Absent is no condition; an empty list matches nothing. */
@@ -182,6 +247,7 @@ export interface WorkUnitWhere {
   names?: readonly string[];
   statuses?: readonly WorkUnitStatus[];
   prefix?: string;
+  label?: string;
   previous?: string;
 }
 

@@ -16,7 +16,17 @@ export interface WorkUnitInput {
   delayMs?: number;
   /** What to wait for. Absent: nothing, or what a unit that exists waits for already. */
   dependencies?: readonly DependencyInput[];
+  /**
+   * The queues that get a message when the unit ends, finished or failed, by whatever route; at most 16. Like the
+   * priority, a unit that is added again has what the new add says: absent is none.
+   */
+  queues?: readonly string[];
+  /** A few short words to find the unit by; at most 8, each of 1 to 256 bytes. Absent is none, also when added again. */
+  labels?: readonly string[];
 }
+
+export const mostQueues = 16;
+export const mostLabels = 8;
 
 export interface DependencyInput {
   /** The unit's own work spec when absent. */
@@ -53,6 +63,9 @@ export interface WorkUnitRow {
   /** The attempt whose output made this unit, if any. */
   origin: string | null;
   dependencies: readonly DependencyRow[];
+  /** The queues that hear of its end, and the words it is found by: as they were given, without repetitions. */
+  queues: readonly string[];
+  labels: readonly string[];
 }
 
 /** What was done with one unit of an add. */
@@ -72,6 +85,8 @@ export interface WorkUnitQuery {
   names?: readonly string[];
   statuses?: readonly WorkUnitStatus[];
   prefix?: string;
+  /** Units that carry this label. What is looked at are the units with the label, however many others there are. */
+  label?: string;
   previous?: string;
   limit?: number;
 }
@@ -104,3 +119,31 @@ export interface TallyRow {
   /** Ended units that retention removed: counted on, so that totals stay true. */
   removed: { finished: number; failed: number };
 }
+
+/** How long the units of a work spec have waited to be claimed. */
+export interface WaitingSinceRow {
+  namespace: string;
+  workSpec: string;
+  /**
+   * When a unit that is available now became so, the earliest that was found: nothing that was found has waited longer, and
+   * this one really has waited that long. All are looked at while no more than 200 wait; of more, the 100 that are
+   * next to be claimed and the 100 that are last, and then the oldest may have waited even longer.
+   */
+  since: number;
+  /** Whether all were looked at. */
+  exact: boolean;
+}
+
+/** So many are looked at from each end of the claim order for `waitingSince`. */
+export const waitingSample = 100;
+
+/**
+ * When a unit became available that is so now. `since` is set where nothing else says it: when it was added again, reset,
+ * or let go by what it waited for; else it is when it was added, its delay was over, or its latest attempt ended.
+ */
+export const availableSince = (unit: {
+  created: number;
+  since: number;
+  notBefore: number;
+  attemptEnd: number;
+}): number => Math.max(unit.since > 0 ? unit.since : unit.created, unit.notBefore, unit.attemptEnd);

@@ -86,6 +86,7 @@ async function serve(config: Config, log: Logger, parts: Parts): Promise<Daemon>
   const coordinate = metrics.measure(observe(traced, events, () => clock.now()));
   metrics.watch({
     coordinate: backend.coordinate,
+    now: () => backend.clock.now(),
     waiting: () => backend.engine?.waiting ?? 0,
     watchers: () => events.watchers,
   });

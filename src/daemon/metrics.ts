@@ -5,7 +5,7 @@
  */
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry, type Metric } from "prom-client";
 import type { AttemptChanged, AttemptRow, AddedWorkUnit, Coordinate, Tidied } from "../core/index.ts";
-import { around, type Route } from "../rest/index.ts";
+import { around, isWait, type Route } from "../rest/index.ts";
 
 /** More series than this are of no use to anybody: the specs with the most units are shown. */
 const mostSeries = 5000;
@@ -13,7 +13,9 @@ const seconds = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5
 
 export interface MetricsSources {
   coordinate: Coordinate;
-  /** Requests that wait for work. */
+  /** The clock that the store's times are judged by. */
+  now: () => number;
+  /** Requests that wait: for work, for messages, for units to end. */
   waiting: () => number;
   watchers: () => number;
 }
@@ -135,7 +137,7 @@ export class Metrics {
   }
 
   /** What is asked of the store when somebody scrapes. */
-  watch({ coordinate, waiting, watchers }: MetricsSources): void {
+  watch({ coordinate, now, waiting, watchers }: MetricsSources): void {
     const registers = [this.#registry];
     const summary = new Histogram({
       name: "coordinate_summary_seconds",
@@ -164,8 +166,21 @@ export class Metrics {
       },
     });
     new Gauge({
+      name: "coordinate_queue_age_seconds",
+      help: "How long an available work unit has waited at least, the longest that was found",
+      labelNames: ["namespace", "work_spec"],
+      registers,
+      async collect() {
+        const rows = await coordinate.waitingSince();
+        this.reset();
+        if (rows.length > mostSeries) rows.sort((a, b) => a.since - b.since);
+        for (const { namespace, workSpec, since } of rows.slice(0, mostSeries))
+          this.set({ namespace, work_spec: workSpec }, Math.max(0, now() - since) / 1000);
+      },
+    });
+    new Gauge({
       name: "coordinate_waiting_requests",
-      help: "Requests that wait for work",
+      help: "Requests that wait: for work, for messages, or for work units to end",
       registers,
       collect() {
         this.set(waiting());
@@ -199,7 +214,7 @@ export class Metrics {
       const start = performance.now();
       try {
         const answer = await next();
-        if (verb !== "requestAttempts" || (args[1] as { waitMs?: number }).waitMs === undefined) {
+        if (!isWait(verb, args)) {
           this.#verbs.of(verb).observe((performance.now() - start) / 1000);
         }
         this.#count(verb, answer);

@@ -18,6 +18,7 @@ import { expire } from "./expiry.ts";
 import {
   attemptRow,
   begin,
+  ended,
   failUnit,
   letGo,
   place,
@@ -146,6 +147,7 @@ function apply(
     return;
   }
   place(unit, attempt.status === "finished" ? "finished" : "failed");
+  ended(unit, now);
   if (unit.links !== null) resolve(unit, now);
   if (attempt.status === "finished") chain(table, unit, attempt, now, answer);
 }

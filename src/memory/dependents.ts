@@ -2,22 +2,17 @@
 import { brokenDependency, CoordinateError, findCycle, type WorkUnitPut } from "../core/index.ts";
 import {
   failUnit,
+  linksOf,
   needState,
   needsState,
   needStatus,
   place,
   unplace,
   waitingStatus,
-  type Links,
   type Need,
   type Spec,
   type Unit,
 } from "./state.ts";
-
-export function linksOf(unit: Unit): Links {
-  unit.links ??= { origin: null, needs: [], dependents: new Set() };
-  return unit.links;
-}
 
 /**
  * Finds what the units of an add wait for, before anything is changed: units that exist, or others of the same
@@ -95,6 +90,7 @@ function unblock(unit: Unit, now: number): boolean {
     return true;
   }
   unplace(unit);
+  unit.links.since = now;
   place(unit, waitingStatus(unit, now));
   return false;
 }

@@ -102,6 +102,23 @@ export class SortedList<Item, Note = undefined> {
     return true;
   }
 
+  /** The first and the last items, at most so many of each, in order; each once. */
+  *ends(count: number): Generator<Item> {
+    if (this.#size <= 2 * count) {
+      yield* this.from();
+      return;
+    }
+    let left = count;
+    for (const item of this.from()) {
+      if (left-- === 0) break;
+      yield item;
+    }
+    const last: Item[] = [];
+    for (let at = this.#chunks.length - 1; at >= 0 && last.length < count; at--)
+      last.unshift(...this.#chunks[at]!.items.slice(-(count - last.length)));
+    yield* last;
+  }
+
   /**
    * The items in order, from the first for which `after` is true on; `after` must be false, then true. Chunks
    * that `skip` are passed over without looking at their items.

@@ -9,6 +9,7 @@ import {
   dataWithText,
   dependencyState,
   isPlainName,
+  type ActionRow,
   type AttemptRow,
   type AttemptStatus,
   type Data,
@@ -17,12 +18,15 @@ import {
   type DesiredState,
   type Lock,
   type NamespaceSettings,
+  type QueueMessage,
+  type Watches,
   type WorkSpecMeta,
   type WorkSpecRow,
   type WorkUnitRow,
   type WorkUnitStatus,
   type WorkerRow,
 } from "../core/index.ts";
+import { Queue } from "./queues.ts";
 import { SortedList } from "./sorted-list.ts";
 import { UnitNames, type NameChunk } from "./unit-names.ts";
 
@@ -62,6 +66,15 @@ export interface Links {
   origin: string | null;
   needs: Need[];
   dependents: Set<Unit>;
+  queues: readonly string[];
+  labels: readonly string[];
+  /** When it became available, where nothing else says so; see `availableSince`. */
+  since: number;
+}
+
+export function linksOf(unit: Unit): Links {
+  unit.links ??= { origin: null, needs: [], dependents: new Set(), queues: none, labels: none, since: 0 };
+  return unit.links;
 }
 
 export class Unit {
@@ -135,6 +148,8 @@ export class Spec {
   readonly ready = new SortedList<Unit>(byClaim);
   readonly due = new SortedList<Unit>(byDue);
   readonly leases = new SortedList<Unit>(byExpiration);
+  /** Units by label, in name order. */
+  readonly labels = new Map<string, SortedList<Unit>>();
   /** Available units that were tried too often when they came back. */
   readonly exhausted = new Set<Unit>();
   /** Ended units by the time they ended: only where retention asks for it. */
@@ -227,12 +242,18 @@ export class Space {
   readonly specs = new Map<string, Spec>();
   readonly workers = new Map<string, Worker>();
   readonly locks = new Map<string, Lock>();
+  readonly queues = new Map<string, Queue>();
+  /** By queue and request id, what was taken, oldest first. */
+  readonly taken = new Map<string, { time: number; messages: readonly QueueMessage[] }>();
+  readonly actions = new Map<string, ActionRow>();
+  readonly watches: Watches;
   /** What requests with an id were answered, oldest first. */
   readonly requests = new Map<string, { time: number; answer: unknown }>();
 
-  constructor(name: string, settings: NamespaceSettings) {
+  constructor(name: string, settings: NamespaceSettings, watches: Watches) {
     this.name = name;
     this.settings = settings;
+    this.watches = watches;
   }
 }
 
@@ -262,6 +283,53 @@ export class UnitTable {
     if (chunk?.units[unit.id % 4096] === undefined) return;
     chunk.units[unit.id % 4096] = undefined;
     if (--chunk.count === 0) this.#chunks.delete(key);
+  }
+}
+
+// ---- ends
+
+/** A unit has ended, and stands where it stands: who named a queue for that is told there, who waits is woken. */
+export function ended(unit: Unit, now: number): void {
+  const { links, attempt, status } = unit;
+  const { space } = unit.spec;
+  // of a work spec that was deleted nobody hears any more, though its rows are still there
+  if (links !== null && !unit.spec.deleted && (status === "finished" || status === "failed"))
+    for (const name of links.queues) {
+      let queue = space.queues.get(name);
+      if (queue === undefined) space.queues.set(name, (queue = new Queue()));
+      queue.append({
+        seq: ++lastSeq.value,
+        queue: name,
+        workSpec: unit.spec.name,
+        workUnit: unit.name,
+        attempt: attempt === null ? null : attemptId(unit.id, attempt.number),
+        status,
+        data: attempt?.data ?? unit.data,
+        at: now,
+      });
+      space.watches.appended(space.name, name);
+    }
+  if (space.watches.hasUnits) space.watches.ended(unit.id);
+}
+
+/** Of all stores in the process: a number that rises is all that is promised. */
+const lastSeq = { value: 0 };
+
+// ---- labels
+
+export function setLabels(unit: Unit, labels: readonly string[]): void {
+  const { spec } = unit;
+  for (const label of unit.links?.labels ?? none) {
+    const list = spec.labels.get(label);
+    list?.remove(unit);
+    if (list?.size === 0) spec.labels.delete(label);
+  }
+  if (labels.length === 0 && unit.links === null) return;
+  linksOf(unit).labels = labels;
+  for (const label of labels) {
+    let list = spec.labels.get(label);
+    if (list === undefined) spec.labels.set(label, (list = new SortedList<Unit>(byName)));
+    list.add(unit);
   }
 }
 
@@ -355,6 +423,7 @@ export function failUnit(unit: Unit, worker: string, traceback: string, now: num
   attempt.end = now;
   unit.attempt = attempt;
   place(unit, "failed");
+  ended(unit, now);
 }
 
 // ---- rows
@@ -401,5 +470,7 @@ export function unitRow(unit: Unit): WorkUnitRow {
         kind: need.kind,
         status: needStatus(need),
       })) ?? none,
+    queues: unit.links?.queues ?? none,
+    labels: unit.links?.labels ?? none,
   };
 }

@@ -11,12 +11,17 @@ import {
   tooManyRetries,
   workerLifetimeMs,
   workSpecName,
+  Watches,
+  type ActionInput,
+  type ActionRow,
   type AddedWorkUnit,
+  type Announcing,
   type AttemptChanged,
   type AttemptKey,
   type AttemptRow,
   type Candidates,
   type Claim,
+  type CountSlice,
   type Lock,
   type LockDecision,
   type LockPath,
@@ -24,6 +29,8 @@ import {
   type Make,
   type NamespaceRow,
   type NamespaceSettings,
+  type QueueMessage,
+  type QueueRow,
   type Settle,
   type Slice,
   type Store,
@@ -31,6 +38,7 @@ import {
   type Tidied,
   type TidyLimits,
   type UnitSlice,
+  type WaitingSinceRow,
   type Watchable,
   type WorkerChange,
   type WorkerQuery,
@@ -45,6 +53,7 @@ import {
   attemptId,
 } from "../core/index.ts";
 import { claimUnits, settleUnit } from "./attempts.ts";
+import { forgetTaken, listActions, listQueues, putActions, takeFrom, takeMessages } from "./queues.ts";
 import { resolve } from "./dependents.ts";
 import { catchUp } from "./expiry.ts";
 import {
@@ -59,9 +68,19 @@ import {
   unplace,
   Worker,
 } from "./state.ts";
-import { deleteUnits, findUnits, forget, putUnits, takeSlice, updateUnits } from "./work-units.ts";
+import {
+  countUnits,
+  deleteUnits,
+  findUnits,
+  forget,
+  putUnits,
+  takeSlice,
+  updateUnits,
+  waitingSince,
+} from "./work-units.ts";
 
-export class MemoryStore implements Store, Watchable {
+export class MemoryStore implements Store, Watchable, Announcing {
+  readonly #watches = new Watches();
   readonly #spaces = new Map<string, Space>();
   readonly #units = new UnitTable();
   readonly #listeners = new Set<(ns: string) => void>();
@@ -72,6 +91,14 @@ export class MemoryStore implements Store, Watchable {
   watch(listener: (ns: string) => void): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
+  }
+
+  watchEnds(_ns: string, units: readonly number[], wake: (unit: number) => void): () => void {
+    return this.#watches.watchEnds(units, wake);
+  }
+
+  watchQueue(ns: string, queue: string, wake: () => void): () => void {
+    return this.#watches.watchQueue(ns, queue, wake);
   }
 
   #changed(ns: string): void {
@@ -106,12 +133,14 @@ export class MemoryStore implements Store, Watchable {
     if (space === undefined) return false;
     this.#spaces.delete(ns);
     for (const spec of space.specs.values()) this.#bury(spec);
+    this.#watches.allEnded();
     return true;
   }
 
   #open(ns: string): Space {
     let space = this.#spaces.get(ns);
-    if (space === undefined) this.#spaces.set(ns, (space = new Space(ns, { ...defaultNamespaceSettings })));
+    if (space === undefined)
+      this.#spaces.set(ns, (space = new Space(ns, { ...defaultNamespaceSettings }, this.#watches)));
     return space;
   }
 
@@ -164,6 +193,7 @@ export class MemoryStore implements Store, Watchable {
       this.#bury(spec);
       return true;
     });
+    this.#watches.allEnded();
     this.#changed(ns);
     return answer;
   }
@@ -239,6 +269,16 @@ export class MemoryStore implements Store, Watchable {
     );
   }
 
+  async waitingSince(ns: string | null, now: number): Promise<WaitingSinceRow[]> {
+    const names = ns === null ? [...this.#spaces.keys()].sort(compareNames) : [ns];
+    return names.flatMap((namespace) =>
+      this.#specs(namespace).flatMap((spec): WaitingSinceRow[] => {
+        catchUp(spec, now);
+        return spec.ready.size === 0 ? [] : [{ namespace, workSpec: spec.name, ...waitingSince(spec) }];
+      }),
+    );
+  }
+
   // ---- work units
 
   async putWorkUnits(
@@ -283,6 +323,16 @@ export class MemoryStore implements Store, Watchable {
       rows.push(unitRow(unit));
     }
     return rows;
+  }
+
+  async countWorkUnits(
+    ns: string,
+    ref: WorkSpecRef,
+    where: WorkUnitWhere,
+    limit: number,
+    now: number,
+  ): Promise<CountSlice> {
+    return countUnits(this.#spec(ns, ref, now), where, limit);
   }
 
   async updateWorkUnits(
@@ -509,6 +559,57 @@ export class MemoryStore implements Store, Watchable {
       .map((worker) => worker.row(space.settings, now));
   }
 
+  // ---- queues and actions
+
+  async takeMessages(
+    ns: string,
+    queue: string,
+    max: number,
+    requestId: string | null,
+    now: number,
+  ): Promise<QueueMessage[]> {
+    const space = this.#spaces.get(ns);
+    return space === undefined ? [] : takeMessages(space, queue, max, requestId, now);
+  }
+
+  async countMessages(ns: string, queues: readonly string[]): Promise<number[]> {
+    const space = this.#spaces.get(ns);
+    return queues.map((queue) => space?.queues.get(queue)?.size ?? 0);
+  }
+
+  async listQueues(ns: string, previous: string | null, limit: number): Promise<QueueRow[]> {
+    const space = this.#spaces.get(ns);
+    return space === undefined ? [] : listQueues(space, previous, limit);
+  }
+
+  async clearQueue(ns: string, queue: string, limit: number): Promise<Slice> {
+    const space = this.#spaces.get(ns);
+    const deleted = space === undefined ? 0 : takeFrom(space, queue, limit).length;
+    return { deleted, done: deleted < limit };
+  }
+
+  async putActions(ns: string, actions: readonly ActionInput[], now: number): Promise<boolean[]> {
+    return putActions(this.#open(ns), actions, now);
+  }
+
+  async getActions(ns: string, keys: readonly string[]): Promise<(ActionRow | null)[]> {
+    const space = this.#spaces.get(ns);
+    return keys.map((key) => {
+      const row = space?.actions.get(key);
+      return row === undefined ? null : { ...row };
+    });
+  }
+
+  async listActions(ns: string, previous: string | null, limit: number): Promise<ActionRow[]> {
+    const space = this.#spaces.get(ns);
+    return space === undefined ? [] : listActions(space, previous, limit);
+  }
+
+  async deleteActions(ns: string, keys: readonly string[]): Promise<boolean[]> {
+    const space = this.#spaces.get(ns);
+    return keys.map((key) => space?.actions.delete(key) ?? false);
+  }
+
   // ---- locks
 
   async locks<Answer>(
@@ -537,6 +638,7 @@ export class MemoryStore implements Store, Watchable {
     for (const space of this.#spaces.values()) {
       const before = tidied.expired + tidied.due + tidied.exhausted + tidied.retired;
       for (const spec of space.specs.values()) this.#tidySpec(spec, limits, now, tidied);
+      forgetTaken(space, limits.requestsBefore);
       for (const [id, { time }] of space.requests) {
         if (time >= limits.requestsBefore) break;
         space.requests.delete(id);

@@ -1,16 +1,31 @@
 /** Adding, finding, changing and deleting units. */
 import {
+  availableSince,
   compareNames,
+  emptyTally,
   nameHasPrefix,
+  waitingSample,
   workUnitStatuses,
   type AddedWorkUnit,
+  type CountSlice,
   type UnitSlice,
   type WorkUnitChange,
   type WorkUnitPut,
   type WorkUnitWhere,
 } from "../core/index.ts";
-import { findNeeds, linksOf, park, resolve, setNeeds } from "./dependents.ts";
-import { letGo, place, supersede, unplace, Unit, type Need, type Spec, type UnitTable } from "./state.ts";
+import { findNeeds, park, resolve, setNeeds } from "./dependents.ts";
+import {
+  letGo,
+  linksOf,
+  place,
+  setLabels,
+  supersede,
+  unplace,
+  Unit,
+  type Need,
+  type Spec,
+  type UnitTable,
+} from "./state.ts";
 
 export function putUnits(
   table: UnitTable,
@@ -46,6 +61,7 @@ export function putUnits(
       if (unit.status === "finished" || unit.status === "failed") {
         supersede(unit, now);
         unit.tries = 0;
+        linksOf(unit).since = now;
         spec.names.change(unit, "available");
       }
     }
@@ -53,6 +69,9 @@ export function putUnits(
     unit.priority = put.priority;
     unit.notBefore = put.notBefore;
     if (origin !== null) linksOf(unit).origin = origin;
+    if (put.queues !== undefined) linksOf(unit).queues = put.queues;
+    else if (unit.links !== null) unit.links.queues = [];
+    if (put.labels !== undefined || (unit.links?.labels.length ?? 0) > 0) setLabels(unit, put.labels ?? []);
     const needed = put.dependencies === null ? undefined : needs?.get(unit);
     if (needed !== undefined) setNeeds(unit, needed);
     if (unit.status === "pending") place(unit, "pending");
@@ -66,10 +85,11 @@ const newUnit = (table: UnitTable, spec: Spec, put: WorkUnitPut, now: number): U
 
 /** The matching units in name order. */
 export function* findUnits(spec: Spec, where: WorkUnitWhere): Generator<Unit> {
-  const { names, statuses, prefix = "", previous } = where;
+  const { names, statuses, prefix = "", label, previous } = where;
   const matches = (unit: Unit): boolean =>
     (statuses === undefined || statuses.includes(unit.status)) &&
     nameHasPrefix(unit.name, prefix) &&
+    (label === undefined || unit.links?.labels.includes(label) === true) &&
     (previous === undefined || compareNames(unit.name, previous) > 0);
   if (names !== undefined) {
     for (const name of [...new Set(names)].sort(compareNames)) {
@@ -82,6 +102,13 @@ export function* findUnits(spec: Spec, where: WorkUnitWhere): Generator<Unit> {
     previous !== undefined && compareNames(previous, prefix) >= 0
       ? compareNames(unit.name, previous) > 0
       : compareNames(unit.name, prefix) >= 0;
+  if (label !== undefined) {
+    for (const unit of spec.labels.get(label)?.from(start) ?? []) {
+      if (!nameHasPrefix(unit.name, prefix)) return;
+      if (matches(unit)) yield unit;
+    }
+    return;
+  }
   for (const unit of spec.names.find(statuses ?? workUnitStatuses, start)) {
     if (!nameHasPrefix(unit.name, prefix)) return;
     yield unit;
@@ -123,6 +150,7 @@ function updateUnit(unit: Unit, change: WorkUnitChange, now: number): boolean {
     unplace(unit);
     supersede(unit, now);
     unit.tries = 0;
+    linksOf(unit).since = now;
     park(unit, now);
     return true;
   }
@@ -134,6 +162,30 @@ function updateUnit(unit: Unit, change: WorkUnitChange, now: number): boolean {
   if (ended || status === "pending") place(unit, status);
   else park(unit, now);
   return true;
+}
+
+/** The first matching units by status, and where to go on. */
+export function countUnits(spec: Spec, where: WorkUnitWhere, limit: number): CountSlice {
+  const { units, next } = takeSlice(spec, where, limit);
+  const counts = emptyTally();
+  for (const { status } of units) counts[status]++;
+  return { counts, next };
+}
+
+/** When the unit became available that has waited longest, of those at both ends of the claim order. */
+export function waitingSince(spec: Spec): { since: number; exact: boolean } {
+  let since = Infinity;
+  for (const unit of spec.ready.ends(waitingSample)) {
+    const { created, notBefore, links, attempt } = unit;
+    const one = availableSince({
+      created,
+      notBefore,
+      since: links?.since ?? 0,
+      attemptEnd: attempt?.end ?? 0,
+    });
+    since = Math.min(since, one);
+  }
+  return { since, exact: spec.ready.size <= 2 * waitingSample };
 }
 
 export function deleteUnits(table: UnitTable, units: readonly Unit[], now: number): void {
@@ -150,6 +202,8 @@ export function deleteUnits(table: UnitTable, units: readonly Unit[], now: numbe
 /** Takes a unit out of everything but its spec's orders. */
 export function forget(table: UnitTable, unit: Unit): void {
   unit.deleted = true;
+  if (unit.links !== null && unit.links.labels.length > 0) setLabels(unit, []);
+  unit.spec.space.watches.ended(unit.id);
   table.delete(unit);
   if (unit.attempt !== null) letGo(unit, unit.attempt);
   if (unit.links !== null) for (const need of unit.links.needs) need.unit.links?.dependents.delete(unit);

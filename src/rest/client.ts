@@ -6,6 +6,8 @@
 import {
   CoordinateError,
   isErrorCode,
+  type ActionInput,
+  type ActionRow,
   type AddedWorkUnit,
   type AttemptChange,
   type AttemptChanged,
@@ -21,10 +23,16 @@ import {
   type NamespaceSettings,
   type Page,
   type PriorityChange,
+  type QueueMessage,
+  type QueueRow,
   type RequestOptions,
   type ScheduleRequest,
   type SetWorkSpecOptions,
+  type TakeOptions,
+  type Tally,
   type TallyRow,
+  type WaitingSinceRow,
+  type WaitOptions,
   type WorkerAttemptQuery,
   type WorkerChange,
   type WorkerQuery,
@@ -177,6 +185,39 @@ export class RestClient implements Coordinate {
     return this.#ask("listWorkUnits", ns, ref, query);
   }
 
+  countWorkUnits(ns: string, ref: WorkSpecRef, selection: WorkUnitSelection): Promise<Tally> {
+    return this.#ask("countWorkUnits", ns, ref, selection);
+  }
+
+  async awaitWorkUnits(
+    ns: string,
+    ref: WorkSpecRef,
+    names: readonly string[],
+    options: WaitOptions = {},
+  ): Promise<(WorkUnitRow | null)[]> {
+    const { signal, ...asked } = options;
+    const longest = this.#options.longestWaitMs ?? 600_000;
+    let left = asked.waitMs ?? 0;
+    for (;;) {
+      const waitMs = typeof left === "number" && left > longest ? longest : left;
+      const wait =
+        signal?.aborted === true ? {} : { ...asked, ...(asked.waitMs !== undefined && { waitMs }) };
+      const body = verbBody("awaitWorkUnits", [ref, names, wait]);
+      const rows = await this.#askFor<(WorkUnitRow | null)[] | null>(
+        "awaitWorkUnits",
+        ns,
+        body,
+        signal?.aborted === true ? undefined : signal,
+        waitMs,
+      );
+      // a wait that was ended has no answer: they are looked at once more
+      if (rows === null) continue;
+      left -= waitMs;
+      const open = rows.some((row) => row !== null && row.status !== "finished" && row.status !== "failed");
+      if (!open || !(left > 0) || signal?.aborted === true) return rows;
+    }
+  }
+
   setWorkUnitPriorities(
     ns: string,
     ref: WorkSpecRef,
@@ -282,7 +323,9 @@ export class RestClient implements Coordinate {
     for (;;) {
       const waitMs = typeof left === "number" && left > longest ? longest : left;
       const body = this.#named({ ...asked, ...(asked.waitMs !== undefined && { waitMs }) });
-      const attempts = await this.#ask<AttemptRow[]>("requestAttempts", ns, body, signal, waitMs);
+      // should the server have found some when a wait was ended, it takes them back
+      const attempts =
+        (await this.#askFor<AttemptRow[] | null>("requestAttempts", ns, body, signal, waitMs)) ?? [];
       left -= waitMs;
       if (attempts.length > 0 || !(left > 0) || signal?.aborted === true) return attempts;
     }
@@ -322,10 +365,65 @@ export class RestClient implements Coordinate {
     return this.#ask("listWorkers", ns, query);
   }
 
+  // ---- queues of outcomes
+
+  async takeMessages(ns: string, queue: string, options: TakeOptions = {}): Promise<QueueMessage[]> {
+    const { signal, ...asked } = options;
+    const longest = this.#options.longestWaitMs ?? 600_000;
+    let left = asked.waitMs ?? 0;
+    for (;;) {
+      const waitMs = typeof left === "number" && left > longest ? longest : left;
+      const named = this.#named({ ...asked, ...(asked.waitMs !== undefined && { waitMs }) });
+      const body = verbBody("takeMessages", [queue, named]);
+      const messages =
+        (await this.#askFor<QueueMessage[] | null>("takeMessages", ns, body, signal, waitMs)) ??
+        // the wait was ended, and what was taken meanwhile was not heard: it is told to who asks with the same id
+        (await this.#askFor<QueueMessage[]>("takeMessages", ns, { ...body, waitMs: 0 }));
+      left -= waitMs;
+      if (messages.length > 0 || !(left > 0) || signal?.aborted === true) return messages;
+    }
+  }
+
+  countMessages(ns: string, queues: readonly string[]): Promise<number[]> {
+    return this.#ask("countMessages", ns, queues);
+  }
+
+  listQueues(ns: string, query: { previous?: string; limit?: number } = {}): Promise<Page<QueueRow>> {
+    return this.#ask("listQueues", ns, query);
+  }
+
+  clearQueue(ns: string, queue: string): Promise<number> {
+    return this.#ask("clearQueue", ns, queue);
+  }
+
+  // ---- actions
+
+  putActions(ns: string, actions: readonly ActionInput[]): Promise<boolean[]> {
+    return this.#ask("putActions", ns, actions);
+  }
+
+  getActions(ns: string, keys: readonly string[]): Promise<(ActionRow | null)[]> {
+    return this.#ask("getActions", ns, keys);
+  }
+
+  listActions(ns: string, query: { previous?: string; limit?: number } = {}): Promise<Page<ActionRow>> {
+    return this.#ask("listActions", ns, query);
+  }
+
+  deleteActions(ns: string, keys: readonly string[]): Promise<boolean[]> {
+    return this.#ask("deleteActions", ns, keys);
+  }
+
   // ---- looking in
 
   tally(ns?: string): Promise<TallyRow[]> {
     return ns === undefined ? this.#post("tally", "/v1/tally", {}) : this.#ask("tally", ns);
+  }
+
+  waitingSince(ns?: string): Promise<WaitingSinceRow[]> {
+    return ns === undefined
+      ? this.#post("waitingSince", "/v1/waiting-since", {})
+      : this.#ask("waitingSince", ns);
   }
 
   explain(ns: string, request: ScheduleRequest): Promise<Explained[]> {
@@ -366,18 +464,21 @@ export class RestClient implements Coordinate {
 
   // ---- how
 
-  /** `args` are those of the verb after the namespace; a signal and a time to wait may follow a request for attempts. */
+  /** `args` are those of the verb after the namespace. */
   async #ask<Result>(verb: Verb, ns: string, ...args: unknown[]): Promise<Result> {
+    return this.#askFor(verb, ns, verbBody(verb, args));
+  }
+
+  /** A wait that was ended by its signal is answered null. */
+  async #askFor<Result>(
+    verb: Verb,
+    ns: string,
+    body: Record<string, unknown>,
+    signal?: AbortSignal,
+    waitMs = 0,
+  ): Promise<Result> {
     if (typeof ns !== "string") throw new CoordinateError("bad_name", "of a namespace: not a string");
-    const path = `/v1/namespace/${nameToUrl(ns)}/${kebab(verb)}`;
-    if (verb !== "requestAttempts") return this.#post(verb, path, verbBody(verb, args));
-    return this.#post(
-      verb,
-      path,
-      verbBody(verb, args),
-      args[1] as AbortSignal | undefined,
-      args[2] as number,
-    );
+    return this.#post(verb, `/v1/namespace/${nameToUrl(ns)}/${kebab(verb)}`, body, signal, waitMs);
   }
 
   /** So that it may be sent twice and is done once. */
@@ -411,8 +512,7 @@ export class RestClient implements Coordinate {
         return readAnswer(answer) as Result;
       } catch (error) {
         if (!(error instanceof TransportError)) throw error;
-        // a wait that was ended answers with no attempts; should the server have found some, it takes them back
-        if (signal?.aborted === true) return [] as Result;
+        if (signal?.aborted === true) return null as Result;
         if (this.#closing.signal.aborted) throw new CoordinateError("closed");
         if (error.sent && repeat === "never")
           throw new CoordinateError("unknown_outcome", error.message, { cause: error });

@@ -10,5 +10,5 @@ export { openApi } from "./openapi.ts";
 export type { Answer, Call, Route } from "./route.ts";
 export { restServer, type RestServer, type RestServerOptions } from "./server.ts";
 export { streamRoutes } from "./stream-routes.ts";
-export { scopes, verbNames, verbs, type Scope, type Verb } from "./verbs.ts";
+export { isWait, scopes, verbNames, verbs, type Scope, type Verb } from "./verbs.ts";
 export * from "./client.ts";

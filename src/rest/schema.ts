@@ -32,6 +32,9 @@ const namespace = named("namespace");
 const workSpec = named("work spec");
 const workUnit = named("work unit");
 const worker = named("worker");
+const queue = named("queue");
+const label = named("label");
+const action = named("action");
 const time = Type.Number({ description: "Milliseconds since 1970; 0 is none" });
 const span = Type.Number({ description: "Milliseconds" });
 const count = Type.Integer();
@@ -107,6 +110,8 @@ export const workUnitInput = Type.Object(
         Type.Object({ workSpec: maybe(workSpec), workUnit, kind: maybe(oneOf(["hard", "soft"])) }, closed),
       ),
     ),
+    queues: maybe(listOf(queue)),
+    labels: maybe(listOf(label)),
   },
   closed,
 );
@@ -126,12 +131,15 @@ export const workUnitRow = Type.Object({
   dependencies: listOf(
     Type.Object({ workSpec, workUnit, kind: oneOf(["hard", "soft"]), status: nullable(workUnitStatus) }),
   ),
+  queues: listOf(queue),
+  labels: listOf(label),
 });
 
 const conditions = {
   names: maybe(listOf(workUnit)),
   statuses: maybe(listOf(workUnitStatus)),
   prefix: maybe(Type.String()),
+  label: maybe(label),
 };
 
 const selection = Type.Object(
@@ -187,6 +195,17 @@ const requestId = maybe(
       "Names this request, so that it may be repeated when its answer was lost; at most 200 characters",
   }),
 );
+
+const message = Type.Object({
+  seq: count,
+  queue,
+  workSpec,
+  workUnit,
+  attempt: nullable(Type.String()),
+  status: oneOf(["finished", "failed"]),
+  data,
+  at: time,
+});
 
 const lockPath = listOf(Type.String());
 const lockRequest = { owner: Type.String(), timeoutMs: maybe(span), paths: listOf(lockPath) };
@@ -271,6 +290,17 @@ export const verbSchemas: Readonly<Record<Verb, VerbSchema>> = {
     summary: "A page of work units that match, in name order.",
     body: body({ workSpec: workSpecRef, ...conditions, ...paging }),
     answer: page(workUnitRow),
+  },
+  countWorkUnits: {
+    summary: "How many of the selected units there are, by status.",
+    body: body({ workSpec: workSpecRef, selection }),
+    answer: tally,
+  },
+  awaitWorkUnits: {
+    summary:
+      "Work units by name, null where there is none. With waitMs, waits that long for all of them to have ended.",
+    body: body({ workSpec: workSpecRef, names: listOf(workUnit), waitMs: maybe(span) }),
+    answer: listOf(nullable(workUnitRow)),
   },
   setWorkUnitPriorities: {
     summary: "Sets or adjusts the priority of the selected units; answers how many.",
@@ -383,6 +413,52 @@ export const verbSchemas: Readonly<Record<Verb, VerbSchema>> = {
       ...paging,
     }),
     answer: page(workerRow),
+  },
+  takeMessages: {
+    summary:
+      "Takes messages out of a queue, in order, or none. With waitMs, waits that long for the first to come.",
+    body: body({ queue, max: maybe(count), waitMs: maybe(span), requestId }),
+    answer: listOf(message),
+  },
+  countMessages: {
+    summary: "How many messages each queue has.",
+    body: body({ queues: listOf(queue) }),
+    answer: listOf(count),
+  },
+  listQueues: {
+    summary: "A page of the queues that have messages, in name order.",
+    body: body(paging),
+    answer: page(Type.Object({ name: queue, messages: count, oldest: time })),
+  },
+  clearQueue: {
+    summary: "Removes all messages of a queue; answers how many.",
+    body: body({ queue }),
+    answer: count,
+  },
+  putActions: {
+    summary: "Stores records, all or none; a key that has other data is refused. Answers which were new.",
+    body: body({ actions: listOf(Type.Object({ key: action, data }, closed)) }),
+    answer: listOf(Type.Boolean()),
+  },
+  getActions: {
+    summary: "Records by key, null where there is none.",
+    body: body({ keys: listOf(action) }),
+    answer: listOf(nullable(Type.Object({ key: action, data, createdTime: time }))),
+  },
+  listActions: {
+    summary: "A page of records, in the order of keys.",
+    body: body(paging),
+    answer: page(Type.Object({ key: action, data, createdTime: time })),
+  },
+  deleteActions: {
+    summary: "Deletes records; answers per key whether it was there.",
+    body: body({ keys: listOf(action) }),
+    answer: listOf(Type.Boolean()),
+  },
+  waitingSince: {
+    summary: "Per work spec with available units, since when one of them has waited.",
+    body: body({}),
+    answer: listOf(Type.Object({ namespace, workSpec, since: time, exact: Type.Boolean() })),
   },
   tally: {
     summary: "Exact counts per work spec and status.",

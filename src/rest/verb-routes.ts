@@ -1,5 +1,5 @@
 /** The complete wire: every verb of Coordinate, one route each, straight from the tables. */
-import { CoordinateError, type AttemptRow, type Coordinate } from "../core/index.ts";
+import { CoordinateError, type AttemptRow, type Coordinate, type WorkUnitRow } from "../core/index.ts";
 import { verbSchemas } from "./schema.ts";
 import type { Call, Route } from "./route.ts";
 import { kebab, verbArgs, verbNames, verbs, type Verb, type VerbRow } from "./verbs.ts";
@@ -44,14 +44,45 @@ async function requestAttempts(call: Call): Promise<string> {
   return writeWire(attempts);
 }
 
-const overAll = (verb: "listNamespaces" | "tally", nameOf: (row: never) => string): Route => ({
-  id: verb === "tally" ? "tallyAll" : verb,
+/** A wait that ends with the caller, or with the server; of the latter the caller is told, and asks another. */
+const awaitWorkUnits = async (call: Call): Promise<string> => {
+  const signal = call.gone();
+  const args = verbArgs("awaitWorkUnits", { ...call.body, signal });
+  const rows = (await askVerb(call.coordinate, "awaitWorkUnits", [
+    call.ns,
+    ...args,
+  ])) as (WorkUnitRow | null)[];
+  const open = rows.some((row) => row !== null && row.status !== "finished" && row.status !== "failed");
+  if (open && signal.aborted) throw new CoordinateError("closed");
+  return writeWire(rows);
+};
+
+/** What was taken is remembered by its request id: a caller that has hung up asks again with the same. */
+const takeMessages = async (call: Call): Promise<string> => {
+  const args = verbArgs("takeMessages", { ...call.body, signal: call.gone() });
+  return writeWire(await askVerb(call.coordinate, "takeMessages", [call.ns, ...args]));
+};
+
+const waiting: Partial<Record<Verb, (call: Call) => Promise<string>>> = {
+  requestAttempts,
+  awaitWorkUnits,
+  takeMessages,
+};
+
+const overAll = (
+  verb: "listNamespaces" | "tally" | "waitingSince",
+  nameOf: (row: never) => string,
+): Route => ({
+  id: verb === "listNamespaces" ? verb : `${verb}All`,
   method: "POST",
   path: `/v1/${kebab(verb)}`,
   scope: "listed",
   family: "verb",
-  summary:
-    verb === "tally" ? "Exact counts of all namespaces that the caller may read." : verbSchemas[verb].summary,
+  summary: {
+    listNamespaces: verbSchemas.listNamespaces.summary,
+    tally: "Exact counts of all namespaces that the caller may read.",
+    waitingSince: "The same of all namespaces that the caller may read.",
+  }[verb],
   body: verbSchemas[verb].body,
   answer: verbSchemas[verb].answer,
   handle: async (call) => {
@@ -63,9 +94,11 @@ const overAll = (verb: "listNamespaces" | "tally", nameOf: (row: never) => strin
 export const verbRoutes: readonly Route[] = [
   overAll("listNamespaces", ({ name }: { name: string }) => name),
   overAll("tally", ({ namespace }: { namespace: string }) => namespace),
+  overAll("waitingSince", ({ namespace }: { namespace: string }) => namespace),
   ...verbNames
     .filter((verb) => verb !== "listNamespaces")
-    .map((verb) =>
-      verb === "requestAttempts" ? { ...namespaced(verb), handle: requestAttempts } : namespaced(verb),
-    ),
+    .map((verb) => {
+      const handle = waiting[verb];
+      return handle === undefined ? namespaced(verb) : { ...namespaced(verb), handle };
+    }),
 ];

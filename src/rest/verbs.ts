@@ -25,6 +25,8 @@ export interface VerbRow {
    * do more, or answer something else; a lost answer is then an unknown outcome.
    */
   repeat: "same" | "id" | "never";
+  /** The last argument may say `waitMs`: the answer then takes as long as it takes. */
+  waits?: boolean;
   /** It looks at all namespaces; the answer shows those that the caller may read. */
   global?: boolean;
 }
@@ -44,12 +46,20 @@ export const verbs = {
   addWorkUnits: { scope: "write", params: ["workSpec", "units"], rest: true, repeat: "id" },
   getWorkUnits: { scope: "read", params: ["workSpec", "names"], repeat: "same" },
   listWorkUnits: { scope: "read", params: ["workSpec"], rest: true, repeat: "same" },
+  countWorkUnits: { scope: "read", params: ["workSpec", "selection"], repeat: "same" },
+  awaitWorkUnits: {
+    scope: "read",
+    params: ["workSpec", "names"],
+    rest: true,
+    repeat: "same",
+    waits: true,
+  },
   setWorkUnitPriorities: { scope: "write", params: ["workSpec", "selection", "change"], repeat: "never" },
   setWorkUnitDelays: { scope: "write", params: ["workSpec", "selection", "notBefore"], repeat: "same" },
   resetWorkUnits: { scope: "write", params: ["workSpec", "selection"], repeat: "never" },
   deleteWorkUnits: { scope: "write", params: ["workSpec", "selection"], repeat: "never" },
 
-  requestAttempts: { scope: "work", params: [], rest: true, repeat: "id" },
+  requestAttempts: { scope: "work", params: [], rest: true, repeat: "id", waits: true },
   makeAttempts: { scope: "work", params: ["requests"], repeat: "never" },
   settleAttempts: { scope: "work", params: ["changes"], repeat: "same" },
   getAttempts: { scope: "read", params: ["ids"], repeat: "same" },
@@ -60,7 +70,18 @@ export const verbs = {
   getWorkers: { scope: "read", params: ["names"], repeat: "same" },
   listWorkers: { scope: "read", params: [], rest: true, repeat: "same" },
 
+  takeMessages: { scope: "write", params: ["queue"], rest: true, repeat: "id", waits: true },
+  countMessages: { scope: "read", params: ["queues"], repeat: "same" },
+  listQueues: { scope: "read", params: [], rest: true, repeat: "same" },
+  clearQueue: { scope: "write", params: ["queue"], repeat: "never" },
+
+  putActions: { scope: "write", params: ["actions"], repeat: "same" },
+  getActions: { scope: "read", params: ["keys"], repeat: "same" },
+  listActions: { scope: "read", params: [], rest: true, repeat: "same" },
+  deleteActions: { scope: "write", params: ["keys"], repeat: "never" },
+
   tally: { scope: "read", params: [], repeat: "same" },
+  waitingSince: { scope: "read", params: [], repeat: "same" },
   explain: { scope: "read", params: [], rest: true, repeat: "same" },
 
   lock: { scope: "work", params: [], rest: true, repeat: "never" },
@@ -72,6 +93,14 @@ export const verbs = {
 } as const satisfies Record<Verb, VerbRow>;
 
 export const verbNames = Object.keys(verbs) as readonly Verb[];
+
+/** Whether the call may take as long as it says; `args` with the namespace. */
+export function isWait(verb: Verb, args: readonly unknown[]): boolean {
+  const row: VerbRow = verbs[verb];
+  const last =
+    row.waits === true ? (args[row.params.length + 1] as { waitMs?: unknown } | undefined) : undefined;
+  return last?.waitMs !== undefined;
+}
 
 export const kebab = (verb: string): string => verb.replace(/[A-Z]/g, (letter) => "-" + letter.toLowerCase());
 

@@ -3,16 +3,21 @@
  * cannot do, and calls this. It asks for `describe`, `test` and friends, so that any test runner will do.
  */
 import assert from "node:assert/strict";
+import { actions } from "./cases/actions.ts";
 import { attempts } from "./cases/attempts.ts";
 import { chaining } from "./cases/chaining.ts";
 import { continuous } from "./cases/continuous.ts";
 import { data } from "./cases/data.ts";
 import { dependencies } from "./cases/dependencies.ts";
+import { ending } from "./cases/ending.ts";
 import { housekeeping } from "./cases/housekeeping.ts";
 import { input } from "./cases/input.ts";
+import { labels } from "./cases/labels.ts";
 import { locks } from "./cases/locks.ts";
 import { names } from "./cases/names.ts";
 import { namespaces } from "./cases/namespaces.ts";
+import { queueAge } from "./cases/queue-age.ts";
+import { queues } from "./cases/queues.ts";
 import { races } from "./cases/races.ts";
 import { requests } from "./cases/requests.ts";
 import { scheduling } from "./cases/scheduling.ts";
@@ -38,6 +43,11 @@ export const caseGroups: readonly CaseGroup[] = [
   workers,
   waiting,
   requests,
+  queues,
+  actions,
+  labels,
+  ending,
+  queueAge,
   locks,
   housekeeping,
   input,

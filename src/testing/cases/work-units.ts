@@ -44,6 +44,8 @@ export const workUnits: CaseGroup = {
           activeAttempt: null,
           origin: null,
           dependencies: [],
+          queues: [],
+          labels: [],
         });
       },
     },
