@@ -55,12 +55,14 @@ export const folders = {
   worker: { imports: [...coreAndObjects, "memory"], packages: ["@opentelemetry/api", "node:*"] },
   jobs: { imports: [...coreAndObjects, "memory"], packages: ["node:*"] },
   daemon: {
-    imports: [...everyLibrary, "dashboard"],
+    imports: [...everyLibrary, "rest/client", "dashboard"],
+    // What the command line needs of it without loading a server: the stores by their address, and kind errors.
+    entries: ["index", "backend", "did-you-mean"],
     packages: ["fastify", "@fastify/*", "@opentelemetry/api", "pino", "prom-client", "yaml", "node:*"],
   },
   cli: {
-    imports: [...everyLibrary, "rest/client", "daemon"],
-    packages: ["commander", "cli-progress", "cli-table3", "yaml", "node:*"],
+    imports: [...everyLibrary, "rest/client", "daemon", "daemon/backend", "daemon/did-you-mean"],
+    packages: ["commander", "cli-progress", "fast-string-truncated-width", "yaml", "node:*"],
   },
   dashboard: {
     imports: ["rest/client", "type core"],

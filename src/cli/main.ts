@@ -1,20 +1,20 @@
 #!/usr/bin/env node
-/** `coordinate COMMAND`: the commands, one file each. */
-import { runDaemon } from "../daemon/index.ts";
-import { runToken } from "./token.ts";
+/** `coordinate`: one command, or an interactive shell. */
+import { Session } from "./context.ts";
+import { runLine } from "./program.ts";
 
-const usage = `usage: coordinate COMMAND [options]
+// `coordinate work_units | head` ends when its reader does, and that is no failure
+process.stdout.on("error", (error: NodeJS.ErrnoException) => process.exit(error.code === "EPIPE" ? 0 : 1));
 
-  serve   runs the daemon; the same as coordinated
-  token   makes, lists and revokes tokens for the daemon
-
-coordinate COMMAND --help tells more.`;
-
-const [command, ...rest] = process.argv.slice(2);
-if (command === "serve") process.exit(await runDaemon(rest, process.env));
-if (command === "token") process.exit(runToken(rest, process.env));
-const asked = command === "help" || command === "--help";
-console[asked ? "log" : "error"](
-  command === undefined || asked ? usage : `coordinate: no such command ${command}\n${usage}`,
-);
-process.exit(asked ? 0 : 2);
+const session = new Session({
+  stdin: process.stdin,
+  stdout: process.stdout,
+  stderr: process.stderr,
+  env: process.env,
+});
+const code = await runLine(session, process.argv.slice(2));
+await session.close().catch(() => undefined);
+// what was written must have been taken before the process ends, also where pipes are slow
+for (const stream of [process.stdout, process.stderr])
+  if (!stream.destroyed) await new Promise<void>((resolve) => stream.write("", () => resolve()));
+process.exit(code);

@@ -48,6 +48,8 @@ export interface AttemptChange {
   delayMs?: number;
   /** `renew`: the lease ends this long from now; zero or less gives it back at once. */
   lifetimeMs?: number;
+  /** `expire` of a pending attempt: the worker never began, and it does not count against `max_retries`. */
+  untried?: boolean;
 }
 
 /** What became of one change. Refused changes have an error and changed nothing, but for the data of a lost renew. */

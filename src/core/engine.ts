@@ -574,11 +574,14 @@ export class Engine implements Coordinate {
     const data = checkData("data", change.data, this.#maxDataBytes);
     const delay = checkSpan("delayMs", change.delayMs, now, 0, -Infinity);
     const lifetime = checkSpan("lifetimeMs", change.lifetimeMs, now, defaultLifetimeMs, -Infinity);
+    const untried = change.untried !== undefined && checkBoolean("untried", change.untried);
+    if (untried && action !== "expire")
+      throw new CoordinateError("bad_argument", `untried: only with expire, not with ${action}`);
     const key = parseAttemptId(change.attempt);
     if (key === null) return null;
     const time =
       action === "renew" ? now + Math.max(0, lifetime) : action === "retry" && delay > 0 ? now + delay : 0;
-    return { unitId: key.unitId, number: key.number, action, data, time };
+    return { unitId: key.unitId, number: key.number, action, data, time, untried };
   }
 
   async getAttempts(ns: string, ids: readonly string[]): Promise<(AttemptRow | null)[]> {

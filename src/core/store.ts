@@ -285,6 +285,8 @@ export interface Settle extends AttemptKey {
   data: Data | null;
   /** `retry`: when the unit may run again. `renew`: when the lease ends. */
   time: number;
+  /** `expire`: a pending attempt that nobody began is given back, and is not counted as a try. */
+  untried: boolean;
 }
 
 export interface TidyLimits {

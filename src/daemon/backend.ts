@@ -9,7 +9,8 @@ import {
   type ManualClock,
   type Store,
 } from "../core/index.ts";
-import { ConfigError, type Config } from "./config.ts";
+import { ConfigError } from "./config-error.ts";
+import type { Config } from "./config.ts";
 
 export interface Backend {
   coordinate: Coordinate;
@@ -22,13 +23,16 @@ export interface Backend {
   upkeep?: () => Promise<void>;
 }
 
+/** What a backend needs to know of the configuration. */
+export type BackendConfig = Pick<Config, "backend" | "dataDir" | "maxDataBytes" | "maxBatch">;
+
 /** `clock` null: the backend's own where it has one, else this machine's. */
-type Open = (address: string, config: Config, clock: ManualClock | null) => Promise<Backend>;
+type Open = (address: string, config: BackendConfig, clock: ManualClock | null) => Promise<Backend>;
 
 function overStore(
   store: Store,
   clock: Clock,
-  { maxDataBytes, maxBatch }: Config,
+  { maxDataBytes, maxBatch }: BackendConfig,
   durable: boolean,
 ): Backend {
   const engine = new Engine(store, { clock, maxDataBytes, maxBatch });
@@ -56,7 +60,7 @@ const openPostgres: Open = async (address, config, clock) => {
 };
 
 const openDaemon: Open = async (address) => {
-  const { RestClient } = await import("../rest/index.ts");
+  const { RestClient } = await import("../rest/client.ts");
   const url = new URL(address);
   const token = decodeURIComponent(url.password || url.username);
   url.username = url.password = "";
@@ -75,7 +79,7 @@ const backends: Readonly<Record<string, Open>> = {
   "https:": openDaemon,
 };
 
-export async function openBackend(config: Config, clock: ManualClock | null): Promise<Backend> {
+export async function openBackend(config: BackendConfig, clock: ManualClock | null): Promise<Backend> {
   const address =
     config.backend === "" ? `sqlite:${path.join(config.dataDir, "coordinate.sqlite")}` : config.backend;
   const scheme = /^[a-z]+:/.exec(address)?.[0] ?? "memory:";

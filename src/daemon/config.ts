@@ -7,6 +7,10 @@ import { readFileSync } from "node:fs";
 import { homedir } from "node:os";
 import path from "node:path";
 import { parse as parseYaml } from "yaml";
+import { ConfigError } from "./config-error.ts";
+import { didYouMean } from "./did-you-mean.ts";
+
+export { ConfigError } from "./config-error.ts";
 
 interface Setting {
   type: "text" | "list" | "count" | "flag";
@@ -145,11 +149,6 @@ export type Config = { readonly [Key in keyof Settings]: ValueOf<Settings[Key]> 
 type Key = keyof Settings;
 const keys = Object.keys(settings) as readonly Key[];
 
-/** A mistake of the operator, told in full; the daemon does not start. */
-export class ConfigError extends Error {
-  override readonly name = "ConfigError";
-}
-
 export type CommandLine = { kind: "run"; config: Config } | { kind: "print"; text: string };
 
 export const flagOf = (key: string): string =>
@@ -227,14 +226,22 @@ function readFlags(argv: readonly string[], wrong: string[]): { given: Given; wo
   return { given, words };
 }
 
+/** The clients' own variables: they mean nothing to a daemon, and are no mistake. */
+const clientVariables: readonly string[] = [
+  "COORDINATE_ADDRESS",
+  "COORDINATE_URL",
+  "COORDINATE_TOKEN",
+  "COORDINATE_NAMESPACE",
+  "COORDINATE_HISTORY",
+];
+
 function readEnvironment(env: Readonly<Record<string, string | undefined>>, wrong: string[]): Given {
   const given: Given = {};
   const byEnv = new Map(keys.map((key) => [envOf(key), key]));
   for (const [name, value] of Object.entries(env)) {
     if (!name.startsWith("COORDINATE_") || value === undefined) continue;
     const key = byEnv.get(name);
-    // the client's own variables: they mean nothing to a daemon, and are no mistake
-    if (key === undefined && !["COORDINATE_URL", "COORDINATE_TOKEN", "COORDINATE_NAMESPACE"].includes(name)) {
+    if (key === undefined && !clientVariables.includes(name)) {
       wrong.push(`${name}: there is no such setting${didYouMean(name, [...byEnv.keys()])}`);
     } else if (key !== undefined)
       given[key] = settings[key].type === "list" ? value.split(",").filter((one) => one !== "") : value;
@@ -301,32 +308,6 @@ function valueOf({ type }: Setting, value: unknown): string | string[] | number 
       if (value === true || value === "true" || value === "1" || value === "yes") return true;
       return value === false || value === "false" || value === "0" || value === "no" ? false : null;
   }
-}
-
-/** The nearest of what there is, when it is near. */
-function didYouMean(given: string, known: readonly string[]): string {
-  let best = "";
-  let least = Math.max(2, Math.floor(given.length / 3)) + 1;
-  for (const name of known) {
-    const distance = editDistance(given.toLowerCase(), name.toLowerCase());
-    if (distance >= least) continue;
-    best = name;
-    least = distance;
-  }
-  return best === "" ? "" : `; did you mean ${best}?`;
-}
-
-function editDistance(a: string, b: string): number {
-  let row = Array.from({ length: b.length + 1 }, (_, j) => j);
-  for (let i = 1; i <= a.length; i++) {
-    const next = [i];
-    for (let j = 1; j <= b.length; j++) {
-      const same = a[i - 1] === b[j - 1] ? 0 : 1;
-      next[j] = Math.min((next[j - 1] ?? 0) + 1, (row[j] ?? 0) + 1, (row[j - 1] ?? 0) + same);
-    }
-    row = next;
-  }
-  return row[b.length] ?? 0;
 }
 
 /** As a file that `--config` takes. A password in the address of a database is not printed. */

@@ -124,6 +124,7 @@ function apply(
   if (release) {
     if (attempt.status === "pending") {
       unplace(unit);
+      if (change.untried) unit.tries--;
       attempt.expiration = Math.min(attempt.expiration, now);
       place(unit, "pending");
       expire(unit, attempt, now, now);

@@ -1,6 +1,7 @@
 /** An attempt as its worker holds it: what it was given, and the ways to end it. */
 import {
   CoordinateError,
+  dataWithText,
   decodeData,
   parseAttemptId,
   throwChanged,
@@ -19,12 +20,12 @@ import type { WorkUnit } from "./work-unit.ts";
 export interface RetryOptions {
   /** The unit waits this long; without it, it is available at once. */
   delayMs?: number;
-  data?: object;
+  data?: object | Data;
 }
 
 export interface SettleAllOptions {
   /** The data of each; undefined keeps what the attempt has. */
-  data?: (attempt: Attempt) => object | undefined;
+  data?: (attempt: Attempt) => object | Data | undefined;
   /** `retry`: the units wait this long. */
   delayMs?: number;
   /** `renew`: the leases end this long from now; 15 minutes when absent. */
@@ -133,13 +134,22 @@ export class Attempt {
     return this;
   }
 
-  /** Ends it well. With `data`, that is the result; its `output` makes units of the next work spec in the same step. */
-  async finish(data?: object): Promise<AttemptChanged> {
+  /**
+   * Ends it well. With `data`, that is the result, as an object or as data in the encoding it is carried in; its `output`
+   * makes units of the next work spec in the same step.
+   */
+  async finish(data?: object | Data): Promise<AttemptChanged> {
     return this.#settle({ attempt: this.id, action: "finish", data: encodeIfAny(data) });
   }
 
-  async fail(data?: object): Promise<AttemptChanged> {
+  async fail(data?: object | Data): Promise<AttemptChanged> {
     return this.#settle({ attempt: this.id, action: "fail", data: encodeIfAny(data) });
+  }
+
+  /** Fails with the data that it has, and with this text as its `traceback`: what went wrong, for a person. */
+  async failWith(traceback: string): Promise<AttemptChanged> {
+    const data = dataWithText(this.rawData, "traceback", traceback);
+    return this.#settle({ attempt: this.id, action: "fail", data });
   }
 
   /** Gives the unit back to be tried again, later with `delayMs`. */
@@ -148,15 +158,20 @@ export class Attempt {
   }
 
   /** Gives the lease back: the unit is available at once. */
-  async expire(data?: object): Promise<AttemptChanged> {
+  async expire(data?: object | Data): Promise<AttemptChanged> {
     return this.#settle({ attempt: this.id, action: "expire", data: encodeIfAny(data) });
+  }
+
+  /** Gives back a unit that was not begun: as `expire`, but it does not count against `max_retries`. */
+  async release(): Promise<AttemptChanged> {
+    return this.#settle({ attempt: this.id, action: "expire", untried: true });
   }
 
   /**
    * The lease ends `lifetimeMs` from now, 15 minutes when absent; zero or less gives it back at once. Data of a renew
    * that comes too late is stored on this attempt all the same, and `lost_lease` is thrown.
    */
-  async renew(lifetimeMs?: number, data?: object): Promise<AttemptChanged> {
+  async renew(lifetimeMs?: number, data?: object | Data): Promise<AttemptChanged> {
     const lifetime = lifetimeMs === undefined ? {} : { lifetimeMs };
     return this.#settle({ attempt: this.id, action: "renew", ...lifetime, data: encodeIfAny(data) });
   }

@@ -23,10 +23,13 @@ export type WorkerListing = Omit<WorkerQuery, "limit"> & PageOptions;
 /** A namespace exists once something was put into it; a handle alone creates nothing. */
 export class Namespace {
   readonly name: string;
+  /** Everything that may be asked, as batches of rows. */
+  readonly verbs: Coordinate;
   readonly #scope: Scope;
 
   constructor(verbs: Coordinate, name: string) {
     this.name = name;
+    this.verbs = verbs;
     const scope: Scope = {
       verbs,
       ns: name,

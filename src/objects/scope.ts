@@ -1,8 +1,10 @@
 /** What every handle of a namespace holds, and the few steps that they share. */
 import {
+  cborData,
   CoordinateError,
   encodeData,
   isCoordinateError,
+  jsonData,
   type AttemptRow,
   type Coordinate,
   type Data,
@@ -27,13 +29,19 @@ export interface Scope {
   worker(name: string, row?: WorkerRow): Worker;
 }
 
-/**
- * Data from what a caller wrote. Its size is judged by whoever implements the verbs: the limit is a setting there,
- * and a second one here would refuse what a daemon was configured to take.
- */
-export const encode = (data: object): Data => encodeData(data, { maxBytes: Infinity });
+/** Its size is judged by whoever implements the verbs: a limit here would refuse what a daemon was configured to take. */
+const unlimited = { maxBytes: Infinity };
 
-export const encodeIfAny = (data: object | null | undefined): Data | null =>
+/**
+ * Data from what a caller wrote: an object, or data in the encoding it is carried in (JSON text, or the bytes of a CBOR
+ * map), which is checked and kept as it is.
+ */
+export function encode(data: object | Data): Data {
+  if (typeof data === "string") return jsonData(data, unlimited);
+  return data instanceof Uint8Array ? cborData(data, unlimited) : encodeData(data, unlimited);
+}
+
+export const encodeIfAny = (data: object | Data | null | undefined): Data | null =>
   data === undefined || data === null ? null : encode(data);
 
 /** Every row of a listing, a page at a time: the next page is asked for when the last row of this one was taken. */

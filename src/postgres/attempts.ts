@@ -324,6 +324,7 @@ async function apply(
   if (attempt.status === "expired" && !release) attempt.late = true;
   if (release) {
     if (attempt.status === "pending") {
+      if (change.untried) unit.tries--;
       attempt.expiration = Math.min(attempt.expiration, now);
       await expire(batch, unit, attempt, now);
     }

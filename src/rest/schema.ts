@@ -360,6 +360,7 @@ export const verbSchemas: Readonly<Record<Verb, VerbSchema>> = {
             data: maybe(data),
             delayMs: maybe(span),
             lifetimeMs: maybe(span),
+            untried: maybe(Type.Boolean()),
           },
           closed,
         ),

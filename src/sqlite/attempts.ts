@@ -435,6 +435,7 @@ function* apply(
   if (attempt.status === "expired" && !release) attempt.late = true;
   if (release) {
     if (attempt.status === "pending") {
+      if (change.untried) unit.tries--;
       attempt.expiration = Math.min(attempt.expiration, now);
       expire(state, unit, attempt, now, now);
     } else saveUnit(state, unit);

@@ -417,6 +417,37 @@ export const attempts: CaseGroup = {
       },
     },
     {
+      name: "max_retries: an attempt that was given back untried does not count, however often it is said",
+      async run(t) {
+        await t.spec("s", { max_retries: 1 });
+        await t.add("s", "u");
+        for (let i = 0; i < 3; i++) {
+          const attempt = await t.claimOne();
+          const given = await t.settled(attempt, "expire", { untried: true });
+          assert.deepEqual([given.status, given.changed], ["expired", true]);
+          const again = await t.settled(attempt, "expire", { untried: true });
+          assert.deepEqual([again.status, again.changed], ["expired", false]);
+          assert.equal(await t.status("s", "u"), "available");
+        }
+        const tried = await t.claimOne();
+        assert.equal(tried.number, 4);
+        await t.settled(tried, "expire");
+        assert.deepEqual(await t.claim(), []);
+        assert.equal(await t.status("s", "u"), "failed");
+      },
+    },
+    {
+      name: "untried is said of an expire only",
+      async run(t) {
+        await t.spec("s");
+        await t.add("s", "u");
+        const { id: attempt } = await t.claimOne();
+        for (const action of ["finish", "fail", "retry", "renew"] as const)
+          await t.refuses("bad_argument", t.c.settleAttempts(t.ns, [{ attempt, action, untried: true }]));
+        assert.equal(await t.status("s", "u"), "pending");
+      },
+    },
+    {
       name: "max_retries: such a unit takes up a place, so the answer may be shorter",
       async run(t) {
         await t.spec("s", { max_retries: 1 });

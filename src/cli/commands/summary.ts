@@ -1,0 +1,136 @@
+/** `coordinate summary`: how many units of every work spec stand where. */
+import type { TallyRow } from "../../core/index.ts";
+import { command } from "../command.ts";
+import type { Context } from "../context.ts";
+import { numbers, Rates, totals } from "../counts.ts";
+import { show } from "../escape.ts";
+import { every } from "../every.ts";
+import { exit } from "../failure.ts";
+import type { Output } from "../output.ts";
+import { pad, type Cell, type Column } from "../table.ts";
+import { count, rate, readCount, readDuration } from "../units.ts";
+
+interface Options {
+  text?: boolean;
+  watch?: string | true;
+  times?: string;
+  allNamespaces?: boolean;
+}
+
+/** The columns after the name; those that are `rare` show on a terminal only where there is something in them. */
+const columns = [
+  { head: "Avail", status: "available", rare: false },
+  { head: "Delayed", status: "delayed", rare: true },
+  { head: "Blocked", status: "blocked", rare: true },
+  { head: "Pending", status: "pending", rare: false },
+  { head: "Failed", status: "failed", rare: false },
+  { head: "Finished", status: "finished", rare: false },
+  { head: "Total", status: "total", rare: false },
+] as const;
+
+export default command<Options>({
+  define: (it) => {
+    it.option("--text", "print the table, also with --json")
+      .option("--watch [seconds]", "again every so often, 2 s; with --json one line each time")
+      .option("--times <n>", "with --watch: so many times, then stop")
+      .option("-A, --all-namespaces", "of all namespaces");
+  },
+  run: async (context, { options }) => {
+    if (options.watch === undefined && options.times === undefined) {
+      print(context, options, await tally(context, options), null);
+      return exit.done;
+    }
+    const ms = readDuration(options.watch === true ? "2" : (options.watch ?? "2"), "--watch");
+    const times = options.times === undefined ? Infinity : readCount(options.times, "--times", 1);
+    const rates = new Rates();
+    await every(ms, times, context.signal, async (n) => {
+      const rows = await tally(context, options);
+      if (context.out.isTerminal && !context.out.json) context.out.stream.write("\x1b[H\x1b[J");
+      else if (n > 0 && !context.out.json) context.out.line();
+      print(context, options, rows, rates);
+    });
+    return exit.done;
+  },
+});
+
+async function tally(context: Context, { allNamespaces }: Options): Promise<TallyRow[]> {
+  const { coordinate, ns } = await context.work();
+  return coordinate.tally(allNamespaces === true ? undefined : ns);
+}
+
+function print(context: Context, options: Options, rows: readonly TallyRow[], rates: Rates | null): void {
+  const { out } = context;
+  const all = options.allNamespaces === true;
+  if (out.json) out.printJson(jsonOf(rows, all), 0);
+  if (out.json && options.text !== true) return;
+  if (context.compat) for (const line of pythonLines(rows)) out.line(line);
+  else printTable(out, rows, all, rates);
+}
+
+/** One line, as scripts read it: a map from work spec to counts; of all namespaces a list. */
+function jsonOf(rows: readonly TallyRow[], all: boolean): unknown {
+  const now = Date.now() / 1000;
+  if (all)
+    return {
+      specs: rows.map((row) => ({ namespace: row.namespace, work_spec: row.workSpec, ...numbers(row) })),
+      _NOW: now,
+    };
+  return { ...Object.fromEntries(rows.map((row) => [row.workSpec, numbers(row)])), _NOW: now };
+}
+
+function printTable(out: Output, rows: readonly TallyRow[], all: boolean, rates: Rates | null): void {
+  if (rows.length === 0) {
+    out.remark(all ? "There are no work specs." : "There are no work specs in this namespace.");
+    return;
+  }
+  const sums = rows.map(totals);
+  const shown = columns.filter(
+    ({ rare, status }) => !rare || !out.isTerminal || sums.some((one) => one[status] > 0),
+  );
+  const now = Date.now();
+  const heads: Column[] = [
+    ...(all ? [{ head: "Namespace", least: 8 }] : []),
+    { head: "Work spec", least: 12 },
+    ...shown.map(({ head }) => ({ head, align: "right" as const })),
+    ...(rates === null ? [] : [{ head: "Done/s", align: "right" as const }]),
+  ];
+  const cells = rows.map((row, i): (string | Cell)[] => [
+    ...(all ? [row.namespace === "" ? "(default)" : row.namespace] : []),
+    row.workSpec,
+    ...shown.map(({ status }) => cell(status, sums[i]?.[status] ?? 0)),
+    ...(rates === null ? [] : [speed(rates.look(row, now))]),
+  ]);
+  if (rows.length > 1 && out.isTerminal) {
+    const sum = shown.map(({ status }) => count(sums.reduce((total, one) => total + one[status], 0)));
+    cells.push([
+      ...(all ? [""] : []),
+      { text: "all", style: "bold" },
+      ...sum.map((text) => ({ text, style: "bold" as const })),
+    ]);
+  }
+  out.table(heads, cells);
+}
+
+const speed = (perSecond: number | null): string =>
+  perSecond === null ? "" : rate(perSecond).replace(/\/s$/, "");
+
+function cell(status: string, value: number): Cell {
+  if (value === 0) return { text: "0", style: "dim" };
+  const style = status === "failed" ? "red" : status === "pending" ? "cyan" : undefined;
+  return { text: count(value), style };
+}
+
+/** The Python tool's own columns. */
+function pythonLines(rows: readonly TallyRow[]): string[] {
+  const line = (name: string, values: readonly string[]): string =>
+    pad(name, 30) + values.map((value, i) => pad(value, i === 0 ? 12 : 8, "right")).join("");
+  const heads = ["Avail", "Pending", "Failed", "Finished", "Total"];
+  return [
+    pad("Work spec", 34) + heads.map((head) => pad(head, 8, "right")).join(""),
+    `${"=".repeat(34)} ${heads.map(() => "=".repeat(7)).join(" ")}`,
+    ...rows.map((row) => {
+      const { available, pending, failed, finished, total } = totals(row);
+      return line(show(row.workSpec), [available, pending, failed, finished, total].map(String));
+    }),
+  ];
+}

@@ -1,0 +1,96 @@
+/** `coordinate token`: makes, lists and revokes the tokens of a daemon on this machine. */
+import path from "node:path";
+import {
+  configOf,
+  createToken,
+  listTokens,
+  readConfig,
+  revokeToken,
+  type Grant,
+} from "../../daemon/index.ts";
+import { command } from "../command.ts";
+import type { Context } from "../context.ts";
+import { show } from "../escape.ts";
+import { CommandError, exit, UsageError } from "../failure.ts";
+import { readNumber } from "../units.ts";
+
+interface Options {
+  name?: string;
+  namespace?: string[];
+  scope?: string[];
+  days?: string;
+  dataDir?: string;
+  tokens?: string;
+}
+
+const more = `
+A token opens the namespaces it names (all when none is) for read, work, write or admin (work when none is given);
+each includes those before it. The text of a token is shown once. --data-dir or --tokens say whose tokens, as for
+the daemon.`;
+
+const list = (value: string, before: string[] | undefined): string[] => [...(before ?? []), value];
+
+export default command<Options>({
+  define: (it) => {
+    it.argument("<action>", "create, list or revoke")
+      .argument("[id]", "of the token to revoke")
+      .option("--name <name>", "create: whose it is")
+      .option("--namespace <name>", "create: a namespace that it opens; may be repeated", list)
+      .option("--scope <scope>", "create: read, work, write or admin; may be repeated", list)
+      .option("--days <n>", "create: how long it is good for; for ever if not given")
+      .option("--data-dir <path>", "the daemon's data directory")
+      .option("--tokens <file>", "the daemon's file of tokens")
+      .addHelpText("after", more);
+  },
+  run: async (context, { args: [action, id], options }) => {
+    const file = tokenFile(options, context.env);
+    if (action === "create") return create(context, file, options);
+    if (action === "list") return printTokens(context, file);
+    if (action !== "revoke") throw new UsageError(`expected create, list or revoke, got ${action ?? ""}`);
+    if (id === undefined) throw new UsageError("revoke: the id of a token must follow");
+    if (!revokeToken(file, id))
+      throw new CommandError(`no such token ${id}`, "coordinate token list lists them");
+    return exit.done;
+  },
+});
+
+function tokenFile({ dataDir, tokens }: Options, env: Context["env"]): string {
+  const line = readConfig([], env);
+  const config = line.kind === "run" ? line.config : configOf({});
+  const given = tokens ?? config.tokens;
+  return given === "" ? path.join(dataDir ?? config.dataDir, "tokens.json") : given;
+}
+
+function create({ out }: Context, file: string, options: Options): number {
+  const { name, namespace = ["*"], scope = ["work"], days = "0" } = options;
+  if (name === undefined) throw new UsageError("create: --name NAME says whose token it is");
+  const life = readNumber(days, "--days");
+  if (life < 0) throw new UsageError(`--days: expected 0 or more, got ${days}`);
+  const expires = life === 0 ? 0 : Date.now() + life * 24 * 3600 * 1000;
+  // which scopes there are is known where tokens are made
+  const grants = namespace.map((one) => ({ namespace: one, scopes: scope }) as Grant);
+  const { token, row } = createToken(file, { name, grants, expires });
+  if (out.json) out.printJson({ token, id: row.id, name, grants, expires });
+  else {
+    out.remark(`token ${row.id} for ${show(name)}; keep it, it is not shown again:`);
+    out.line(token);
+  }
+  return exit.done;
+}
+
+function printTokens({ out }: Context, file: string): number {
+  const rows = listTokens(file);
+  if (out.json) out.printJson(rows);
+  else if (rows.length === 0) out.remark("no tokens: whoever reaches the daemon may do everything");
+  else
+    out.table(
+      [{ head: "Id" }, { head: "Name", least: 8 }, { head: "Opens", least: 16 }, { head: "Until" }],
+      rows.map(({ id, name, grants, expires }) => [
+        id,
+        name,
+        grants.map((grant) => `${grant.namespace}: ${grant.scopes.join(", ")}`).join("; "),
+        expires === 0 ? "for ever" : new Date(expires).toISOString().slice(0, 10),
+      ]),
+    );
+  return exit.done;
+}

@@ -1,0 +1,49 @@
+/** Counts of work units, as people and scripts see them. */
+import type { Tally, TallyRow } from "../core/index.ts";
+
+/** Ended units that retention removed are counted on, so that totals stay true. */
+export function totals({ counts, removed }: TallyRow): Tally & { total: number } {
+  const sums = {
+    ...counts,
+    finished: counts.finished + removed.finished,
+    failed: counts.failed + removed.failed,
+  };
+  return { ...sums, total: Object.values(sums).reduce((sum, one) => sum + one, 0) };
+}
+
+/** The names that scripts have parsed since the Python tool. */
+export function numbers(row: TallyRow): Record<string, number> {
+  const { available, blocked, delayed, failed, finished, pending, total } = totals(row);
+  return {
+    num_available: available,
+    num_blocked: blocked,
+    num_delayed: delayed,
+    num_failed: failed,
+    num_finished: finished,
+    num_pending: pending,
+    num_tasks: total,
+  };
+}
+
+/** How fast units end, from looking again and again: over the last half minute, or since the first look. */
+export class Rates {
+  readonly #seen = new Map<string, { at: number; done: number }[]>();
+  readonly #windowMs: number;
+
+  constructor(windowMs = 30_000) {
+    this.#windowMs = windowMs;
+  }
+
+  /** Units that ended per second; null before there are two looks. */
+  look(row: TallyRow, now: number): number | null {
+    const key = JSON.stringify([row.namespace, row.workSpec]);
+    const { finished, failed } = totals(row);
+    const seen = (this.#seen.get(key) ?? []).filter(({ at }) => now - at <= this.#windowMs);
+    seen.push({ at: now, done: finished + failed });
+    this.#seen.set(key, seen);
+    const first = seen[0];
+    if (first === undefined || now - first.at < 200) return null;
+    // units that are retried or deleted leave the count: that is no speed below nothing
+    return Math.max(0, ((finished + failed - first.done) * 1000) / (now - first.at));
+  }
+}

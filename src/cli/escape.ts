@@ -1,0 +1,64 @@
+/**
+ * Names on a terminal. A name is any bytes: one may hold an escape sequence that clears the screen, a line feed that
+ * fakes a second row, or a mark that turns the text around. What a person reads is therefore escaped, and what is
+ * escaped can be typed back (`--escaped`), so that every unit can be named from a shell.
+ *
+ *   \\ \n \r \t     as in most languages
+ *   \xNN            one byte: a control character, or a byte that is no UTF-8
+ *   \u{NNNN}        a character that does not show, or turns the text around
+ */
+import { Buffer } from "node:buffer";
+import { nameFromBytes } from "../core/index.ts";
+import { UsageError } from "./failure.ts";
+
+/** Controls, what is invisible or changes direction, escaped bytes, and the backslash that all of these begin with. */
+const unsafe =
+  /[\\\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g;
+
+const short: Readonly<Record<string, string>> = { "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t" };
+
+function escaped(unit: string): string {
+  const code = unit.charCodeAt(0);
+  if (code < 0x80) return short[unit] ?? `\\x${hex(code)}`;
+  return code >= 0xdc80 && code <= 0xdcff ? `\\x${hex(code - 0xdc00)}` : `\\u{${hex(code)}}`;
+}
+
+const hex = (code: number): string => code.toString(16).padStart(2, "0");
+
+/** As a person is shown it: one line, nothing that a terminal would obey. */
+export const show = (name: string): string => name.replace(unsafe, escaped);
+
+/** For the middle of a sentence: quoted where its ends could not be seen otherwise. */
+export function quote(name: string): string {
+  const shown = show(name);
+  return /^[^\s"'`;,()]+$/.test(shown) ? shown : `"${shown}"`;
+}
+
+/** Text of several lines, such as a traceback: its lines and tabs stay, the rest is escaped. */
+export const showText = (text: string): string =>
+  text.replace(unsafe, (unit) => (unit === "\n" || unit === "\t" || unit === "\\" ? unit : escaped(unit)));
+
+/** JSON text is safe for machines; for a terminal the characters that JSON leaves as they are must be escaped too. */
+export const showJson = (json: string): string =>
+  json.replace(
+    /[\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g,
+    (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`,
+  );
+
+/** What `show` has written, read back. */
+export function unescape(text: string): string {
+  const pieces: Buffer[] = [];
+  let plain = 0;
+  for (const match of text.matchAll(/\\(?:([\\nrt])|x([0-9a-fA-F]{2})|u\{([0-9a-fA-F]{1,6})\}|(.?))/gs)) {
+    const [whole, letter, byte, code, other] = match;
+    if (other !== undefined || Number.parseInt(code ?? "0", 16) > 0x10ffff)
+      throw new UsageError(`${whole} is no escape; a backslash itself is \\\\`);
+    pieces.push(Buffer.from(text.slice(plain, match.index), "utf8"));
+    if (byte !== undefined) pieces.push(Buffer.of(Number.parseInt(byte, 16)));
+    else if (code !== undefined) pieces.push(Buffer.from(String.fromCodePoint(Number.parseInt(code, 16))));
+    else pieces.push(Buffer.from({ "\\": "\\", n: "\n", r: "\r", t: "\t" }[letter ?? "\\"] ?? ""));
+    plain = match.index + whole.length;
+  }
+  pieces.push(Buffer.from(text.slice(plain), "utf8"));
+  return nameFromBytes(Buffer.concat(pieces));
+}

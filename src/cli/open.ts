@@ -1,0 +1,84 @@
+/**
+ * Opening a Coordinate by what the command line says: a daemon by its address, or a store directly. Only what is asked
+ * for is loaded: a command that talks to a daemon loads no driver, one that opens a store no HTTP.
+ */
+import { existsSync } from "node:fs";
+import type { Coordinate, Engine } from "../core/index.ts";
+import type { RestClient } from "../rest/client.ts";
+import type { SqliteStore } from "../sqlite/index.ts";
+import { CommandError, UsageError } from "./failure.ts";
+
+/** What a command does with a store: looks, changes what is there, or makes a store where there is none. */
+export type StoreUse = "read" | "write" | "create";
+
+export interface Opened {
+  coordinate: Coordinate;
+  /** For people: the address without its secrets. */
+  where: string;
+  /** Where there is a daemon behind REST: its streams. */
+  rest: RestClient | null;
+  /** Where a store was opened directly: housekeeping is ours then. */
+  engine: Engine | null;
+  sqlite: SqliteStore | null;
+}
+
+/** Where to go: one of the two. */
+export interface Place {
+  address: string | undefined;
+  backend: string | undefined;
+  token: string | undefined;
+}
+
+export const defaultAddress = "http://127.0.0.1:5980";
+
+export async function open(place: Place, use: StoreUse): Promise<Opened> {
+  if (place.backend !== undefined) return openStore(place.backend, use);
+  return openAddress(place.address ?? defaultAddress, place.token);
+}
+
+async function openAddress(address: string, token: string | undefined): Promise<Opened> {
+  const nothing = { engine: null, sqlite: null };
+  const rpc = /^cbor-?rpc:(?:\/\/)?(.+)$/.exec(address)?.[1];
+  if (rpc !== undefined) {
+    const { connectCbor } = await import("../cbor/index.ts");
+    const coordinate = await connectCbor(rpc.replace(/\/$/, ""), { connectMs: 5000 });
+    return { ...nothing, coordinate, where: address, rest: null };
+  }
+  // several daemons that share a store: the next is tried where one does not answer
+  const addresses = address.split(",").map((one) => {
+    if (/^(https?:\/\/|unix:)./.test(one)) return one;
+    if (/^(\[[^\]]+\]|[^/:[\]]+):\d+$/.test(one)) return `http://${one}`;
+    throw new UsageError(
+      `--address ${one}: expected http://HOST:PORT, https://…, unix:/PATH, cborrpc://HOST:PORT or HOST:PORT`,
+    );
+  });
+  const { RestClient: Client } = await import("../rest/client.ts");
+  const rest = new Client(addresses, { ...(token !== undefined && { token }), retries: 2 });
+  return { ...nothing, coordinate: rest, where: addresses.join(","), rest };
+}
+
+/** As a daemon has them: the command line must not refuse what a daemon takes, and the other way round. */
+const limits = { maxDataBytes: 16 * 1024 * 1024, maxBatch: 100_000, dataDir: "" };
+
+async function openStore(backend: string, use: StoreUse): Promise<Opened> {
+  if (backend === "") throw new UsageError("--backend: empty; expected memory:, sqlite:PATH or postgres://…");
+  if (/^https?:/.test(backend)) return openAddress(backend, undefined);
+  const file = /^sqlite:(.+)$/.exec(backend)?.[1];
+  if (file !== undefined && file !== ":memory:") return openSqliteFile(backend, file, use);
+  const { openBackend } = await import("../daemon/backend.ts");
+  const { coordinate, engine } = await openBackend({ ...limits, backend }, null);
+  return { coordinate, where: withoutPassword(backend), rest: null, engine, sqlite: null };
+}
+
+/** A reader looks into a file that a daemon owns, and changes nothing in one that nobody does. */
+async function openSqliteFile(backend: string, file: string, use: StoreUse): Promise<Opened> {
+  if (use !== "create" && !existsSync(file))
+    throw new CommandError(`no store at ${file}`, "a daemon makes one, and so do flow, load and bench");
+  const { openSqlite, openSqliteReader } = await import("../sqlite/index.ts");
+  const { Engine: Rules, systemClock } = await import("../core/index.ts");
+  const sqlite = use === "read" ? await openSqliteReader(file) : await openSqlite(file);
+  const engine = new Rules(sqlite, { clock: systemClock(), ...limits });
+  return { coordinate: engine, where: backend, rest: null, engine, sqlite };
+}
+
+const withoutPassword = (url: string): string => url.replace(/(:\/\/[^/@:]*):[^@/]*@/, "$1:***@");

@@ -1,0 +1,59 @@
+/** Failures, for people: one line with what was wrong and what to do; a stack only for who asks with `-v`. */
+import { CoordinateError } from "../core/index.ts";
+import type { GlobalOptions, Session } from "./context.ts";
+import { show, showText } from "./escape.ts";
+import { CommandError, exit, UsageError } from "./failure.ts";
+
+/** What an operator can do about an error that the system answers. */
+const hints: Readonly<Record<string, string>> = {
+  no_such_work_spec: "coordinate work_specs lists them",
+  no_such_work_unit: "coordinate work_units lists them",
+  no_such_worker: "coordinate workers --all lists them",
+  not_supported: "this needs a daemon of this version, or the store itself with --backend",
+  unauthorized: "give a token with COORDINATE_TOKEN or --token; coordinate token create makes one",
+  forbidden: "the token does not open this; coordinate token list tells what each opens",
+  not_coordinate: "is that the address of a Coordinate daemon?",
+};
+
+function hintOf(error: Error, where: string): string {
+  if (error instanceof CommandError) return error.hint;
+  const code = "code" in error && typeof error.code === "string" ? error.code : "";
+  if (error instanceof CoordinateError && error.code === "unavailable" && where.startsWith("daemon"))
+    return `is a daemon running at ${where.slice("daemon ".length)}? coordinate serve starts one; coordinate doctor tells more`;
+  if (
+    error instanceof CoordinateError &&
+    error.code === "unavailable" &&
+    /owns|in use|locked/.test(error.message)
+  )
+    return "a daemon has it open: ask that daemon, with --address";
+  return hints[code] ?? "";
+}
+
+/** Prints it and answers the exit code. */
+export function printError(session: Session, options: GlobalOptions, error: unknown, command = ""): number {
+  const { stderr } = session.streams;
+  const name = command === "" ? "coordinate" : `coordinate ${command}`;
+  if (error instanceof UsageError) {
+    stderr.write(`${name}: ${show(error.message)}\nSee ${name} --help.\n`);
+    return exit.usage;
+  }
+  const failure = error instanceof Error ? error : new Error(String(error));
+  const hint = hintOf(failure, placeOf(session, options));
+  const [first = "", ...rest] = showText(failure.message).split("\n");
+  stderr.write(`${name}: ${[first, ...rest].join("\n  ")}${hint === "" ? "" : `; ${hint}`}\n`);
+  if (options.verbose === true) {
+    for (let at: unknown = failure; at instanceof Error; at = at.cause)
+      stderr.write(`${showText(at.stack ?? at.message)}\n`);
+  } else if (isBug(failure))
+    stderr.write("This is not expected; the same with -v tells where it happened.\n");
+  return exit.failed;
+}
+
+/** Errors that no part of the system makes on purpose. */
+const isBug = (error: Error): boolean =>
+  error instanceof TypeError || error instanceof RangeError || error instanceof ReferenceError;
+
+function placeOf(session: Session, { address, backend }: GlobalOptions): string {
+  if (backend !== undefined) return "store";
+  return `daemon ${show(address ?? session.streams.env.COORDINATE_ADDRESS ?? "http://127.0.0.1:5980")}`;
+}

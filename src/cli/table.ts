@@ -1,0 +1,102 @@
+/**
+ * Tables for a terminal and for a pipe. On a terminal a table never is wider than the window: the columns that may
+ * give way are cut with an ellipsis, the widest first. In a pipe nothing is cut.
+ */
+import measure from "fast-string-truncated-width";
+import { show } from "./escape.ts";
+
+/** Styles as `util.styleText` names them. */
+export type Style = "bold" | "dim" | "red" | "green" | "yellow" | "cyan" | "magenta";
+
+/** `text` is escaped before it is shown. */
+export interface Cell {
+  text: string;
+  style?: Style | undefined;
+}
+
+export interface Column {
+  head: string;
+  align?: "left" | "right";
+  /** May be cut when the table is too wide, to no less than this. */
+  least?: number;
+}
+
+export type Paint = (style: Style | undefined, text: string) => string;
+
+const ascii = /^[\u0020-\u007e]*$/;
+
+/** Columns of a terminal that a text without control characters takes. */
+export const width = (text: string): number => (ascii.test(text) ? text.length : measure(text).width);
+
+/** The text, or its beginning with an ellipsis, in at most `most` columns. */
+export function cut(text: string, most: number): string {
+  if (width(text) <= most) return text;
+  if (most < 1) return "";
+  const { index } = measure(text, { limit: most, ellipsis: "…", ellipsisWidth: 1 });
+  return `${text.slice(0, index)}…`;
+}
+
+export const pad = (text: string, to: number, align: "left" | "right" = "left"): string => {
+  const space = " ".repeat(Math.max(0, to - width(text)));
+  return align === "left" ? text + space : space + text;
+};
+
+/** The lines of a table; `most` is the width of the window, Infinity for a pipe. */
+export function tableLines(
+  columns: readonly Column[],
+  rows: readonly (readonly (string | Cell)[])[],
+  most: number,
+  paint: Paint,
+): string[] {
+  const cells = rows.map((row) =>
+    row.map((cell) => (typeof cell === "string" ? { text: show(cell) } : { ...cell, text: show(cell.text) })),
+  );
+  const widths = columns.map(({ head }, i) =>
+    cells.reduce((widest, row) => Math.max(widest, width(row[i]?.text ?? "")), width(head)),
+  );
+  shrink(columns, widths, most);
+  const line = (row: readonly Cell[]): string =>
+    columns
+      .map(({ align = "left" }, i) => {
+        const { text, style } = row[i] ?? { text: "" };
+        const shown = cut(text, widths[i] ?? 0);
+        // the last column needs no padding, and a line no white space at its end
+        return i === columns.length - 1 && align === "left"
+          ? paint(style, shown)
+          : pad(shown, widths[i] ?? 0, align).replace(shown, () => paint(style, shown));
+      })
+      .join("  ")
+      .trimEnd();
+  return [line(columns.map(({ head }) => ({ text: head, style: "bold" }))), ...cells.map(line)];
+}
+
+/** Takes from the widest column that may still give, until the table fits or none can. */
+function shrink(columns: readonly Column[], widths: number[], most: number): void {
+  let over = widths.reduce((sum, one) => sum + one, 2 * (columns.length - 1)) - most;
+  while (over > 0) {
+    let widest = -1;
+    for (let i = 0; i < widths.length; i++) {
+      const { least } = columns[i] ?? {};
+      if (least === undefined || (widths[i] ?? 0) <= least) continue;
+      if (widest < 0 || (widths[i] ?? 0) > (widths[widest] ?? 0)) widest = i;
+    }
+    if (widest < 0) return;
+    widths[widest] = (widths[widest] ?? 0) - 1;
+    over -= 1;
+  }
+}
+
+/** Words of a text in lines of at most `most` columns; `indent` stands before every line but the first. */
+export function wrap(text: string, most: number, indent = ""): string[] {
+  if (!Number.isFinite(most)) return [text];
+  const lines: string[] = [];
+  let line = "";
+  for (const word of text.split(" ")) {
+    const longer = line === "" ? word : `${line} ${word}`;
+    if (line !== "" && width(longer) > most) {
+      lines.push(line);
+      line = indent + word;
+    } else line = longer;
+  }
+  return [...lines, line];
+}

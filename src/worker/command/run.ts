@@ -1,0 +1,121 @@
+/** Runs one command to its end: input in, bounded output out, within its time and memory. */
+import { Buffer } from "node:buffer";
+import type { Readable } from "node:stream";
+import { ProcessGroup, type Exit, type Program } from "../process/group.ts";
+import { mebibytes } from "../process/memory.ts";
+
+export interface CommandLimits {
+  /** Bytes of standard output that are kept, from its beginning. */
+  readonly maxOutput: number;
+  /** Bytes of standard error that are kept, from its end. */
+  readonly maxErrors: number;
+  readonly memoryLimit: number | null;
+  readonly timeoutMs: number | null;
+  readonly graceMs: number;
+}
+
+export interface CommandResult {
+  readonly exit: Exit;
+  readonly stdout: string;
+  /** Bytes that were too many. */
+  readonly stdoutLeftOut: number;
+  readonly stderr: string;
+  readonly ms: number;
+  /** The most memory that was seen; null when it ended before anybody looked. */
+  readonly peak: number | null;
+}
+
+/** Never rejects: what went wrong stands in `exit`. The signal ends the command: SIGTERM, then SIGKILL. */
+export async function runCommand(
+  program: Program,
+  input: string,
+  limits: CommandLimits,
+  signal: AbortSignal,
+): Promise<CommandResult> {
+  const { maxOutput, maxErrors, memoryLimit, timeoutMs, graceMs } = limits;
+  const began = performance.now();
+  const group = new ProcessGroup(program, { input: true });
+  const stdout = keepStart(group.stdout, maxOutput);
+  const stderr = keepEnd(group.stderr, maxErrors);
+  // A program that does not read its input is fine; its pipe's error is of no interest and is listened for.
+  group.stdin?.end(input);
+
+  const stop = (): void => void group.stop("expired", "job expired", graceMs);
+  signal.addEventListener("abort", stop);
+  if (signal.aborted) stop();
+  const timer =
+    timeoutMs === null
+      ? undefined
+      : setTimeout(() => {
+          void group.stop("expired", `ran for more than ${timeoutMs / 1000} s`, graceMs);
+        }, timeoutMs);
+  const watch = watchMemory(group, memoryLimit);
+  const exit = await group.exited;
+  const peak = watch();
+  clearTimeout(timer);
+  signal.removeEventListener("abort", stop);
+  return {
+    exit,
+    stdout: stdout().toString("utf8"),
+    stdoutLeftOut: stdout.leftOut,
+    stderr: stderr().toString("utf8"),
+    ms: performance.now() - began,
+    peak,
+  };
+}
+
+/** Looks at the memory more and more rarely, from 10 ms to 500 ms. The function it answers ends that and tells the peak. */
+function watchMemory(group: ProcessGroup, limit: number | null): () => number | null {
+  let peak: number | null = null;
+  let timer: NodeJS.Timeout | undefined;
+  let delayMs = 10;
+  let over = false;
+  const look = async (): Promise<void> => {
+    const use = await group.memory();
+    if (over) return;
+    if (use !== null) {
+      peak = Math.max(peak ?? 0, use.peak);
+      if (limit !== null && use.rss > limit)
+        void group.stop("memory", `used ${mebibytes(use.rss)} of memory, the limit is ${mebibytes(limit)}`, 0);
+    }
+    delayMs = Math.min(500, delayMs * 2);
+    timer = setTimeout(() => void look(), delayMs);
+  };
+  timer = setTimeout(() => void look(), delayMs);
+  return () => {
+    over = true;
+    clearTimeout(timer);
+    return peak;
+  };
+}
+
+interface Kept {
+  (): Buffer;
+  leftOut: number;
+}
+
+function keepStart(stream: Readable | null, most: number): Kept {
+  const chunks: Buffer[] = [];
+  let length = 0;
+  const kept: Kept = Object.assign(() => Buffer.concat(chunks), { leftOut: 0 });
+  stream?.on("data", (chunk: Buffer) => {
+    const part = chunk.subarray(0, most - length);
+    if (part.length > 0) chunks.push(part);
+    length += part.length;
+    kept.leftOut += chunk.length - part.length;
+  });
+  return kept;
+}
+
+function keepEnd(stream: Readable | null, most: number): () => Buffer {
+  let chunks: Buffer[] = [];
+  let length = 0;
+  stream?.on("data", (chunk: Buffer) => {
+    chunks.push(chunk);
+    length += chunk.length;
+    if (length <= most * 2) return;
+    chunks = [Buffer.concat(chunks).subarray(-most)];
+    length = most;
+  });
+  return () => Buffer.concat(chunks).subarray(-most);
+}

@@ -1,0 +1,164 @@
+/**
+ * Runs programs: a work spec with `runtime: command` and `command: [program, argument...]`, one process for each unit.
+ *
+ * The unit's data is its standard input, as JSON. When it exits with 0 the unit is finished: a JSON object on its standard output becomes the
+ * unit's data, so that its `output` makes further units; anything else is kept as the text `stdout` beside the data. Any other end fails
+ * the unit with the reason and the end of its standard error. How it went is recorded as `command` in the data.
+ */
+import { availableParallelism } from "node:os";
+import { CoordinateError, dataToJson, encodeData, decodeData, jsonData, type Data } from "../../core/index.ts";
+import type { Attempt } from "../../objects/index.ts";
+import { childEnvironment } from "../process/environment.ts";
+import { defaultGraceMs } from "../process/group.ts";
+import type { Runtime } from "../runtime.ts";
+import type { TaskContext } from "../task.ts";
+import { fillArguments, readCommandSpec, type CommandSpec } from "./arguments.ts";
+import { runCommand, type CommandLimits, type CommandResult } from "./run.ts";
+
+export interface CommandRuntimeOptions {
+  /** Programs at once; one for each core when absent. */
+  readonly processes?: number;
+  /** Values of the `runtime` key that are served; `["command"]` when absent. */
+  readonly names?: readonly string[];
+  /** Bytes of standard output that are kept; 8 MiB when absent. */
+  readonly maxOutput?: number;
+  /** A program that uses more is killed; needs procfs. */
+  readonly memoryLimit?: number;
+  /** Between SIGTERM and SIGKILL; 5 seconds when absent. */
+  readonly graceMs?: number;
+  /** Added to the environment of this process; a work spec's `env` comes on top. */
+  readonly env?: Readonly<Record<string, string>>;
+  readonly cwd?: string;
+}
+
+const maxErrors = 8 * 1024;
+
+export function commandRuntime(options: CommandRuntimeOptions = {}): Runtime {
+  const { processes = availableParallelism(), names = ["command"] } = options;
+  if (!Number.isSafeInteger(processes) || processes < 1)
+    throw new CoordinateError("bad_argument", `processes: expected an integer of 1 or more, got ${processes}`);
+  return {
+    names,
+    timedOut: "job expired",
+    capacity: processes,
+    // A process is paid for each unit anyway: small batches keep the leases of the last ones fresh.
+    maxAttempts: 10,
+    task: ({ data }) => {
+      const spec = readCommandSpec(data);
+      return (attempts, context) => runUnits(attempts, context, spec, options);
+    },
+    // The processes belong to their tasks, and end when those are told that it is over.
+    close: () => Promise.resolve(),
+  };
+}
+
+async function runUnits(
+  attempts: readonly Attempt[],
+  context: TaskContext,
+  spec: CommandSpec,
+  options: CommandRuntimeOptions,
+): Promise<void> {
+  const settles: Promise<unknown>[] = [];
+  for (const attempt of attempts) {
+    if (context.expired.aborted) break;
+    if (context.signal.aborted) settles.push(attempt.release());
+    else await runUnit(attempt, context, spec, options).then((settle) => settles.push(settle()));
+  }
+  // Those that were refused are known to the worker.
+  await Promise.allSettled(settles);
+}
+
+/** Answers how to settle: the next program may run while this one's result is stored. */
+async function runUnit(
+  attempt: Attempt,
+  { workSpec, worker, expired, log }: TaskContext,
+  spec: CommandSpec,
+  options: CommandRuntimeOptions,
+): Promise<() => Promise<unknown>> {
+  const name = attempt.workUnitName;
+  let args: string[];
+  try {
+    args = fillArguments(spec, { name, spec: workSpec.name, attempt: attempt.number, data: attempt.data });
+  } catch (error) {
+    if (error instanceof CoordinateError) return () => attempt.failWith(error.message);
+    throw error;
+  }
+  const env = {
+    ...childEnvironment(),
+    ...options.env,
+    ...spec.env,
+    COORDINATE_WORK_SPEC: workSpec.name,
+    COORDINATE_ATTEMPT: attempt.id,
+    COORDINATE_WORKER: worker,
+    // a name that cannot be an environment variable is not cut short to one that can
+    ...(isPassable(name) && { COORDINATE_WORK_UNIT: name }),
+  };
+  const cwd = spec.cwd ?? options.cwd;
+  const limits: CommandLimits = {
+    maxOutput: options.maxOutput ?? 8 * 1024 * 1024,
+    maxErrors,
+    memoryLimit: options.memoryLimit ?? null,
+    timeoutMs: spec.timeoutMs,
+    graceMs: options.graceMs ?? defaultGraceMs,
+  };
+  const input = attempt.rawData === null ? "{}" : dataToJson(attempt.rawData).text;
+  const program = { command: spec.command[0], args, env, ...(cwd !== undefined && { cwd }) };
+  const result = await runCommand(program, input, limits, expired);
+  if (result.exit.code === 0 && result.exit.cause === "exited")
+    return () => attempt.finish(finishedData(attempt, result));
+  log.warn({ unit: name, stderr: result.stderr }, `${spec.command[0]} ${result.exit.text}`);
+  return () => attempt.fail(failedData(attempt, result, spec.command[0]));
+}
+
+const isPassable = (text: string): boolean => !text.includes("\0") && text.isWellFormed();
+
+function finishedData(attempt: Attempt, result: CommandResult): Data {
+  const { stdout, stdoutLeftOut } = result;
+  const told = stdoutLeftOut === 0 ? objectOf(stdout) : null;
+  return told === null
+    ? withMembers(attempt.rawData, { ...outputOf(result), command: recordOf(result) })
+    : withMembers(told, { command: recordOf(result) });
+}
+
+function failedData(attempt: Attempt, result: CommandResult, program: string): Data {
+  const tail = result.stderr.trim();
+  const traceback = `${program} ${result.exit.text}${tail === "" ? "" : `\n${tail}`}`;
+  return withMembers(attempt.rawData, { ...outputOf(result), traceback, command: recordOf(result) });
+}
+
+/** What it printed, when that was no result; nothing when it printed nothing. */
+function outputOf({ stdout, stdoutLeftOut }: CommandResult): object {
+  if (stdout === "") return {};
+  return { stdout, ...(stdoutLeftOut > 0 && { stdout_left_out: stdoutLeftOut }) };
+}
+
+function recordOf({ exit, stderr, ms, peak }: CommandResult): object {
+  return {
+    exit_code: exit.code,
+    ...(exit.signal !== null && { signal: exit.signal }),
+    seconds: Math.round(ms) / 1000,
+    ...(peak !== null && { memory: peak }),
+    ...(stderr !== "" && { stderr }),
+  };
+}
+
+/** The text as data, when it is one JSON object. */
+function objectOf(text: string): Data | null {
+  const trimmed = text.trim();
+  if (!trimmed.startsWith("{")) return null;
+  try {
+    return jsonData(trimmed, { maxBytes: Infinity });
+  } catch {
+    return null; // text that only begins like an object
+  }
+}
+
+/** Data with these members at its end. JSON text stays as it was written; of a repeated key the last one counts. */
+function withMembers(data: Data | null, members: object): Data {
+  if (data !== null && typeof data !== "string")
+    return encodeData({ ...decodeData(data, { precise: true }), ...members }, { maxBytes: Infinity });
+  const added = JSON.stringify(members).slice(1);
+  const text = data === null ? "{}" : data.trimEnd();
+  const isEmpty = /^\s*\{\s*\}$/.test(text);
+  return jsonData(`${text.slice(0, -1)}${isEmpty || added === "}" ? "" : ","}${added}`, { maxBytes: Infinity });
+}

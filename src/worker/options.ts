@@ -1,0 +1,168 @@
+/** What a worker may be told, with the defaults in one table. All of it is checked when the worker is made. */
+import { availableParallelism, hostname } from "node:os";
+import {
+  CoordinateError,
+  defaultLifetimeMs,
+  systemClock,
+  systemRandom,
+  type Clock,
+  type Random,
+} from "../core/index.ts";
+import type { WorkerEvent } from "./counts.ts";
+import { stderrLogger, type Logger } from "./log.ts";
+import { tasksRuntime, type Runtime, type Tasks } from "./runtime.ts";
+
+export interface WorkerOptions {
+  /** Functions of this process, by the name of the task or of the work spec. */
+  tasks?: Tasks;
+  /** The values of the `runtime` key for which `tasks` are; ["node"]. "" stands for work specs without one. */
+  taskRuntimes?: readonly string[];
+  /** Other ways to run work. Of several with one name the first that has the task runs it; `tasks` come first. */
+  runtimes?: readonly Runtime[];
+
+  /** Unique among running workers; made of the host, the process id and chance when absent. */
+  name?: string;
+  /** The worker that manages this one, if any. */
+  parent?: string;
+  /** Batches at once: the number of slots, each a child worker. As many as there are processors. */
+  concurrency?: number;
+  /** Attempts of one request, and so of one batch, at most; 100. A work spec's `max_getwork` may make it less. */
+  maxAttempts?: number;
+  /** The lease that is asked for; 15 minutes. */
+  lifetimeMs?: number;
+  /** Leases are renewed by themselves until a task has run this long; 0, never. */
+  renewForMs?: number;
+  /** Only these work specs. */
+  workSpecs?: readonly string[];
+  /** Not work specs that need more memory. */
+  availableGb?: number;
+  /** Whether the next batch may be claimed while a short one runs; true. */
+  ahead?: boolean;
+
+  /** How long one request waits at the coordinator for work to come; 30 s. */
+  waitMs?: number;
+  /** The least time between requests that find nothing, where the coordinator cannot wait; a second. */
+  pollMs?: number;
+  /** Between check-ins, which also tell what the worker should do; 15 s. */
+  heartbeatMs?: number;
+  /** After `stop()`, tasks may go on this long before their signal is aborted; 10 s. */
+  graceMs?: number;
+
+  log?: Logger;
+  onEvent?: (event: WorkerEvent) => void;
+  /** Told with every check-in, besides what is told of host and process. */
+  environment?: object;
+  /** Promises that reject in a task and that nobody waits for: "log" them, or "leave" them, which ends the process. "log" */
+  unhandledRejections?: "log" | "leave";
+  clock?: Clock;
+  random?: Random;
+}
+
+export interface WorkerSettings {
+  name: string;
+  parent: string | null;
+  runtimes: readonly Runtime[];
+  concurrency: number;
+  maxAttempts: number;
+  lifetimeMs: number;
+  renewForMs: number;
+  workSpecs: readonly string[];
+  availableGb: number;
+  ahead: boolean;
+  waitMs: number;
+  pollMs: number;
+  heartbeatMs: number;
+  graceMs: number;
+  log: Logger;
+  onEvent: (event: WorkerEvent) => void;
+  environment: object;
+  unhandledRejections: "log" | "leave";
+  clock: Clock;
+  random: Random;
+}
+
+const known: ReadonlySet<string> = new Set<keyof WorkerOptions>([
+  "tasks",
+  "taskRuntimes",
+  "runtimes",
+  "name",
+  "parent",
+  "concurrency",
+  "maxAttempts",
+  "lifetimeMs",
+  "renewForMs",
+  "workSpecs",
+  "availableGb",
+  "ahead",
+  "waitMs",
+  "pollMs",
+  "heartbeatMs",
+  "graceMs",
+  "log",
+  "onEvent",
+  "environment",
+  "unhandledRejections",
+  "clock",
+  "random",
+]);
+
+/** Throws `bad_argument`, naming the option. */
+export function readOptions(options: WorkerOptions): WorkerSettings {
+  for (const key of Object.keys(options)) if (!known.has(key)) throw bad(key, "not an option of a worker");
+  const random = options.random ?? systemRandom;
+  const log = options.log ?? stderrLogger;
+  return {
+    name: options.name ?? `${hostname()}-${process.pid}-${random().toString(36).slice(2, 8)}`,
+    parent: options.parent ?? null,
+    runtimes: readRuntimes(options),
+    concurrency: count("concurrency", options.concurrency, availableParallelism(), 1),
+    maxAttempts: count("maxAttempts", options.maxAttempts, 100, 1),
+    lifetimeMs: span("lifetimeMs", options.lifetimeMs, defaultLifetimeMs, 1),
+    renewForMs: span("renewForMs", options.renewForMs, 0, 0),
+    workSpecs: options.workSpecs ?? [],
+    availableGb: span("availableGb", options.availableGb, 0, 0),
+    ahead: options.ahead ?? true,
+    waitMs: span("waitMs", options.waitMs, 30_000, 0),
+    pollMs: span("pollMs", options.pollMs, 1000, 1),
+    heartbeatMs: span("heartbeatMs", options.heartbeatMs, 15_000, 1),
+    graceMs: span("graceMs", options.graceMs, 10_000, 0),
+    log,
+    onEvent: options.onEvent ?? (() => undefined),
+    environment: options.environment ?? {},
+    unhandledRejections: options.unhandledRejections ?? "log",
+    clock: options.clock ?? systemClock(),
+    random,
+  };
+}
+
+function readRuntimes({ tasks, taskRuntimes, runtimes = [] }: WorkerOptions): readonly Runtime[] {
+  if (tasks === undefined && runtimes.length === 0) throw bad("tasks", "a worker needs tasks or runtimes");
+  if (tasks === undefined && taskRuntimes !== undefined) throw bad("taskRuntimes", "there are no tasks");
+  for (const [name, task] of Object.entries(tasks ?? {}))
+    if (typeof task !== "function") throw bad(`tasks.${name}`, "expected a function");
+  const all = tasks === undefined ? runtimes : [tasksRuntime(tasks, taskRuntimes ?? ["node"]), ...runtimes];
+  all.forEach(({ names, capacity, maxAttempts }, i) => {
+    if (!Array.isArray(names) || names.length === 0)
+      throw bad(`runtimes[${i}].names`, "expected at least one name");
+    count(`runtimes[${i}].capacity`, capacity, 1, 0);
+    count(`runtimes[${i}].maxAttempts`, maxAttempts, 1, 1);
+  });
+  return all;
+}
+
+const bad = (option: string, what: string): CoordinateError =>
+  new CoordinateError("bad_argument", `${option}: ${what}`);
+
+function count(option: string, value: number | undefined, otherwise: number, least: number): number {
+  const given = value ?? otherwise;
+  if (!Number.isSafeInteger(given) || given < least)
+    throw bad(option, `expected an integer of ${least} or more, got ${String(given)}`);
+  return given;
+}
+
+function span(option: string, value: number | undefined, otherwise: number, least: number): number {
+  const given = value ?? otherwise;
+  if (typeof given !== "number" || !(given >= least))
+    throw bad(option, `expected a number of ${least} or more, got ${String(given)}`);
+  return given;
+}

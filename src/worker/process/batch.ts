@@ -1,0 +1,277 @@
+/**
+ * A batch of attempts, run by child processes.
+ *
+ * What a child reports is settled as it comes, so that its death takes no result back. When it dies, the attempts that
+ * are still open are looked at:
+ *
+ *   - the one that was running, where that is known, or the only one that is left, is the culprit: it is failed with the
+ *     reason, or tried again when its work spec has `max_retries`, which ends it when it kills again and again;
+ *   - the others run again in another child, one at a time where nobody knows which of them it was.
+ *
+ * The supervisor holds the leases all the while: to run a unit again costs it no attempt.
+ */
+import { dataWithText, isCoordinateError, type AttemptChanged, type Data } from "../../core/index.ts";
+import type { Attempt } from "../../objects/index.ts";
+import { retry } from "../each.ts";
+import type { Logger } from "../log.ts";
+import type { TaskContext } from "../task.ts";
+import { ChildEndedError, type Child } from "./child.ts";
+import type { Message } from "./frame.ts";
+import type { Exit } from "./group.ts";
+import {
+  readDone,
+  readLog,
+  readProgress,
+  readRenew,
+  readSettle,
+  readText,
+  type AnswerHead,
+  type SettleHead,
+  type TaskFailure,
+} from "./messages.ts";
+import type { ProcessPool } from "./pool.ts";
+
+export interface BatchHost {
+  readonly pool: ProcessPool;
+  /** The message that makes a child run these attempts. */
+  message(attempts: readonly Attempt[], context: TaskContext): Message;
+  /** From SIGTERM to SIGKILL, for a child whose time is up. */
+  readonly graceMs: number;
+  /** What the child prints meanwhile belongs to this batch. */
+  attach(child: Child, log: Logger | null): void;
+}
+
+/** The error of a task in a child; its stack is the child's. */
+export class ChildTaskError extends Error {
+  override readonly name = "ChildTaskError";
+
+  constructor(text: string) {
+    super(text.split("\n", 1)[0]);
+    this.stack = text;
+  }
+}
+
+type Outcome = { done: TaskFailure | null } | { exit: Exit };
+
+export async function runInChildren(
+  attempts: readonly Attempt[],
+  context: TaskContext,
+  host: BatchHost,
+): Promise<void> {
+  const batch = new Batch(attempts, context, host);
+  const groups: (readonly Attempt[])[] = [attempts];
+  for (let group = groups.shift(); group !== undefined; group = groups.shift()) {
+    const child = await host.pool.acquire(AbortSignal.any([context.signal, context.expired]));
+    if (child === null) {
+      await batch.release([...group, ...groups.flat()]);
+      return;
+    }
+    const outcome = await batch.run(child, group);
+    if (context.expired.aborted) return;
+    const left = batch.open(group);
+    if ("done" in outcome) {
+      if (outcome.done === null) continue;
+      // The worker's rule for what a task throws; it must not reach those that have not had their turn.
+      if (groups.length === 0) throw failure(outcome.done);
+      await batch.fail(left, outcome.done);
+    } else groups.unshift(...(await batch.afterDeath(left, outcome.exit)));
+  }
+}
+
+class Batch {
+  readonly #context: TaskContext;
+  readonly #host: BatchHost;
+  readonly #open: Map<string, Attempt>;
+  readonly #settling = new Set<Promise<unknown>>();
+  #running: string | null = null;
+
+  constructor(attempts: readonly Attempt[], context: TaskContext, host: BatchHost) {
+    this.#context = context;
+    this.#host = host;
+    this.#open = new Map(attempts.map((attempt) => [attempt.id, attempt]));
+  }
+
+  /** Those of a group that nobody has settled. */
+  open(group: readonly Attempt[]): Attempt[] {
+    return group.filter(({ id }) => this.#open.has(id));
+  }
+
+  /** Resolves when the child is done or dead and everything it reported is settled. */
+  async run(child: Child, group: readonly Attempt[]): Promise<Outcome> {
+    const { signal, expired, log } = this.#context;
+    const pleaseStop = (): void => child.send({ head: { kind: "signal" }, data: [] });
+    const giveUp = (): void => {
+      child.send({ head: { kind: "expired" }, data: [] });
+      void child.stop("expired", "job expired", this.#host.graceMs);
+    };
+    signal.addEventListener("abort", pleaseStop);
+    expired.addEventListener("abort", giveUp);
+    this.#host.attach(child, log);
+    this.#running = null;
+    try {
+      const running = child.run(this.#host.message(group, this.#context), (message) =>
+        this.#receive(child, message),
+      );
+      if (expired.aborted) giveUp();
+      else if (signal.aborted) pleaseStop();
+      const done = await running;
+      return { done: readDone(done.head).error };
+    } catch (error) {
+      if (error instanceof ChildEndedError) return { exit: error.exit };
+      throw error;
+    } finally {
+      await Promise.allSettled(this.#settling);
+      signal.removeEventListener("abort", pleaseStop);
+      expired.removeEventListener("abort", giveUp);
+      this.#host.attach(child, null);
+      this.#host.pool.release(child);
+    }
+  }
+
+  /** Settles the culprit, if it is known; answers what shall run next. */
+  async afterDeath(left: readonly Attempt[], exit: Exit): Promise<(readonly Attempt[])[]> {
+    // Taken away by its own side: nobody's fault. All of them run again.
+    if (exit.cause === "stopped") return left.length === 0 ? [] : [left];
+    const known = left.find(({ id }) => id === this.#running) ?? (left.length === 1 ? left[0] : undefined);
+    if (known === undefined) return left.map((attempt) => [attempt]);
+    await this.#blame(known, exit);
+    const others = left.filter((attempt) => attempt !== known);
+    return others.length === 0 ? [] : [others];
+  }
+
+  async fail(attempts: readonly Attempt[], { text, retryMs }: TaskFailure): Promise<void> {
+    await this.#each(attempts, (attempt) =>
+      retryMs === null ? attempt.fail(withTraceback(attempt, text)) : attempt.retry({ delayMs: retryMs }),
+    );
+  }
+
+  /** They were not run, and it does not count. */
+  async release(attempts: readonly Attempt[]): Promise<void> {
+    await this.#each(this.open(attempts), (attempt) => attempt.release());
+  }
+
+  async #blame(attempt: Attempt, exit: Exit): Promise<void> {
+    const { log, workSpec } = this.#context;
+    const tail = exit.errorTail.trim();
+    const text = `the child process ${exit.text}${tail === "" ? "" : `\n${tail}`}`;
+    log.warn({ unit: attempt.workUnitName, attempt: attempt.id }, `the child process ${exit.text}`);
+    // Too much memory once is too much again; a crash may have been chance.
+    const again = exit.cause !== "memory" && Number(workSpec.data.max_retries ?? 0) > 0;
+    const data = withTraceback(attempt, text);
+    await this.#each([attempt], () => (again ? attempt.retry({ data }) : attempt.fail(data)));
+  }
+
+  /** A refusal (lost, settled by somebody else, deleted) ends the matter as a success does. */
+  async #each(
+    attempts: readonly Attempt[],
+    settle: (attempt: Attempt) => Promise<AttemptChanged>,
+  ): Promise<void> {
+    await Promise.all(
+      attempts.map(async (attempt) => {
+        try {
+          await settle(attempt);
+          this.#open.delete(attempt.id);
+        } catch (error) {
+          if (!isRefusal(error)) throw error;
+          this.#open.delete(attempt.id);
+        }
+      }),
+    );
+  }
+
+  #receive(child: Child, { head, data: [data = null] }: Message): void {
+    switch (head.kind) {
+      case "begin":
+        this.#running = readText(head, "attempt");
+        return;
+      case "settle": {
+        const change = readSettle(head);
+        return this.#answer(child, change.ref, this.#settle(change, data));
+      }
+      case "progress": {
+        const { ref, attempt } = readProgress(head);
+        return this.#answer(child, ref, this.#progress(attempt, data));
+      }
+      case "renew": {
+        const { ref, lifetimeMs } = readRenew(head);
+        return this.#answer(child, ref, this.#context.renew(lifetimeMs));
+      }
+      case "log": {
+        const { level, text, details } = readLog(head);
+        return this.#context.log[level](details, text);
+      }
+      default:
+        throw new Error(`a message of the kind ${head.kind}`);
+    }
+  }
+
+  /** What is settled for a child that does not wait for it is remembered all the same, until it is. */
+  #answer(child: Child, ref: number, work: Promise<AttemptChanged | undefined | void>): void {
+    const answer = (error: AnswerHead["error"], changed: AttemptChanged | null): void => {
+      if (ref === 0) return;
+      child.send({ head: { kind: "answer", ref, error, changed } satisfies AnswerHead, data: [] });
+    };
+    const answered = work
+      .then(
+        (changed) => answer(null, changed ?? null),
+        (error: unknown) => {
+          if (ref === 0) this.#context.log.warn({ error }, "a result of a child could not be settled");
+          if (isCoordinateError(error)) answer({ code: error.code, value: error.value }, null);
+          else answer({ code: "", value: error instanceof Error ? error.message : String(error) }, null);
+        },
+      )
+      .finally(() => this.#settling.delete(answered));
+    this.#settling.add(answered);
+  }
+
+  async #settle(change: SettleHead, data: Data | null): Promise<AttemptChanged> {
+    const attempt = this.#attempt(change.attempt);
+    const { action, delayMs = 0, lifetimeMs, untried } = change;
+    const given = data ?? undefined;
+    const settled = (work: Promise<AttemptChanged>): Promise<AttemptChanged> =>
+      work.then(
+        (changed) => {
+          if (action !== "renew" || changed.status !== "pending") this.#open.delete(attempt.id);
+          return changed;
+        },
+        (error: unknown) => {
+          if (isRefusal(error)) this.#open.delete(attempt.id);
+          throw error;
+        },
+      );
+    switch (action) {
+      case "finish":
+        return settled(attempt.finish(given));
+      case "fail":
+        return settled(attempt.fail(given));
+      case "retry":
+        return settled(attempt.retry({ delayMs, ...(given !== undefined && { data: given }) }));
+      case "expire":
+        return settled(untried === true ? attempt.release() : attempt.expire(given));
+      case "renew":
+        return settled(attempt.renew(lifetimeMs, given));
+    }
+  }
+
+  async #progress(id: string, data: Data | null): Promise<void> {
+    if (data !== null) await this.#context.progress(this.#attempt(id), data as object);
+  }
+
+  #attempt(id: string): Attempt {
+    const attempt = this.#open.get(id);
+    if (attempt === undefined) throw new Error(`attempt ${id} is not of this batch, or settled`);
+    return attempt;
+  }
+}
+
+const withTraceback = (attempt: Attempt, text: string): Data =>
+  dataWithText(attempt.rawData, "traceback", text);
+
+const isRefusal = (error: unknown): boolean =>
+  isCoordinateError(error, "lost_lease") ||
+  isCoordinateError(error, "not_pending") ||
+  isCoordinateError(error, "gone") ||
+  isCoordinateError(error, "no_such_attempt");
+
+const failure = ({ text, retryMs }: TaskFailure): unknown =>
+  retryMs === null ? new ChildTaskError(text) : retry(retryMs);

@@ -1,0 +1,234 @@
+/**
+ * A child process that runs tasks: the program that `processRuntime` starts.
+ *
+ * It speaks over file descriptor 3 only, so that whatever a task prints goes to the log and cannot be taken for a message. When
+ * that channel closes its supervisor is gone, and so is the reason to live.
+ *
+ * A task gets what it would get in the worker's own process: attempts to finish and a context. Behind them stand two verbs that
+ * travel to the supervisor; there is no store here, and all other verbs are refused.
+ */
+import { Socket } from "node:net";
+import path from "node:path";
+import { pathToFileURL } from "node:url";
+import {
+  CoordinateError,
+  decodeData,
+  encodeData,
+  isCoordinateError,
+  systemClock,
+  type AttemptChange,
+  type AttemptChanged,
+  type AttemptRow,
+  type Coordinate,
+  type Data,
+} from "../../core/index.ts";
+import { handles, type Attempt } from "../../objects/index.ts";
+import type { Log, Logger } from "../log.ts";
+import type { Task, TaskContext } from "../task.ts";
+import { traceback } from "../traceback.ts";
+import { encodeMessage, FrameReader, type Head, type Message } from "./frame.ts";
+import {
+  answeredError,
+  readText,
+  type AnswerHead,
+  type DoneHead,
+  type LogHead,
+  type RunHead,
+  type TaskFailure,
+} from "./messages.ts";
+
+const channel = new Socket({ fd: 3 });
+const reader = new FrameReader();
+const waiting = new Map<number, { resolve(answer: AnswerHead): void; reject(error: Error): void }>();
+let tasks: ReadonlyMap<string, Task> = new Map();
+let lastRef = 0;
+let running: { signal: AbortController; expired: AbortController } | null = null;
+
+channel.on("data", (chunk) => {
+  for (const message of reader.push(chunk)) receive(message);
+});
+// A settle that was refused rejects, and a task need not catch it. Any other error that nobody caught ends the process, as usual.
+process.on("unhandledRejection", (error) => {
+  if (!isCoordinateError(error)) throw error;
+  loggerWith({}).warn(error.message);
+});
+channel.on("error", () => process.exit(0));
+channel.on("close", () => process.exit(0));
+
+function receive({ head, data }: Message): void {
+  switch (head.kind) {
+    case "start":
+      void start(readText(head, "tasks"));
+      break;
+    case "run":
+      void run(head as unknown as RunHead, data);
+      break;
+    case "signal":
+      running?.signal.abort();
+      break;
+    case "expired":
+      running?.signal.abort();
+      running?.expired.abort();
+      break;
+    case "answer":
+      receiveAnswer(head as unknown as AnswerHead);
+      break;
+  }
+}
+
+function receiveAnswer(answer: AnswerHead): void {
+  const waiter = waiting.get(answer.ref);
+  waiting.delete(answer.ref);
+  if (answer.error === null) waiter?.resolve(answer);
+  else waiter?.reject(answeredError(answer.error));
+}
+
+function send(head: Head, data: readonly (Data | null)[] = []): void {
+  channel.write(encodeMessage({ head, data }));
+}
+
+async function ask(head: Head, data: Data | null = null): Promise<AnswerHead> {
+  const ref = ++lastRef;
+  const answered = new Promise<AnswerHead>((resolve, reject) => waiting.set(ref, { resolve, reject }));
+  send({ ...head, ref }, [data]);
+  return answered;
+}
+
+async function start(file: string): Promise<void> {
+  try {
+    tasks = await loadTasks(file);
+    send({ kind: "ready", taskNames: [...tasks.keys()] });
+  } catch (error) {
+    const text = error instanceof Error ? (error.stack ?? error.message) : String(error);
+    channel.end(encodeMessage({ head: { kind: "failed", text }, data: [] }));
+  }
+}
+
+/** The functions that a file exports by name, and those of an object that it exports by default. */
+async function loadTasks(file: string): Promise<Map<string, Task>> {
+  const exported = (await import(pathToFileURL(path.resolve(file)).href)) as Record<string, unknown>;
+  const { default: given, ...named } = exported;
+  const inDefault = typeof given === "object" && given !== null ? given : {};
+  const found = new Map<string, Task>();
+  for (const [name, value] of [...Object.entries(named), ...Object.entries(inDefault)])
+    if (typeof value === "function") found.set(name, value as Task);
+  if (found.size === 0) throw new Error(`${file} exports no tasks: a task is a function, exported by its name`);
+  return found;
+}
+
+async function run(head: RunHead, [specData, ...unitData]: readonly (Data | null)[]): Promise<void> {
+  const signal = new AbortController();
+  const expired = new AbortController();
+  running = { signal, expired };
+  let error: TaskFailure | null = null;
+  try {
+    const task = tasks.get(head.task);
+    if (task === undefined) throw new Error(`no such task: ${head.task}`);
+    const rows = head.units.map((unit, i): AttemptRow => ({
+      ...unit,
+      workSpec: head.workSpec,
+      data: unitData[i] ?? null,
+    }));
+    const attempts = await handles(verbsOf(rows)).namespace().worker(head.worker).requestAttempts();
+    const workSpec = { name: head.workSpec, data: specData == null ? {} : decodeData(specData) };
+    await task(attempts, contextOf(head.worker, workSpec, signal.signal, expired.signal));
+  } catch (thrown) {
+    error = failureOf(thrown);
+  }
+  running = null;
+  send({ kind: "done", error } satisfies DoneHead);
+}
+
+function failureOf(thrown: unknown): TaskFailure {
+  return { text: traceback(thrown), retryMs: retryDelay(thrown) };
+}
+
+/** By its shape: the tasks may use another copy of this package. */
+function retryDelay(thrown: unknown): number | null {
+  if (!(thrown instanceof Error) || thrown.name !== "Retry" || !("delayMs" in thrown)) return null;
+  return typeof thrown.delayMs === "number" ? thrown.delayMs : null;
+}
+
+/** What a handle of an attempt needs: to be made out of the rows of the batch, and to be settled. */
+function verbsOf(rows: AttemptRow[]): Coordinate {
+  const known: Partial<Coordinate> = {
+    requestAttempts: () => Promise.resolve(rows),
+    settleAttempts: (_ns, changes) => Promise.all(changes.map(settle)),
+  };
+  return new Proxy(known, {
+    get: (target, verb) =>
+      Reflect.get(target, verb) ??
+      (() => Promise.reject(new CoordinateError("not_supported", `${String(verb)} in a child process`))),
+  }) as Coordinate;
+}
+
+async function settle({ data = null, ...change }: AttemptChange): Promise<AttemptChanged> {
+  try {
+    const { changed } = await ask({ kind: "settle", ...change }, data);
+    if (changed === null) throw new Error("a settle was answered without its outcome");
+    return changed;
+  } catch (error) {
+    if (!isCoordinateError(error)) throw error;
+    return {
+      attempt: change.attempt,
+      error: error.code,
+      changed: false,
+      status: null,
+      expirationTime: 0,
+      outputs: 0,
+      chainingErrors: [],
+    };
+  }
+}
+
+function contextOf(
+  worker: string,
+  workSpec: TaskContext["workSpec"],
+  signal: AbortSignal,
+  expired: AbortSignal,
+): TaskContext {
+  return {
+    signal,
+    expired,
+    log: loggerWith({}),
+    workSpec,
+    worker,
+    clock: systemClock(),
+    progress: async (attempt: Attempt, data: object) => {
+      await ask({ kind: "progress", attempt: attempt.id }, encodeData(data, { maxBytes: Infinity }));
+    },
+    renew: async (lifetimeMs?: number) => {
+      await ask({ kind: "renew", ...(lifetimeMs !== undefined && { lifetimeMs }) });
+    },
+  };
+}
+
+function loggerWith(base: object): Logger {
+  const at =
+    (level: LogHead["level"]): Log =>
+    (first: string | object, message = "") => {
+      const text = typeof first === "string" ? first : message;
+      const details = typeof first === "string" ? base : { ...base, ...first };
+      send({ kind: "log", level, text, details: plain(details) } satisfies LogHead);
+    };
+  return {
+    debug: at("debug"),
+    info: at("info"),
+    warn: at("warn"),
+    error: at("error"),
+    child: (details) => loggerWith({ ...base, ...details }),
+  };
+}
+
+/** Details of a log line may be anything; what cannot be sent is told as text. */
+function plain(details: object): object {
+  try {
+    const text = JSON.stringify(details, (_key, value: unknown) => {
+      if (value instanceof Error) return value.message;
+      return typeof value === "bigint" ? String(value) : value;
+    });
+    return JSON.parse(text) as object;
+  } catch {
+    return { details: "could not be written" };
+  }
+}

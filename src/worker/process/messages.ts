@@ -1,0 +1,149 @@
+/**
+ * The messages of a batch: a table of what a supervisor and a child may say, and how to read what a child said.
+ *
+ *   to the child
+ *     start     what it shall load; answered with `ready`
+ *     run       a batch: the units as rows, the data of the work spec and of each unit
+ *     signal    time to come to an end
+ *     expired   it is over
+ *     answer    to the request of this `ref`: a value, or an error
+ *   from the child
+ *     ready     the names of its tasks
+ *     failed    it could not load, and why; it ends then
+ *     begin     from here on it runs this attempt. Who dies after that has died of it
+ *     settle    finish, fail, retry, expire or renew an attempt
+ *     progress  writes data on an attempt, renew extends all leases of the batch
+ *     log       a line for a person
+ *     done      the batch has ended, with an error or without
+ *
+ * A request without a `ref` (0) is not answered.
+ */
+import {
+  CoordinateError,
+  isErrorCode,
+  type AttemptAction,
+  type AttemptChanged,
+  type AttemptRow,
+} from "../../core/index.ts";
+import type { Head } from "./frame.ts";
+
+export type RunHead = {
+  readonly kind: "run";
+  readonly task: string;
+  readonly workSpec: string;
+  readonly worker: string;
+  /** Their data comes after that of the work spec, in this order. */
+  readonly units: readonly UnitHead[];
+};
+
+export type UnitHead = Omit<AttemptRow, "data" | "workSpec">;
+
+export type SettleHead = {
+  readonly kind: "settle";
+  readonly ref: number;
+  readonly attempt: string;
+  readonly action: AttemptAction;
+  readonly delayMs?: number;
+  readonly lifetimeMs?: number;
+  readonly untried?: boolean;
+};
+
+export type ProgressHead = { readonly kind: "progress"; readonly ref: number; readonly attempt: string };
+
+export type RenewHead = { readonly kind: "renew"; readonly ref: number; readonly lifetimeMs?: number };
+
+export type LogHead = {
+  readonly kind: "log";
+  readonly level: "debug" | "info" | "warn" | "error";
+  readonly text: string;
+  readonly details: object;
+};
+
+export type DoneHead = {
+  readonly kind: "done";
+  readonly error: TaskFailure | null;
+};
+
+/** What a task threw: as text, and the delay when it asked to be tried again. */
+export interface TaskFailure {
+  readonly text: string;
+  readonly retryMs: number | null;
+}
+
+export type AnswerHead = {
+  readonly kind: "answer";
+  readonly ref: number;
+  readonly error: { readonly code: string; readonly value: string } | null;
+  readonly changed: AttemptChanged | null;
+};
+
+export type ReadyHead = { readonly kind: "ready"; readonly taskNames: readonly string[] };
+
+const actions: readonly string[] = ["finish", "fail", "retry", "expire", "renew"] satisfies AttemptAction[];
+const levels: readonly string[] = ["debug", "info", "warn", "error"] satisfies LogHead["level"][];
+
+export function readSettle(head: Head): SettleHead {
+  const { action, delayMs, lifetimeMs, untried } = head;
+  if (typeof action !== "string" || !actions.includes(action)) throw wrong(head, "action");
+  return {
+    kind: "settle",
+    ref: readRef(head),
+    attempt: readText(head, "attempt"),
+    action: action as AttemptAction,
+    ...(typeof delayMs === "number" && { delayMs }),
+    ...(typeof lifetimeMs === "number" && { lifetimeMs }),
+    ...(untried === true && { untried }),
+  };
+}
+
+export function readProgress(head: Head): ProgressHead {
+  return { kind: "progress", ref: readRef(head), attempt: readText(head, "attempt") };
+}
+
+export function readRenew(head: Head): RenewHead {
+  const { lifetimeMs } = head;
+  return { kind: "renew", ref: readRef(head), ...(typeof lifetimeMs === "number" && { lifetimeMs }) };
+}
+
+export function readLog(head: Head): LogHead {
+  const { level, text, details } = head;
+  return {
+    kind: "log",
+    level: typeof level === "string" && levels.includes(level) ? (level as LogHead["level"]) : "info",
+    text: typeof text === "string" ? text : "",
+    details: typeof details === "object" && details !== null ? details : {},
+  };
+}
+
+export function readDone(head: Head): DoneHead {
+  const { error } = head;
+  if (typeof error !== "object" || error === null) return { kind: "done", error: null };
+  const text = "text" in error && typeof error.text === "string" ? error.text : "the task failed";
+  const retryMs = "retryMs" in error && typeof error.retryMs === "number" ? error.retryMs : null;
+  return { kind: "done", error: { text, retryMs } };
+}
+
+export function readTaskNames(head: Head): readonly string[] {
+  const { taskNames } = head;
+  return Array.isArray(taskNames) ? taskNames.filter((name) => typeof name === "string") : [];
+}
+
+export function readText(head: Head, field: string): string {
+  const value = head[field];
+  if (typeof value !== "string") throw wrong(head, field);
+  return value;
+}
+
+/** The error of an answer, as the supervisor had it. */
+export function answeredError({ code, value }: { code: string; value: string }): Error {
+  return isErrorCode(code) ? new CoordinateError(code, value) : new Error(value);
+}
+
+function readRef(head: Head): number {
+  return typeof head.ref === "number" ? head.ref : 0;
+}
+
+/** Never a user's mistake: both ends are written here. */
+function wrong({ kind }: Head, field: string): Error {
+  return new Error(`a ${kind} message without ${field}`);
+}

@@ -1,0 +1,183 @@
+/**
+ * Runs tasks in child processes: a task that blocks, leaks, crashes or runs for too long costs its own child and nothing else.
+ *
+ * The worker's own process claims, renews and settles; it never loads the tasks. A child loads the file of tasks, and runs
+ * one batch at a time.
+ */
+import { availableParallelism } from "node:os";
+import path from "node:path";
+import { fileURLToPath } from "node:url";
+import { CoordinateError, encodeData, type Data } from "../../core/index.ts";
+import type { Attempt } from "../../objects/index.ts";
+import { stderrLogger, type Logger } from "../log.ts";
+import { taskName, type Runtime } from "../runtime.ts";
+import type { TaskContext, TaskSpec } from "../task.ts";
+import { runInChildren } from "./batch.ts";
+import type { Child, ChildProgram } from "./child.ts";
+import type { Message } from "./frame.ts";
+import { defaultGraceMs } from "./group.ts";
+import { childEnvironment } from "./environment.ts";
+import { readTaskNames, type RunHead, type UnitHead } from "./messages.ts";
+import { ProcessPool, type PoolOptions } from "./pool.ts";
+
+export interface ChildrenOptions extends Omit<PoolOptions, "size" | "program"> {
+  /** Children at most, and batches at once; one for each core when absent. */
+  readonly processes?: number;
+  /** Values of the `runtime` key that are served. */
+  readonly names?: readonly string[];
+  readonly log?: Logger;
+  /** Added to the environment of this process. */
+  readonly env?: Readonly<Record<string, string>>;
+  readonly cwd?: string;
+}
+
+export interface ProcessRuntimeOptions extends ChildrenOptions {
+  /** A file that exports tasks: functions by name, or an object of them by default. TypeScript where Node runs it. */
+  readonly tasks: string;
+  /** Options of Node for the children; those of this process, without its inspector, when absent. */
+  readonly execArgv?: readonly string[];
+}
+
+/** A runtime whose children can be looked at and counted. */
+export interface ChildRuntime extends Runtime {
+  readonly pool: ProcessPool;
+}
+
+/**
+ * Resolves when the first child has loaded the tasks, which tells their names. Throws `bad_argument` with the child's own words when
+ * it cannot.
+ */
+export async function processRuntime(options: ProcessRuntimeOptions): Promise<ChildRuntime> {
+  const file = path.resolve(options.cwd ?? ".", options.tasks);
+  const execArgv = options.execArgv ?? process.execArgv.filter((argument) => !argument.startsWith("--inspect"));
+  const host = childHost(options, () => ({
+    command: process.execPath,
+    args: [...execArgv, childMain()],
+    start: { head: { kind: "start", tasks: file }, data: [] },
+  }));
+  const taskNames = readTaskNames((await firstReady(host.pool, options.tasks)).head);
+  host.pool.prestart();
+  return {
+    names: options.names ?? ["node"],
+    taskNames,
+    timedOut: "job expired",
+    pool: host.pool,
+    get capacity() {
+      return host.pool.size;
+    },
+    task: (workSpec) =>
+      taskNames.includes(taskName(workSpec))
+        ? (attempts, context) => runInChildren(attempts, context, host)
+        : null,
+    close: (graceMs) => host.pool.close(Math.min(graceMs, host.graceMs)),
+  };
+}
+
+/** This very file is a source in development and JavaScript in the package; its neighbour is the same. */
+const childMain = (): string =>
+  fileURLToPath(
+    new URL(import.meta.url.endsWith(".ts") ? "./child-main.ts" : "./child-main.js", import.meta.url),
+  );
+
+/** A pool that tells the log what happens, and what a batch needs of it. */
+export function childHost(
+  { processes = availableParallelism(), log = stderrLogger, env = {}, cwd, ...options }: ChildrenOptions,
+  program: () => ChildProgram,
+): ChildHost {
+  if (!Number.isSafeInteger(processes) || processes < 1)
+    throw new CoordinateError("bad_argument", `processes: expected an integer of 1 or more, got ${processes}`);
+  const pool = new ProcessPool({
+    ...options,
+    size: processes,
+    program: () => ({
+      ...program(),
+      env: { ...childEnvironment(), ...env },
+      ...(cwd !== undefined && { cwd }),
+    }),
+  });
+  const logs = new Map<Child, Logger>();
+  logPool(pool, log, (child) => logs.get(child));
+  return {
+    pool,
+    graceMs: options.graceMs ?? defaultGraceMs,
+    message: runMessage,
+    attach: (child, batchLog) => {
+      if (batchLog === null) logs.delete(child);
+      else logs.set(child, batchLog);
+    },
+  };
+}
+
+export interface ChildHost {
+  readonly pool: ProcessPool;
+  readonly graceMs: number;
+  message(attempts: readonly Attempt[], context: TaskContext): Message;
+  attach(child: Child, log: Logger | null): void;
+}
+
+function logPool(pool: ProcessPool, log: Logger, batchLog: (child: Child) => Logger | undefined): void {
+  pool.on("started", ({ pid }) => log.debug({ pid }, "a child process was started"));
+  pool.on("line", (child, stream, line) => {
+    (batchLog(child) ?? log)[stream === "stdout" ? "info" : "warn"]({ pid: child.pid, stream }, line);
+  });
+  pool.on("exit", ({ pid }, { cause, text }) => {
+    log[cause === "stopped" ? "debug" : "warn"]({ pid, cause }, `a child process ${text}`);
+  });
+  pool.on("delay", (delayMs, failures) => {
+    log.error({ delayMs, failures }, "child processes die at start; the next one is started after a while");
+  });
+}
+
+function runMessage(attempts: readonly Attempt[], { workSpec, worker }: TaskContext): Message {
+  const head: RunHead = {
+    kind: "run",
+    task: taskName(workSpec),
+    workSpec: workSpec.name,
+    worker,
+    units: attempts.map(unitHead),
+  };
+  return { head, data: [encodedSpec(workSpec), ...attempts.map(({ rawData }) => rawData)] };
+}
+
+const unitHead = (attempt: Attempt): UnitHead => ({
+  id: attempt.id,
+  workUnit: attempt.workUnitName,
+  worker: attempt.workerName,
+  number: attempt.number,
+  status: attempt.status,
+  active: attempt.active,
+  startTime: attempt.startTime,
+  endTime: attempt.endTime,
+  expirationTime: attempt.expirationTime,
+  late: attempt.late,
+  chainingErrors: attempt.chainingErrors,
+});
+
+/** The same work spec comes again with every batch. */
+const encodedSpecs = new WeakMap<object, Data>();
+
+function encodedSpec({ data }: TaskSpec): Data {
+  const known = encodedSpecs.get(data);
+  if (known !== undefined) return known;
+  const encoded = encodeData(data, { maxBytes: Infinity });
+  encodedSpecs.set(data, encoded);
+  return encoded;
+}
+
+/** Starts one child and waits until it is ready; when it dies before, nobody would ever get one. */
+export async function firstReady(pool: ProcessPool, what: string): Promise<Message> {
+  const ready = new Promise<Message>((resolve, reject) => {
+    pool.once("started", (child) => child.once("ready", resolve));
+    pool.once("exit", (_child, { text, errorTail }) => {
+      const tail = errorTail.trim();
+      reject(new CoordinateError("bad_argument", `${what}: a child process ${text}${tail === "" ? "" : `\n${tail}`}`));
+    });
+  });
+  pool.prestart(1);
+  try {
+    return await ready;
+  } catch (error) {
+    await pool.close(0);
+    throw error;
+  }
+}

@@ -1,0 +1,47 @@
+/**
+ * Troubles that pass: a daemon that restarts, a database that fails over. What failed is asked again, later and later, with
+ * chance so that a thousand workers do not come back at the same instant; and it is logged once, not once a try.
+ */
+import { isCoordinateError, type Clock, type Random } from "../core/index.ts";
+import type { Logger } from "./log.ts";
+
+const firstPauseMs = 100;
+const longestPauseMs = 5000;
+
+/** Was the request understood and refused? Then it will be the next time too; anything else may pass. */
+export function isRefusal(error: unknown): boolean {
+  return isCoordinateError(error) && error.status < 500;
+}
+
+export class Trouble {
+  readonly #clock: Clock;
+  readonly #random: Random;
+  readonly #log: Logger;
+  #since: number | null = null;
+
+  constructor(clock: Clock, random: Random, log: Logger) {
+    this.#clock = clock;
+    this.#random = random;
+    this.#log = log;
+  }
+
+  /** Something went through. */
+  over(): void {
+    if (this.#since === null) return;
+    this.#log.info({ forMs: this.#clock.now() - this.#since }, "the coordinator answers again");
+    this.#since = null;
+  }
+
+  /** Something did not. */
+  met(what: string, error: unknown): void {
+    if (this.#since !== null) return;
+    this.#since = this.#clock.now();
+    this.#log.warn({ what, err: error }, "the coordinator does not answer; it is asked again until it does");
+  }
+
+  /** Waits before the next try; `tries` were made before the one that failed. Ends at once when the signal aborts. */
+  async pause(tries: number, signal?: AbortSignal): Promise<void> {
+    const most = Math.min(longestPauseMs, firstPauseMs * 2 ** tries);
+    await this.#clock.waitUntil(this.#clock.now() + most * (0.5 + this.#random() / 2), signal);
+  }
+}
