@@ -81,11 +81,12 @@ export class Claimer {
   async next(worker: string, signal: AbortSignal): Promise<Claimed | null> {
     const { clock, pollMs, waitMs } = this.#setting;
     while (!signal.aborted) {
-      const group = this.#pick();
+      const group = this.#toAsk();
       if (group === undefined) {
         await this.#standInLine(signal);
         continue;
       }
+      this.#turn = this.#groups.indexOf(group) + 1;
       if (group.plenty) {
         const claimed = await this.#claim(group, worker, 0, [], signal);
         if (claimed !== null) return claimed;
@@ -95,7 +96,7 @@ export class Claimer {
       const since = clock.now();
       let claimed: Claimed | null = null;
       try {
-        const wait = this.#pick() === undefined ? waitMs : Math.min(waitMs, pollMs);
+        const wait = this.#toAsk() === undefined ? waitMs : Math.min(waitMs, pollMs);
         claimed = await this.#claim(group, worker, wait, [], signal);
         // a coordinator that cannot wait is asked once in a while
         if (claimed === null && clock.now() - since < Math.min(wait, pollMs))
@@ -111,16 +112,13 @@ export class Claimer {
     return null;
   }
 
-  /** A group that somebody should ask for now, in turn. */
-  #pick(): Group | undefined {
-    for (let i = 0; i < this.#groups.length; i++) {
-      const group = this.#groups[(this.#turn + i) % this.#groups.length];
-      if (group === undefined || (group.waiting && !group.plenty)) continue;
-      if (!group.runtimes.some((runtime) => this.#places.hasRoom(runtime))) continue;
-      this.#turn = (this.#turn + i + 1) % this.#groups.length;
-      return group;
-    }
-    return undefined;
+  /** A group that somebody should ask for now; they take turns. */
+  #toAsk(): Group | undefined {
+    const inTurn = [...this.#groups.slice(this.#turn), ...this.#groups.slice(0, this.#turn)];
+    return inTurn.find(
+      ({ waiting, plenty, runtimes }) =>
+        (!waiting || plenty) && runtimes.some((runtime) => this.#places.hasRoom(runtime)),
+    );
   }
 
   async #standInLine(signal: AbortSignal): Promise<void> {

@@ -6,3 +6,34 @@ export type { WorkerOptions } from "./options.ts";
 export { taskName, tasksRuntime, type Runtime, type Tasks } from "./runtime.ts";
 export type { Task, TaskContext, TaskSpec } from "./task.ts";
 export { Worker } from "./worker.ts";
+export { commandRuntime, type CommandRuntimeOptions } from "./command/runtime.ts";
+export { pythonRuntime, type PythonRuntimeOptions } from "./python/runtime.ts";
+export {
+  Child,
+  ChildEndedError,
+  type ChildEvents,
+  type ChildProgram,
+  type ChildState,
+} from "./process/child.ts";
+export type { Head, Message } from "./process/frame.ts";
+export type { Exit, ExitCause, Program } from "./process/group.ts";
+export { ProcessPool, type PoolEvents, type PoolOptions } from "./process/pool.ts";
+export {
+  processRuntime,
+  type ChildRuntime,
+  type ChildrenOptions,
+  type ProcessRuntimeOptions,
+} from "./process/runtime.ts";
+export { readPythonSettings, type PythonSettings } from "./python/settings.ts";
+export { runOne, type RunOneLimits, type RunOneOutcome } from "./run-one.ts";
+export {
+  openRuntimes,
+  processSignals,
+  runtimeNames,
+  runWorker,
+  type Interrupts,
+  type RunOutcome,
+  type RuntimeChoice,
+  type RuntimeName,
+} from "./runner.ts";
+export { loadTasks } from "./tasks-file.ts";

@@ -31,9 +31,9 @@ export function linesLogger(
 ): Logger {
   const at =
     (level: Level): Log =>
-    (first: string | object, message = "") => {
+    (first: string | object, message?: string) => {
       if (!levels.includes(level)) return;
-      const text = typeof first === "string" ? first : message;
+      const text = typeof first === "string" ? first : (message ?? "");
       const details = typeof first === "string" ? base : { ...base, ...first };
       write(`${level}: ${text}${Object.keys(details).length === 0 ? "" : ` ${show(details)}`}\n`);
     };

@@ -11,7 +11,14 @@
  *     allowed behind an argument "--", which tells most programs that no options follow;
  *   - a NUL ends an argument early, and bytes that are not UTF-8 cannot be passed on.
  */
-import { CoordinateError, Float, nameFromBytes, Uuid, type DataObject, type DataValue } from "../../core/index.ts";
+import {
+  CoordinateError,
+  Float,
+  nameFromBytes,
+  Uuid,
+  type DataObject,
+  type DataValue,
+} from "../../core/index.ts";
 
 export interface CommandSpec {
   /** The program, and its arguments before they are filled in. */
@@ -36,7 +43,8 @@ export function readCommandSpec(data: DataObject): CommandSpec {
     throw bad("command: expected a list of texts, the program first");
   const texts = command.map((argument, i) => {
     const text = argument instanceof Uint8Array ? nameFromBytes(argument) : argument;
-    if (typeof text !== "string" || text.includes("\0")) throw bad(`command[${i}]: expected a text without NUL`);
+    if (typeof text !== "string" || text.includes("\0"))
+      throw bad(`command[${i}]: expected a text without NUL`);
     return text;
   });
   const [program = "", ...rest] = texts;
@@ -65,13 +73,16 @@ export function fillArguments({ command: [, ...templates] }: CommandSpec, unit: 
     });
     const where = `command[${i + 1}] (${template})`;
     if (filled.includes("\0")) throw refused(`${where} would have a NUL in it`);
-    if (!filled.isWellFormed()) throw refused(`${where} would have bytes in it that are not UTF-8`);
+    if (!isText(filled)) throw refused(`${where} would have bytes in it that are not UTF-8`);
     const optionBySurprise = filled.startsWith("-") && !template.startsWith("-");
     if (optionBySurprise && !(end >= 0 && end < i))
       throw refused(`${where} would begin with "-" and be taken for an option; put "--" before it`);
     return filled;
   });
 }
+
+/** Whether it is Unicode: a byte that is not UTF-8 stands in a name as a lone surrogate, which cannot be passed to a program. */
+export const isText = (text: string): boolean => !/\p{Surrogate}/u.test(text);
 
 const pattern = /\{\{|\}\}|\{([^{}]*)\}/g;
 

@@ -3,6 +3,7 @@ import { Buffer } from "node:buffer";
 import type { Readable } from "node:stream";
 import { ProcessGroup, type Exit, type Program } from "../process/group.ts";
 import { mebibytes } from "../process/memory.ts";
+import { workerStops } from "../stops.ts";
 
 export interface CommandLimits {
   /** Bytes of standard output that are kept, from its beginning. */
@@ -25,12 +26,12 @@ export interface CommandResult {
   readonly peak: number | null;
 }
 
-/** Never rejects: what went wrong stands in `exit`. The signal ends the command: SIGTERM, then SIGKILL. */
+/** Never rejects: what went wrong stands in `exit`. When its time is up or its worker stops it gets SIGTERM, then SIGKILL. */
 export async function runCommand(
   program: Program,
   input: string,
   limits: CommandLimits,
-  signal: AbortSignal,
+  signals: { readonly signal: AbortSignal; readonly expired: AbortSignal },
 ): Promise<CommandResult> {
   const { maxOutput, maxErrors, memoryLimit, timeoutMs, graceMs } = limits;
   const began = performance.now();
@@ -40,9 +41,14 @@ export async function runCommand(
   // A program that does not read its input is fine; its pipe's error is of no interest and is listened for.
   group.stdin?.end(input);
 
-  const stop = (): void => void group.stop("expired", "job expired", graceMs);
-  signal.addEventListener("abort", stop);
-  if (signal.aborted) stop();
+  const { signal, expired } = signals;
+  const look = (): void => {
+    if (expired.aborted) void group.stop("expired", "job expired", graceMs);
+    else if (workerStops(signal)) void group.stop("stopped", "was stopped with its worker", graceMs);
+  };
+  signal.addEventListener("abort", look);
+  expired.addEventListener("abort", look);
+  look();
   const timer =
     timeoutMs === null
       ? undefined
@@ -53,7 +59,8 @@ export async function runCommand(
   const exit = await group.exited;
   const peak = watch();
   clearTimeout(timer);
-  signal.removeEventListener("abort", stop);
+  signal.removeEventListener("abort", look);
+  expired.removeEventListener("abort", look);
   return {
     exit,
     stdout: stdout().toString("utf8"),
@@ -76,7 +83,11 @@ function watchMemory(group: ProcessGroup, limit: number | null): () => number | 
     if (use !== null) {
       peak = Math.max(peak ?? 0, use.peak);
       if (limit !== null && use.rss > limit)
-        void group.stop("memory", `used ${mebibytes(use.rss)} of memory, the limit is ${mebibytes(limit)}`, 0);
+        void group.stop(
+          "memory",
+          `used ${mebibytes(use.rss)} of memory, the limit is ${mebibytes(limit)}`,
+          0,
+        );
     }
     delayMs = Math.min(500, delayMs * 2);
     timer = setTimeout(() => void look(), delayMs);

@@ -6,13 +6,21 @@
  * the unit with the reason and the end of its standard error. How it went is recorded as `command` in the data.
  */
 import { availableParallelism } from "node:os";
-import { CoordinateError, dataToJson, encodeData, decodeData, jsonData, type Data } from "../../core/index.ts";
+import {
+  CoordinateError,
+  dataToJson,
+  encodeData,
+  decodeData,
+  jsonData,
+  type Data,
+} from "../../core/index.ts";
 import type { Attempt } from "../../objects/index.ts";
+import { jobExpired } from "../process/batch.ts";
 import { childEnvironment } from "../process/environment.ts";
 import { defaultGraceMs } from "../process/group.ts";
 import type { Runtime } from "../runtime.ts";
 import type { TaskContext } from "../task.ts";
-import { fillArguments, readCommandSpec, type CommandSpec } from "./arguments.ts";
+import { fillArguments, isText, readCommandSpec, type CommandSpec } from "./arguments.ts";
 import { runCommand, type CommandLimits, type CommandResult } from "./run.ts";
 
 export interface CommandRuntimeOptions {
@@ -20,6 +28,8 @@ export interface CommandRuntimeOptions {
   readonly processes?: number;
   /** Values of the `runtime` key that are served; `["command"]` when absent. */
   readonly names?: readonly string[];
+  /** Attempts of a batch at most; 1 when absent. */
+  readonly maxAttempts?: number;
   /** Bytes of standard output that are kept; 8 MiB when absent. */
   readonly maxOutput?: number;
   /** A program that uses more is killed; needs procfs. */
@@ -36,13 +46,16 @@ const maxErrors = 8 * 1024;
 export function commandRuntime(options: CommandRuntimeOptions = {}): Runtime {
   const { processes = availableParallelism(), names = ["command"] } = options;
   if (!Number.isSafeInteger(processes) || processes < 1)
-    throw new CoordinateError("bad_argument", `processes: expected an integer of 1 or more, got ${processes}`);
+    throw new CoordinateError(
+      "bad_argument",
+      `processes: expected an integer of 1 or more, got ${processes}`,
+    );
   return {
     names,
-    timedOut: "job expired",
+    timedOut: jobExpired,
     capacity: processes,
-    // A process is paid for each unit anyway: small batches keep the leases of the last ones fresh.
-    maxAttempts: 10,
+    // They run one after the other, and the lease is that of the whole batch: a program may take as long as it is.
+    maxAttempts: options.maxAttempts ?? 1,
     task: ({ data }) => {
       const spec = readCommandSpec(data);
       return (attempts, context) => runUnits(attempts, context, spec, options);
@@ -71,7 +84,7 @@ async function runUnits(
 /** Answers how to settle: the next program may run while this one's result is stored. */
 async function runUnit(
   attempt: Attempt,
-  { workSpec, worker, expired, log }: TaskContext,
+  { workSpec, worker, signal, expired, log }: TaskContext,
   spec: CommandSpec,
   options: CommandRuntimeOptions,
 ): Promise<() => Promise<unknown>> {
@@ -103,14 +116,15 @@ async function runUnit(
   };
   const input = attempt.rawData === null ? "{}" : dataToJson(attempt.rawData).text;
   const program = { command: spec.command[0], args, env, ...(cwd !== undefined && { cwd }) };
-  const result = await runCommand(program, input, limits, expired);
+  const result = await runCommand(program, input, limits, { signal, expired });
   if (result.exit.code === 0 && result.exit.cause === "exited")
     return () => attempt.finish(finishedData(attempt, result));
+  if (result.exit.cause === "stopped") return () => attempt.expire();
   log.warn({ unit: name, stderr: result.stderr }, `${spec.command[0]} ${result.exit.text}`);
   return () => attempt.fail(failedData(attempt, result, spec.command[0]));
 }
 
-const isPassable = (text: string): boolean => !text.includes("\0") && text.isWellFormed();
+const isPassable = (text: string): boolean => !text.includes("\0") && isText(text);
 
 function finishedData(attempt: Attempt, result: CommandResult): Data {
   const { stdout, stdoutLeftOut } = result;
@@ -160,5 +174,7 @@ function withMembers(data: Data | null, members: object): Data {
   const added = JSON.stringify(members).slice(1);
   const text = data === null ? "{}" : data.trimEnd();
   const isEmpty = /^\s*\{\s*\}$/.test(text);
-  return jsonData(`${text.slice(0, -1)}${isEmpty || added === "}" ? "" : ","}${added}`, { maxBytes: Infinity });
+  return jsonData(`${text.slice(0, -1)}${isEmpty || added === "}" ? "" : ","}${added}`, {
+    maxBytes: Infinity,
+  });
 }

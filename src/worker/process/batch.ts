@@ -12,9 +12,10 @@
  */
 import { dataWithText, isCoordinateError, type AttemptChanged, type Data } from "../../core/index.ts";
 import type { Attempt } from "../../objects/index.ts";
-import { retry } from "../each.ts";
+import { giveUp, retry } from "../each.ts";
 import type { Logger } from "../log.ts";
 import type { TaskContext } from "../task.ts";
+import { workerStops } from "../stops.ts";
 import { ChildEndedError, type Child } from "./child.ts";
 import type { Message } from "./frame.ts";
 import type { Exit } from "./group.ts";
@@ -37,9 +38,18 @@ export interface BatchHost {
   message(attempts: readonly Attempt[], context: TaskContext): Message;
   /** From SIGTERM to SIGKILL, for a child whose time is up. */
   readonly graceMs: number;
+  /** Its children say which unit they begin, and run one after the other; else a batch is begun as a whole. */
+  readonly tellsBegin: boolean;
+  /** Its children cannot be asked to come to an end: when the worker stops and its grace time is over, they are ended. */
+  readonly endsWithWorker: boolean;
+  /** Children are ended this long before the leases of their attempts are; 0 leaves it to the worker, which has its own rule. */
+  readonly stopEarlyMs: number;
   /** What the child prints meanwhile belongs to this batch. */
   attach(child: Child, log: Logger | null): void;
 }
+
+/** The `traceback` of units whose time was up. */
+export const jobExpired = "job expired";
 
 /** The error of a task in a child; its stack is the child's. */
 export class ChildTaskError extends Error {
@@ -51,7 +61,13 @@ export class ChildTaskError extends Error {
   }
 }
 
-type Outcome = { done: TaskFailure | null } | { exit: Exit };
+interface Done {
+  readonly failure: TaskFailure | null;
+  /** What `throw retry(ms, data)` leaves with the attempts. */
+  readonly data: Data | null;
+}
+
+type Outcome = Done | { readonly exit: Exit };
 
 export async function runInChildren(
   attempts: readonly Attempt[],
@@ -63,17 +79,18 @@ export async function runInChildren(
   for (let group = groups.shift(); group !== undefined; group = groups.shift()) {
     const child = await host.pool.acquire(AbortSignal.any([context.signal, context.expired]));
     if (child === null) {
-      await batch.release([...group, ...groups.flat()]);
+      await batch.giveBack([...group, ...groups.flat()]);
       return;
     }
     const outcome = await batch.run(child, group);
     if (context.expired.aborted) return;
     const left = batch.open(group);
-    if ("done" in outcome) {
-      if (outcome.done === null) continue;
+    if ("failure" in outcome) {
+      const thrown = errorOf(outcome);
+      if (thrown === null) continue;
       // The worker's rule for what a task throws; it must not reach those that have not had their turn.
-      if (groups.length === 0) throw failure(outcome.done);
-      await batch.fail(left, outcome.done);
+      if (groups.length === 0) throw thrown;
+      await batch.fail(left, thrown);
     } else groups.unshift(...(await batch.afterDeath(left, outcome.exit)));
   }
 }
@@ -83,12 +100,15 @@ class Batch {
   readonly #host: BatchHost;
   readonly #open: Map<string, Attempt>;
   readonly #settling = new Set<Promise<unknown>>();
+  readonly #begun = new Set<string>();
+  readonly #clockOffset: number;
   #running: string | null = null;
 
   constructor(attempts: readonly Attempt[], context: TaskContext, host: BatchHost) {
     this.#context = context;
     this.#host = host;
     this.#open = new Map(attempts.map((attempt) => [attempt.id, attempt]));
+    this.#clockOffset = (attempts[0]?.startTime ?? 0) - context.clock.now();
   }
 
   /** Those of a group that nobody has settled. */
@@ -99,23 +119,31 @@ class Batch {
   /** Resolves when the child is done or dead and everything it reported is settled. */
   async run(child: Child, group: readonly Attempt[]): Promise<Outcome> {
     const { signal, expired, log } = this.#context;
-    const pleaseStop = (): void => child.send({ head: { kind: "signal" }, data: [] });
+    const pleaseStop = (): void => {
+      child.send({ head: { kind: "signal" }, data: [] });
+      if (this.#host.endsWithWorker && workerStops(signal))
+        void child.stop("stopped", "was stopped with its worker", this.#host.graceMs);
+    };
     const giveUp = (): void => {
       child.send({ head: { kind: "expired" }, data: [] });
-      void child.stop("expired", "job expired", this.#host.graceMs);
+      void child.stop("expired", jobExpired, this.#host.graceMs);
     };
     signal.addEventListener("abort", pleaseStop);
     expired.addEventListener("abort", giveUp);
+    const early = this.#stopEarly(group, () => {
+      void child.stop("expired", jobExpired, this.#host.graceMs);
+    });
     this.#host.attach(child, log);
     this.#running = null;
+    if (!this.#host.tellsBegin) for (const { id } of group) this.#begun.add(id);
     try {
       const running = child.run(this.#host.message(group, this.#context), (message) =>
         this.#receive(child, message),
       );
       if (expired.aborted) giveUp();
       else if (signal.aborted) pleaseStop();
-      const done = await running;
-      return { done: readDone(done.head).error };
+      const { head, data } = await running;
+      return { failure: readDone(head).error, data: data[0] ?? null };
     } catch (error) {
       if (error instanceof ChildEndedError) return { exit: error.exit };
       throw error;
@@ -123,15 +151,34 @@ class Batch {
       await Promise.allSettled(this.#settling);
       signal.removeEventListener("abort", pleaseStop);
       expired.removeEventListener("abort", giveUp);
+      clearInterval(early);
       this.#host.attach(child, null);
       this.#host.pool.release(child);
     }
+  }
+
+  /** Looks now and then whether the leases end so soon; a renew moves that away. */
+  #stopEarly(group: readonly Attempt[], stop: () => void): NodeJS.Timeout | undefined {
+    const { stopEarlyMs } = this.#host;
+    if (stopEarlyMs <= 0) return undefined;
+    const { clock } = this.#context;
+    // Leases are in the coordinator's time; what it said when the batch was claimed tells how far its clock is off.
+    const isOverdue = ({ expirationTime }: Attempt): boolean =>
+      expirationTime - this.#clockOffset - clock.now() < stopEarlyMs;
+    return setInterval(() => {
+      const open = this.open(group);
+      if (open.length > 0 && open.every(isOverdue)) stop();
+    }, 500);
   }
 
   /** Settles the culprit, if it is known; answers what shall run next. */
   async afterDeath(left: readonly Attempt[], exit: Exit): Promise<(readonly Attempt[])[]> {
     // Taken away by its own side: nobody's fault. All of them run again.
     if (exit.cause === "stopped") return left.length === 0 ? [] : [left];
+    if (exit.cause === "expired") {
+      await this.#each(left, (attempt) => attempt.failWith(jobExpired));
+      return [];
+    }
     const known = left.find(({ id }) => id === this.#running) ?? (left.length === 1 ? left[0] : undefined);
     if (known === undefined) return left.map((attempt) => [attempt]);
     await this.#blame(known, exit);
@@ -139,15 +186,15 @@ class Batch {
     return others.length === 0 ? [] : [others];
   }
 
-  async fail(attempts: readonly Attempt[], { text, retryMs }: TaskFailure): Promise<void> {
-    await this.#each(attempts, (attempt) =>
-      retryMs === null ? attempt.fail(withTraceback(attempt, text)) : attempt.retry({ delayMs: retryMs }),
-    );
+  async fail(attempts: readonly Attempt[], thrown: Error): Promise<void> {
+    await this.#each(attempts, (attempt) => giveUp(attempt, thrown));
   }
 
-  /** They were not run, and it does not count. */
-  async release(attempts: readonly Attempt[]): Promise<void> {
-    await this.#each(this.open(attempts), (attempt) => attempt.release());
+  /** There is nobody to run them any more. Those that were not begun have not had a try. */
+  async giveBack(attempts: readonly Attempt[]): Promise<void> {
+    await this.#each(this.open(attempts), (attempt) =>
+      this.#begun.has(attempt.id) ? attempt.expire() : attempt.release(),
+    );
   }
 
   async #blame(attempt: Attempt, exit: Exit): Promise<void> {
@@ -162,10 +209,7 @@ class Batch {
   }
 
   /** A refusal (lost, settled by somebody else, deleted) ends the matter as a success does. */
-  async #each(
-    attempts: readonly Attempt[],
-    settle: (attempt: Attempt) => Promise<AttemptChanged>,
-  ): Promise<void> {
+  async #each(attempts: readonly Attempt[], settle: (attempt: Attempt) => Promise<unknown>): Promise<void> {
     await Promise.all(
       attempts.map(async (attempt) => {
         try {
@@ -183,6 +227,7 @@ class Batch {
     switch (head.kind) {
       case "begin":
         this.#running = readText(head, "attempt");
+        this.#begun.add(this.#running);
         return;
       case "settle": {
         const change = readSettle(head);
@@ -273,5 +318,11 @@ const isRefusal = (error: unknown): boolean =>
   isCoordinateError(error, "gone") ||
   isCoordinateError(error, "no_such_attempt");
 
-const failure = ({ text, retryMs }: TaskFailure): unknown =>
-  retryMs === null ? new ChildTaskError(text) : retry(retryMs);
+function errorOf({ failure, data }: Done): Error | null {
+  if (failure === null) return null;
+  const { text, retryMs } = failure;
+  // data in the encoding it is carried in is data like any other
+  return retryMs === null
+    ? new ChildTaskError(text)
+    : retry(retryMs, (data ?? undefined) as object | undefined);
+}

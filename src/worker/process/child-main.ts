@@ -8,8 +8,6 @@
  * travel to the supervisor; there is no store here, and all other verbs are refused.
  */
 import { Socket } from "node:net";
-import path from "node:path";
-import { pathToFileURL } from "node:url";
 import {
   CoordinateError,
   decodeData,
@@ -23,8 +21,11 @@ import {
   type Data,
 } from "../../core/index.ts";
 import { handles, type Attempt } from "../../objects/index.ts";
+import type { Retry } from "../each.ts";
 import type { Log, Logger } from "../log.ts";
-import type { Task, TaskContext } from "../task.ts";
+import type { Tasks } from "../runtime.ts";
+import type { TaskContext } from "../task.ts";
+import { loadTasks } from "../tasks-file.ts";
 import { traceback } from "../traceback.ts";
 import { encodeMessage, FrameReader, type Head, type Message } from "./frame.ts";
 import {
@@ -37,20 +38,21 @@ import {
   type TaskFailure,
 } from "./messages.ts";
 
+/** The supervisor's coordinator judges the size. */
+const unlimited = { maxBytes: Infinity };
 const channel = new Socket({ fd: 3 });
 const reader = new FrameReader();
 const waiting = new Map<number, { resolve(answer: AnswerHead): void; reject(error: Error): void }>();
-let tasks: ReadonlyMap<string, Task> = new Map();
+let tasks: Tasks = {};
 let lastRef = 0;
 let running: { signal: AbortController; expired: AbortController } | null = null;
 
 channel.on("data", (chunk) => {
   for (const message of reader.push(chunk)) receive(message);
 });
-// A settle that was refused rejects, and a task need not catch it. Any other error that nobody caught ends the process, as usual.
+// As in the worker's own process: a promise that nobody waits for must not end what other units wait for.
 process.on("unhandledRejection", (error) => {
-  if (!isCoordinateError(error)) throw error;
-  loggerWith({}).warn(error.message);
+  loggerWith({}).error({ err: error }, "a promise was rejected, and nobody waited for it");
 });
 channel.on("error", () => process.exit(0));
 channel.on("close", () => process.exit(0));
@@ -97,23 +99,11 @@ async function ask(head: Head, data: Data | null = null): Promise<AnswerHead> {
 async function start(file: string): Promise<void> {
   try {
     tasks = await loadTasks(file);
-    send({ kind: "ready", taskNames: [...tasks.keys()] });
+    send({ kind: "ready", taskNames: Object.keys(tasks) });
   } catch (error) {
     const text = error instanceof Error ? (error.stack ?? error.message) : String(error);
     channel.end(encodeMessage({ head: { kind: "failed", text }, data: [] }));
   }
-}
-
-/** The functions that a file exports by name, and those of an object that it exports by default. */
-async function loadTasks(file: string): Promise<Map<string, Task>> {
-  const exported = (await import(pathToFileURL(path.resolve(file)).href)) as Record<string, unknown>;
-  const { default: given, ...named } = exported;
-  const inDefault = typeof given === "object" && given !== null ? given : {};
-  const found = new Map<string, Task>();
-  for (const [name, value] of [...Object.entries(named), ...Object.entries(inDefault)])
-    if (typeof value === "function") found.set(name, value as Task);
-  if (found.size === 0) throw new Error(`${file} exports no tasks: a task is a function, exported by its name`);
-  return found;
 }
 
 async function run(head: RunHead, [specData, ...unitData]: readonly (Data | null)[]): Promise<void> {
@@ -121,8 +111,9 @@ async function run(head: RunHead, [specData, ...unitData]: readonly (Data | null
   const expired = new AbortController();
   running = { signal, expired };
   let error: TaskFailure | null = null;
+  let left: Data | null = null;
   try {
-    const task = tasks.get(head.task);
+    const task = Object.hasOwn(tasks, head.task) ? tasks[head.task] : undefined;
     if (task === undefined) throw new Error(`no such task: ${head.task}`);
     const rows = head.units.map((unit, i): AttemptRow => ({
       ...unit,
@@ -133,20 +124,18 @@ async function run(head: RunHead, [specData, ...unitData]: readonly (Data | null
     const workSpec = { name: head.workSpec, data: specData == null ? {} : decodeData(specData) };
     await task(attempts, contextOf(head.worker, workSpec, signal.signal, expired.signal));
   } catch (thrown) {
-    error = failureOf(thrown);
+    const again = isRetry(thrown) ? thrown : null;
+    error = { text: traceback(thrown), retryMs: again?.delayMs ?? null };
+    left = again?.data === undefined ? null : encodeData(again.data, unlimited);
   }
   running = null;
-  send({ kind: "done", error } satisfies DoneHead);
-}
-
-function failureOf(thrown: unknown): TaskFailure {
-  return { text: traceback(thrown), retryMs: retryDelay(thrown) };
+  send({ kind: "done", error } satisfies DoneHead, [left]);
 }
 
 /** By its shape: the tasks may use another copy of this package. */
-function retryDelay(thrown: unknown): number | null {
-  if (!(thrown instanceof Error) || thrown.name !== "Retry" || !("delayMs" in thrown)) return null;
-  return typeof thrown.delayMs === "number" ? thrown.delayMs : null;
+function isRetry(thrown: unknown): thrown is Retry {
+  if (!(thrown instanceof Error) || thrown.name !== "Retry" || !("delayMs" in thrown)) return false;
+  return typeof thrown.delayMs === "number";
 }
 
 /** What a handle of an attempt needs: to be made out of the rows of the batch, and to be settled. */
@@ -162,22 +151,24 @@ function verbsOf(rows: AttemptRow[]): Coordinate {
   }) as Coordinate;
 }
 
+/** While a progress is being asked for: the lease that it leaves as it is. */
+let leaseOfProgress: number | null = null;
+
 async function settle({ data = null, ...change }: AttemptChange): Promise<AttemptChanged> {
+  const { attempt } = change;
+  const lease = leaseOfProgress;
+  const nothing = { attempt, outputs: 0, chainingErrors: [] };
   try {
+    if (lease !== null) {
+      await ask({ kind: "progress", attempt }, data);
+      return { ...nothing, error: null, changed: true, status: "pending", expirationTime: lease };
+    }
     const { changed } = await ask({ kind: "settle", ...change }, data);
     if (changed === null) throw new Error("a settle was answered without its outcome");
     return changed;
   } catch (error) {
     if (!isCoordinateError(error)) throw error;
-    return {
-      attempt: change.attempt,
-      error: error.code,
-      changed: false,
-      status: null,
-      expirationTime: 0,
-      outputs: 0,
-      chainingErrors: [],
-    };
+    return { ...nothing, error: error.code, changed: false, status: null, expirationTime: 0 };
   }
 }
 
@@ -195,7 +186,11 @@ function contextOf(
     worker,
     clock: systemClock(),
     progress: async (attempt: Attempt, data: object) => {
-      await ask({ kind: "progress", attempt: attempt.id }, encodeData(data, { maxBytes: Infinity }));
+      // As a renew, so that the handle has the data as well; `settle` makes it what it is.
+      leaseOfProgress = attempt.expirationTime;
+      const written = attempt.renew(undefined, data);
+      leaseOfProgress = null;
+      await written;
     },
     renew: async (lifetimeMs?: number) => {
       await ask({ kind: "renew", ...(lifetimeMs !== undefined && { lifetimeMs }) });
@@ -206,8 +201,8 @@ function contextOf(
 function loggerWith(base: object): Logger {
   const at =
     (level: LogHead["level"]): Log =>
-    (first: string | object, message = "") => {
-      const text = typeof first === "string" ? first : message;
+    (first: string | object, message?: string) => {
+      const text = typeof first === "string" ? first : (message ?? "");
       const details = typeof first === "string" ? base : { ...base, ...first };
       send({ kind: "log", level, text, details: plain(details) } satisfies LogHead);
     };

@@ -77,7 +77,10 @@ export class ProcessGroup {
   readonly #errorTail: Buffer[] = [];
   #errorLength = 0;
 
-  constructor(program: Program, { input = false, channel = false, warden = sharedWarden }: GroupOptions = {}) {
+  constructor(
+    program: Program,
+    { input = false, channel = false, warden = sharedWarden }: GroupOptions = {},
+  ) {
     this.#warden = warden;
     const started = start(program, input, channel);
     if ("cause" in started) {
@@ -205,6 +208,14 @@ function notStarted(command: string, error: unknown): Exit {
     EMFILE: "too many files are open",
     ENOMEM: "the system has no memory left",
   };
-  const why = (typeof code === "string" ? known[code] : undefined) ?? (error instanceof Error ? error.message : String(error));
-  return { cause: "start", code: null, signal: null, errorTail: "", text: `could not be started: ${command}: ${why}` };
+  const why =
+    (typeof code === "string" ? known[code] : undefined) ??
+    (error instanceof Error ? error.message : String(error));
+  return {
+    cause: "start",
+    code: null,
+    signal: null,
+    errorTail: "",
+    text: `could not be started: ${command}: ${why}`,
+  };
 }

@@ -14,7 +14,7 @@
  *     settle    finish, fail, retry, expire or renew an attempt
  *     progress  writes data on an attempt, renew extends all leases of the batch
  *     log       a line for a person
- *     done      the batch has ended, with an error or without
+ *     done      the batch has ended, with an error or without; the data is what a retry leaves behind
  *
  * A request without a `ref` (0) is not answered.
  */

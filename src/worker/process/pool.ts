@@ -101,7 +101,11 @@ export class ProcessPool extends EventEmitter<PoolEvents> {
   }
 
   /** Stops this child, now; what it runs is lost. Another takes its place when one is needed and the size allows it. */
-  async stopOne(child: Child, text: string, graceMs = this.#options.graceMs ?? defaultGraceMs): Promise<Exit> {
+  async stopOne(
+    child: Child,
+    text: string,
+    graceMs = this.#options.graceMs ?? defaultGraceMs,
+  ): Promise<Exit> {
     this.#retire(child);
     return child.stop("stopped", text, graceMs);
   }
@@ -222,7 +226,9 @@ export class ProcessPool extends EventEmitter<PoolEvents> {
     const rss = this.#seen.get(child) ?? 0;
     if (rss > memoryRecycle) return `is replaced: it used ${mebibytes(rss)} of memory`;
     // One that has run nothing has nothing to be rid of, and a short lifetime would have it replaced for ever.
-    return child.runs > 0 && child.ageMs > lifetimeMs ? `is replaced after ${Math.round(child.ageMs / 1000)} s` : null;
+    return child.runs > 0 && child.ageMs > lifetimeMs
+      ? `is replaced after ${Math.round(child.ageMs / 1000)} s`
+      : null;
   }
 
   #setWatch(): void {

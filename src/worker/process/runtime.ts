@@ -12,7 +12,7 @@ import type { Attempt } from "../../objects/index.ts";
 import { stderrLogger, type Logger } from "../log.ts";
 import { taskName, type Runtime } from "../runtime.ts";
 import type { TaskContext, TaskSpec } from "../task.ts";
-import { runInChildren } from "./batch.ts";
+import { jobExpired, runInChildren, type BatchHost } from "./batch.ts";
 import type { Child, ChildProgram } from "./child.ts";
 import type { Message } from "./frame.ts";
 import { defaultGraceMs } from "./group.ts";
@@ -25,6 +25,8 @@ export interface ChildrenOptions extends Omit<PoolOptions, "size" | "program"> {
   readonly processes?: number;
   /** Values of the `runtime` key that are served. */
   readonly names?: readonly string[];
+  /** Attempts of a batch at most; the worker's setting when absent. */
+  readonly maxAttempts?: number;
   readonly log?: Logger;
   /** Added to the environment of this process. */
   readonly env?: Readonly<Record<string, string>>;
@@ -49,18 +51,21 @@ export interface ChildRuntime extends Runtime {
  */
 export async function processRuntime(options: ProcessRuntimeOptions): Promise<ChildRuntime> {
   const file = path.resolve(options.cwd ?? ".", options.tasks);
-  const execArgv = options.execArgv ?? process.execArgv.filter((argument) => !argument.startsWith("--inspect"));
-  const host = childHost(options, () => ({
+  const execArgv =
+    options.execArgv ?? process.execArgv.filter((argument) => !argument.startsWith("--inspect"));
+  const program = (): ChildProgram => ({
     command: process.execPath,
     args: [...execArgv, childMain()],
     start: { head: { kind: "start", tasks: file }, data: [] },
-  }));
+  });
+  const host = childHost(options, program, { tellsBegin: false, endsWithWorker: false, stopEarlyMs: 0 });
   const taskNames = readTaskNames((await firstReady(host.pool, options.tasks)).head);
   host.pool.prestart();
   return {
     names: options.names ?? ["node"],
     taskNames,
-    timedOut: "job expired",
+    ...(options.maxAttempts !== undefined && { maxAttempts: options.maxAttempts }),
+    timedOut: jobExpired,
     pool: host.pool,
     get capacity() {
       return host.pool.size;
@@ -83,9 +88,13 @@ const childMain = (): string =>
 export function childHost(
   { processes = availableParallelism(), log = stderrLogger, env = {}, cwd, ...options }: ChildrenOptions,
   program: () => ChildProgram,
-): ChildHost {
+  kind: Pick<BatchHost, "tellsBegin" | "endsWithWorker" | "stopEarlyMs">,
+): BatchHost {
   if (!Number.isSafeInteger(processes) || processes < 1)
-    throw new CoordinateError("bad_argument", `processes: expected an integer of 1 or more, got ${processes}`);
+    throw new CoordinateError(
+      "bad_argument",
+      `processes: expected an integer of 1 or more, got ${processes}`,
+    );
   const pool = new ProcessPool({
     ...options,
     size: processes,
@@ -98,6 +107,7 @@ export function childHost(
   const logs = new Map<Child, Logger>();
   logPool(pool, log, (child) => logs.get(child));
   return {
+    ...kind,
     pool,
     graceMs: options.graceMs ?? defaultGraceMs,
     message: runMessage,
@@ -106,13 +116,6 @@ export function childHost(
       else logs.set(child, batchLog);
     },
   };
-}
-
-export interface ChildHost {
-  readonly pool: ProcessPool;
-  readonly graceMs: number;
-  message(attempts: readonly Attempt[], context: TaskContext): Message;
-  attach(child: Child, log: Logger | null): void;
 }
 
 function logPool(pool: ProcessPool, log: Logger, batchLog: (child: Child) => Logger | undefined): void {
@@ -170,7 +173,12 @@ export async function firstReady(pool: ProcessPool, what: string): Promise<Messa
     pool.once("started", (child) => child.once("ready", resolve));
     pool.once("exit", (_child, { text, errorTail }) => {
       const tail = errorTail.trim();
-      reject(new CoordinateError("bad_argument", `${what}: a child process ${text}${tail === "" ? "" : `\n${tail}`}`));
+      reject(
+        new CoordinateError(
+          "bad_argument",
+          `${what}: a child process ${text}${tail === "" ? "" : `\n${tail}`}`,
+        ),
+      );
     });
   });
   pool.prestart(1);

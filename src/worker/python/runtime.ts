@@ -5,8 +5,9 @@
  * up: its module's `terminate_function` is called, and has a few seconds.
  */
 import { fileURLToPath } from "node:url";
-import { nameFromBytes, type DataObject } from "../../core/index.ts";
-import { runInChildren } from "../process/batch.ts";
+import type { DataObject } from "../../core/index.ts";
+import { jobExpired, runInChildren } from "../process/batch.ts";
+import type { ChildProgram } from "../process/child.ts";
 import { childHost, firstReady, type ChildRuntime, type ChildrenOptions } from "../process/runtime.ts";
 
 export interface PythonRuntimeOptions extends ChildrenOptions {
@@ -14,22 +15,29 @@ export interface PythonRuntimeOptions extends ChildrenOptions {
   readonly python?: string;
   /** Seconds of the lease that `work_unit.update()` asks for; 900 when absent. */
   readonly defaultLifetime?: number;
+  /**
+   * Jobs are ended this long before their lease is. The worker's own rule is 15 seconds, or the last quarter of a short lease; a
+   * shorter time changes nothing.
+   */
+  readonly stopEarlyMs?: number;
 }
 
 /** Resolves when the first child is ready. Throws `bad_argument` when there is no Python to be started. */
 export async function pythonRuntime(options: PythonRuntimeOptions = {}): Promise<ChildRuntime> {
-  const { python = "python3", defaultLifetime = 900, ...rest } = options;
+  const { python = "python3", defaultLifetime = 900, stopEarlyMs = 0, ...rest } = options;
   const shim = fileURLToPath(new URL("./shim.py", import.meta.url));
-  const host = childHost(rest, () => ({
+  const program = (): ChildProgram => ({
     command: python,
     args: [shim],
     start: { head: { kind: "start", defaultLifetime }, data: [] },
-  }));
+  });
+  const host = childHost(rest, program, { tellsBegin: true, endsWithWorker: true, stopEarlyMs });
   await firstReady(host.pool, python);
   host.pool.prestart();
   return {
     names: options.names ?? ["python_3", ""],
-    timedOut: "job expired",
+    ...(options.maxAttempts !== undefined && { maxAttempts: options.maxAttempts }),
+    timedOut: jobExpired,
     pool: host.pool,
     get capacity() {
       return host.pool.size;
@@ -45,6 +53,5 @@ export async function pythonRuntime(options: PythonRuntimeOptions = {}): Promise
 /** Python sends text as bytes as well. */
 function isText(data: DataObject, key: string): boolean {
   const value = Object.hasOwn(data, key) ? data[key] : undefined;
-  return (value instanceof Uint8Array ? nameFromBytes(value) : value) !== "" &&
-    (typeof value === "string" || value instanceof Uint8Array);
+  return (typeof value === "string" || value instanceof Uint8Array) && value.length > 0;
 }

@@ -137,7 +137,10 @@ describe("a pool", () => {
     // it may die while it grows or right after
     await child.run(order("grow", 300)).catch(() => undefined);
     const { cause, text } = await child.exited;
-    expect([cause, text]).toEqual(["memory", expect.stringMatching(/^used \d+ MiB of memory, the limit is 200 MiB$/)]);
+    expect([cause, text]).toEqual([
+      "memory",
+      expect.stringMatching(/^used \d+ MiB of memory, the limit is 200 MiB$/),
+    ]);
   });
 
   test("starts children that die at start after growing delays", async () => {
@@ -204,7 +207,11 @@ describe("the end of a child, in words", () => {
     const pool = open({
       program: () => ({
         command: process.execPath,
-        args: ["--max-old-space-size=20", "-e", "const a = []; for (;;) a.push(new Array(1000).fill(a.length));"],
+        args: [
+          "--max-old-space-size=20",
+          "-e",
+          "const a = []; for (;;) a.push(new Array(1000).fill(a.length));",
+        ],
         start: { head: { kind: "start" }, data: [] },
       }),
     });

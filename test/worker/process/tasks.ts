@@ -1,0 +1,70 @@
+/** Tasks for children: good ones, and every way to misbehave. Each unit's data says what it does. */
+import { spawn } from "node:child_process";
+import { each, retry, type Task, type Unit } from "../../../src/worker/index.ts";
+
+const kept: Buffer[] = [];
+
+async function misbehave(unit: Unit): Promise<object | undefined> {
+  const { how } = unit.data;
+  switch (how) {
+    case "throw":
+      throw new Error("thrown on purpose");
+    case "reject":
+      return Promise.reject(new Error("rejected on purpose"));
+    case "retry":
+      throw retry(0, { seen: true });
+    case "never":
+      return new Promise(() => setInterval(() => undefined, 1000));
+    case "block":
+      for (;;);
+    case "exit":
+      console.error("about to exit");
+      return process.exit(3);
+    case "kill":
+      process.kill(process.pid, "SIGKILL");
+      return new Promise(() => undefined);
+    case "grow":
+      for (;;) {
+        kept.push(Buffer.alloc(8 * 1024 * 1024, 1));
+        await new Promise((resolve) => setTimeout(resolve, 5));
+      }
+    case "grandchild": {
+      const child = spawn("sh", ["-c", "trap '' TERM; while :; do sleep 1; done"], { stdio: "ignore" });
+      console.log(`grandchild ${child.pid ?? 0}`);
+      return new Promise(() => undefined);
+    }
+    case "pid":
+      return { pid: process.pid };
+    case "print":
+      console.log(`hello from ${unit.name}`);
+      return undefined;
+    default:
+      return { done: unit.name };
+  }
+}
+
+export const one = each(misbehave);
+
+/** All units of a batch at once. */
+export const together = each(misbehave, { concurrency: 100 });
+
+/** Settles each attempt by itself, and uses all that a context has. */
+export const whole: Task = async (attempts, context) => {
+  for (const attempt of attempts) {
+    await context.progress(attempt, { ...attempt.data, half: true });
+    await context.renew(60_000);
+    context.log.info({ unit: attempt.workUnitName }, "half way");
+    await attempt.finish({ ...attempt.data, spec: context.workSpec.data.name, worker: context.worker });
+  }
+};
+
+/** Comes to an end when it is asked to. */
+export const polite: Task = async (attempts, { signal }) => {
+  await new Promise((resolve) => signal.addEventListener("abort", resolve));
+  for (const attempt of attempts) await attempt.retry({ delayMs: 60_000, data: { stopped: true } });
+};
+
+/** A child has no store to ask. */
+export const nosy = each(async ({ attempt }) => {
+  await attempt.workUnit();
+});

@@ -1,0 +1,136 @@
+/** A namespace, a clock that moves when told, and workers that are stopped when the test ends. */
+import assert from "node:assert/strict";
+import { onTestFinished } from "vitest";
+import { handles, Engine, ManualClock, seededRandom, type Coordinate } from "../../src/index.ts";
+import { MemoryStore } from "../../src/memory/index.ts";
+import type { Namespace } from "../../src/objects/index.ts";
+import { Worker, type Logger, type WorkerEvent, type WorkerOptions } from "../../src/worker/index.ts";
+
+export interface Line {
+  level: string;
+  message: string;
+  details: Record<string, unknown>;
+}
+
+/** Remembers what was logged. */
+export function recorder(lines: Line[], base: object = {}): Logger {
+  const at =
+    (level: string) =>
+    (first: string | object, message = ""): void => {
+      const details = typeof first === "string" ? base : { ...base, ...first };
+      lines.push({ level, message: typeof first === "string" ? first : message, details: { ...details } });
+    };
+  return {
+    debug: at("debug"),
+    info: at("info"),
+    warn: at("warn"),
+    error: at("error"),
+    child: (details) => recorder(lines, { ...base, ...details }),
+  };
+}
+
+export interface Bench {
+  clock: ManualClock;
+  coordinate: Coordinate;
+  ns: Namespace;
+  lines: Line[];
+  events: WorkerEvent[];
+  /** Starts a worker over the namespace, on the manual clock. */
+  start: (options: WorkerOptions, over?: Coordinate) => Worker;
+  /** Moves the clock, and lets all who wait for that time have their turn. */
+  advance: (ms: number) => Promise<void>;
+  /** Of a unit. */
+  status: (spec: string, unit: string) => Promise<string>;
+  data: (spec: string, unit: string) => Promise<Record<string, unknown>>;
+}
+
+export function bench(): Bench {
+  let seed = 1;
+  const clock = new ManualClock();
+  const coordinate = new Engine(new MemoryStore(), { clock, random: seededRandom(1) });
+  const ns = handles(coordinate).namespace("test");
+  const lines: Line[] = [];
+  const events: WorkerEvent[] = [];
+  const start = (options: WorkerOptions, over: Coordinate = coordinate): Worker => {
+    const worker = new Worker(handles(over).namespace("test"), {
+      clock,
+      // requests are named by chance: those of two workers must differ
+      random: seededRandom(++seed),
+      log: recorder(lines),
+      name: "w",
+      concurrency: 1,
+      onEvent: (event) => events.push(event),
+      ...options,
+    });
+    const running = worker.run();
+    onTestFinished(async () => {
+      void worker.stop();
+      await worker.stop();
+      await running;
+    });
+    return worker;
+  };
+  const unit = async (spec: string, name: string) => {
+    const [row] = await coordinate.getWorkUnits("test", spec, [name]);
+    assert.ok(row !== undefined && row !== null);
+    return row;
+  };
+  return {
+    clock,
+    coordinate,
+    ns,
+    lines,
+    events,
+    start,
+    advance: async (ms) => {
+      await turns();
+      clock.advance(ms);
+      await turns();
+    },
+    status: async (spec, name) => (await unit(spec, name)).status,
+    data: async (spec, name) => (await ns.workSpec(spec).workUnit(name)).data as Record<string, unknown>,
+  };
+}
+
+/** Lets everything that is ready have its turn. */
+export async function turns(count = 30): Promise<void> {
+  for (let i = 0; i < count; i++) await new Promise((resolve) => setImmediate(resolve));
+}
+
+/** Waits for a condition, on the machine's clock. */
+export async function until(
+  what: string,
+  condition: () => boolean | Promise<boolean>,
+  seconds = 20,
+): Promise<void> {
+  const deadline = Date.now() + seconds * 1000;
+  while (!(await condition())) {
+    assert.ok(Date.now() < deadline, `not within ${seconds} s: ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 2));
+  }
+}
+
+/** A promise and the function that resolves it. */
+export function gate<Value = void>(): { promise: Promise<Value>; open: (value: Value) => void } {
+  let open: (value: Value) => void = () => undefined;
+  const promise = new Promise<Value>((resolve) => (open = resolve));
+  return { promise, open };
+}
+
+/** Some verbs replaced, the others passed on. */
+export function wrapped(inner: Coordinate, replaced: Partial<Coordinate>): Coordinate {
+  return new Proxy(inner, {
+    get: (target, key) => {
+      const own: unknown = Reflect.get(replaced, key);
+      if (own !== undefined) return own;
+      const value: unknown = Reflect.get(target, key, target);
+      return typeof value === "function" ? (value.bind(target) as unknown) : value;
+    },
+  });
+}
+
+/** Stops at once. */
+export async function silentlyStopped(worker: Worker): Promise<void> {
+  void worker.stop();
+  await worker.stop();
+}

@@ -1,0 +1,504 @@
+import assert from "node:assert/strict";
+import { hostname } from "node:os";
+import { describe, it } from "vitest";
+import { isCoordinateError, type Coordinate } from "../../src/index.ts";
+import { each, Worker, type Runtime, type Task } from "../../src/worker/index.ts";
+import { bench, gate, silentlyStopped, turns, until, wrapped, type Bench } from "./setup.ts";
+
+const add = async (
+  t: Bench,
+  spec: { name: string; [key: string]: unknown },
+  ...units: string[]
+): Promise<void> => {
+  await t.ns.setWorkSpec({ runtime: "node", ...spec });
+  await t.ns.workSpec(spec.name).addWorkUnits(units.map((name) => [name] as const));
+};
+
+const numbered = (count: number): string[] =>
+  Array.from({ length: count }, (_, i) => String(i).padStart(5, "0"));
+
+/** Counts the requests for attempts that are open, and all there were. */
+function claims(t: Bench): {
+  over: Coordinate;
+  open: number;
+  most: number;
+  asked: number[];
+  waits: number[];
+} {
+  const seen = { over: t.coordinate, open: 0, most: 0, asked: [] as number[], waits: [] as number[] };
+  seen.over = wrapped(t.coordinate, {
+    requestAttempts: async (ns, request) => {
+      seen.asked.push(request.number ?? 1);
+      seen.waits.push(request.waitMs ?? 0);
+      seen.most = Math.max(seen.most, ++seen.open);
+      try {
+        return await t.coordinate.requestAttempts(ns, request);
+      } finally {
+        seen.open--;
+      }
+    },
+  });
+  return seen;
+}
+
+describe("worker records", () => {
+  it("a parent for the process and a child for each slot; a batch belongs to one child", async () => {
+    const t = bench();
+    await add(t, { name: "s", max_getwork: 2 }, ...numbered(6));
+    const workers: string[][] = [];
+    const end = gate();
+    const worker = t.start({
+      concurrency: 3,
+      environment: { rack: 4 },
+      tasks: {
+        s: async (attempts) => {
+          workers.push(attempts.map(({ workerName }) => workerName));
+          await end.promise;
+        },
+      },
+    });
+    await until("three batches", () => workers.length === 3);
+    assert.deepEqual(worker.children, ["w/1", "w/2", "w/3"]);
+    assert.deepEqual(
+      workers.sort(),
+      ["w/1", "w/2", "w/3"].map((name) => [name, name]),
+    );
+    const children: string[] = [];
+    for await (const child of t.ns.worker("w").children()) children.push(child.name);
+    assert.deepEqual(children, ["w/1", "w/2", "w/3"]);
+    const { active, data, mode } = await t.ns.worker("w").state();
+    assert.deepEqual([active, mode], [true, "run"]);
+    assert.equal(data?.host, hostname());
+    assert.equal(data.pid, process.pid);
+    assert.equal(data.rack, 4);
+    assert.equal(data.slots, 3);
+    assert.match(JSON.stringify(data.versions), /"coordinate":"\d.*"node":"\d/);
+    assert.match(JSON.stringify(data.memory), /"rss":\d.*"total":\d/);
+    assert.equal(typeof data.ip, "string");
+    end.open();
+  });
+
+  it("check in every 15 seconds, in one request", async () => {
+    const t = bench();
+    let updates = 0;
+    const over = wrapped(t.coordinate, {
+      updateWorkers: (ns, changes) => {
+        updates++;
+        assert.equal(changes.length, 3);
+        return t.coordinate.updateWorkers(ns, changes);
+      },
+    });
+    t.start({ concurrency: 2, tasks: { s: each(() => undefined) } }, over);
+    await until("registered", () => updates === 1);
+    await turns();
+    const { lastUpdate } = await t.ns.worker("w/2").state();
+    await t.advance(14_999);
+    assert.equal(updates, 1);
+    await t.advance(1);
+    assert.equal(updates, 2);
+    assert.equal((await t.ns.worker("w/2").state()).lastUpdate, lastUpdate + 15_000);
+    assert.equal((await t.ns.worker("w/2").state()).mode, "ready");
+  });
+
+  it("have a parent of their own where told, and a name that no other has where not", async () => {
+    const t = bench();
+    const worker = t.start({ parent: "machine", tasks: { s: each(() => undefined) } });
+    await until("registered", async () => (await t.coordinate.getWorkers("test", ["w"]))[0] !== null);
+    assert.equal((await t.ns.worker("w").parent())?.name, "machine");
+    const task: Task = () => undefined;
+    const names = [1, 2].map(() => new Worker(t.ns, { tasks: { s: task } }).name);
+    assert.equal(new Set(names).size, 2);
+    assert.ok(names[0]?.startsWith(hostname()));
+    await worker.stop();
+  });
+
+  it("are refused with the coordinator's error when they cannot be", async () => {
+    const t = bench();
+    await t.ns.worker("w").setParent("machine");
+    const worker = new Worker(t.ns, { name: "machine", parent: "w", tasks: { s: each(() => undefined) } });
+    await assert.rejects(worker.run(), (error) => isCoordinateError(error, "worker_cycle"));
+  });
+});
+
+describe("desired state", () => {
+  it("idle: no more work, what runs goes on; run: work again", async () => {
+    const t = bench();
+    await add(t, { name: "s", max_getwork: 1 }, "a", "b");
+    const first = gate();
+    const ran: string[] = [];
+    t.start({
+      tasks: {
+        s: each(async ({ name }) => {
+          ran.push(name);
+          if (name === "a") await first.promise;
+        }),
+      },
+    });
+    await until("it runs", () => ran.length === 1);
+    await t.ns.worker("w").setDesired("idle");
+    await t.advance(15_000);
+    first.open();
+    await until("the first ends", async () => (await t.status("s", "a")) === "finished");
+    await t.advance(15_000);
+    assert.deepEqual(ran, ["a"]);
+    assert.equal((await t.ns.worker("w/1").state()).mode, "idle");
+    await t.ns.worker("w").setDesired(null);
+    await t.advance(15_000);
+    await until("the second runs", async () => (await t.status("s", "b")) === "finished");
+  });
+
+  it("idle for one child leaves the other at work", async () => {
+    const t = bench();
+    await add(t, { name: "s" });
+    const by: string[] = [];
+    t.start({
+      concurrency: 2,
+      maxAttempts: 1,
+      tasks: { s: each((_, { worker }) => void by.push(worker)) },
+    });
+    await turns();
+    await t.ns.worker("w/1").setDesired("idle");
+    await t.advance(15_000);
+    await t.ns.workSpec("s").addWorkUnits(numbered(20).map((name) => [name] as const));
+    await until("all ran", () => by.length === 20);
+    assert.deepEqual([...new Set(by)], ["w/2"]);
+  });
+
+  it("terminate for one child ends that slot, and the worker goes on", async () => {
+    const t = bench();
+    await add(t, { name: "s" });
+    const by: string[] = [];
+    t.start({
+      concurrency: 2,
+      maxAttempts: 1,
+      tasks: { s: each((_, { worker }) => void by.push(worker)) },
+    });
+    await turns();
+    await t.ns.worker("w/2").setDesired("terminate");
+    await t.advance(15_000);
+    await t.advance(15_000);
+    assert.equal((await t.ns.worker("w/2").state()).active, false);
+    await t.ns.workSpec("s").addWorkUnits(numbered(5).map((name) => [name] as const));
+    await until("all ran", () => by.length === 5);
+    assert.deepEqual([...new Set(by)], ["w/1"]);
+  });
+
+  it("terminate: what it holds is finished, then it stops by itself", async () => {
+    const t = bench();
+    await add(t, { name: "s", max_getwork: 1 }, "a", "b");
+    const end = gate();
+    const begun = gate();
+    const worker = new Worker(t.ns, {
+      clock: t.clock,
+      name: "w",
+      concurrency: 1,
+      tasks: {
+        s: each(async () => {
+          begun.open();
+          await end.promise;
+        }),
+      },
+    });
+    const running = worker.run();
+    await begun.promise;
+    await t.ns.worker("w").setDesired("terminate");
+    await t.advance(15_000);
+    end.open();
+    await running;
+    assert.equal(await t.status("s", "a"), "finished");
+    assert.equal(await t.status("s", "b"), "available");
+    assert.equal((await t.ns.worker("w").state()).active, false);
+  });
+
+  it("terminate of a former life is not obeyed; that of the namespace is", async () => {
+    const t = bench();
+    await add(t, { name: "s" }, "a");
+    await t.ns.worker("w").setDesired("terminate");
+    await t.ns.worker("w/1").setDesired("terminate");
+    t.start({ tasks: { s: each(() => undefined) } });
+    await until("it works", async () => (await t.status("s", "a")) === "finished");
+    await t.ns.configure({ desired: "terminate" });
+    const other = new Worker(t.ns, { clock: t.clock, name: "x", tasks: { s: each(() => undefined) } });
+    await other.run();
+    await t.ns.configure({ desired: "run" });
+  });
+});
+
+describe("claims", () => {
+  it("ask for 100 at once, or what they are told", async () => {
+    const t = bench();
+    await add(t, { name: "s" }, ...numbered(250));
+    const sizes: number[] = [];
+    const task: Task = async (attempts) => {
+      sizes.push(attempts.length);
+      await Promise.all(attempts.map((attempt) => attempt.finish()));
+    };
+    t.start({ tasks: { s: task } });
+    await until("all ran", () => sizes.reduce((a, b) => a + b, 0) === 250);
+    assert.deepEqual(sizes, [100, 100, 50]);
+  });
+
+  it("many idle slots are one open request", async () => {
+    const t = bench();
+    await add(t, { name: "s" });
+    const seen = claims(t);
+    t.start({ concurrency: 50, tasks: { s: each(() => undefined) } }, seen.over);
+    await until("it waits", () => seen.open === 1);
+    await t.advance(29_999);
+    assert.equal(seen.asked.length, 1);
+    assert.deepEqual(seen.waits, [30_000]);
+    await t.advance(1);
+    assert.equal(seen.asked.length, 2);
+    assert.equal(seen.most, 1);
+  });
+
+  it("with work for many, all slots work at once", async () => {
+    const t = bench();
+    await add(t, { name: "s", max_getwork: 1 });
+    let now = 0;
+    const end = gate();
+    t.start({
+      concurrency: 8,
+      tasks: {
+        s: each(async () => {
+          now++;
+          await end.promise;
+        }),
+      },
+    });
+    await turns();
+    await t.ns.workSpec("s").addWorkUnits(numbered(20).map((name) => [name] as const));
+    await until("eight at once", () => now === 8);
+    end.open();
+    await until("all", () => now === 20);
+  });
+
+  it("a coordinator that does not wait is asked once a second", async () => {
+    const t = bench();
+    let asked = 0;
+    const over = wrapped(t.coordinate, {
+      requestAttempts: () => {
+        asked++;
+        return Promise.resolve([]);
+      },
+    });
+    t.start({ concurrency: 3, tasks: { s: each(() => undefined) } }, over);
+    await until("asked", () => asked === 1);
+    await t.advance(999);
+    assert.equal(asked, 1);
+    await t.advance(1);
+    assert.equal(asked, 2);
+  });
+
+  it("filter as told", async () => {
+    const t = bench();
+    await add(t, { name: "small", min_gb: 1 }, "a");
+    await add(t, { name: "large", min_gb: 8 }, "b");
+    await add(t, { name: "other" }, "c");
+    const task = each(() => undefined);
+    t.start({
+      workSpecs: ["small", "large"],
+      availableGb: 2,
+      tasks: { small: task, large: task, other: task },
+    });
+    await until("done", async () => (await t.status("small", "a")) === "finished");
+    await t.advance(1000);
+    assert.equal(await t.status("large", "b"), "available");
+    assert.equal(await t.status("other", "c"), "available");
+  });
+
+  it("take no more batches of a runtime than it can run, and no larger ones than it wants", async () => {
+    const t = bench();
+    await add(t, { name: "one", runtime: "narrow" }, ...numbered(9));
+    await add(t, { name: "two" }, ...numbered(400));
+    let now = 0;
+    let most = 0;
+    const sizes = new Set<number>();
+    const narrow: Runtime = {
+      names: ["narrow"],
+      capacity: 2,
+      maxAttempts: 3,
+      task: () => async (attempts) => {
+        sizes.add(attempts.length);
+        most = Math.max(most, ++now);
+        await turns(5);
+        await Promise.all(attempts.map((attempt) => attempt.finish()));
+        now--;
+      },
+      close: () => Promise.resolve(),
+    };
+    const worker = t.start({
+      concurrency: 4,
+      tasks: {
+        two: each(async () => {
+          await turns(1);
+        }),
+      },
+      runtimes: [narrow],
+    });
+    await until("all", () => worker.counts.finished === 409);
+    assert.equal(most, 2);
+    assert.deepEqual([...sizes], [3]);
+  });
+
+  it("with one slot, runtimes of different sizes take turns", async () => {
+    const t = bench();
+    await add(t, { name: "one", runtime: "narrow" });
+    await add(t, { name: "two" });
+    const narrow: Runtime = {
+      names: ["narrow"],
+      maxAttempts: 1,
+      task: () => each(() => undefined),
+      close: () => Promise.resolve(),
+    };
+    t.start({ tasks: { two: each(() => undefined) }, runtimes: [narrow] });
+    await turns();
+    await t.ns.workSpec("one").addWorkUnits([["u"]]);
+    await t.ns.workSpec("two").addWorkUnits([["u"]]);
+    for (let s = 0; s < 3; s++) await t.advance(1000);
+    assert.equal(await t.status("one", "u"), "finished");
+    assert.equal(await t.status("two", "u"), "finished");
+  });
+});
+
+describe("claiming ahead", () => {
+  /** Units named with an x run until they are told. */
+  const mixed = (end: Promise<void>, begun: (name: string) => void): Task =>
+    each(async ({ name }) => {
+      begun(name);
+      if (name.startsWith("x")) await end;
+    });
+
+  it("happens while short batches run", async () => {
+    const t = bench();
+    await add(t, { name: "s", max_getwork: 5 }, ...numbered(50));
+    let ahead = 0;
+    const over = wrapped(t.coordinate, {
+      requestAttempts: (ns, request) => {
+        if (worker.counts.claimed > worker.counts.finished) ahead++;
+        return t.coordinate.requestAttempts(ns, request);
+      },
+    });
+    const task: Task = async (attempts) => {
+      await turns(3);
+      await Promise.all(attempts.map((attempt) => attempt.finish()));
+    };
+    const worker = t.start({ tasks: { s: task } }, over);
+    await until("all", () => worker.counts.finished === 50);
+    assert.ok(ahead >= 8, `${ahead} claims ahead`);
+    assert.equal(worker.counts.released, 0);
+  });
+
+  it("does not happen where switched off, or while batches are long", async () => {
+    for (const options of [
+      { ahead: false, longMs: 0 },
+      { ahead: true, longMs: 300 },
+    ]) {
+      const t = bench();
+      await add(t, { name: "s", max_getwork: 5 }, ...numbered(50));
+      let ahead = 0;
+      const over = wrapped(t.coordinate, {
+        requestAttempts: (ns, request) => {
+          if (worker.counts.claimed > worker.counts.finished) ahead++;
+          return t.coordinate.requestAttempts(ns, request);
+        },
+      });
+      const task: Task = async (attempts) => {
+        t.clock.advance(options.longMs);
+        await turns(3);
+        await Promise.all(attempts.map((attempt) => attempt.finish()));
+      };
+      const worker = t.start({ ahead: options.ahead, tasks: { s: task } }, over);
+      await until("all", () => worker.counts.finished === 50);
+      assert.equal(ahead, 0);
+    }
+  });
+
+  it("a long task does not hold what was claimed ahead: another gets it within a second or two", async () => {
+    const t = bench();
+    await add(t, { name: "s", max_getwork: 2, max_retries: 1 }, "a", "b", "c", "d", "x1", "x2", "y", "z");
+    const end = gate();
+    const begun: string[] = [];
+    const first = t.start({ tasks: { s: mixed(end.promise, (name) => begun.push(name)) } });
+    await until("the long one runs", () => begun.includes("x1"));
+    await turns();
+    assert.equal(await t.status("s", "y"), "pending");
+    assert.equal(first.counts.claimed, 8);
+    await t.advance(999);
+    assert.equal(await t.status("s", "y"), "pending");
+    const by: string[] = [];
+    t.start({
+      name: "other",
+      tasks: { s: each(({ name }, { worker }) => void by.push(`${name} ${worker}`)) },
+    });
+    await t.advance(1);
+    await until("the other has them", async () => (await t.status("s", "z")) === "finished");
+    assert.deepEqual(by, ["y other/1", "z other/1"]);
+    assert.equal(first.counts.released, 2);
+    assert.ok(t.events.some((event) => event.type === "released" && event.units.join() === "y,z"));
+    end.open();
+    await until("the long ones end", async () => (await t.status("s", "x2")) === "finished");
+  });
+
+  it("is not held past half its lease, when that is shorter", async () => {
+    const t = bench();
+    await add(t, { name: "s", max_getwork: 1 }, "a", "b", "x1", "y");
+    const end = gate();
+    const begun: string[] = [];
+    t.start({ lifetimeMs: 600, tasks: { s: mixed(end.promise, (name) => begun.push(name)) } });
+    await until("the long one runs", () => begun.includes("x1"));
+    await turns();
+    assert.equal(await t.status("s", "y"), "pending");
+    await t.advance(299);
+    assert.equal(await t.status("s", "y"), "pending");
+    await t.advance(1);
+    assert.equal(await t.status("s", "y"), "available");
+    end.open();
+  });
+
+  it("is given back at once when the worker is to stop or to idle", async () => {
+    for (const how of ["stop", "idle"] as const) {
+      const t = bench();
+      await add(t, { name: "s", max_getwork: 1, max_retries: 1 }, "a", "b", "x1", "y");
+      const end = gate();
+      const begun: string[] = [];
+      const worker = t.start({
+        heartbeatMs: 500,
+        tasks: { s: mixed(end.promise, (name) => begun.push(name)) },
+      });
+      await until("the long one runs", () => begun.includes("x1"));
+      await turns();
+      assert.equal(await t.status("s", "y"), "pending");
+      if (how === "stop") void worker.stop();
+      else {
+        await t.ns.worker("w").setDesired("idle");
+        await t.advance(500);
+      }
+      await turns();
+      assert.equal(await t.status("s", "y"), "available");
+      assert.equal(await t.status("s", "x1"), "pending");
+      end.open();
+      await silentlyStopped(worker);
+    }
+  });
+});
+
+describe("many slots", () => {
+  it("share the work fairly, and nothing is lost or done twice", async () => {
+    const t = bench();
+    await add(t, { name: "s", max_getwork: 7 }, ...numbered(3000));
+    const by = new Map<string, number>();
+    const ran: string[] = [];
+    const task = each(async ({ name }, { worker }) => {
+      ran.push(name);
+      by.set(worker, (by.get(worker) ?? 0) + 1);
+      if (ran.length % 3 === 0) await turns(1);
+    });
+    const worker = t.start({ concurrency: 6, tasks: { s: task } });
+    await until("all", () => worker.counts.finished === 3000);
+    assert.equal(new Set(ran).size, 3000);
+    assert.equal(ran.length, 3000);
+    assert.equal(by.size, 6);
+    for (const [name, count] of by) assert.ok(count > 150, `${name} ran ${count}`);
+  });
+});

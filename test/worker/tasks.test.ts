@@ -1,0 +1,530 @@
+import assert from "node:assert/strict";
+import pino from "pino";
+import { describe, it } from "vitest";
+import { encodeData, type AttemptRow } from "../../src/index.ts";
+import {
+  each,
+  linesLogger,
+  retry,
+  tasksRuntime,
+  Worker,
+  type Logger,
+  type Runtime,
+  type Task,
+} from "../../src/worker/index.ts";
+import { bench, gate, turns, until, wrapped, type Bench } from "./setup.ts";
+
+async function add(
+  t: Bench,
+  spec: { name: string; [key: string]: unknown },
+  ...units: string[]
+): Promise<void> {
+  await t.ns.setWorkSpec({ runtime: "node", ...spec });
+  await t.ns.workSpec(spec.name).addWorkUnits(units.map((name) => [name, { own: name }] as const));
+}
+
+const ended = (t: Bench, spec: string, unit: string): Promise<void> =>
+  until(`${unit} has ended`, async () => ["finished", "failed"].includes(await t.status(spec, unit)));
+
+describe("which task runs", () => {
+  it("the one that the work spec's `task` key names, else the one of its name", async () => {
+    const t = bench();
+    await add(t, { name: "hello" }, "a");
+    await add(t, { name: "greeting", task: "hello" }, "b");
+    const ran: string[] = [];
+    t.start({
+      tasks: { hello: each(({ name }, { workSpec }) => void ran.push(`${workSpec.name} ${name}`)) },
+    });
+    await ended(t, "hello", "a");
+    await ended(t, "greeting", "b");
+    assert.deepEqual(ran.sort(), ["greeting b", "hello a"]);
+  });
+
+  it("work specs of other runtimes, and of none, are left alone", async () => {
+    const t = bench();
+    await add(t, { name: "go", runtime: "go" }, "a");
+    await t.ns.setWorkSpec({ name: "none" });
+    await t.ns.workSpec("none").addWorkUnits([["b"]]);
+    await add(t, { name: "mine" }, "c");
+    const task = each(() => undefined);
+    t.start({ tasks: { go: task, none: task, mine: task } });
+    await ended(t, "mine", "c");
+    await t.advance(5000);
+    assert.equal(await t.status("go", "a"), "available");
+    assert.equal(await t.status("none", "b"), "available");
+  });
+
+  it("the list of runtimes can be another, and the empty name is for work specs without one", async () => {
+    const t = bench();
+    await add(t, { name: "go", runtime: "go" }, "a");
+    await t.ns.setWorkSpec({ name: "none" });
+    await t.ns.workSpec("none").addWorkUnits([["b"]]);
+    await add(t, { name: "node" }, "c");
+    const task = each(() => undefined);
+    t.start({ taskRuntimes: ["go", ""], tasks: { go: task, none: task, node: task } });
+    await ended(t, "go", "a");
+    await ended(t, "none", "b");
+    assert.equal(await t.status("node", "c"), "available");
+  });
+
+  it("without such a task, the attempts fail and say which there are", async () => {
+    const t = bench();
+    await add(t, { name: "s", task: "constructor" }, "u");
+    t.start({ tasks: { one: each(() => undefined), two: each(() => undefined) } });
+    await ended(t, "s", "u");
+    assert.deepEqual(await t.data("s", "u"), {
+      own: "u",
+      traceback: 'no task "constructor" for runtime "node"; this worker has one, two',
+    });
+  });
+
+  it("of two runtimes of one name, the first that has the task runs it", async () => {
+    const t = bench();
+    await add(t, { name: "s" }, "u");
+    const ran: string[] = [];
+    const other: Runtime = {
+      names: ["node"],
+      task: async () => Promise.resolve(each(() => void ran.push("second"))),
+      close: () => Promise.resolve(),
+    };
+    t.start({ runtimes: [tasksRuntime({ another: each(() => void ran.push("first")) }), other] });
+    await ended(t, "s", "u");
+    assert.deepEqual(ran, ["second"]);
+  });
+
+  it("a runtime that cannot make the task fails the attempts with its error", async () => {
+    const t = bench();
+    await add(t, { name: "s" }, "u");
+    const broken: Runtime = {
+      names: ["node"],
+      task: () => Promise.reject(new Error("no interpreter")),
+      close: () => Promise.resolve(),
+    };
+    t.start({ runtimes: [broken] });
+    await ended(t, "s", "u");
+    assert.match(String((await t.data("s", "u")).traceback), /no interpreter/);
+  });
+});
+
+describe("what a task is given", () => {
+  it("attempts of distinct units of one work spec and one worker, and its surroundings", async () => {
+    const t = bench();
+    await add(t, { name: "s", config: { level: 7 } }, "a", "b", "c");
+    const seen = gate();
+    t.start({
+      tasks: {
+        s: async (attempts, context) => {
+          assert.deepEqual(
+            attempts.map((attempt) => [attempt.workUnitName, attempt.workSpecName, attempt.workerName]),
+            ["a", "b", "c"].map((name) => [name, "s", "w/1"]),
+          );
+          assert.deepEqual(attempts[1]?.data, { own: "b" });
+          assert.equal(context.workSpec.name, "s");
+          assert.deepEqual(context.workSpec.data.config, { level: 7 });
+          assert.equal(context.worker, "w/1");
+          assert.equal(context.clock.now(), t.clock.now());
+          context.log.info({ n: 1 }, "hello");
+          await Promise.all(attempts.map((attempt) => attempt.finish()));
+          seen.open();
+        },
+      },
+    });
+    await ended(t, "s", "c");
+    await seen.promise;
+    const line = t.lines.find(({ message }) => message === "hello");
+    assert.deepEqual(line?.details, { worker: "w/1", workSpec: "s", n: 1 });
+  });
+
+  it("sees the data of its work spec as it is now, a second later at most", async () => {
+    const t = bench();
+    await add(t, { name: "s", version: 1 }, "a");
+    const seen: unknown[] = [];
+    t.start({ tasks: { s: each((_, { workSpec }) => void seen.push(workSpec.data.version)) } });
+    await ended(t, "s", "a");
+    await add(t, { name: "s", version: 2 });
+    await t.advance(1000);
+    await t.ns.workSpec("s").addWorkUnits([["b"]]);
+    await ended(t, "s", "b");
+    assert.deepEqual(seen, [1, 2]);
+  });
+
+  it("a pino logger is a logger", () => {
+    const logger: Logger = pino({ enabled: false });
+    logger.child({ a: 1 }).warn({ b: 2 }, "said");
+  });
+
+  it("the logger of lines writes a line, whatever it is given", () => {
+    const lines: string[] = [];
+    const circle: { self?: unknown } = {};
+    circle.self = circle;
+    const log = linesLogger((line) => lines.push(line), ["warn"]).child({ worker: "w" });
+    log.info("not shown");
+    log.warn({ err: new Error("broken"), n: 1n }, "said");
+    log.warn(circle, "round");
+    assert.equal(lines[0], 'warn: said {"worker":"w","err":"broken","n":"1"}\n');
+    assert.match(lines[1] ?? "", /^warn: round .*Circular/);
+    assert.equal(lines.length, 2);
+  });
+});
+
+describe("attempts that a task leaves open", () => {
+  it("are failed with the stack when it throws; those that it settled stay", async () => {
+    const t = bench();
+    await add(t, { name: "s" }, "a", "b", "c");
+    t.start({
+      tasks: {
+        s: async (attempts) => {
+          await attempts[0]!.finish({ done: true });
+          throw new Error("broken", { cause: new Error("the disk") });
+        },
+      },
+    });
+    await ended(t, "s", "c");
+    assert.equal(await t.status("s", "a"), "finished");
+    const { traceback, own } = await t.data("s", "b");
+    assert.equal(own, "b");
+    assert.match(
+      String(traceback),
+      /^Error: broken\n\s+at .*tasks\.test\.ts.*\n(.*\n)*caused by: Error: the disk/,
+    );
+  });
+
+  it("are failed when it throws at once, and whatever it throws", async () => {
+    const t = bench();
+    await add(t, { name: "s" }, "u");
+    const task = (): never => {
+      // eslint-disable-next-line @typescript-eslint/only-throw-error
+      throw "a text";
+    };
+    t.start({ tasks: { s: task } });
+    await ended(t, "s", "u");
+    assert.equal((await t.data("s", "u")).traceback, "string thrown: a text");
+  });
+
+  it("are given back when it throws retry", async () => {
+    const t = bench();
+    await add(t, { name: "s" }, "a", "b");
+    let runs = 0;
+    t.start({
+      tasks: {
+        s: async (attempts) => {
+          if (++runs === 1) throw retry(5000);
+          await Promise.all(attempts.map((attempt) => attempt.finish()));
+        },
+      },
+    });
+    await until("given back", async () => (await t.status("s", "b")) === "delayed");
+    await t.advance(4999);
+    assert.equal(runs, 1);
+    await t.advance(1);
+    await ended(t, "s", "b");
+    assert.equal(runs, 2);
+  });
+
+  it("are reported when it returns, and expire", async () => {
+    const t = bench();
+    await add(t, { name: "s" }, "a", "b");
+    const worker = t.start({ lifetimeMs: 10_000, tasks: { s: (attempts) => void attempts[0]!.finish() } });
+    await until("reported", () => worker.counts.unsettled > 0);
+    assert.equal(worker.counts.unsettled, 1);
+    assert.equal(await t.status("s", "a"), "finished");
+    assert.equal(await t.status("s", "b"), "pending");
+    const reported = t.events.filter(({ type }) => type === "unsettled");
+    assert.deepEqual(reported, [{ type: "unsettled", worker: "w/1", workSpec: "s", units: ["b"] }]);
+    assert.equal(
+      t.lines.filter(({ level, message }) => level === "warn" && /unsettled/.test(message)).length,
+      1,
+    );
+    await t.advance(9999);
+    assert.equal(await t.status("s", "b"), "pending");
+    const [attempt] = await t.coordinate.listUnitAttempts("test", "s", "b");
+    await t.advance(1);
+    const [expired] = await t.coordinate.listUnitAttempts("test", "s", "b");
+    assert.equal(expired?.id, attempt?.id);
+    assert.equal(expired?.status, "expired");
+  });
+
+  it("cannot keep an attempt from failing when their data has no room for a traceback", async () => {
+    const t = bench();
+    await t.ns.setWorkSpec({ name: "s", runtime: "node" });
+    const full = { fill: "x".repeat(16 * 1024 * 1024 - 20) };
+    await t.ns.workSpec("s").addWorkUnits([["u", full]]);
+    t.start({
+      tasks: {
+        s: () => {
+          throw new Error("broken");
+        },
+      },
+    });
+    await ended(t, "s", "u");
+    assert.equal(await t.status("s", "u"), "failed");
+  });
+});
+
+describe("each", () => {
+  it("finishes with what is returned; nothing keeps the data", async () => {
+    const t = bench();
+    await add(t, { name: "s" }, "a", "b", "c");
+    t.start({
+      tasks: { s: each(async ({ name, data }) => (name === "b" ? { ...data, ok: 1 } : undefined)) },
+    });
+    await ended(t, "s", "c");
+    assert.deepEqual(await t.data("s", "a"), { own: "a" });
+    assert.deepEqual(await t.data("s", "b"), { own: "b", ok: 1 });
+  });
+
+  it("fails with the stack when it throws, and goes on with the others", async () => {
+    const t = bench();
+    await add(t, { name: "s" }, "a", "b", "c");
+    t.start({
+      tasks: {
+        s: each(({ name }) => {
+          if (name === "b") throw new TypeError("not this one");
+        }),
+      },
+    });
+    await ended(t, "s", "c");
+    assert.deepEqual(await Promise.all(["a", "b", "c"].map((unit) => t.status("s", unit))), [
+      "finished",
+      "failed",
+      "finished",
+    ]);
+    assert.match(String((await t.data("s", "b")).traceback), /^TypeError: not this one\n\s+at /);
+  });
+
+  it("throw retry gives the unit back for later", async () => {
+    const t = bench();
+    await add(t, { name: "s" }, "u");
+    t.start({
+      tasks: {
+        s: each(async ({ attempt }) => {
+          if (attempt.number < 3) throw retry(1000, { tried: attempt.number });
+          return { tried: attempt.number };
+        }),
+      },
+    });
+    for (let tries = 0; tries < 2; tries++) {
+      await until("given back", async () => (await t.status("s", "u")) === "delayed");
+      await t.advance(1000);
+    }
+    await ended(t, "s", "u");
+    assert.deepEqual(await t.data("s", "u"), { tried: 3 });
+    const all = await t.coordinate.listUnitAttempts("test", "s", "u");
+    assert.deepEqual(
+      all.map(({ status }: AttemptRow) => status),
+      ["retryable", "retryable", "finished"],
+    );
+    assert.deepEqual(all[0]?.data, encodeData({ tried: 1 }));
+  });
+
+  it("a result that cannot be stored fails the unit and says so", async () => {
+    const t = bench();
+    await add(t, { name: "s" }, "function", "list", "text");
+    const results: Record<string, unknown> = { function: { f: () => 1 }, list: [1], text: "done" };
+    t.start({ tasks: { s: each(({ name }) => results[name] as object) } });
+    await ended(t, "s", "text");
+    for (const name of ["function", "list"]) {
+      assert.equal(await t.status("s", name), "failed");
+      assert.match(String((await t.data("s", name)).traceback), /^the task returned what cannot be stored: /);
+    }
+    assert.equal(
+      (await t.data("s", "text")).traceback,
+      "the task returned a string; it may return an object, or nothing",
+    );
+  });
+
+  it("leaves a unit as its function settled it", async () => {
+    const t = bench();
+    await add(t, { name: "s" }, "u");
+    const worker = t.start({
+      tasks: {
+        s: each(async ({ attempt }) => {
+          await attempt.fail({ by: "hand" });
+          return { never: true };
+        }),
+      },
+    });
+    await ended(t, "s", "u");
+    await turns();
+    assert.deepEqual(await t.data("s", "u"), { by: "hand" });
+    assert.equal(worker.counts.refused, 0);
+  });
+
+  it("runs one at a time, or as many as it is told", async () => {
+    for (const [options, most] of [[{}, 1] as const, [{ concurrency: 3 }, 3] as const]) {
+      const t = bench();
+      await add(t, { name: "s" }, ..."abcdefgh");
+      let now = 0;
+      let seen = 0;
+      const task = each(async () => {
+        seen = Math.max(seen, ++now);
+        await turns(3);
+        now--;
+      }, options);
+      t.start({ tasks: { s: task } });
+      await ended(t, "s", "h");
+      assert.equal(seen, most);
+    }
+    assert.throws(() => each(() => undefined, { concurrency: 0 }), { code: "bad_argument" });
+  });
+
+  it("gives back untried what was not begun when the signal came", async () => {
+    const t = bench();
+    await add(t, { name: "s", max_retries: 1 }, "a", "b", "c");
+    const first = gate();
+    const begun: string[] = [];
+    t.start({
+      lifetimeMs: 20_000,
+      tasks: {
+        s: each(async ({ name }) => {
+          begun.push(name);
+          if (name === "a") await first.promise;
+        }),
+      },
+    });
+    await until("the first runs", () => begun.length === 1);
+    await t.advance(10_000);
+    first.open();
+    await until("all have ended", async () => (await t.status("s", "c")) === "finished");
+    assert.deepEqual(begun, ["a", "b", "c"]);
+    const [released, again] = await t.coordinate.listUnitAttempts("test", "s", "b");
+    assert.equal(released?.status, "expired");
+    assert.equal(again?.status, "finished");
+  });
+});
+
+describe("settling", () => {
+  it("what tasks settle at once is one call", async () => {
+    const t = bench();
+    await add(t, { name: "s" }, ...Array.from({ length: 250 }, (_, i) => String(i).padStart(3, "0")));
+    const calls: number[] = [];
+    const counting = watched(t, (changes) => calls.push(changes));
+    const worker = t.start(
+      { concurrency: 3, maxAttempts: 50, tasks: { s: each(() => undefined) } },
+      counting,
+    );
+    await until("all are finished", () => worker.counts.finished === 250);
+    assert.ok(calls.length <= 5, `${calls.length} calls`);
+    assert.ok(worker.counts.batches >= 5);
+  });
+
+  it("a settle resolves when it is stored", async () => {
+    const t = bench();
+    await add(t, { name: "s" }, "u");
+    const seen: string[] = [];
+    t.start({
+      tasks: {
+        s: async ([attempt]) => {
+          await attempt!.finish();
+          seen.push(await t.status("s", "u"));
+        },
+      },
+    });
+    await until("it was looked at", () => seen.length === 1);
+    assert.deepEqual(seen, ["finished"]);
+  });
+
+  it("changes of one attempt stay in order, waited for or not", async () => {
+    const t = bench();
+    await add(t, { name: "s" }, "u");
+    const worker = t.start({
+      tasks: {
+        s: ([attempt], { progress }) => {
+          void progress(attempt!, { part: 1 });
+          void progress(attempt!, { part: 2 });
+          void attempt!.finish({ part: 3 });
+        },
+      },
+    });
+    await ended(t, "s", "u");
+    await turns();
+    assert.deepEqual(await t.data("s", "u"), { part: 3 });
+    assert.equal(worker.counts.refused, 0);
+  });
+
+  it("one that is refused tells its task and nobody else, is logged, and ends nothing", async () => {
+    const t = bench();
+    await add(t, { name: "s" }, "gone", "kept", "lost", "settled");
+    const codes: Record<string, string> = {};
+    const worker = t.start({
+      tasks: {
+        s: async (attempts) => {
+          await t.ns.workSpec("s").deleteWorkUnits({ names: ["gone"] });
+          await t.ns.workSpec("s").retry({ names: ["lost"] });
+          await t.coordinate.settleAttempts("test", [{ attempt: attempts[3]!.id, action: "retry" }]);
+          await Promise.all(
+            attempts.map((attempt) =>
+              attempt.finish().then(
+                () => (codes[attempt.workUnitName] = "ok"),
+                (error: { code: string }) => (codes[attempt.workUnitName] = error.code),
+              ),
+            ),
+          );
+        },
+      },
+    });
+    await until("all are answered", () => Object.keys(codes).length === 4);
+    assert.deepEqual(codes, { gone: "gone", kept: "ok", lost: "lost_lease", settled: "not_pending" });
+    await until("told", () => worker.counts.refused === 3);
+    assert.equal(t.lines.filter(({ message }) => message === "a settle was refused").length, 3);
+    assert.equal(worker.counts.unsettled, 0);
+    await t.ns.workSpec("s").addWorkUnits([["next"]]);
+    await until("it goes on", () => worker.counts.batches > 1);
+  });
+
+  it("data that is too large is refused to the one who sent it", async () => {
+    const t = bench();
+    await add(t, { name: "s" }, "a", "b");
+    const codes: string[] = [];
+    t.start({
+      tasks: {
+        s: async ([a, b]) => {
+          const large = a!.finish({ fill: "x".repeat(17 * 1024 * 1024) }).catch((error: { code: string }) => {
+            codes.push(error.code);
+            return a!.fail({ traceback: "too much" });
+          });
+          await Promise.all([large, b!.finish()]);
+        },
+      },
+    });
+    await ended(t, "s", "a");
+    await ended(t, "s", "b");
+    assert.deepEqual(codes, ["too_large"]);
+    assert.equal(await t.status("s", "b"), "finished");
+  });
+});
+
+describe("options", () => {
+  const task: Task = () => undefined;
+  const refused: [string, object, RegExp][] = [
+    ["no tasks", {}, /tasks: a worker needs tasks or runtimes/],
+    ["a task that is no function", { tasks: { a: 1 } }, /tasks\.a: expected a function/],
+    ["an unknown option", { tasks: { a: task }, concurency: 2 }, /concurency: not an option/],
+    [
+      "no slots",
+      { tasks: { a: task }, concurrency: 0 },
+      /concurrency: expected an integer of 1 or more, got 0/,
+    ],
+    ["a lease that is no number", { tasks: { a: task }, lifetimeMs: "1" }, /lifetimeMs: expected a number/],
+    ["a runtime without a name", { runtimes: [{ names: [] }] }, /runtimes\[0\]\.names/],
+    ["names of runtimes for no tasks", { runtimes: [tasksRuntime({})], taskRuntimes: [] }, /taskRuntimes/],
+  ];
+  for (const [what, options, message] of refused)
+    it(`${what}: refused, and named`, () => {
+      const t = bench();
+      assert.throws(
+        () => new Worker(t.ns, options),
+        (error: { code: string; message: string }) =>
+          error.code === "bad_argument" && message.test(error.message),
+      );
+    });
+});
+
+/** Tells how many changes each call of settle has. */
+const watched = (t: Bench, tell: (changes: number) => void): typeof t.coordinate =>
+  wrapped(t.coordinate, {
+    settleAttempts: (ns, changes) => {
+      tell(changes.length);
+      return t.coordinate.settleAttempts(ns, changes);
+    },
+  });
