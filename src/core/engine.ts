@@ -39,7 +39,7 @@ import type {
   WorkerAttemptQuery,
   WorkSpecInput,
 } from "./coordinate.ts";
-import { awaitEnds } from "./ending.ts";
+import { EndWaits } from "./ending.ts";
 import { CoordinateError } from "./errors.ts";
 import {
   decideLock,
@@ -132,9 +132,7 @@ export class Engine implements Coordinate {
   readonly #workerRetentionMs: number;
   readonly #waiting: Waiting;
   readonly #takers: Takers;
-  /** Aborts when the engine is closed: for those who wait for units to end. */
-  readonly #closing = new AbortController();
-  #awaiting = 0;
+  readonly #ends: EndWaits;
   #closed = false;
   readonly #unwatch: () => void;
   /** Workers that were seen before: a hint that saves a write for each request that finds nothing. */
@@ -151,6 +149,7 @@ export class Engine implements Coordinate {
     const waiting = new Waiting(this.#clock);
     this.#waiting = waiting;
     this.#takers = new Takers(store, this.#clock, this.#pollMs);
+    this.#ends = new EndWaits(store, this.#clock, this.#pollMs);
     this.#unwatch = isWatchable(store) ? store.watch((ns) => waiting.changed(ns)) : () => undefined;
   }
 
@@ -350,16 +349,13 @@ export class Engine implements Coordinate {
     const spec = checkRef(ref);
     const checked = this.#batch("names", names).map((name) => checkName("work unit", name));
     const now = this.#clock.now();
-    this.#awaiting++;
-    return awaitEnds(this.#store, this.#clock, {
+    return this.#ends.wait({
       ns: namespace,
       names: checked,
       deadline: now + checkSpan("waitMs", options.waitMs, now),
-      pollMs: this.#pollMs,
       signal: options.signal,
-      closing: this.#closing.signal,
       look: (asked) => this.#store.getWorkUnits(namespace, spec, asked, this.#clock.now()),
-    }).finally(() => this.#awaiting--);
+    });
   }
 
   async setWorkUnitPriorities(
@@ -838,7 +834,7 @@ export class Engine implements Coordinate {
 
   /** How many requests wait: for work, for messages, or for units to end. */
   get waiting(): number {
-    return this.#waiting.size + this.#takers.size + this.#awaiting;
+    return this.#waiting.size + this.#takers.size + this.#ends.size;
   }
 
   async close(): Promise<void> {
@@ -846,7 +842,7 @@ export class Engine implements Coordinate {
     this.#closed = true;
     this.#waiting.stop();
     this.#takers.stop();
-    this.#closing.abort();
+    this.#ends.stop();
     this.#unwatch();
     await this.#store.close();
   }

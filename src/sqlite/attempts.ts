@@ -6,6 +6,7 @@ import {
   freeContinuousName,
   judge,
   mayGenerate,
+  nameFromBytes,
   readOutputs,
   tooManyRetries,
   type AttemptChanged,
@@ -17,7 +18,9 @@ import {
 import { park, resolve } from "./dependents.ts";
 import type { Value } from "./driver.ts";
 import { expire } from "./expiry.ts";
+import { ended } from "./extras.ts";
 import type { Lease } from "./leases.ts";
+import { addMessage } from "./queues.ts";
 import { attemptCode, unitState } from "./schema.ts";
 import {
   dataValue,
@@ -107,7 +110,7 @@ function claimSome(
   attempts: AttemptRow[],
 ): number {
   const { sql } = state;
-  const rows = sql.claimable.all(spec.id, limit);
+  const rows = (state.counters.extras === 0 ? sql.claimable : sql.claimableQueued).all(spec.id, limit);
   if (rows.length === 0) return 0;
   const { expiration, maxRetries } = claim;
   // units by the number of their next attempt: nearly always the first
@@ -117,7 +120,7 @@ function claimSome(
   let lastName = "";
   let spent = 0;
   let taken = 0;
-  for (const [unit, text, at, data, made, tries, status] of rows) {
+  for (const [unit, text, at, data, made, tries, status, queued] of rows) {
     const id = unit as number;
     if (maxRetries > 0 && (tries as number) >= maxRetries) {
       spent = id;
@@ -153,6 +156,7 @@ function claimSome(
       expiration,
       late: false,
       own: false,
+      queued: queued === 1,
     });
     lastPlace = at ?? null;
     lastName = name;
@@ -270,9 +274,26 @@ class Batch {
     spec.counts[status]++;
     state.setLease(lease.unit, undefined);
     this.#units.push(lease.unit);
+    state.noteEnd(lease.unit);
+    if (lease.queued) this.#tell(spec, lease, status, data);
     if (data === null && errors.length === 0) this.#gather(spec, lease, action);
     else this.#end(spec, lease, action, data, errors);
     return { ...answer, changed: true, status, expirationTime: lease.expiration };
+  }
+
+  #tell(spec: Spec, lease: Lease, status: "finished" | "failed", data: Data | null): void {
+    const [name, own, queues] = this.#state.sql.unitForMessage.get(lease.unit) ?? [];
+    if (typeof queues !== "string") return;
+    for (const queue of JSON.parse(queues) as string[])
+      addMessage(this.#state, spec.space, {
+        queue,
+        workSpec: spec.name,
+        workUnit: nameFromBytes(name as Uint8Array),
+        attempt: attemptId(lease.unit, lease.number),
+        status,
+        data: data ?? readData(own),
+        at: this.#now,
+      });
   }
 
   #gather(spec: Spec, lease: Lease, action: "finish" | "fail"): void {
@@ -465,6 +486,7 @@ function* apply(
     answer.chainingErrors = outputs.errors;
   }
   saveUnit(state, unit);
+  ended(state, unit, now);
   resolve(state, unit.id, now);
   if (next === undefined || outputs === undefined) return;
   const origin = { unit: unit.id, number: attempt.number };

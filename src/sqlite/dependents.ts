@@ -140,6 +140,7 @@ function unblock(state: State, unit: Unit, now: number): boolean {
     return true;
   }
   unplace(state, unit);
+  unit.since = now;
   place(state, unit, waitingStatus(state, unit, now));
   saveUnit(state, unit);
   return false;

@@ -12,6 +12,8 @@ export interface Lease {
   readonly late: boolean;
   /** Its data is not the unit's: it stands in the table only. */
   readonly own: boolean;
+  /** A queue is to hear of its unit's end. */
+  readonly queued: boolean;
 }
 
 export class Leases {

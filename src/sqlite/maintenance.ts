@@ -135,6 +135,18 @@ const rules = {
   "an attempt of the past without its unit":
     "SELECT unit FROM history WHERE unit NOT IN (SELECT id FROM unit)",
   "a dependency of a unit that is not there": "SELECT unit FROM need WHERE unit NOT IN (SELECT id FROM unit)",
+  "queues or labels of a unit that is not there":
+    "SELECT unit FROM extra WHERE unit NOT IN (SELECT id FROM unit)",
+  "a wrong count of units with queues or labels":
+    "SELECT extras FROM counter WHERE extras <> (SELECT count(*) FROM extra)",
+  "a label without its unit": `
+    SELECT b.unit FROM label AS b LEFT JOIN unit AS u ON u.id = b.unit
+    WHERE u.id IS NULL OR u.spec <> b.spec OR u.name <> b.name`,
+  "a wrong number of labels": `
+    SELECT n FROM (SELECT count(*) AS n FROM label)
+    WHERE n <> (SELECT ifnull(sum(json_array_length(labels)), 0) FROM extra)`,
+  "a message that is still to be numbered":
+    "SELECT seq FROM message WHERE seq > (SELECT message FROM counter)",
   "an id that is still to be given": "SELECT id FROM unit WHERE id > (SELECT unit FROM counter)",
   "a wrong count of work spec": `
     SELECT t.spec FROM tally AS t

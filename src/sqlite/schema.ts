@@ -199,6 +199,50 @@ const migrations: readonly string[] = [
   ) WITHOUT ROWID;
   CREATE INDEX request_time ON request (time);
   `,
+  `
+  -- when the unit became available, where nothing else says it: added again, reset, or let go by what it waited for
+  ALTER TABLE unit ADD COLUMN since INTEGER;
+  -- the last message, and how many rows extra has: while it has none nobody looks there
+  ALTER TABLE counter ADD COLUMN message INTEGER NOT NULL DEFAULT 0;
+  ALTER TABLE counter ADD COLUMN extras INTEGER NOT NULL DEFAULT 0;
+
+  -- what few units have: the queues that hear of their end, and their labels, as lists in JSON
+  CREATE TABLE extra (unit INTEGER PRIMARY KEY, queues TEXT, labels TEXT);
+
+  CREATE TABLE label (
+    spec INTEGER NOT NULL,
+    label BLOB NOT NULL,
+    name TEXT NOT NULL,
+    unit INTEGER NOT NULL,
+    PRIMARY KEY (spec, label, name)
+  ) WITHOUT ROWID;
+
+  -- a message that was taken by a request with an id is kept, with that id, until the request is forgotten
+  CREATE TABLE message (
+    seq INTEGER PRIMARY KEY,
+    namespace INTEGER NOT NULL,
+    queue BLOB NOT NULL,
+    spec BLOB NOT NULL,
+    name BLOB NOT NULL,
+    attempt TEXT,
+    status INTEGER NOT NULL,
+    at INTEGER NOT NULL,
+    request TEXT,
+    taken INTEGER,
+    data
+  );
+  CREATE INDEX message_queue ON message (namespace, queue, seq) WHERE request IS NULL;
+  CREATE INDEX message_request ON message (namespace, queue, request, seq) WHERE request IS NOT NULL;
+  CREATE INDEX message_taken ON message (taken) WHERE request IS NOT NULL;
+
+  CREATE TABLE action (
+    namespace INTEGER NOT NULL,
+    key BLOB NOT NULL,
+    created INTEGER NOT NULL,
+    data NOT NULL
+  );
+  CREATE UNIQUE INDEX action_key ON action (namespace, key);
+  `,
 ];
 
 export const schemaVersion = migrations.length;

@@ -16,6 +16,7 @@ import {
   nameFromBytes,
   nameToBytes,
   storedData,
+  Watches,
   workerLifetimeMs,
   type AttemptRow,
   type AttemptStatus,
@@ -30,6 +31,7 @@ import {
   type WorkUnitStatus,
 } from "../core/index.ts";
 import type { Connection, Row, Statement, Value } from "./driver.ts";
+import { ended as noteEnded, extraOf, hasQueues } from "./extras.ts";
 import { Leases, type Lease } from "./leases.ts";
 import { attemptCode, unitState } from "./schema.ts";
 import { prepare, type Statements } from "./statements.ts";
@@ -61,6 +63,8 @@ export interface Unit {
   origin: Origin | null;
   /** The latest attempt, until the unit is taken from it; then it is history. */
   attempt: Attempt | null;
+  /** When it became available, where nothing else says it; 0 elsewhere. */
+  since: number;
 }
 
 export interface Origin {
@@ -133,6 +137,9 @@ interface Counters {
   log: number;
   /** How many dependencies there are: while there are none, nobody looks for them. */
   needs: number;
+  message: number;
+  /** How many units have queues or labels: as with dependencies. */
+  extras: number;
 }
 
 export class State {
@@ -144,9 +151,23 @@ export class State {
   /** Deleted namespaces, by id. */
   readonly deadSpaces = new Set<number>();
   readonly leases = new Leases();
-  readonly counters: Counters = { unit: 0, spec: 0, namespace: 0, worker: 0, log: 0, needs: 0 };
+  readonly counters: Counters = {
+    unit: 0,
+    spec: 0,
+    namespace: 0,
+    worker: 0,
+    log: 0,
+    needs: 0,
+    message: 0,
+    extras: 0,
+  };
   /** Namespaces where work may have become available. */
   readonly changed = new Set<string>();
+  readonly watches = new Watches();
+  /** What those who wait are to be told after the commit. */
+  #ended: number[] = [];
+  #allEnded = false;
+  #messages: { ns: string; queue: string }[] = [];
   readonly #names = new Map<number, string>();
   readonly #dirty = new Set<Spec>();
   #countersDirty = false;
@@ -178,8 +199,9 @@ export class State {
   }
 
   #load(): void {
-    const [unit, spec, namespace, worker, log, needs] = (this.sql.counters.get() ?? []) as number[];
-    Object.assign(this.counters, { unit, spec, namespace, worker, log, needs });
+    const [unit, spec, namespace, worker, log, needs, message, extras] = (this.sql.counters.get() ??
+      []) as number[];
+    Object.assign(this.counters, { unit, spec, namespace, worker, log, needs, message, extras });
     const spaces = new Map<number, Space>();
     for (const [id, name, settings, dead] of this.sql.namespaces.all()) {
       const space = new Space(
@@ -222,7 +244,7 @@ export class State {
       else space.specs.set(spec.name, spec);
     }
     for (const row of this.sql.leases.all()) {
-      const [unit, spec, number, worker, start, expiration, late, own] = row as number[];
+      const [unit, spec, number, worker, start, expiration, late, own, queued] = row as number[];
       this.leases.set(unit!, {
         unit: unit!,
         spec: spec!,
@@ -232,6 +254,7 @@ export class State {
         expiration: expiration!,
         late: late === 1,
         own: own === 1,
+        queued: queued === 1,
       });
     }
   }
@@ -300,6 +323,8 @@ export class State {
         counters.worker,
         counters.log,
         counters.needs,
+        counters.message,
+        counters.extras,
       );
   }
 
@@ -313,6 +338,45 @@ export class State {
     for (let back = this.#undo.pop(); back !== undefined; back = this.#undo.pop()) back();
     this.committed();
     this.changed.clear();
+    this.#ended = [];
+    this.#allEnded = false;
+    this.#messages = [];
+  }
+
+  // ---- those who wait for ends and messages
+
+  /** While nobody waits, a look at a number. */
+  noteEnd(unit: number): void {
+    if (this.watches.hasUnits && this.watches.isWatched(unit)) this.#ended.push(unit);
+  }
+
+  noteEnds(units: readonly number[]): void {
+    if (this.watches.hasUnits) for (const unit of units) this.noteEnd(unit);
+  }
+
+  /** Units are gone with their work spec, and nobody names them. */
+  noteAllEnded(): void {
+    this.#allEnded = true;
+  }
+
+  noteMessage(ns: string, queue: string): void {
+    if (this.watches.hasQueues) this.#messages.push({ ns, queue });
+  }
+
+  /** What was noted is so for everybody now. */
+  tellWatches(): void {
+    if (this.#allEnded) this.watches.allEnded();
+    this.#allEnded = false;
+    if (this.#ended.length > 0) {
+      const ended = this.#ended;
+      this.#ended = [];
+      for (const unit of ended) this.watches.ended(unit);
+    }
+    if (this.#messages.length > 0) {
+      const messages = this.#messages;
+      this.#messages = [];
+      for (const { ns, queue } of messages) this.watches.appended(ns, queue);
+    }
   }
 
   // ---- workers
@@ -464,10 +528,11 @@ function readUnit(state: State, row: Row): Unit {
     tries: (row[8] as number) + (leased ? 1 : 0),
     origin: row[9] === null ? null : { unit: row[9] as number, number: row[10] as number },
     attempt,
+    since: (row[29] as number | null) ?? 0,
   };
 }
 
-function statusOf(stored: number, leased: boolean, delayed: boolean): WorkUnitStatus {
+export function statusOf(stored: number, leased: boolean, delayed: boolean): WorkUnitStatus {
   switch (stored) {
     case unitState.blocked:
       return "blocked";
@@ -505,6 +570,7 @@ export function saveUnit(state: State, unit: Unit): void {
     ended === null ? null : Number(own),
     dataValue(unit.data),
     own ? dataValue(ended.data) : null,
+    unit.since > 0 ? unit.since : null,
     unit.id,
   );
 }
@@ -542,7 +608,9 @@ export function place(state: State, unit: Unit, status: WorkUnitStatus): void {
         Number(own),
         own ? dataValue(attempt.data) : null,
       );
-      state.setLease(unit.id, { unit: unit.id, spec: spec.id, number, worker, start, expiration, late, own });
+      const queued = hasQueues(state, unit.id);
+      const lease = { unit: unit.id, spec: spec.id, number, worker, start, expiration, late, own, queued };
+      state.setLease(unit.id, lease);
       break;
     }
     case "finished":
@@ -680,6 +748,7 @@ export function failUnit(state: State, unit: Unit, worker: string, traceback: st
   );
   place(state, unit, "failed");
   saveUnit(state, unit);
+  noteEnded(state, unit, now);
 }
 
 export function topPriority(state: State, spec: Spec): number | null {
@@ -738,6 +807,7 @@ export function unitRow(state: State, unit: Unit): WorkUnitRow {
       kind,
       status,
     })),
+    ...extraOf(state, unit.id),
   };
 }
 

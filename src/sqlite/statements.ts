@@ -14,7 +14,7 @@ const unitColumns = `
   l.expiration AS lease_expiration, l.late AS lease_late, l.own AS lease_own, l.data AS lease_data,
   u.not_before > 0 AND EXISTS (
     SELECT 1 FROM delayed AS d WHERE d.spec = u.spec AND d.not_before = u.not_before AND d.unit = u.id
-  ) AS is_delayed`;
+  ) AS is_delayed, u.since`;
 
 const ids = "(SELECT value FROM json_each(?))";
 
@@ -27,14 +27,18 @@ const rows = (columns: number): string =>
 export const sql = {
   // ---- what is read on opening, and counted
 
-  counters: "SELECT unit, spec, namespace, worker, log, needs FROM counter",
-  setCounters: "UPDATE counter SET unit = ?, spec = ?, namespace = ?, worker = ?, log = ?, needs = ?",
+  counters: "SELECT unit, spec, namespace, worker, log, needs, message, extras FROM counter",
+  setCounters: `
+    UPDATE counter SET unit = ?, spec = ?, namespace = ?, worker = ?, log = ?, needs = ?, message = ?, extras = ?`,
   namespaces: "SELECT id, name, settings, dead FROM namespace ORDER BY id",
   specs: `
     SELECT s.id, s.namespace, s.name, s.data, s.meta, s.dead, s.plain, s.retained, t.available, t.delayed, t.blocked,
       t.pending, t.finished, t.failed, t.removed_finished, t.removed_failed
     FROM spec AS s JOIN tally AS t ON t.spec = s.id ORDER BY s.id`,
-  leases: "SELECT unit, spec, number, worker, started, expiration, late, own FROM lease",
+  leases: `
+    SELECT unit, spec, number, worker, started, expiration, late, own,
+      EXISTS (SELECT 1 FROM extra AS e WHERE e.unit = lease.unit AND e.queues IS NOT NULL)
+    FROM lease`,
   setTally: `
     UPDATE tally SET available = ?, delayed = ?, blocked = ?, pending = ?, finished = ?, failed = ?,
       removed_finished = ?, removed_failed = ? WHERE spec = ?`,
@@ -87,7 +91,7 @@ export const sql = {
   setUnit: `
     UPDATE unit SET state = ?, priority = ?, not_before = ?, attempts = ?, tries = ?, origin_unit = ?,
       origin_number = ?, status = ?, worker = ?, started = ?, ended = ?, expiration = ?, late = ?, errors = ?, own = ?,
-      data = ?, attempt_data = ?
+      data = ?, attempt_data = ?, since = ?
     WHERE id = ?`,
   dropUnit: "DELETE FROM unit WHERE id = ?",
   dropHistory: "DELETE FROM history WHERE unit = ?",
@@ -145,6 +149,11 @@ export const sql = {
   claimable: `
     SELECT r.unit, r.name, r.place, u.data, u.attempts, u.tries, u.status
     FROM ready AS r CROSS JOIN unit AS u ON u.id = r.unit WHERE r.spec = ? ORDER BY r.place, r.name LIMIT ? + 0`,
+  /** The same where units may have queues. */
+  claimableQueued: `
+    SELECT r.unit, r.name, r.place, u.data, u.attempts, u.tries, u.status,
+      EXISTS (SELECT 1 FROM extra AS e WHERE e.unit = r.unit AND e.queues IS NOT NULL)
+    FROM ready AS r CROSS JOIN unit AS u ON u.id = r.unit WHERE r.spec = ? ORDER BY r.place, r.name LIMIT ? + 0`,
   /** Of a row value with a CAST in it SQLite uses the first part only, so higher places go by themselves. */
   dropPlacesBefore: "DELETE FROM ready WHERE spec = ? AND place < ?",
   dropClaimed: "DELETE FROM ready WHERE spec = ? AND place = ? AND name <= CAST(? AS TEXT)",
@@ -187,6 +196,57 @@ export const sql = {
   delayAgain: `
     INSERT INTO delayed SELECT u.spec, u.not_before, u.id, u.name
     FROM json_each(?) AS j CROSS JOIN unit AS u ON u.id = j.value WHERE u.not_before > ?`,
+
+  // ---- labels, queues and actions
+
+  extra: "SELECT queues, labels FROM extra WHERE unit = ?",
+  addExtra: "INSERT INTO extra VALUES (?, ?, ?)",
+  dropExtra: "DELETE FROM extra WHERE unit = ?",
+  dropExtras: `DELETE FROM extra WHERE unit IN ${ids}`,
+  addLabel: "INSERT INTO label VALUES (?, ?, CAST(? AS TEXT), ?)",
+  dropLabel: "DELETE FROM label WHERE spec = ? AND label = ? AND name = CAST(? AS TEXT)",
+  labelsOf: `
+    SELECT CAST(u.name AS BLOB), e.labels FROM json_each(?) AS j CROSS JOIN extra AS e ON e.unit = j.value
+      CROSS JOIN unit AS u ON u.id = e.unit
+    WHERE e.labels IS NOT NULL`,
+  unitsByLabel: `
+    SELECT unit, name FROM label WHERE spec = ? AND label = ? AND name >= CAST(? AS TEXT) AND name < CAST(? AS TEXT)
+    ORDER BY name LIMIT ? + 0`,
+  unitStanding: `
+    SELECT u.state, EXISTS (SELECT 1 FROM lease AS l WHERE l.unit = u.id), u.not_before > 0 AND EXISTS (
+      SELECT 1 FROM delayed AS d WHERE d.spec = u.spec AND d.not_before = u.not_before AND d.unit = u.id)
+    FROM unit AS u WHERE u.id = ?`,
+  firstWaiting: `
+    SELECT u.created, u.since, u.not_before, u.ended FROM ready AS r CROSS JOIN unit AS u ON u.id = r.unit
+    WHERE r.spec = ? ORDER BY r.place, r.name LIMIT ? + 0`,
+  lastWaiting: `
+    SELECT u.created, u.since, u.not_before, u.ended FROM ready AS r CROSS JOIN unit AS u ON u.id = r.unit
+    WHERE r.spec = ? ORDER BY r.place DESC, r.name DESC LIMIT ? + 0`,
+  /** What a message of a unit needs that ends in a batch. */
+  unitForMessage: `
+    SELECT CAST(u.name AS BLOB), u.data, e.queues FROM unit AS u JOIN extra AS e ON e.unit = u.id WHERE u.id = ?`,
+
+  addMessage: "INSERT INTO message VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL, NULL, ?)",
+  firstMessages: `
+    SELECT seq, spec, name, attempt, status, at, data FROM message
+    WHERE namespace = ? AND queue = ? AND request IS NULL ORDER BY seq LIMIT ? + 0`,
+  takenMessages: `
+    SELECT seq, spec, name, attempt, status, at, data FROM message
+    WHERE namespace = ? AND queue = ? AND request IS NOT NULL AND request = ? ORDER BY seq`,
+  firstSeqs:
+    "SELECT seq FROM message WHERE namespace = ? AND queue = ? AND request IS NULL ORDER BY seq LIMIT ? + 0",
+  takeMessages: `UPDATE message SET request = ?, taken = ? WHERE seq IN ${ids}`,
+  dropMessages: `DELETE FROM message WHERE seq IN ${ids}`,
+  countMessages: "SELECT count(*) FROM message WHERE namespace = ? AND queue = ? AND request IS NULL",
+  oldestMessage:
+    "SELECT at FROM message WHERE namespace = ? AND queue = ? AND request IS NULL ORDER BY seq LIMIT 1",
+  nextQueue:
+    "SELECT queue FROM message WHERE namespace = ? AND queue > ? AND request IS NULL ORDER BY queue LIMIT 1",
+  oldMessages: "SELECT seq FROM message WHERE request IS NOT NULL AND taken < ? ORDER BY taken LIMIT ? + 0",
+  action: "SELECT key, created, data FROM action WHERE namespace = ? AND key = ?",
+  actions: "SELECT key, created, data FROM action WHERE namespace = ? AND key > ? ORDER BY key LIMIT ? + 0",
+  addAction: "INSERT INTO action VALUES (?, ?, ?, ?)",
+  dropAction: "DELETE FROM action WHERE namespace = ? AND key = ?",
 
   // ---- dependencies
 
@@ -272,6 +332,10 @@ export const sql = {
   dropWorker: "DELETE FROM worker WHERE id = ?",
   logOf: "SELECT time, number FROM log WHERE worker = ? ORDER BY time, number LIMIT ? + 0",
   requestsOf: "SELECT id FROM request WHERE namespace = ? LIMIT ? + 0",
+  messagesOf: `
+    SELECT seq FROM (SELECT seq FROM message WHERE namespace = ? AND request IS NULL
+      UNION ALL SELECT seq FROM message WHERE namespace = ? AND request IS NOT NULL) LIMIT ? + 0`,
+  actionsOf: "SELECT key FROM action WHERE namespace = ? LIMIT ? + 0",
   locksOf: "SELECT path FROM lock WHERE namespace = ? LIMIT ? + 0",
 } as const satisfies Record<string, string>;
 

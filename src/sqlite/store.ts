@@ -11,13 +11,17 @@ import {
   missingWorkSpec,
   nameToBytes,
   workSpecName,
+  type ActionInput,
+  type ActionRow,
   type AddedWorkUnit,
+  type Announcing,
   type AttemptChanged,
   type AttemptKey,
   type AttemptRow,
   type Candidate,
   type Candidates,
   type Claim,
+  type CountSlice,
   type Lock,
   type LockDecision,
   type LockPath,
@@ -25,6 +29,8 @@ import {
   type Make,
   type NamespaceRow,
   type NamespaceSettings,
+  type QueueMessage,
+  type QueueRow,
   type Settle,
   type Slice,
   type Store,
@@ -32,6 +38,7 @@ import {
   type Tidied,
   type TidyLimits,
   type UnitSlice,
+  type WaitingSinceRow,
   type Watchable,
   type WorkerChange,
   type WorkerQuery,
@@ -59,6 +66,16 @@ import {
   type Statistics,
 } from "./maintenance.ts";
 import {
+  clearQueue,
+  countMessages,
+  deleteActions,
+  getAction,
+  listActions,
+  listQueues,
+  putActions,
+  takeMessages,
+} from "./queues.ts";
+import {
   attemptRow,
   begin,
   dataValue,
@@ -76,7 +93,17 @@ import {
   unplace,
 } from "./state.ts";
 import { purge, setRetained, tidy } from "./tidy.ts";
-import { deleteUnits, findUnits, putUnits, takeSlice, updateUnits, type Steps } from "./work-units.ts";
+import {
+  countUnits,
+  deleteUnits,
+  findUnits,
+  putUnits,
+  sliceUnits,
+  takeSlice,
+  updateUnits,
+  waitingSince,
+  type Steps,
+} from "./work-units.ts";
 import {
   checkParents,
   childrenOf,
@@ -99,7 +126,7 @@ export interface OpenedFile {
 /** How many rows a listing reads before it lets others have a turn. */
 const rowsAtOnce = 1000;
 
-export class SqliteStore implements Store, Watchable {
+export class SqliteStore implements Store, Watchable, Announcing {
   readonly #opened: OpenedFile;
   readonly #state: State;
   readonly #committer: Committer;
@@ -161,8 +188,17 @@ export class SqliteStore implements Store, Watchable {
     return () => this.#listeners.delete(listener);
   }
 
+  watchEnds(_ns: string, units: readonly number[], wake: (unit: number) => void): () => void {
+    return this.#state.watches.watchEnds(units, wake);
+  }
+
+  watchQueue(ns: string, queue: string, wake: () => void): () => void {
+    return this.#state.watches.watchQueue(ns, queue, wake);
+  }
+
   #tell(): void {
     const { changed } = this.#state;
+    this.#state.tellWatches();
     if (changed.size === 0) return;
     const names = [...changed];
     changed.clear();
@@ -308,6 +344,21 @@ export class SqliteStore implements Store, Watchable {
     });
   }
 
+  async waitingSince(ns: string | null, now: number): Promise<WaitingSinceRow[]> {
+    return this.#read((state) => {
+      const names = ns === null ? [...state.spaces.keys()].sort(compareNames) : [ns];
+      const rows: WaitingSinceRow[] = [];
+      for (const namespace of names) {
+        const specs = sortedSpecs(state, namespace);
+        if (!this.#caughtUp(specs, now)) return again;
+        for (const spec of specs)
+          if (spec.counts.available > 0)
+            rows.push({ namespace, workSpec: spec.name, ...waitingSince(state, spec) });
+      }
+      return rows;
+    });
+  }
+
   // ---- work units
 
   async putWorkUnits(
@@ -358,6 +409,16 @@ export class SqliteStore implements Store, Watchable {
       const rows: WorkUnitRow[] = [];
       for (let from = where; rows.length < limit; yield) {
         const wanted = Math.min(limit - rows.length, rowsAtOnce);
+        if (where.label !== undefined) {
+          const { found, next } = sliceUnits(state, spec, from, rowsAtOnce);
+          for (const { id } of found) {
+            const unit = rows.length === limit ? undefined : findUnit(state, id);
+            if (unit !== undefined) rows.push(unitRow(state, unit));
+          }
+          if (next === null) break;
+          from = { ...where, previous: next };
+          continue;
+        }
         const found = findUnits(state, spec, from, wanted);
         for (const { id } of found) {
           const unit = findUnit(state, id);
@@ -381,6 +442,16 @@ export class SqliteStore implements Store, Watchable {
       const spec = needSpec(state, ns, ref);
       return this.#caughtUp([spec], now) ? read(state, spec) : again;
     });
+  }
+
+  async countWorkUnits(
+    ns: string,
+    ref: WorkSpecRef,
+    where: WorkUnitWhere,
+    limit: number,
+    now: number,
+  ): Promise<CountSlice> {
+    return this.#readUnits(ns, ref, now, (state, spec) => countUnits(state, spec, where, limit));
   }
 
   async updateWorkUnits(
@@ -551,6 +622,69 @@ export class SqliteStore implements Store, Watchable {
     return this.#read((state) => {
       const space = state.spaces.get(ns);
       return space === undefined ? [] : findWorkers(state, space, query, limit, now);
+    });
+  }
+
+  // ---- queues and actions
+
+  async takeMessages(
+    ns: string,
+    queue: string,
+    max: number,
+    requestId: string | null,
+    now: number,
+  ): Promise<QueueMessage[]> {
+    return this.#write((state) => {
+      const space = state.spaces.get(ns);
+      return space === undefined ? [] : takeMessages(state, space, queue, max, requestId, now);
+    });
+  }
+
+  async countMessages(ns: string, queues: readonly string[]): Promise<number[]> {
+    return this.#read((state) => {
+      const space = state.spaces.get(ns);
+      return queues.map((queue) => (space === undefined ? 0 : countMessages(state, space, queue)));
+    });
+  }
+
+  async listQueues(ns: string, previous: string | null, limit: number): Promise<QueueRow[]> {
+    return this.#read((state) => {
+      const space = state.spaces.get(ns);
+      return space === undefined ? [] : listQueues(state, space, previous, limit);
+    });
+  }
+
+  async clearQueue(ns: string, queue: string, limit: number): Promise<Slice> {
+    return this.#write((state) => {
+      const space = state.spaces.get(ns);
+      return space === undefined ? { deleted: 0, done: true } : clearQueue(state, space, queue, limit);
+    });
+  }
+
+  async putActions(ns: string, actions: readonly ActionInput[], now: number): Promise<boolean[]> {
+    return this.#write((state) =>
+      putActions(state, () => openSpace(state, ns), state.spaces.get(ns), actions, now),
+    );
+  }
+
+  async getActions(ns: string, keys: readonly string[]): Promise<(ActionRow | null)[]> {
+    return this.#read((state) => {
+      const space = state.spaces.get(ns);
+      return keys.map((key) => (space === undefined ? null : getAction(state, space, key)));
+    });
+  }
+
+  async listActions(ns: string, previous: string | null, limit: number): Promise<ActionRow[]> {
+    return this.#read((state) => {
+      const space = state.spaces.get(ns);
+      return space === undefined ? [] : listActions(state, space, previous, limit);
+    });
+  }
+
+  async deleteActions(ns: string, keys: readonly string[]): Promise<boolean[]> {
+    return this.#write((state) => {
+      const space = state.spaces.get(ns);
+      return space === undefined ? keys.map(() => false) : deleteActions(state, space, keys);
     });
   }
 
@@ -729,6 +863,7 @@ function addSpec(
 
 /** Nobody finds it any more; its rows are taken away later. */
 function bury(state: State, spec: Spec): void {
+  state.noteAllEnded();
   spec.deleted = true;
   state.deadSpecs.add(spec);
   state.undo(() => {

@@ -3,6 +3,7 @@ import { tooManyRetries, type Slice, type Tidied, type TidyLimits } from "../cor
 import { resolve } from "./dependents.ts";
 import type { Value } from "./driver.ts";
 import { catchUp, mostMoved } from "./expiry.ts";
+import { forgetTaken, purgeQueues } from "./queues.ts";
 import { unitState } from "./schema.ts";
 import { failUnit, findUnit, type Spec, type State } from "./state.ts";
 import { deleteUnits, unitsAtOnce, type Steps } from "./work-units.ts";
@@ -28,6 +29,7 @@ export function* tidy(state: State, cursor: TidyCursor, limits: TidyLimits, now:
     state.sql.dropRequest.run(namespace!, id!);
   }
   if (old.length === 1000) tidied.more = true;
+  if (!forgetTaken(state, limits.requestsBefore, 1000)) tidied.more = true;
   if (state.sql.dropPassedLocks.run(now) > 0) state.writes++;
   const { forgotten, next } = forgetWorkers(state, limits.workersBefore, cursor.worker, 1000);
   tidied.workers = forgotten;
@@ -184,6 +186,7 @@ function purgeSpace(state: State, space: number, limit: number): boolean {
   const { sql } = state;
   let left = limit;
   state.writes++;
+  left -= purgeQueues(state, space, left);
   for (const [id] of sql.requestsOf.all(space, left)) {
     sql.dropRequest.run(space, id!);
     left--;

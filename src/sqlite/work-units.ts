@@ -1,10 +1,14 @@
 /** Adding, finding, changing and deleting units. */
 import {
+  availableSince,
   compareNames,
+  emptyTally,
   nameToBytes,
   prefixEnd,
+  waitingSample,
   workUnitStatuses,
   type AddedWorkUnit,
+  type CountSlice,
   type UnitSlice,
   type WorkUnitChange,
   type WorkUnitPut,
@@ -13,6 +17,7 @@ import {
 } from "../core/index.ts";
 import { dropNeeds, findNeeds, park, resolve, setNeeds, type NewNeed } from "./dependents.ts";
 import type { Row, Statement, Value } from "./driver.ts";
+import { addExtra, dropExtra, dropExtras, extraOf, setExtra } from "./extras.ts";
 import {
   dataValue,
   exactName,
@@ -22,6 +27,7 @@ import {
   nameValue,
   place,
   saveUnit,
+  statusOf,
   supersede,
   unplace,
   type Origin,
@@ -106,6 +112,7 @@ function addFresh(state: State, spec: Spec, puts: readonly Put[], now: number): 
   }
   state.nextId("unit", puts.length);
   state.touch(spec);
+  for (const [i, put] of puts.entries()) addExtra(state, spec, first + i, put);
   const [one] = puts;
   let available = 1;
   if (puts.length === 1 && one!.notBefore <= now)
@@ -165,6 +172,7 @@ function putOne(
       supersede(state, unit, now);
       unit.tries = 0;
       unit.status = "available";
+      unit.since = now;
     }
   }
   unit.data = put.data;
@@ -172,6 +180,7 @@ function putOne(
   unit.notBefore = put.notBefore;
   if (put.origin !== undefined) unit.origin = put.origin;
   if (needs !== undefined) setNeeds(state, unit, needs);
+  setExtra(state, unit, put);
   if (unit.status === "pending") keep(state, unit);
   else park(state, unit, now);
   return { name: unit.name, id: unit.id, created, status: unit.status };
@@ -206,6 +215,7 @@ function addUnit(
     tries: 0,
     origin: null,
     attempt: null,
+    since: 0,
   };
 }
 
@@ -244,13 +254,13 @@ export function findUnits(state: State, spec: Spec, where: WorkUnitWhere, limit:
       if (bytes.compare(start) < 0 || (end !== null && bytes.compare(end) >= 0)) continue;
       if (after !== null && bytes.compare(after) <= 0) continue;
       const unit = findUnitByName(state, spec, name);
-      if (unit !== undefined && statuses.includes(unit.status)) found.push({ id: unit.id, name: unit.name });
+      if (unit === undefined || !statuses.includes(unit.status)) continue;
+      if (where.label === undefined || extraOf(state, unit.id).labels.includes(where.label))
+        found.push({ id: unit.id, name: unit.name });
     }
     return found;
   }
-  // the least name after another is that name with a zero byte
-  const least = after !== null && after.compare(start) >= 0 ? Buffer.concat([after, Buffer.of(0)]) : start;
-  const most = end ?? aboveAll;
+  const { least, most } = nameRange(where);
   const { sql } = state;
   if (statuses.length === workUnitStatuses.length)
     return sql.unitsByName.all(spec.id, least, most, limit).map((row) => readFound(state, spec, row));
@@ -259,6 +269,82 @@ export function findUnits(state: State, spec: Spec, where: WorkUnitWhere, limit:
     lists.map((rows) => rows.map((row) => readFound(state, spec, row))),
     limit,
   );
+}
+
+/** Where names begin and end. */
+function nameRange({ previous, prefix = "" }: WorkUnitWhere): { least: Buffer; most: Buffer } {
+  const start = nameToBytes(prefix);
+  const after = previous === undefined ? null : nameToBytes(previous);
+  // the least name after another is that name with a zero byte
+  const least = after !== null && after.compare(start) >= 0 ? Buffer.concat([after, Buffer.of(0)]) : start;
+  return { least, most: prefixEnd(prefix) ?? aboveAll };
+}
+
+export const standing = (state: State, unit: number): WorkUnitStatus | null => {
+  const row = state.sql.unitStanding.get(unit);
+  return row === undefined ? null : statusOf(row[0] as number, row[1] === 1, row[2] === 1);
+};
+
+/**
+ * The same as a slice, which is cut after `limit` units or, where a label is asked for, after as many that have it: a few
+ * that match may stand among many that do not.
+ */
+export function sliceUnits(
+  state: State,
+  spec: Spec,
+  where: WorkUnitWhere,
+  limit: number,
+): { found: Found[]; next: string | null } {
+  const { label, statuses } = where;
+  if (label === undefined || where.names !== undefined) {
+    const found = findUnits(state, spec, where, limit + 1);
+    const next = found.length > limit ? (found[limit - 1]?.name ?? null) : null;
+    return { found: found.slice(0, limit), next };
+  }
+  const { least, most } = nameRange(where);
+  const rows = state.sql.unitsByLabel
+    .all(spec.id, nameToBytes(label), least, most, limit)
+    .map((row) => readFound(state, spec, row));
+  const found = rows.filter(({ id }) => {
+    const status = statuses === undefined ? null : standing(state, id);
+    return status === null || statuses === undefined || statuses.includes(status);
+  });
+  return { found, next: rows.length < limit ? null : (rows.at(-1)?.name ?? null) };
+}
+
+export function* countUnits(
+  state: State,
+  spec: Spec,
+  where: WorkUnitWhere,
+  limit: number,
+): Steps<CountSlice> {
+  const { found, next } = sliceUnits(state, spec, where, limit);
+  const counts = emptyTally();
+  let done = 0;
+  for (const { id } of found) {
+    if (++done % 1000 === 0) yield;
+    const status = standing(state, id);
+    if (status !== null) counts[status]++;
+  }
+  return { counts, next };
+}
+
+/** When the unit became available that has waited longest, of those at both ends of the claim order. */
+export function waitingSince(state: State, spec: Spec): { since: number; exact: boolean } {
+  const { sql } = state;
+  const rows = [
+    ...sql.firstWaiting.all(spec.id, waitingSample),
+    ...sql.lastWaiting.all(spec.id, waitingSample),
+  ];
+  const times = rows.map(([created, since, notBefore, attemptEnd]) =>
+    availableSince({
+      created: created as number,
+      since: (since as number | null) ?? 0,
+      notBefore: notBefore as number,
+      attemptEnd: (attemptEnd as number | null) ?? 0,
+    }),
+  );
+  return { since: Math.min(...times), exact: spec.counts.available <= 2 * waitingSample };
 }
 
 const readFound = (state: State, spec: Spec, [id, name]: Row): Found => ({
@@ -320,9 +406,8 @@ export function takeSlice(
   where: WorkUnitWhere,
   limit: number,
 ): { ids: number[]; next: string | null } {
-  const found = findUnits(state, spec, where, limit + 1);
-  const next = found.length > limit ? (found[limit - 1]?.name ?? null) : null;
-  return { ids: found.slice(0, limit).map(({ id }) => id), next };
+  const { found, next } = sliceUnits(state, spec, where, limit);
+  return { ids: found.map(({ id }) => id), next };
 }
 
 export function* updateUnits(
@@ -352,6 +437,7 @@ function updateUnit(state: State, unit: Unit, change: WorkUnitChange, now: numbe
     unplace(state, unit);
     supersede(state, unit, now);
     unit.tries = 0;
+    unit.since = now;
     park(state, unit, now);
     return true;
   }
@@ -369,6 +455,7 @@ function updateUnit(state: State, unit: Unit, change: WorkUnitChange, now: numbe
 
 /** Deletes units of one spec, by id. */
 export function* deleteUnits(state: State, spec: Spec, ids: readonly number[], now: number): Steps<void> {
+  state.noteEnds(ids);
   if (state.counters.needs === 0) {
     for (let from = 0; from < ids.length; from += deletedAtOnce) {
       if (from > 0) yield;
@@ -407,6 +494,7 @@ function deleteMany(state: State, spec: Spec, ids: readonly number[]): void {
   counts.available -= sql.dropReadyMany.run(list);
   counts.delayed -= sql.dropDelayedMany.run(list);
   if (spec.retained > 0) sql.dropEndedMany.run(list);
+  dropExtras(state, spec, ids);
   sql.dropHistoryMany.run(list);
   sql.dropUnits.run(list);
   spec.top = spec.due = undefined;
@@ -415,6 +503,7 @@ function deleteMany(state: State, spec: Spec, ids: readonly number[]): void {
 /** Takes a unit out of everything but where it stands. */
 export function forget(state: State, unit: Unit): void {
   dropNeeds(state, unit.id);
+  dropExtra(state, unit.spec, unit.id, unit.name);
   state.writes++;
   state.sql.dropUnit.run(unit.id);
   if (unit.attempts > (unit.attempt === null ? 0 : 1)) state.sql.dropHistory.run(unit.id);
