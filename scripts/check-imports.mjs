@@ -52,8 +52,16 @@ export const folders = {
   },
   cbor: { imports: coreAndObjects, packages: ["node:*"] },
   testing: { imports: [...coreAndObjects, "memory"], packages: ["vitest", "fast-check", "node:*"] },
-  worker: { imports: [...coreAndObjects, "memory"], packages: ["@opentelemetry/api", "node:*"] },
-  jobs: { imports: [...coreAndObjects, "memory"], packages: ["node:*"] },
+  worker: {
+    imports: [...coreAndObjects, "memory"],
+    packages: ["@opentelemetry/api", "node:*"],
+    // What a child process says and hears, apart from the worker: a child must start fast.
+    entries: ["index", "process/frame"],
+  },
+  jobs: {
+    imports: [...coreAndObjects, "memory", "worker", "worker/process/frame"],
+    packages: ["acorn", "node:*"],
+  },
   daemon: {
     imports: [...everyLibrary, "rest/client", "dashboard"],
     // What the command line needs of it without loading a server: the stores by their address, and kind errors.

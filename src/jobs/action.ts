@@ -25,7 +25,9 @@ export interface Action {
 export type ActionContent = Omit<Action, "key" | "createdAt">;
 
 export function actionKey({ kind, module, methodname, code }: ActionContent): string {
-  return createHash("sha256").update(JSON.stringify([kind, module, methodname, code])).digest("hex");
+  return createHash("sha256")
+    .update(JSON.stringify([kind, module, methodname, code]))
+    .digest("hex");
 }
 
 export function actionData({ kind, module, methodname, code }: ActionContent): Data {

@@ -24,7 +24,7 @@ export interface FinishedDependency {
 
 // one for the process, also where several copies of this package are loaded in it
 const key = Symbol.for("coordinate.jobs.current");
-const holder = globalThis as { [key]?: AsyncLocalStorage<CurrentJob> };
+const holder = globalThis as { [key]?: AsyncLocalStorage<CurrentJob> | undefined };
 export const currentStorage: AsyncLocalStorage<CurrentJob> = (holder[key] ??= new AsyncLocalStorage());
 
 /** Throws outside of a job. */

@@ -57,7 +57,8 @@ export class EventLog {
     let next = since === 0 ? (this.#events[0]?.seq ?? this.#seq + 1) : since + 1;
     for (;;) {
       const [first] = this.#events;
-      if (first !== undefined && next < first.seq) throw new CoordinateError("gone", `events before ${first.seq}`);
+      if (first !== undefined && next < first.seq)
+        throw new CoordinateError("gone", `events before ${first.seq}`);
       const event = first === undefined ? undefined : this.#events[next - first.seq];
       if (event !== undefined) {
         next++;

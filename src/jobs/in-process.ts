@@ -38,7 +38,9 @@ export class InProcessRunner implements Runner {
     const late =
       timeoutMs > longestTimer
         ? never
-        : timer(timeoutMs, endedBy("TIMEOUT", timeoutText(timeoutMs)), { signal: done.signal }).catch(() => never);
+        : timer(timeoutMs, endedBy("TIMEOUT", timeoutText(timeoutMs)), { signal: done.signal }).catch(
+            () => never,
+          );
     const halted = new Promise<JobOutcome>((resolve) => {
       signal.addEventListener("abort", () => resolve(endedBy("HALTED", haltText(signal))), {
         once: true,

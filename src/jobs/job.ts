@@ -207,7 +207,17 @@ export function outcomeOf(message: QueueMessage): Outcome {
   const data = message.data === null ? {} : decodeData(message.data);
   const { id, name, error_cat, result, error } = described(message.workUnit, message.status, data);
   const state = message.status === "finished" ? "OK" : "ERROR";
-  return { seq: message.seq, queue: message.queue, id, name, state, error_cat, result, error, at: message.at };
+  return {
+    seq: message.seq,
+    queue: message.queue,
+    id,
+    name,
+    state,
+    error_cat,
+    result,
+    error,
+    at: message.at,
+  };
 }
 
 type Described = Omit<
@@ -215,7 +225,12 @@ type Described = Omit<
   "time_start" | "time_stop" | "return_queues" | "dependencies" | "createdAt" | "attempts" | "worker"
 >;
 
-function described(id: string, status: WorkUnitStatus, data: DataObject, failedDependency?: string): Described {
+function described(
+  id: string,
+  status: WorkUnitStatus,
+  data: DataObject,
+  failedDependency?: string,
+): Described {
   const state = states[status];
   return {
     id,

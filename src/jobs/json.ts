@@ -55,7 +55,12 @@ function copyObject(value: object, at: string, above: Set<object>): unknown {
       const member = copy(item, `${at}.${key}`, above);
       // a member of this name is data like any other, not the prototype
       if (key === "__proto__")
-        Object.defineProperty(made, key, { value: member, enumerable: true, configurable: true, writable: true });
+        Object.defineProperty(made, key, {
+          value: member,
+          enumerable: true,
+          configurable: true,
+          writable: true,
+        });
       else made[key] = member;
     }
     return made;

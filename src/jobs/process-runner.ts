@@ -200,7 +200,9 @@ export class ProcessRunner implements Runner {
 
 /** This very file is a source in development and JavaScript in the package; its neighbour is the same. */
 const ownProgram = (): string =>
-  fileURLToPath(new URL(import.meta.url.endsWith(".ts") ? "./child/main.ts" : "./child/main.js", import.meta.url));
+  fileURLToPath(
+    new URL(import.meta.url.endsWith(".ts") ? "./child/main.ts" : "./child/main.js", import.meta.url),
+  );
 
 /** Its name lost "experimental" in 22.13 and 23.5. */
 export function permissionFlag(version: string): string {

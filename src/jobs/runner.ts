@@ -21,7 +21,11 @@ export interface Runner {
 }
 
 /** The outcome of a job that somebody ended: with a message, and no stack. */
-export const endedBy = (category: "TIMEOUT" | "CRASH" | "HALTED", message: string, detail = ""): JobOutcome => ({
+export const endedBy = (
+  category: "TIMEOUT" | "CRASH" | "HALTED",
+  message: string,
+  detail = "",
+): JobOutcome => ({
   state: "ERROR",
   category,
   error: { message, traceback: detail === "" ? message : `${message}\n${detail}` },

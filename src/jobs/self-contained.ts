@@ -31,12 +31,16 @@ export function inlineFunction(fn: (...args: never[]) => unknown): InlineFunctio
     new CoordinateError("bad_argument", `function ${fn.name === "" ? "(anonymous)" : fn.name}: ${why}`);
 
   if (/\{\s*\[native code\]\s*\}$/.test(code))
-    throw refuse("bound and native functions have no source; write a function that calls it, or name a module");
+    throw refuse(
+      "bound and native functions have no source; write a function that calls it, or name a module",
+    );
   if (code.length > longestCode)
     throw refuse(`its source has ${code.length} characters, ${longestCode} is the limit; name a module`);
   const parsed = parse(code);
   if (parsed === null)
-    throw refuse("its source cannot be compiled by itself; methods, getters and setters must be written as functions");
+    throw refuse(
+      "its source cannot be compiled by itself; methods, getters and setters must be written as functions",
+    );
   if (parsed.type === "ClassExpression") throw refuse("a class is not a function that a job can call");
   if (parsed.type !== "FunctionExpression" && parsed.type !== "ArrowFunctionExpression")
     throw refuse("its source is not a function");

@@ -1,4 +1,5 @@
 /** One run of a function: load it, call it, look at what it gave. Whatever happens is an outcome; nothing is thrown. */
+import { inspect } from "node:util";
 import type { Action } from "../action.ts";
 import { currentStorage, type CurrentJob, type FinishedDependency } from "../current.ts";
 import type { JobError, JobErrorFrame, JobOutcome } from "../job.ts";
@@ -68,7 +69,9 @@ function tracebackOf(thrown: unknown): string {
   const seen = new Set<unknown>();
   for (let at: unknown = thrown; at !== undefined && !seen.has(at) && seen.size < 10;) {
     seen.add(at);
-    lines.push((lines.length === 0 ? "" : "caused by: ") + (at instanceof Error ? (at.stack ?? String(at)) : show(at)));
+    lines.push(
+      (lines.length === 0 ? "" : "caused by: ") + (at instanceof Error ? (at.stack ?? String(at)) : show(at)),
+    );
     at = at instanceof Error ? at.cause : undefined;
   }
   return lines.join("\n");
@@ -90,7 +93,7 @@ const cut = (text: string): string => (text.length > longest ? `${text.slice(0, 
 
 function show(value: unknown): string {
   try {
-    return typeof value === "object" ? (JSON.stringify(value) ?? "") : String(value);
+    return inspect(value, { depth: 2, breakLength: Infinity });
   } catch {
     return "something that cannot be shown";
   }

@@ -43,7 +43,9 @@ export class Loader {
 
   #compile({ key, code, methodname }: Action): JobFunction {
     if (!this.#inline) throw new LoadError("inline functions are not allowed here");
-    const fn: unknown = runInThisContext(`(${code}\n)`, { filename: `inline:${methodname}#${key.slice(0, 12)}` });
+    const fn: unknown = runInThisContext(`(${code}\n)`, {
+      filename: `inline:${methodname}#${key.slice(0, 12)}`,
+    });
     if (typeof fn !== "function") throw new LoadError(`action ${key} is not a function`);
     return fn as JobFunction;
   }
@@ -73,7 +75,9 @@ export class Loader {
       outside = true;
     }
     const where = `the folders that this worker loads from (${this.#roots.join(", ")})`;
-    throw new LoadError(outside ? `module ${module} is outside of ${where}` : `no module ${module} in ${where}`);
+    throw new LoadError(
+      outside ? `module ${module} is outside of ${where}` : `no module ${module} in ${where}`,
+    );
   }
 }
 
