@@ -1,0 +1,4 @@
+import { sqliteStack } from "./stack.ts";
+import { jobSuite } from "./suite/job.ts";
+
+jobSuite(sqliteStack);
