@@ -31,6 +31,9 @@ const everyLibrary = [
   "testing",
   "worker",
   "jobs",
+  "config",
+  "flow",
+  "bulk",
 ];
 
 /** @type {Record<string, Folder>} */
@@ -47,10 +50,20 @@ export const folders = {
   rest: {
     imports: [...coreAndObjects, "memory"],
     packages: ["fastify", "@fastify/*", "@sinclair/typebox", "typebox", "node:*"],
-    // The client apart from the server, so that a browser or a worker loads no fastify.
-    entries: ["index", "client"],
+    // The client apart from the server, so that a browser or a worker loads no fastify; the table of verbs and the form
+    // of values on the wire alone, for who calls a verb by its name.
+    entries: ["index", "client", "verbs", "wire"],
   },
   cbor: { imports: coreAndObjects, packages: ["node:*"] },
+  // Settings and the files they stand in: the daemon, the command line and flows read them the same way.
+  config: {
+    imports: [],
+    packages: ["yaml", "node:*"],
+    // The light parts apart, so that a command that needs no file loads no YAML.
+    entries: ["index", "config-error", "did-you-mean", "find-file"],
+  },
+  flow: { imports: ["core", "config"], packages: ["yaml", "node:*"] },
+  bulk: { imports: ["core", "config", "rest/wire"], packages: ["csv-parse", "node:*"] },
   testing: { imports: [...coreAndObjects, "memory"], packages: ["vitest", "fast-check", "node:*"] },
   worker: {
     imports: [...coreAndObjects, "memory"],
@@ -63,13 +76,24 @@ export const folders = {
     packages: ["acorn", "node:*"],
   },
   daemon: {
-    imports: [...everyLibrary, "rest/client", "dashboard"],
+    imports: [...everyLibrary, "config/config-error", "config/did-you-mean", "rest/client", "dashboard"],
     // What the command line needs of it without loading a server: the stores by their address, and kind errors.
     entries: ["index", "backend", "did-you-mean"],
     packages: ["fastify", "@fastify/*", "@opentelemetry/api", "pino", "prom-client", "yaml", "node:*"],
   },
   cli: {
-    imports: [...everyLibrary, "rest/client", "daemon", "daemon/backend", "daemon/did-you-mean"],
+    imports: [
+      ...everyLibrary,
+      "config/config-error",
+      "config/did-you-mean",
+      "config/find-file",
+      "rest/client",
+      "rest/verbs",
+      "rest/wire",
+      "daemon",
+      "daemon/backend",
+      "daemon/did-you-mean",
+    ],
     packages: ["commander", "cli-progress", "fast-string-truncated-width", "yaml", "node:*"],
   },
   dashboard: {

@@ -5,30 +5,20 @@
  * so five bytes that announce four thousand million items cost five bytes. What is well-formed but not allowed here
  * (an unknown tag, say) is noted as `refusal` and passed over, so that the request around it can still be answered.
  */
-import { CoordinateError } from "../core/index.ts";
+import { cborHead, CoordinateError } from "../core/index.ts";
+
+export const { argument, breakByte, headEnd, indefinite, major } = cborHead;
+const { tag } = cborHead;
 
 /** Bytes that are not a request and cannot be answered: the connection ends. */
 export class MalformedError extends Error {
   override readonly name = "MalformedError";
 }
 
-export const major = {
-  unsigned: 0,
-  negative: 1,
-  bytes: 2,
-  text: 3,
-  array: 4,
-  map: 5,
-  tag: 6,
-  simple: 7,
-} as const;
-
-export const tags = { bigPositive: 2, bigNegative: 3, encoded: 24, uuid: 37, tuple: 128 } as const;
+/** What may be tagged in a message: as in data, and an encoded item. */
+export const tags = { ...tag, encoded: 24 } as const;
 
 const allowedTags: ReadonlySet<number> = new Set([tags.bigPositive, tags.bigNegative, tags.uuid, tags.tuple]);
-
-export const indefinite = 31;
-export const breakByte = 0xff;
 
 /** What an entry of the stack means; above 0 it is the number of items still to come. */
 const open = { array: -1, mapKey: -2, mapValue: -3, bytes: -4, text: -5 } as const;
@@ -37,22 +27,6 @@ const open = { array: -1, mapKey: -2, mapValue: -3, bytes: -4, text: -5 } as con
 const deepestAllowed = 1024;
 /** Where even finding the end is given up: a constant, so that memory stays bounded. */
 const deepestScanned = 131_072;
-
-/** Where the head (first byte and argument) of the item ends. */
-export function headEnd(bytes: Uint8Array, at: number): number {
-  const info = bytes[at]! & 31;
-  return info < 24 || info === indefinite ? at + 1 : at + 1 + (1 << (info - 24));
-}
-
-/** The argument of a head; exact up to 2^53, and good enough beyond it to refuse a length. */
-export function argument(bytes: Uint8Array, at: number): number {
-  const info = bytes[at]! & 31;
-  if (info < 24) return info;
-  let value = 0;
-  const end = headEnd(bytes, at);
-  for (let byte = at + 1; byte < end; byte++) value = value * 256 + bytes[byte]!;
-  return value;
-}
 
 export class ItemScanner {
   readonly #most: number;

@@ -1,37 +1,46 @@
-/** What a configuration file says to the command line: where the work is, and as whom to ask. */
-import { readFile } from "node:fs/promises";
-import { CommandError } from "./failure.ts";
+/** What the configuration says to the command line: where the work is, and as whom to ask. */
+import type { Configuration } from "../config/index.ts";
+import { findFile } from "../config/find-file.ts";
+import type { GlobalOptions } from "./context.ts";
 
-export interface Configuration {
-  address?: string;
-  backend?: string;
-  namespace?: string;
-  token?: string;
+type Environment = Readonly<Record<string, string | undefined>>;
+
+/** Everything: defaults, file, environment and the options of this command line. Throws, naming file and line. */
+export async function readWhole(options: GlobalOptions, env: Environment): Promise<Configuration> {
+  const { readConfiguration } = await import("../config/index.ts");
+  return readConfiguration({
+    env,
+    file: options.config,
+    flags: {
+      client: {
+        ...(options.address !== undefined && { addresses: options.address.split(",") }),
+        ...(options.backend !== undefined && { store: options.backend }),
+        ...(options.namespace !== undefined && { namespace: options.namespace }),
+        ...(options.token !== undefined && { token: options.token }),
+      },
+    },
+  });
 }
 
-const keys = ["address", "backend", "namespace", "token"] as const;
+/** Where the place may be said besides the variables that everybody looks at. */
+const rareVariables = ["COORDINATE_ADDRESSES", "COORDINATE_URL", "COORDINATE_STORE"];
 
-/** The keys stand at the top of the file or below `coordinate`; those that are not the command line's are others'. */
-export async function readConfiguration(file: string): Promise<Configuration> {
-  const { parse } = await import("yaml");
-  let document: unknown;
-  try {
-    document = parse(await readFile(file, "utf8"), { maxAliasCount: 100 });
-  } catch (error) {
-    throw new CommandError(`${file}: ${error instanceof Error ? error.message : String(error)}`);
-  }
-  if (document === null) return {};
-  if (!isObject(document)) throw new CommandError(`${file}: expected settings and their values`);
-  const below = isObject(document.coordinate) ? document.coordinate : {};
-  const found: Configuration = {};
-  for (const key of keys) {
-    const value = below[key] ?? document[key];
-    if (value === undefined || value === null) continue;
-    if (typeof value !== "string") throw new CommandError(`${file}: ${key}: expected text`);
-    found[key] = value;
-  }
-  return found;
+/** What a configuration file says of the place, under the environment; empty where there is none, and then nothing is loaded. */
+export async function readPlace(
+  options: GlobalOptions,
+  env: Environment,
+): Promise<{ address?: string; backend?: string; namespace?: string; token?: string }> {
+  const named = rareVariables.some((name) => (env[name] ?? "") !== "");
+  if (!named && findFile(options.config, env, process.cwd()) === null) return {};
+  const { client, sources } = await readWhole(
+    options.config === undefined ? {} : { config: options.config },
+    env,
+  );
+  const given = (key: string): boolean => sources.has(`client.${key}`);
+  return {
+    ...(given("addresses") && { address: client.addresses.join(",") }),
+    ...(given("store") && client.store !== "" && { backend: client.store }),
+    ...(given("namespace") && { namespace: client.namespace }),
+    ...(given("token") && client.token !== "" && { token: client.token }),
+  };
 }
-
-const isObject = (value: unknown): value is Record<string, unknown> =>
-  typeof value === "object" && value !== null && !Array.isArray(value);

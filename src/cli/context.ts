@@ -5,7 +5,8 @@
 import { readFileSync } from "node:fs";
 import { createInterface } from "node:readline/promises";
 import type { Coordinate } from "../core/index.ts";
-import { readConfiguration, type Configuration } from "./configuration.ts";
+import type { Configuration } from "../config/index.ts";
+import { readPlace, readWhole } from "./configuration.ts";
 import { CommandError, UsageError } from "./failure.ts";
 import { open, type Opened, type Place, type StoreUse } from "./open.ts";
 import { Output, wantsColour } from "./output.ts";
@@ -129,12 +130,16 @@ export class Context {
     return (this.#place ??= this.#findPlace());
   }
 
+  /** Everything that is configured, with the options of this command line in it. */
+  configuration(file = this.options.config): Promise<Configuration> {
+    return readWhole({ ...this.options, ...(file !== undefined && { config: file }) }, this.env);
+  }
+
   async #findPlace(): Promise<Place & { namespace: string }> {
     const { options, env } = this;
     if (options.address !== undefined && options.backend !== undefined)
       throw new UsageError("--address names a daemon and --backend a store: give one of them");
-    const file = options.config ?? env.COORDINATE_CONFIG;
-    const configured: Configuration = file === undefined || file === "" ? {} : await readConfiguration(file);
+    const configured = await readPlace(options, env);
     const asked = options.address !== undefined || options.backend !== undefined;
     const address = options.address ?? (asked ? undefined : nonEmpty(env.COORDINATE_ADDRESS));
     const backend = options.backend ?? (asked || address !== undefined ? undefined : configured.backend);
@@ -163,11 +168,6 @@ export class Context {
   }
 
   #release: () => void = () => undefined;
-
-  /** Ctrl-C in the shell, which has the terminal in its own hands. */
-  interrupt(): void {
-    this.#interrupted?.abort();
-  }
 
   /** The command is over. */
   end(): void {

@@ -1,6 +1,210 @@
-/** The interactive shell. */
+/**
+ * The interactive shell: the same commands, one connection for all of them, a history that outlives it. An error of a
+ * command is told, and the next line is read.
+ */
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { homedir } from "node:os";
+import path from "node:path";
+import { createInterface, type Interface } from "node:readline";
+import { complete } from "./complete.ts";
 import type { Session } from "./context.ts";
+import { UsageError } from "./failure.ts";
+import { printError } from "./print-error.ts";
+import { runLine } from "./program.ts";
 
-export async function runShell(_session: Session): Promise<number> {
-  return 0;
+const prompt = "coordinate> ";
+const mostHistory = 1000;
+
+export async function runShell(session: Session): Promise<number> {
+  const { stdin, stdout } = session.streams;
+  const file = historyFile(session.streams.env);
+  const history = readHistory(file);
+  stdout.write("Coordinate. help lists the commands, quit or Ctrl-D ends.\n");
+  let last = 0;
+  const typedAhead: string[] = [];
+  for (;;) {
+    const line = typedAhead.shift() ?? (await readLine(session, history, typedAhead));
+    if (line === null) break;
+    const typed = line.trim();
+    if (typed === "") continue;
+    remember(history, typed);
+    writeHistory(file, history);
+    let words: string[];
+    try {
+      words = splitWords(typed);
+    } catch (error) {
+      last = printError(session, session.defaults, error);
+      continue;
+    }
+    if (words[0] === "coordinate") words.shift();
+    if (words.length === 0) continue;
+    if (words[0] === "quit" || words[0] === "exit") break;
+    session.ask = (question) => ask(session, question);
+    last = await interruptible(() => runLine(session, words));
+    stdin.pause();
+  }
+  session.ask = null;
+  return last;
+}
+
+/** After Ctrl-C a command may end by itself; one that does not is left to itself, and the shell goes on. */
+const patienceMs = 500;
+
+async function interruptible(work: () => Promise<number>): Promise<number> {
+  let interrupt = (): void => undefined;
+  const interrupted = new Promise<number>((resolve) => {
+    interrupt = () => void setTimeout(() => resolve(130), patienceMs);
+  });
+  process.on("SIGINT", interrupt);
+  try {
+    return await Promise.race([work(), interrupted]);
+  } finally {
+    process.off("SIGINT", interrupt);
+  }
+}
+
+/**
+ * A reader of its own for every line, so that a command has the terminal to itself while it runs. Lines that were
+ * pasted together arrive together: those after the first are put into `ahead`.
+ */
+function readLine(session: Session, history: readonly string[], ahead: string[]): Promise<string | null> {
+  const { stdin, stdout } = session.streams;
+  return new Promise((resolve) => {
+    const reader = createInterface({
+      input: stdin,
+      output: stdout,
+      prompt,
+      history: [...history],
+      historySize: mostHistory,
+      completer: (line: string, done: (error: null, result: [string[], string]) => void) => {
+        void candidates(session, line).then((found) => done(null, found));
+      },
+    });
+    onEnd(reader, resolve, stdout, ahead);
+    reader.prompt();
+  });
+}
+
+function onEnd(
+  reader: Interface,
+  resolve: (line: string | null) => void,
+  stdout: NodeJS.WriteStream,
+  ahead: string[],
+): void {
+  let answered = false;
+  reader.on("line", (line) => {
+    if (answered) {
+      ahead.push(line);
+      return;
+    }
+    answered = true;
+    setImmediate(() => {
+      reader.close();
+      resolve(line);
+    });
+  });
+  // Ctrl-C gives up the line, as in other shells
+  reader.on("SIGINT", () => {
+    answered = true;
+    stdout.write("^C\n");
+    reader.close();
+    resolve("");
+  });
+  reader.once("close", () => {
+    if (answered) return;
+    stdout.write("\n");
+    resolve(null);
+  });
+}
+
+function ask({ streams: { stdin, stdout } }: Session, question: string): Promise<string | null> {
+  return new Promise((resolve) => {
+    const reader = createInterface({ input: stdin, output: stdout, prompt: question });
+    onEnd(reader, resolve, stdout, []);
+    reader.prompt();
+  });
+}
+
+async function candidates(session: Session, line: string): Promise<[string[], string]> {
+  let words: string[];
+  try {
+    words = splitWords(line);
+  } catch {
+    return [[], line];
+  }
+  // a space at the end begins a new word
+  if (line === "" || /\s$/.test(line)) words.push("");
+  const last = words.at(-1) ?? "";
+  const found = await complete(session, words);
+  return [found.map((one) => (found.length === 1 ? `${one} ` : one)), last];
+}
+
+/** Words as a shell splits them: quotes of both kinds, and a backslash outside of single ones. */
+export function splitWords(line: string): string[] {
+  const words: string[] = [];
+  let word = "";
+  let begun = false;
+  let quote = "";
+  for (let at = 0; at < line.length; at++) {
+    const unit = line[at] ?? "";
+    if (quote === "'") {
+      if (unit === "'") quote = "";
+      else word += unit;
+    } else if (unit === "\\" && (quote === "" || /["\\$`]/.test(line[at + 1] ?? ""))) {
+      at += 1;
+      word += line[at] ?? "";
+      begun = true;
+    } else if (quote === '"') {
+      if (unit === '"') quote = "";
+      else word += unit;
+    } else if (unit === "'" || unit === '"') {
+      quote = unit;
+      begun = true;
+    } else if (/\s/.test(unit)) {
+      if (begun) words.push(word);
+      word = "";
+      begun = false;
+    } else {
+      word += unit;
+      begun = true;
+    }
+  }
+  if (quote !== "") throw new UsageError(`a ${quote} is not closed`);
+  if (begun) words.push(word);
+  return words;
+}
+
+// ---- history, newest first as readline has it
+
+function historyFile(env: Readonly<Record<string, string | undefined>>): string | null {
+  if (env.COORDINATE_HISTORY !== undefined)
+    return env.COORDINATE_HISTORY === "" ? null : env.COORDINATE_HISTORY;
+  const home = env.HOME ?? homedir();
+  return path.join(env.XDG_STATE_HOME ?? path.join(home, ".local", "state"), "coordinate", "history");
+}
+
+function readHistory(file: string | null): string[] {
+  try {
+    return file === null
+      ? []
+      : readFileSync(file, "utf8").split("\n").filter(Boolean).reverse().slice(0, mostHistory);
+  } catch {
+    // there is none yet
+    return [];
+  }
+}
+
+function remember(history: string[], line: string): void {
+  if (history[0] !== line && !/--token[ =]/.test(line)) history.unshift(line);
+  history.length = Math.min(history.length, mostHistory);
+}
+
+function writeHistory(file: string | null, history: readonly string[]): void {
+  if (file === null) return;
+  try {
+    mkdirSync(path.dirname(file), { recursive: true, mode: 0o700 });
+    writeFileSync(file, `${[...history].reverse().join("\n")}\n`, { mode: 0o600 });
+  } catch {
+    // a directory that cannot be written costs the history, not the shell
+  }
 }

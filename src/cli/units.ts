@@ -80,3 +80,12 @@ export function readNumber(text: string, what: string): number {
   if (!Number.isFinite(value)) throw new UsageError(`${what}: expected a number, got ${text}`);
   return value;
 }
+
+/** 1536 as "1.5 KiB". */
+export function bytes(value: number): string {
+  const names = ["bytes", "KiB", "MiB", "GiB", "TiB"];
+  let size = value;
+  let at = 0;
+  for (; size >= 1024 && at < names.length - 1; at++) size /= 1024;
+  return `${at === 0 ? size : size.toFixed(1)} ${names[at] ?? ""}`;
+}

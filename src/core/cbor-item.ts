@@ -10,25 +10,8 @@
  * lengths may be indefinite or longer than need be.
  */
 import { isUtf8 } from "node:buffer";
+import { argument, breakByte, headEnd, isIndefinite, indefinite, major, majorOf, tag } from "./cbor-head.ts";
 import { CoordinateError } from "./errors.ts";
-
-/** The major types, which are the top three bits of an item's first byte. */
-export const major = {
-  unsigned: 0,
-  negative: 1,
-  bytes: 2,
-  text: 3,
-  array: 4,
-  map: 5,
-  tag: 6,
-  simple: 7,
-} as const;
-
-export const tag = { bigPositive: 2, bigNegative: 3, uuid: 37, tuple: 128 } as const;
-
-/** The additional information that stands for "until the break". */
-const indefinite = 31;
-const breakByte = 0xff;
 
 /** 4096 bits, as for numbers in JSON text: digits cost time that grows with the square of their count. */
 const longestInteger = 512;
@@ -238,31 +221,6 @@ function cborStringLength(bytes: Uint8Array, start: number): number {
 /** Where the item that a tag stands on starts; `start` itself when there is no tag. */
 export function cborUntagged(bytes: Uint8Array, start: number): number {
   return majorOf(bytes, start) === major.tag ? headEnd(bytes, start) : start;
-}
-
-export function majorOf(bytes: Uint8Array, at: number): number {
-  return (bytes[at] ?? 0) >> 5;
-}
-
-export function isIndefinite(bytes: Uint8Array, at: number): boolean {
-  return ((bytes[at] ?? 0) & 31) === indefinite;
-}
-
-/** Where the head (first byte and argument) of the item ends. */
-export function headEnd(bytes: Uint8Array, at: number): number {
-  const info = (bytes[at] ?? 0) & 31;
-  if (info < 24 || info === indefinite) return at + 1;
-  return at + 1 + (1 << (info - 24));
-}
-
-/** The argument of a head: a length, count, tag or integer. Exact up to 2^53; good enough to refuse longer lengths. */
-export function argument(bytes: Uint8Array, at: number): number {
-  const info = (bytes[at] ?? 0) & 31;
-  if (info < 24) return info;
-  let value = 0;
-  const end = headEnd(bytes, at);
-  for (let byte = at + 1; byte < end; byte++) value = value * 256 + (bytes[byte] ?? 0);
-  return value;
 }
 
 function malformed(at: number, why: string): CoordinateError {

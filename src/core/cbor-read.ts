@@ -4,17 +4,8 @@
  * Everything read here has passed `checkCborMap`, so reading cannot fail and its recursion is bounded.
  */
 import { Buffer } from "node:buffer";
-import {
-  argument,
-  cborItemCount,
-  cborItemEnd,
-  cborStringBytes,
-  headEnd,
-  isIndefinite,
-  major,
-  majorOf,
-  tag,
-} from "./cbor-item.ts";
+import { argument, headEnd, isIndefinite, major, majorOf, tag } from "./cbor-head.ts";
+import { cborItemCount, cborItemEnd, cborStringBytes } from "./cbor-item.ts";
 import type { DataObject, DataValue } from "./data-value.ts";
 import { Float, Tuple, Uuid } from "./data-value.ts";
 import { setOwn } from "./json-text.ts";

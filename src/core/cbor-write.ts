@@ -2,7 +2,7 @@
  * JavaScript values as CBOR items. `encodeData` says what becomes what; what has no form is `bad_data`, by name.
  */
 import { Buffer } from "node:buffer";
-import { major, tag } from "./cbor-item.ts";
+import { major, tag } from "./cbor-head.ts";
 import { Float, Tuple, Uuid } from "./data-value.ts";
 import { CoordinateError } from "./errors.ts";
 import { nameToBytes } from "./names.ts";

@@ -9,7 +9,8 @@
  * `too_large`; the functions that take a `Data` rely on that and do not fail.
  */
 import { Buffer } from "node:buffer";
-import { cborEntries, cborItemCount, checkCborMap, headEnd, major, majorOf } from "./cbor-item.ts";
+import { headEnd, major, majorOf } from "./cbor-head.ts";
+import { cborEntries, cborItemCount, checkCborMap } from "./cbor-item.ts";
 import { cborToJson, readCbor } from "./cbor-read.ts";
 import { cborMapHead, cborText, hasToJson, writeCbor } from "./cbor-write.ts";
 import type { CborBytes, Data, DataObject, JsonText } from "./data-value.ts";

@@ -497,10 +497,10 @@ export class Engine implements Coordinate {
       candidates.sort(byName);
       const open = tries < 3 ? candidates : candidates.filter(({ id }) => id !== failed?.id);
       const chosen = choose(open, ask.schedule, now, this.#random, settings.policy);
-      if (chosen === null && look.recent === true) continue;
+      if (chosen === null && look.recent !== undefined) continue;
       if (chosen === null || tries > 8)
         return { found: null, again: Math.min(now + this.#pollMs, whenDue(candidates, now)) };
-      const attempts = await this.#claim(ns, chosen, ask, now);
+      const attempts = await this.#claim(ns, chosen, ask, look.recent, now);
       if (attempts.length > 0) return { found: attempts, again: 0 };
       failed = chosen;
     }
@@ -510,6 +510,7 @@ export class Engine implements Coordinate {
     ns: string,
     { id, name, meta, pending }: Candidate,
     ask: Ask,
+    recent: number | undefined,
     now: number,
   ): Promise<AttemptRow[]> {
     let limit = Math.min(ask.number, this.#maxBatch);
@@ -522,6 +523,7 @@ export class Engine implements Coordinate {
       expiration: now + ask.lifetimeMs,
       maxRetries: meta.maxRetries,
       requestId: ask.requestId,
+      ...(recent !== undefined && { recent }),
     };
     for (;;) {
       const { attempts, more } = await this.#store.claim(ns, claim, now);

@@ -1,5 +1,7 @@
 export * from "./action.ts";
 export * from "./attempt.ts";
+export * as cborHead from "./cbor-head.ts";
+export { describeValue } from "./check.ts";
 export * from "./chaining.ts";
 export * from "./clock.ts";
 export * from "./continuous.ts";
@@ -14,8 +16,16 @@ export * from "./namespace.ts";
 export * from "./queue.ts";
 export * from "./scheduler.ts";
 export * from "./store.ts";
+export { readUnitLine } from "./unit-line.ts";
 export * from "./waiting.ts";
 export * from "./watches.ts";
+export {
+  readKind,
+  wantedKind,
+  workSpecKeys,
+  type WorkSpecKey,
+  type WorkSpecKeyKind,
+} from "./work-spec-keys.ts";
 export * from "./work-spec.ts";
 export * from "./work-unit.ts";
 export * from "./worker.ts";

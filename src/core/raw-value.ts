@@ -4,7 +4,8 @@
  * The engine looks into data in a few places only (chaining, a traceback). It does so here, in both encodings by the
  * same words, and what it hands on is a slice: an output's data is exactly what the worker wrote.
  */
-import { cborEntries, cborItems, cborStringBytes, cborUntagged, major, majorOf } from "./cbor-item.ts";
+import { major, majorOf } from "./cbor-head.ts";
+import { cborEntries, cborItems, cborStringBytes, cborUntagged } from "./cbor-item.ts";
 import { cborKeyText, readCbor } from "./cbor-read.ts";
 import type { CborBytes, Data } from "./data-value.ts";
 import { jsonItems, jsonMember, jsonMembers, readJson } from "./json-text.ts";

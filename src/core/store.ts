@@ -49,7 +49,8 @@ export interface Store {
   purge(limit: number, now: number): Promise<Slice>;
   /**
    * What a choice needs, in one look; `repeated` are the attempts that this request was given before. With `recent`, what was
-   * seen a moment ago will do where `claim` checks that it still leads to the same choice, and else claims nothing.
+   * seen a moment ago will do where `claim` checks that it still leads to the same choice, and else claims nothing; it is
+   * told which look that was.
    */
   candidates(ns: string, requestId: string | null, recent: boolean, now: number): Promise<Candidates>;
   /** Without counting rows. In order of namespace and work spec. */
@@ -208,8 +209,8 @@ export interface Candidates {
   settings: NamespaceSettings;
   candidates: Candidate[];
   repeated: AttemptRow[] | null;
-  /** This was seen a moment ago: good for a claim, but that there is nothing must be looked at again. */
-  recent?: boolean;
+  /** This was seen a moment ago, by the look of this number: good for a claim, but that there is nothing must be looked at again. */
+  recent?: number;
 }
 
 /** `next`: go on after this name; null when all were looked at. */
@@ -266,6 +267,8 @@ export interface Claim {
   /** 0 is unlimited. */
   maxRetries: number;
   requestId: string | null;
+  /** The earlier look that this was chosen from; absent when it was a look of its own. */
+  recent?: number;
 }
 
 export interface Make {

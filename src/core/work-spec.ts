@@ -5,7 +5,8 @@
 import { describeValue } from "./check.ts";
 import { decodeData, type Data } from "./data.ts";
 import { CoordinateError } from "./errors.ts";
-import { checkName, nameFromBytes } from "./names.ts";
+import { checkName } from "./names.ts";
+import { readKind, textOf, wantedKind, workSpecKeys, type WorkSpecKey } from "./work-spec-keys.ts";
 
 export interface WorkSpecMeta {
   /** Higher always goes first. */
@@ -90,28 +91,28 @@ export function readWorkSpec(data: Data): { name: string; meta: WorkSpecMeta } {
   if (!has || given === "" || spec.name === null) throw new CoordinateError("no_work_spec_name");
   if (given === undefined) throw new CoordinateError("bad_work_spec_name");
   const name = checkName("work spec", given);
-  const key = reader(spec);
-  const weight = key.number("weight");
-  const nice = key.number("nice");
-  const continuous = key.boolean("continuous") ?? false;
+  const key = reader(spec, workSpecKeys);
+  const weight = key("weight");
+  const nice = key("nice");
+  const continuous = key("continuous") ?? false;
   return {
     name,
     meta: {
-      priority: key.number("priority") ?? 0,
+      priority: key("priority") ?? 0,
       weight: weight ?? (nice === undefined ? defaultWeight : Math.max(1, defaultWeight - nice)),
-      paused: key.boolean("disabled") ?? false,
+      paused: key("disabled") ?? false,
       continuous,
       canBeContinuous: continuous,
-      minGb: key.number("min_gb", 0) ?? 0,
-      intervalMs: seconds(key.number("interval", 0)) ?? 0,
+      minGb: key("min_gb") ?? 0,
+      intervalMs: seconds(key("interval")) ?? 0,
       nextContinuous: 0,
-      maxRunning: key.integer("max_running") ?? 0,
-      maxGetwork: key.integer("max_getwork") ?? 0,
-      maxRetries: key.integer("max_retries") ?? 0,
-      nextWorkSpecName: key.text("then") ?? "",
-      thenPreempts: key.boolean("then_preempts") ?? true,
-      runtime: key.text("runtime") ?? "",
-      retention: readRetention(key.object("retention")),
+      maxRunning: key("max_running") ?? 0,
+      maxGetwork: key("max_getwork") ?? 0,
+      maxRetries: key("max_retries") ?? 0,
+      nextWorkSpecName: key("then") ?? "",
+      thenPreempts: key("then_preempts") ?? true,
+      runtime: key("runtime") ?? "",
+      retention: readRetention(key("retention")),
     },
   };
 }
@@ -182,44 +183,22 @@ const seconds = (value: number | undefined): number | undefined =>
 const isFiniteNumber = (value: unknown): value is number =>
   typeof value === "number" && Number.isFinite(value);
 
-/** Python sends most strings as bytes; for a special key both forms are text. */
-function textOf(value: unknown): string | undefined {
-  if (typeof value === "string") return value;
-  return value instanceof Uint8Array ? nameFromBytes(value) : undefined;
-}
-
-/** Typed access to the special keys of one object; null counts as absent, a wrong type names key and types. */
-function reader(object: Record<string, unknown>, path = "") {
-  const get = <T>(key: string, want: string, read: (value: unknown) => T | undefined): T | undefined => {
+/** Reads known keys of one object; null counts as absent, a wrong type names key and types. */
+function reader<Keys extends Readonly<Record<string, WorkSpecKey>>>(
+  object: Record<string, unknown>,
+  keys: Keys,
+  path = "",
+) {
+  return <Key extends keyof Keys & string>(key: Key) => {
     const value = Object.hasOwn(object, key) ? object[key] : undefined;
     if (value === undefined || value === null) return undefined;
-    const result = read(value);
+    const kind: Keys[Key]["kind"] = keys[key]!.kind;
+    const result = readKind(kind, value);
     if (result !== undefined) return result;
     throw new CoordinateError(
       "bad_work_spec",
-      `${path}${key}: expected ${want}, got ${describeValue(value)}`,
+      `${path}${key}: expected ${wantedKind(kind)}, got ${describeValue(value)}`,
     );
-  };
-  const atLeast = (least: number, value: unknown): number | undefined => {
-    const number = typeof value === "bigint" ? Number(value) : value;
-    return isFiniteNumber(number) && number >= least ? number : undefined;
-  };
-  return {
-    number: (key: string, least = -Infinity) =>
-      get(key, least === 0 ? "a number of 0 or more" : "a number", (v) => atLeast(least, v)),
-    integer: (key: string) =>
-      get(key, "an integer of 0 or more", (v) => {
-        const number = atLeast(0, v);
-        return Number.isSafeInteger(number) ? number : undefined;
-      }),
-    boolean: (key: string) => get(key, "a boolean", (v) => (typeof v === "boolean" ? v : undefined)),
-    text: (key: string) => get(key, "a string", textOf),
-    object: (key: string) =>
-      get(key, "an object", (v) =>
-        typeof v === "object" && !Array.isArray(v) && !(v instanceof Uint8Array)
-          ? (v as Record<string, unknown>)
-          : undefined,
-      ),
   };
 }
 
@@ -227,11 +206,11 @@ function reader(object: Record<string, unknown>, path = "") {
 function readRetention(object: Record<string, unknown> | undefined): Retention {
   if (object === undefined) return {};
   const limit = (status: "finished" | "failed"): RetentionLimit | undefined => {
-    const given = reader(object, "retention.").object(status);
+    const given = reader(object, workSpecKeys.retention.keys, "retention.")(status);
     if (given === undefined) return undefined;
-    const key = reader(given, `retention.${status}.`);
-    const maxAgeMs = seconds(key.number("max_age", 0));
-    const maxCount = key.integer("max_count");
+    const key = reader(given, workSpecKeys.retention.keys[status].keys, `retention.${status}.`);
+    const maxAgeMs = seconds(key("max_age"));
+    const maxCount = key("max_count");
     return { ...(maxAgeMs !== undefined && { maxAgeMs }), ...(maxCount !== undefined && { maxCount }) };
   };
   const finished = limit("finished");

@@ -1,4 +1,1 @@
-/** A mistake of the operator, told in full; the daemon does not start. */
-export class ConfigError extends Error {
-  override readonly name = "ConfigError";
-}
+export { ConfigError } from "../config/config-error.ts";

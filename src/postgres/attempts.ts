@@ -318,6 +318,9 @@ async function apply(
   answer: AttemptChanged,
 ): Promise<void> {
   const { now } = batch;
+  // failed in this very batch, and finished after all: of the two ends only the second will be seen in the row
+  if (attempt.status === "failed" && unit.stored !== "failed" && unit.queues.length > 0)
+    await tellFailed(batch, unit, attempt);
   if (change.data !== null) batch.setAttemptData(unit, attempt, change.data);
   unit.changed = true;
   const release = isRelease(change, now);
@@ -346,6 +349,23 @@ async function apply(
   place(unit, attempt.status === "finished" ? "finished" : "failed");
   await resolve(batch, [unit]);
   if (attempt.status === "finished") await chain(batch, unit, attempt, nextSpecs, answer);
+}
+
+async function tellFailed(batch: Batch, unit: Unit, attempt: Attempt): Promise<void> {
+  await batch.tx.rows(
+    `INSERT INTO @message (namespace, queue, spec, name, unit, number, status, at, data)
+     SELECT $1, q.queue, $2, $3, $4, $5, 5, $6, $7 FROM unnest($8::bytea[]) WITH ORDINALITY AS q (queue, at) ORDER BY q.at`,
+    [
+      unit.spec.namespace,
+      nameToBytes(unit.spec.name),
+      nameToBytes(unit.name),
+      unit.id,
+      attempt.number,
+      attempt.end,
+      dataBytes(dataOf(unit) ?? unit.data),
+      byteas(unit.queues.map(nameToBytes)),
+    ],
+  );
 }
 
 /** Creates the units of a finished attempt's `output`, in the same step. */

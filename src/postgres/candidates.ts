@@ -100,12 +100,14 @@ function onlyOne(rows: readonly Row[], candidates: readonly Candidate[]): Seen |
   if (candidates.some(({ meta }) => meta.continuous)) return null;
   const row = rows.find((each) => each[2] === one.id);
   if (row === undefined) return null;
+  const digest = createHash("md5")
+    .update(row[4] as string)
+    .digest("hex");
+  const newest = Math.max(...candidates.map(({ id }) => id));
   return {
     spec: one.id,
     arrivals: rows.reduce((sum, each) => sum + (each[12] as number), 0),
-    meta: createHash("md5")
-      .update(row[4] as string)
-      .digest("hex"),
+    specs: `${digest} ${candidates.length} ${newest}`,
   };
 }
 

@@ -45,7 +45,8 @@ const wholeClaim = `  ), superseded AS (
 
 /** Whether what was seen of the namespace no longer holds: see `Seen`. */
 const isStale = `CASE WHEN $12::bigint IS NULL THEN false ELSE
-        md5(s.meta) <> $13::text
+        $13::text <> (SELECT md5(s.meta) || ' ' || count(*) || ' ' || max(o.id) FROM @spec o
+          WHERE o.namespace = s.namespace AND NOT o.dead)
         OR $12::bigint <> (SELECT coalesce(sum(t.arrivals), 0) FROM @spec o JOIN @tally t ON t.spec = o.id
           WHERE o.namespace = s.namespace AND NOT o.dead)
         OR EXISTS (SELECT 1 FROM @spec o WHERE o.namespace = s.namespace AND NOT o.dead AND o.id <> s.id
@@ -125,15 +126,16 @@ export const plainClaimSql = claimStatement(false);
 
 /**
  * What a look found that makes the next one unnecessary: only this one work spec has anything, so there is nothing to choose.
- * It holds as long as nothing became available in the namespace, nothing is past its time, no spec generates its own, and
- * this one's metadata is the same; the claim checks all that.
+ * It holds as long as nothing became available in the namespace, nothing is past its time, no spec generates its own, this
+ * one's metadata is the same, and so are the specs (else what one that was deleted had and what a new one has might add up to
+ * the same number); the claim checks all that.
  */
 export interface Seen {
   spec: number;
   /** How many units ever became available in the namespace. */
   arrivals: number;
-  /** The spec's metadata, as a digest. */
-  meta: string;
+  /** The spec's metadata as a digest, how many specs there are, and the newest of them. */
+  specs: string;
 }
 
 /** What a daemon remembers of earlier claims; right or wrong, the statements check. */
@@ -212,7 +214,7 @@ async function tryClaim(
   ];
   const values = (plain: boolean, locked: boolean, at: Place): unknown[] => [
     ...[id, places, now, maxRetries, ...common, locked, nameToBytes(ns), at.place, at.key],
-    ...[seen?.arrivals ?? null, seen?.meta ?? null],
+    ...[seen?.arrivals ?? null, seen?.specs ?? null],
     ...(plain
       ? []
       : [
@@ -257,7 +259,7 @@ async function tryClaim(
       if (nothing && at !== start && floors.mayRestart(id)) continue;
       return claimed;
     }
-    if (answer === "repeated") return repeated(db, ns, claims, hints, allocate, workerLifetimeMs, now);
+    if (answer === "repeated") return repeated(db, ns, claims, hints, allocate, workerLifetimeMs, seen, now);
     if (answer === "stale") return claims.map(() => ({ ...nothing(), stale: true }));
     // others may lock what is past its time, and then it is not ours to wait for
     if (tries > 5) return claims.map(nothing);
@@ -280,6 +282,7 @@ async function repeated(
   hints: ClaimHints,
   allocate: Allocate,
   workerLifetimeMs: number,
+  seen: Seen | null,
   now: number,
 ): Promise<Claimed[]> {
   const answers: Claimed[] = [];
@@ -294,7 +297,7 @@ async function repeated(
         attempts: await readAttempts(db, ns, readKeys(row[0] as string), now, true),
         more: false,
       });
-    else answers.push(...(await tryClaim(db, ns, [claim], hints, allocate, workerLifetimeMs, null, now)));
+    else answers.push(...(await tryClaim(db, ns, [claim], hints, allocate, workerLifetimeMs, seen, now)));
   }
   return answers;
 }

@@ -188,6 +188,7 @@ function unblock(batch: Batch, unit: Unit): boolean {
     batch.fail(unit, "", brokenDependency(broken.targetSpec, broken.targetName, broken.status));
     return true;
   }
+  unit.since = batch.now;
   place(unit, waitingStatus(unit, batch.now));
   return false;
 }

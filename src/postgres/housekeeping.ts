@@ -3,6 +3,7 @@ import { tooManyRetries, type Slice, type Tidied, type TidyLimits } from "../cor
 import { catchUp, isPast } from "./expiry.ts";
 import type { Database, Session } from "./connection.ts";
 import { resolve } from "./dependents.ts";
+import { purgeQueues } from "./queues.ts";
 import { Batch, type Allocate } from "./state.ts";
 import { foldTallies, tallyOf } from "./tally.ts";
 import { readMeta } from "./work-specs.ts";
@@ -11,7 +12,11 @@ import { removeUnits } from "./work-units.ts";
 /** Dead specs stay this long after their last unit: no statement that saw them alive runs longer. */
 const graveHours = 1;
 
-export async function purgeUnits(db: Database, limit: number, now: number): Promise<Slice> {
+export async function purgeUnits(
+  db: Database,
+  limit: number,
+  now: number,
+): Promise<Slice & { changed: string[] }> {
   return db.transaction(
     async (tx) => {
       // several daemons may purge at once: each takes what the others have not
@@ -22,13 +27,18 @@ export async function purgeUnits(db: Database, limit: number, now: number): Prom
         [limit],
       );
       const ids = (rows as [number][]).map(([id]) => id);
+      const changed = new Set<string>();
       if (ids.length > 0) {
         const batch = new Batch(tx, now, noIds);
         await batch.load(ids, { data: false });
         await removeUnits(batch, [...batch.units.values()]);
         await batch.flush();
+        // those that waited for what is gone
+        for (const unit of batch.units.values())
+          if (!unit.deleted && unit.changed) changed.add(unit.spec.namespaceName);
       }
-      const done = ids.length < limit;
+      const left = await purgeQueues(tx, limit);
+      const done = ids.length < limit && left < limit;
       if (done) {
         const gone = await tx.rows(
           `DELETE FROM @spec s WHERE s.dead AND s.died < clock_timestamp() - make_interval(hours => $1::int)
@@ -41,12 +51,14 @@ export async function purgeUnits(db: Database, limit: number, now: number): Prom
             [true],
           );
           await tx.rows(
-            "DELETE FROM @namespace n WHERE n.dead AND $1 AND NOT EXISTS (SELECT 1 FROM @spec s WHERE s.namespace = n.id)",
+            `DELETE FROM @namespace n WHERE n.dead AND $1 AND NOT EXISTS (SELECT 1 FROM @spec s WHERE s.namespace = n.id)
+               AND NOT EXISTS (SELECT 1 FROM @message m WHERE m.namespace = n.id)
+               AND NOT EXISTS (SELECT 1 FROM @action a WHERE a.namespace = n.id)`,
             [true],
           );
         }
       }
-      return { deleted: ids.length, done };
+      return { deleted: ids.length, done, changed: [...changed] };
     },
     { repeatable: true },
   );
@@ -219,6 +231,9 @@ async function forgetOld(tx: Session, limits: TidyLimits, now: number): Promise<
   await foldTallies(tx, 1000);
   await tx.rows("DELETE FROM @lock WHERE deadline < $1::float8", [now]);
   await tx.rows("DELETE FROM @request WHERE time < $1::bigint", [limits.requestsBefore]);
+  await tx.rows("DELETE FROM @message WHERE request IS NOT NULL AND taken < $1::bigint", [
+    limits.requestsBefore,
+  ]);
   const rows = await tx.rows(
     `DELETE FROM @worker w WHERE w.expiration < $1::bigint
        AND NOT EXISTS (SELECT 1 FROM @worker c WHERE c.namespace = w.namespace AND c.parent = w.name)

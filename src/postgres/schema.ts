@@ -5,6 +5,10 @@
  * path looks for has partial indexes in exactly the order it is asked for: what waits (`unit_ready`), what is delayed
  * (`unit_due`), what runs (`unit_lease`). Attempts that were superseded are rows of `history`.
  *
+ * What a unit has that few have stands in columns that are null for the others: the queues that hear of its end, and its
+ * labels. Triggers that are passed over for rows without them do the rest, in the statement that changes the row: so every
+ * way that a unit may end writes its messages, and so does a daemon of an older version, which knows nothing of queues.
+ *
  * Statuses are positions in `workUnitStatuses` and `attemptStatuses` of core. Times are epoch milliseconds. Names are
  * bytes. Statements write `@unit` for the table `unit` of the schema in use.
  */
@@ -181,6 +185,83 @@ export const migrations: readonly Migration[] = [
         PRIMARY KEY (namespace, spec, id)
       )`,
       `CREATE INDEX request_time ON @request (time)`,
+    ],
+  },
+  {
+    worksWith: 1,
+    statements: [
+      // since: when it became available, where nothing else says it: added again, reset, or let go by what it waited for
+      `ALTER TABLE @unit ADD COLUMN since bigint, ADD COLUMN queues bytea[], ADD COLUMN labels bytea[]`,
+      `CREATE SEQUENCE @message_seq`,
+      // a message that was taken by a request with an id is kept, with that id, until the request is forgotten
+      `CREATE TABLE @message (
+        seq bigint PRIMARY KEY DEFAULT nextval('@message_seq'),
+        namespace bigint NOT NULL,
+        unit bigint NOT NULL,
+        at bigint NOT NULL,
+        taken bigint,
+        number integer NOT NULL,
+        status smallint NOT NULL,
+        queue bytea NOT NULL,
+        spec bytea NOT NULL,
+        name bytea NOT NULL,
+        request bytea,
+        data bytea
+      ) WITH (
+        autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 1
+      )`,
+      `CREATE INDEX message_queue ON @message (namespace, queue, seq) WHERE request IS NULL`,
+      `CREATE INDEX message_request ON @message (namespace, queue, request, seq) WHERE request IS NOT NULL`,
+      `CREATE INDEX message_taken ON @message (taken) WHERE request IS NOT NULL`,
+      `CREATE FUNCTION @unit_ended() RETURNS trigger LANGUAGE plpgsql AS $body$
+      BEGIN
+        INSERT INTO @message (namespace, queue, spec, name, unit, number, status, at, data)
+        SELECT s.namespace, q.queue, s.name, coalesce(NEW.long_name, NEW.key), NEW.id, NEW.attempts, NEW.status,
+          NEW.attempt_end, coalesce(CASE WHEN NEW.attempt_own THEN NEW.attempt_data END, NEW.data)
+        FROM @spec s, unnest(NEW.queues) WITH ORDINALITY AS q (queue, at)
+        WHERE s.id = NEW.spec AND NOT s.dead ORDER BY q.at;
+        RETURN NULL;
+      END $body$`,
+      `CREATE TRIGGER unit_ended AFTER UPDATE ON @unit FOR EACH ROW
+        WHEN (NEW.status >= 4 AND NEW.queues IS NOT NULL AND (NEW.status <> OLD.status OR NEW.attempts <> OLD.attempts
+          OR NEW.attempt_status IS DISTINCT FROM OLD.attempt_status))
+        EXECUTE FUNCTION @unit_ended()`,
+      // a long label is shortened to its beginning and a hash: with the longest key it fits into an index entry then
+      `CREATE TABLE @label (
+        spec bigint NOT NULL,
+        unit bigint NOT NULL,
+        label bytea NOT NULL,
+        key bytea NOT NULL,
+        PRIMARY KEY (spec, label, key)
+      )`,
+      `CREATE FUNCTION @label_key(label bytea) RETURNS bytea LANGUAGE sql IMMUTABLE AS $body$
+        SELECT CASE WHEN length(label) <= 64 THEN label ELSE substring(label FROM 1 FOR 32) || sha256(label) END
+      $body$`,
+      `CREATE FUNCTION @unit_labels() RETURNS trigger LANGUAGE plpgsql AS $body$
+      BEGIN
+        IF TG_OP <> 'INSERT' THEN
+          DELETE FROM @label b USING unnest(OLD.labels) AS l (label)
+          WHERE b.spec = OLD.spec AND b.label = @label_key(l.label) AND b.key = OLD.key AND b.unit = OLD.id;
+        END IF;
+        IF TG_OP <> 'DELETE' THEN
+          INSERT INTO @label (spec, label, key, unit)
+          SELECT NEW.spec, @label_key(l.label), NEW.key, NEW.id FROM unnest(NEW.labels) AS l (label)
+          ON CONFLICT (spec, label, key) DO UPDATE SET unit = excluded.unit;
+        END IF;
+        RETURN NULL;
+      END $body$`,
+      // labels are set by a statement of their own, so that no other pays for this one
+      `CREATE TRIGGER unit_labels AFTER UPDATE OF labels ON @unit FOR EACH ROW
+        WHEN (OLD.labels IS DISTINCT FROM NEW.labels) EXECUTE FUNCTION @unit_labels()`,
+      `CREATE TRIGGER unit_gone AFTER DELETE ON @unit FOR EACH ROW
+        WHEN (OLD.labels IS NOT NULL) EXECUTE FUNCTION @unit_labels()`,
+      `CREATE TABLE @action (
+        namespace bigint NOT NULL,
+        created bigint NOT NULL,
+        key bytea NOT NULL,
+        data bytea NOT NULL,
+        PRIMARY KEY (namespace, key)
+      )`,
     ],
   },
 ];

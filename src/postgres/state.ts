@@ -19,6 +19,7 @@ import {
   type AttemptStatus,
   type Data,
   type DependencyState,
+  type WorkUnitPut,
   type WorkUnitRow,
   type WorkUnitStatus,
 } from "../core/index.ts";
@@ -102,6 +103,10 @@ export interface Unit {
   dependents: boolean;
   /** The latest attempt, until the unit is taken from it. */
   attempt: Attempt | null;
+  /** When it became available, where nothing else says it; 0 elsewhere. */
+  since: number;
+  queues: readonly string[];
+  labels: readonly string[];
 
   /** The status in the database; null for a unit that is not there yet. */
   stored: WorkUnitStatus | null;
@@ -112,6 +117,8 @@ export interface Unit {
   /** What it waits for, once read; and whether that has to be written. */
   needRows: Need[] | null;
   needsChanged: boolean;
+  /** Queues or labels have to be written. */
+  extrasChanged: boolean;
 }
 
 // ---- reading rows
@@ -120,10 +127,11 @@ export interface Unit {
 const columns = (data: boolean): string =>
   `u.id, u.spec, u.key, u.long_name, u.status, u.place, u.not_before, u.created, u.attempts, u.tries, u.origin,
    u.needs, u.dependents, u.attempt_status, u.attempt_worker, u.attempt_start, u.attempt_end, u.attempt_expiration,
-   u.attempt_late, u.attempt_own, u.attempt_errors, ${data ? "u.data, u.attempt_data" : "NULL::bytea, NULL::bytea"}`;
+   u.attempt_late, u.attempt_own, u.attempt_errors, ${data ? "u.data, u.attempt_data" : "NULL::bytea, NULL::bytea"},
+   u.since, u.queues, u.labels`;
 
 export const unitColumns = columns(true);
-export const unitColumnCount = 23;
+export const unitColumnCount = 26;
 const specColumns = "s.name, s.namespace, n.name, s.next_spec, s.max_running, s.dead";
 
 export function readUnit(row: Row, spec: Spec): Unit {
@@ -160,6 +168,9 @@ export function readUnit(row: Row, spec: Spec): Unit {
             own: row[19] as boolean,
             data: bytesData(row[22] as Buffer | null),
           },
+    since: (row[23] as number | null) ?? 0,
+    queues: readNames(row[24]),
+    labels: readNames(row[25]),
     stored: status,
     deleted: false,
     changed: false,
@@ -167,8 +178,14 @@ export function readUnit(row: Row, spec: Spec): Unit {
     attemptDataChanged: false,
     needRows: null,
     needsChanged: false,
+    extrasChanged: false,
   };
 }
+
+const noNames: readonly string[] = [];
+
+const readNames = (value: unknown): readonly string[] =>
+  value === null ? noNames : (value as Buffer[]).map(nameFromBytes);
 
 export const readErrors = (text: string | null): readonly string[] =>
   text === null ? [] : (JSON.parse(text) as string[]);
@@ -179,7 +196,7 @@ export const writeErrors = (errors: readonly string[]): string | null =>
 export function newUnit(
   id: number,
   spec: Spec,
-  put: { name: string; data: Data | null; priority: number; notBefore: number },
+  put: Pick<WorkUnitPut, "name" | "data" | "priority" | "notBefore" | "queues" | "labels">,
   now: number,
 ): Unit {
   return {
@@ -197,6 +214,9 @@ export function newUnit(
     needs: false,
     dependents: false,
     attempt: null,
+    since: 0,
+    queues: put.queues ?? noNames,
+    labels: put.labels ?? noNames,
     stored: null,
     deleted: false,
     changed: true,
@@ -204,6 +224,7 @@ export function newUnit(
     attemptDataChanged: false,
     needRows: [],
     needsChanged: false,
+    extrasChanged: put.queues !== undefined || put.labels !== undefined,
   };
 }
 
@@ -252,6 +273,8 @@ export function unitRow(unit: Unit): WorkUnitRow {
       kind: hard ? "hard" : "soft",
       status,
     })),
+    queues: unit.queues,
+    labels: unit.labels,
   };
 }
 
@@ -277,7 +300,7 @@ export function place(unit: Unit, status: WorkUnitStatus): void {
 }
 
 /** Takes unit ids. */
-export type Allocate = (count: number) => Promise<number[]>;
+export type Allocate = (count: number, session: Session) => Promise<number[]>;
 
 /** Where a unit stands that nobody runs. What it waits for must have been read. */
 export function waitingStatus(unit: Unit, now: number): WorkUnitStatus {
@@ -369,7 +392,8 @@ export class Batch {
   }
 
   async nextIds(count: number): Promise<void> {
-    if (this.#ids.length < count) this.#ids.push(...(await this.#allocate(count - this.#ids.length)));
+    if (this.#ids.length < count)
+      this.#ids.push(...(await this.#allocate(count - this.#ids.length, this.tx)));
   }
 
   takeId(): number {
@@ -477,6 +501,15 @@ export class Batch {
       ]);
   }
 
+  /** In place of what the unit had. */
+  setExtras(unit: Unit, queues: readonly string[] = noNames, labels: readonly string[] = noNames): void {
+    if (isSame(unit.queues, queues) && isSame(unit.labels, labels)) return;
+    unit.queues = queues;
+    unit.labels = labels;
+    unit.extrasChanged = true;
+    unit.changed = true;
+  }
+
   setAttemptData(unit: Unit, attempt: Attempt, data: Data): void {
     attempt.own = true;
     attempt.data = data;
@@ -522,6 +555,9 @@ export class Batch {
       .filter(({ stored }) => stored === null)
       .sort((a, b) => a.spec.id - b.spec.id || compareNames(a.name, b.name));
     if (fresh.length > 0) await this.#insert(fresh);
+    // before anything ends: who hears of it is who is named now
+    const named = changed.filter(({ extrasChanged }) => extrasChanged);
+    if (named.length > 0) await this.#writeExtras(named);
     const updates = changed
       .filter(({ stored, attempt }) => stored !== null || attempt !== null)
       .sort((a, b) => a.id - b.id);
@@ -555,6 +591,16 @@ export class Batch {
     );
   }
 
+  async #writeExtras(units: readonly Unit[]): Promise<void> {
+    const { ids, kinds, values } = extraArrays(
+      [...units].sort((a, b) => a.id - b.id).map(({ id, queues, labels }) => ({ id, queues, labels })),
+    );
+    await this.tx.rows(
+      `UPDATE @unit u SET queues = e.queues, labels = e.labels FROM (${extrasFrom(1)}) e WHERE u.id = e.id`,
+      [ids, kinds, values],
+    );
+  }
+
   async #update(units: readonly Unit[]): Promise<void> {
     const attempt = <Value>(read: (attempt: Attempt) => Value): (Value | null)[] =>
       units.map((unit) => (unit.attempt === null ? null : read(unit.attempt)));
@@ -566,13 +612,14 @@ export class Batch {
          attempt_end = c.attempt_end, attempt_expiration = c.attempt_expiration, attempt_late = c.attempt_late,
          attempt_own = c.attempt_own, attempt_errors = c.attempt_errors,
          data = CASE WHEN c.has_data THEN c.data ELSE u.data END,
-         attempt_data = CASE WHEN c.has_attempt_data THEN c.attempt_data ELSE u.attempt_data END
+         attempt_data = CASE WHEN c.has_attempt_data THEN c.attempt_data ELSE u.attempt_data END,
+         since = c.since
        FROM unnest($1::bigint[], $2::smallint[], $3::float8[], $4::bigint[], $5::int[], $6::int[], $7::text[],
          $8::boolean[], $9::boolean[], $10::smallint[], $11::bytea[], $12::bigint[], $13::bigint[], $14::bigint[],
-         $15::boolean[], $16::boolean[], $17::text[], $18::boolean[], $19::bytea[], $20::boolean[], $21::bytea[])
+         $15::boolean[], $16::boolean[], $17::text[], $18::boolean[], $19::bytea[], $20::boolean[], $21::bytea[], $22::bigint[])
          AS c (id, status, place, not_before, attempts, tries, origin, needs, dependents, attempt_status,
            attempt_worker, attempt_start, attempt_end, attempt_expiration, attempt_late, attempt_own, attempt_errors,
-           has_data, data, has_attempt_data, attempt_data)
+           has_data, data, has_attempt_data, attempt_data, since)
        WHERE u.id = c.id`,
       [
         int8s(units.map(({ id }) => id)),
@@ -600,6 +647,7 @@ export class Batch {
             unit.attemptDataChanged && unit.attempt?.own === true ? dataBytes(unit.attempt.data) : null,
           ),
         ),
+        int8s(units.map(({ since }) => (since > 0 ? since : null))),
       ],
     );
   }
@@ -647,6 +695,33 @@ export class Batch {
     );
   }
 }
+
+const isSame = (a: readonly string[], b: readonly string[]): boolean =>
+  a.length === b.length && a.every((name, i) => name === b[i]);
+
+/** Queues and labels of units as three arrays: lists of different lengths are not one array of PostgreSQL's. */
+export function extraArrays(
+  units: readonly { id: number; queues?: readonly string[]; labels?: readonly string[] }[],
+): { ids: Buffer; kinds: Buffer; values: Buffer } {
+  const rows = units.flatMap(({ id, queues = noNames, labels = noNames }) => [
+    { id, kind: 2, value: null },
+    ...queues.map((name) => ({ id, kind: 0, value: nameToBytes(name) })),
+    ...labels.map((name) => ({ id, kind: 1, value: nameToBytes(name) })),
+  ]);
+  return {
+    ids: int8s(rows.map(({ id }) => id)),
+    kinds: int2s(rows.map(({ kind }) => kind)),
+    values: byteas(rows.map(({ value }) => value)),
+  };
+}
+
+/** The three arrays, from this parameter on, as rows of id, queues and labels. */
+export const extrasFrom = (parameter: number): string => `
+  SELECT x.id, array_agg(x.value ORDER BY x.at) FILTER (WHERE x.kind = 0) AS queues,
+    array_agg(x.value ORDER BY x.at) FILTER (WHERE x.kind = 1) AS labels
+  FROM unnest($${parameter}::bigint[], $${parameter + 1}::smallint[], $${parameter + 2}::bytea[])
+    WITH ORDINALITY AS x (id, kind, value, at)
+  GROUP BY x.id`;
 
 /** Where a unit stands for those that wait for it. */
 export const standing = (unit: Unit): WorkUnitStatus | null => (unit.deleted ? null : unit.status);

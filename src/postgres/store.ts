@@ -5,19 +5,26 @@ import {
   missingWorkSpec,
   nameFromBytes,
   nameToBytes,
+  waitingSample,
   workerLifetimeMs,
+  type ActionInput,
+  type ActionRow,
   type AddedWorkUnit,
+  type Announcing,
   type AttemptChanged,
   type AttemptKey,
   type AttemptRow,
   type Candidates,
   type Claim,
+  type CountSlice,
   type LockDecision,
   type LockPath,
   type LockView,
   type Make,
   type NamespaceRow,
   type NamespaceSettings,
+  type QueueMessage,
+  type QueueRow,
   type Settle,
   type Slice,
   type Store,
@@ -25,6 +32,7 @@ import {
   type Tidied,
   type TidyLimits,
   type UnitSlice,
+  type WaitingSinceRow,
   type Watchable,
   type WorkerChange,
   type WorkerQuery,
@@ -57,9 +65,20 @@ import { decideLocks } from "./locks.ts";
 import { knowWorkers, writeLog } from "./log.ts";
 import { Merge } from "./merge.ts";
 import type { Notifier } from "./notify.ts";
+import {
+  clearQueue,
+  countMessages,
+  deleteActions,
+  getActions,
+  listActions,
+  listQueues,
+  putActions,
+  takeMessages,
+} from "./queues.ts";
 import { attemptRow, Batch, missingUnit, readUnit, unitColumns, type Spec } from "./state.ts";
 import { readTallies } from "./tally.ts";
 import { nameKey, textKey } from "./values.ts";
+import { Watching } from "./watching.ts";
 import { heldAttempts, loggedAttempts, pageWorkers, readWorkers, writeWorkers } from "./workers.ts";
 import {
   killNamespace,
@@ -73,13 +92,18 @@ import {
 import {
   copyFromUnits,
   copyUnits,
+  countUnits,
   deleteUnits,
   inKeyOrder,
+  insertNamedSql,
   insertSql,
   insertValues,
+  isNamed,
+  namedValues,
   putUnits,
   readUnits,
   updateUnits,
+  waitingSinceSql,
 } from "./work-units.ts";
 
 export interface PostgresParts {
@@ -100,6 +124,8 @@ interface Look {
 
 /** What the last look found, for those who come right after it. */
 interface Recent {
+  /** Which look it was; none once it was found not to hold. */
+  look: number | null;
   only: Seen;
   answer: Candidates;
   /** By the process's own clock, as is `shy`: until when nothing is remembered. */
@@ -112,16 +138,18 @@ const shyMs = 100;
 /** Claims and settles of more than this go by themselves, so that several sessions share the work. */
 const few = 20;
 
-export class PostgresStore implements Store, Watchable {
+export class PostgresStore implements Store, Watchable, Announcing {
   readonly #parts: PostgresParts;
   readonly #db: Database;
   readonly #ids: UnitIds;
+  readonly #watching: Watching;
   readonly #merges = {
     settles: new Map<string, SettleMerge>(),
     claims: new Map<string, ClaimMerge>(),
     looks: new Map<string, Merge<Look, Candidates>>(),
   };
   readonly #recent = new Map<string, Recent>();
+  #looks = 0;
   /** Claims under way, by request id: who asks the same again meanwhile is given the same answer. */
   readonly #claiming = new Map<string, Promise<Claimed>>();
   readonly #hints: ClaimHints = {
@@ -137,6 +165,7 @@ export class PostgresStore implements Store, Watchable {
     this.#parts = parts;
     this.#db = parts.db;
     this.#ids = ids ?? new UnitIds(parts.db);
+    this.#watching = new Watching(parts.db, (listener) => parts.notifier.watch(listener));
   }
 
   /** Round trips and retries so far. */
@@ -172,11 +201,20 @@ export class PostgresStore implements Store, Watchable {
     return this.#parts.notifier.watch(listener);
   }
 
+  watchEnds(ns: string, units: readonly number[], wake: (unit: number) => void): () => void {
+    return this.#watching.watchEnds(ns, units, wake);
+  }
+
+  watchQueue(ns: string, queue: string, wake: () => void): () => void {
+    return this.#watching.watchQueue(ns, queue, wake);
+  }
+
   #changed(ns: string): void {
     this.#parts.notifier.changed(ns);
   }
 
   async close(): Promise<void> {
+    this.#watching.close();
     if (this.#borrowed) return;
     await this.#parts.notifier.close();
     this.#db.close();
@@ -202,8 +240,10 @@ export class PostgresStore implements Store, Watchable {
     return row;
   }
 
-  deleteNamespace(ns: string): Promise<boolean> {
-    return this.#db.transaction((tx) => killNamespace(tx, ns));
+  async deleteNamespace(ns: string): Promise<boolean> {
+    const found = await this.#db.transaction((tx) => killNamespace(tx, ns));
+    if (found) this.#changed(ns);
+    return found;
   }
 
   // ---- work specs
@@ -228,14 +268,17 @@ export class PostgresStore implements Store, Watchable {
     return answer;
   }
 
-  purge(limit: number, now: number): Promise<Slice> {
-    return purgeUnits(this.#db, limit, now);
+  async purge(limit: number, now: number): Promise<Slice> {
+    const { deleted, done, changed } = await purgeUnits(this.#db, limit, now);
+    for (const ns of changed) this.#changed(ns);
+    return { deleted, done };
   }
 
   async candidates(ns: string, requestId: string | null, recent: boolean, now: number): Promise<Candidates> {
     const seen = recent ? this.#seen(ns) : null;
     // each caller may put its own list in another order
-    if (seen !== null) return { ...seen.answer, candidates: [...seen.answer.candidates], recent: true };
+    if (seen !== null && seen.look !== null)
+      return { ...seen.answer, candidates: [...seen.answer.candidates], recent: seen.look };
     const look = (asked: readonly Look[]): Promise<Candidates[]> =>
       this.#candidates(
         ns,
@@ -291,24 +334,48 @@ export class PostgresStore implements Store, Watchable {
       return;
     }
     if (this.#recent.size > 1000) this.#recent.clear();
-    this.#recent.set(ns, { only, answer, until: performance.now() + recentMs, shy: 0 });
+    this.#recent.set(ns, {
+      look: ++this.#looks,
+      only,
+      answer,
+      until: performance.now() + recentMs,
+      shy: 0,
+    });
   }
 
   /** What was seen did not hold: somebody is adding, and for a moment every claim looks for itself. */
-  #forget(ns: string): void {
+  #forget(ns: string, look: number): void {
     const known = this.#recent.get(ns);
-    if (known !== undefined) this.#recent.set(ns, { ...known, until: 0, shy: performance.now() + shyMs });
+    if (known?.look === look)
+      this.#recent.set(ns, { ...known, look: null, until: 0, shy: performance.now() + shyMs });
   }
 
   async tally(ns: string | null, now: number): Promise<TallyRow[]> {
     const namespace = ns === null ? null : nameToBytes(ns);
+    await this.#catchUpAll(namespace, now);
+    return readTallies(this.#db, namespace);
+  }
+
+  /** Moves what is past its time, in one namespace or in all. */
+  async #catchUpAll(namespace: Buffer | null, now: number): Promise<void> {
     const past = await this.#db.rows(
       `SELECT s.id FROM @namespace n JOIN @spec s ON s.namespace = n.id AND NOT s.dead
        WHERE NOT n.dead AND ($1::bytea IS NULL OR n.name = $1::bytea) AND ${isPast("s.id", "$2::bigint")}`,
       [namespace, now],
     );
     for (const [id] of past as [number][]) await catchUp(this.#db, id, now);
-    return readTallies(this.#db, namespace);
+  }
+
+  async waitingSince(ns: string | null, now: number): Promise<WaitingSinceRow[]> {
+    const namespace = ns === null ? null : nameToBytes(ns);
+    await this.#catchUpAll(namespace, now);
+    const rows = await this.#db.rows(waitingSinceSql, [namespace]);
+    return (rows as [Buffer, Buffer, number, number][]).map(([space, spec, available, since]) => ({
+      namespace: nameFromBytes(space),
+      workSpec: nameFromBytes(spec),
+      since,
+      exact: available <= 2 * waitingSample,
+    }));
   }
 
   // ---- work units
@@ -359,17 +426,20 @@ export class PostgresStore implements Store, Watchable {
     });
     const note = request === null ? null : { id: request, answer: JSON.stringify(answer) };
     try {
-      if (puts.length >= copyFromUnits) {
+      const named = puts.some(isNamed);
+      if (puts.length >= copyFromUnits && !named) {
         const done = await this.#db.transaction((tx) => copyUnits(tx, spec, rows, note, now), {
           repeatable: request !== null,
           conflicts: false,
         });
         return done ? answer : null;
       }
-      const written = await this.#db.write(insertSql, insertValues(spec.id, rows, note, now), {
-        repeatable: request !== null,
-        conflicts: false,
-      });
+      const values = insertValues(spec.id, rows, note, now);
+      const written = await this.#db.write(
+        named ? insertNamedSql : insertSql,
+        named ? [...values, ...namedValues(rows)] : values,
+        { repeatable: request !== null, conflicts: false },
+      );
       return written.length === 0 ? null : answer;
     } catch (error) {
       if (!isUniqueViolation(error)) throw error;
@@ -401,7 +471,7 @@ export class PostgresStore implements Store, Watchable {
       string | null,
     ];
     if (before !== null) return JSON.parse(before) as AddedWorkUnit[];
-    const batch = new Batch(tx, now, (count) => this.#ids.take(count));
+    const batch = this.#batch(tx, now);
     const spec = batch.spec({
       id,
       name,
@@ -446,6 +516,16 @@ export class PostgresStore implements Store, Watchable {
     return readUnits(this.#db, await lookUp(this.#db, ns, ref, now), where, limit, now);
   }
 
+  async countWorkUnits(
+    ns: string,
+    ref: WorkSpecRef,
+    where: WorkUnitWhere,
+    limit: number,
+    now: number,
+  ): Promise<CountSlice> {
+    return countUnits(this.#db, await lookUp(this.#db, ns, ref, now), where, limit);
+  }
+
   async updateWorkUnits(
     ns: string,
     ref: WorkSpecRef,
@@ -476,7 +556,7 @@ export class PostgresStore implements Store, Watchable {
   }
 
   #batch(tx: Session, now: number): Batch {
-    return new Batch(tx, now, (count) => this.#ids.take(count));
+    return new Batch(tx, now, (count, session) => this.#ids.take(count, session));
   }
 
   // ---- attempts
@@ -498,33 +578,41 @@ export class PostgresStore implements Store, Watchable {
 
   /** Claims of a few units each, by many at once, in one statement and one commit. */
   async #claim(ns: string, claim: Claim, now: number): Promise<Claimed> {
-    const { workSpec } = claim;
-    const call: ClaimCall = (asked) =>
-      claimUnits(
-        this.#db,
-        ns,
-        asked.map((one) => one.claim),
-        this.#hints,
-        (count) => this.#ids.take(count),
-        workerLifetimeMs,
-        this.#guard(ns, workSpec.id),
-        Math.max(...asked.map((one) => one.now)),
-      );
-    const answer = await this.#merged(ns, claim, call, now);
-    if (answer.stale === true) this.#forget(ns);
+    const { workSpec, maxRetries, requestId, recent } = claim;
+    const call: ClaimCall = (asked) => this.#claims(ns, asked);
+    let answer: Claimed;
+    if (claim.limit > few || this.#borrowed) answer = (await call([{ claim, now }]))[0] ?? noClaim;
+    else {
+      const key = `${workSpec.id} ${maxRetries} ${requestId === null} ${recent === undefined} ${ns}`;
+      answer = await mergeOf(this.#merges.claims, key, () => new Merge(call, 1, 100)).ask({ claim, now });
+    }
+    if (answer.stale === true && recent !== undefined) this.#forget(ns, recent);
     return answer;
   }
 
-  #guard(ns: string, spec: number): Seen | null {
-    const only = this.#seen(ns)?.only;
-    return only?.spec === spec ? only : null;
-  }
-
-  async #merged(ns: string, claim: Claim, call: ClaimCall, now: number): Promise<Claimed> {
-    const { workSpec, maxRetries, requestId } = claim;
-    if (claim.limit > few || this.#borrowed) return (await call([{ claim, now }]))[0] ?? noClaim;
-    const key = `${workSpec.id} ${maxRetries} ${requestId === null} ${ns}`;
-    return mergeOf(this.#merges.claims, key, () => new Merge(call, 1, 100)).ask({ claim, now });
+  /**
+   * Claims of one work spec, all after a look of their own or all after an earlier one. Those of an earlier look which was
+   * forgotten meanwhile cannot be checked any more, and claim nothing.
+   */
+  async #claims(ns: string, asked: readonly { claim: Claim; now: number }[]): Promise<Claimed[]> {
+    const known = this.#recent.get(ns);
+    const holds = ({ recent }: Claim): boolean => recent === undefined || recent === known?.look;
+    const claims = asked.map(({ claim }) => claim);
+    const held = claims.filter(holds);
+    const answers = await claimUnits(
+      this.#db,
+      ns,
+      held,
+      this.#hints,
+      (count, session) => this.#ids.take(count, session),
+      workerLifetimeMs,
+      held[0]?.recent === undefined ? null : (known?.only ?? null),
+      Math.max(...asked.map(({ now }) => now)),
+    );
+    let at = 0;
+    return claims.map((claim) =>
+      holds(claim) ? (answers[at++] ?? noClaim) : { attempts: [], more: false, stale: true },
+    );
   }
 
   async makeAttempts(ns: string, makes: readonly Make[], now: number): Promise<AttemptRow[]> {
@@ -585,12 +673,19 @@ export class PostgresStore implements Store, Watchable {
       changes.length > few || this.#borrowed
         ? await this.#settle(ns, changes, now)
         : await this.#settles(ns).ask({ changes, now });
+    if (this.#watching.isWatched(ns))
+      this.#watching.ended(
+        ns,
+        changes
+          .filter((_, i) => answers[i]?.status === "finished" || answers[i]?.status === "failed")
+          .map(({ unitId }) => unitId),
+      );
     this.#changed(ns);
     return answers;
   }
 
   #settle(ns: string, changes: readonly Settle[], now: number): Promise<AttemptChanged[]> {
-    return settleUnits(this.#db, ns, changes, (count) => this.#ids.take(count), now);
+    return settleUnits(this.#db, ns, changes, (count, session) => this.#ids.take(count, session), now);
   }
 
   /** Settles of a few attempts each, by many at once, in one statement and one commit. */
@@ -655,6 +750,46 @@ export class PostgresStore implements Store, Watchable {
     return pageWorkers(this.#db, ns, query, limit, now);
   }
 
+  // ---- queues and actions
+
+  takeMessages(
+    ns: string,
+    queue: string,
+    max: number,
+    requestId: string | null,
+    now: number,
+  ): Promise<QueueMessage[]> {
+    return takeMessages(this.#db, ns, queue, max, requestId, now);
+  }
+
+  countMessages(ns: string, queues: readonly string[]): Promise<number[]> {
+    return countMessages(this.#db, ns, queues);
+  }
+
+  listQueues(ns: string, previous: string | null, limit: number): Promise<QueueRow[]> {
+    return listQueues(this.#db, ns, previous, limit);
+  }
+
+  clearQueue(ns: string, queue: string, limit: number): Promise<Slice> {
+    return clearQueue(this.#db, ns, queue, limit);
+  }
+
+  putActions(ns: string, actions: readonly ActionInput[], now: number): Promise<boolean[]> {
+    return this.#db.transaction((tx) => putActions(tx, ns, actions, now), { repeatable: true });
+  }
+
+  getActions(ns: string, keys: readonly string[]): Promise<(ActionRow | null)[]> {
+    return getActions(this.#db, ns, keys);
+  }
+
+  listActions(ns: string, previous: string | null, limit: number): Promise<ActionRow[]> {
+    return listActions(this.#db, ns, previous, limit);
+  }
+
+  deleteActions(ns: string, keys: readonly string[]): Promise<boolean[]> {
+    return deleteActions(this.#db, ns, keys);
+  }
+
   // ---- locks
 
   locks<Answer>(
@@ -701,7 +836,8 @@ class UnitIds {
     this.#session = session;
   }
 
-  async take(count: number): Promise<number[]> {
+  /** Over the session that is given: who is in a transaction must not wait for another connection. */
+  async take(count: number, session: Session = this.#session): Promise<number[]> {
     const ids: number[] = [];
     const fill = (): void => {
       while (ids.length < count && this.#next <= this.#end) ids.push(this.#next++);
@@ -709,7 +845,7 @@ class UnitIds {
     fill();
     while (ids.length < count) {
       const blocks = Math.ceil((count - ids.length) / unitBlock);
-      const rows = await this.#session.rows(
+      const rows = await session.rows(
         "SELECT nextval('@unit_block') FROM generate_series(1, $1::int) ORDER BY 1",
         [blocks],
       );

@@ -177,6 +177,15 @@ type Parse = (text: string) => unknown;
 const numbers: Parse = (text) => (text === "{}" ? [] : text.slice(1, -1).split(",").map(Number));
 const bytes: Parse = (text) => Buffer.from(text.slice(2), "hex");
 
+/** Elements are in quotes, with the backslash of the hexadecimal form doubled. */
+const bytesList: Parse = (text) =>
+  text === "{}"
+    ? []
+    : text
+        .slice(1, -1)
+        .split(",")
+        .map((item) => Buffer.from(item.replace(/^"?\\{1,2}x/, "").replace(/"$/, ""), "hex"));
+
 const parsers = new Map<number, Parse>([
   [oid.bool, (text) => text === "t"],
   [oid.bytea, bytes],
@@ -188,6 +197,7 @@ const parsers = new Map<number, Parse>([
   [1005, numbers],
   [1007, numbers],
   [1016, numbers],
+  [1001, bytesList],
 ]);
 
 const asText: Parse = (text) => text;

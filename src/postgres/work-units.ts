@@ -1,8 +1,12 @@
 /** Adding, finding, changing and deleting units. */
 import {
+  emptyTally,
   nameToBytes,
   prefixEnd,
+  waitingSample,
+  workUnitStatuses,
   type AddedWorkUnit,
+  type CountSlice,
   type UnitSlice,
   type WorkUnitChange,
   type WorkUnitPut,
@@ -14,6 +18,8 @@ import type { Session, Transaction } from "./connection.ts";
 import { findNeeds, forgetNeeds, park, resolve, setNeeds } from "./dependents.ts";
 import { catchUpUnit } from "./expiry.ts";
 import {
+  extraArrays,
+  extrasFrom,
   newUnit,
   place,
   readNeeds,
@@ -28,7 +34,7 @@ import {
 } from "./state.ts";
 import { comparePlaces, placeOf, type Place } from "./floor.ts";
 import { emptyDelta, tallyConflict, tallyEpoch, tallyInsert, tallyOf, writeTallies } from "./tally.ts";
-import { byteas, CopyRows, dataBytes, float8s, int2s, int8s, keyPrefix, nameKey } from "./values.ts";
+import { byteas, CopyRows, dataBytes, float8s, int2s, int8s, keyPrefix, nameKey, nameOf } from "./values.ts";
 
 // ---- adding
 
@@ -36,15 +42,23 @@ import { byteas, CopyRows, dataBytes, float8s, int2s, int8s, keyPrefix, nameKey 
  * Units that are all new and wait for nothing, in one statement. Throws a unique violation when one of them exists, and
  * answers false when the work spec is not there any more; then nothing was written.
  */
-export const insertSql = `
+const insertStatement = (named: boolean): string => `
   WITH spec AS MATERIALIZED (SELECT id, namespace FROM @spec WHERE id = $1 AND NOT dead),
   added AS (
-    INSERT INTO @unit (id, spec, key, long_name, status, place, not_before, created, data)
-    SELECT g.id, spec.id, g.key, g.long_name, g.status, g.place, g.not_before, $2, g.data
+    INSERT INTO @unit (id, spec, key, long_name, status, place, not_before, created, data${named ? ", queues, labels" : ""})
+    SELECT g.id, spec.id, g.key, g.long_name, g.status, g.place, g.not_before, $2, g.data${named ? ", e.queues, e.labels" : ""}
     FROM spec, unnest($3::bigint[], $4::bytea[], $5::bytea[], $6::smallint[], $7::float8[], $8::bigint[], $9::bytea[])
-      AS g (id, key, long_name, status, place, not_before, data)
-    RETURNING status
-  ), noted AS (
+      AS g (id, key, long_name, status, place, not_before, data)${named ? ` LEFT JOIN (${extrasFrom(14)}) e ON e.id = g.id` : ""}
+    RETURNING status${named ? ", id, spec, key, labels" : ""}
+  )${
+    named
+      ? `, labelled AS (
+    INSERT INTO @label (spec, label, key, unit)
+    SELECT a.spec, @label_key(l.label), a.key, a.id FROM added a, unnest(a.labels) AS l (label)
+    ON CONFLICT (spec, label, key) DO UPDATE SET unit = excluded.unit
+  )`
+      : ""
+  }, noted AS (
     INSERT INTO @request (namespace, spec, id, time, answer)
     SELECT namespace, id, $10::bytea, $2, $11::text FROM spec WHERE $10::bytea IS NOT NULL
   ), tallied AS (
@@ -56,6 +70,10 @@ export const insertSql = `
     ${tallyConflict}
   )
   SELECT 1 FROM spec`;
+
+export const insertSql = insertStatement(false);
+/** For units of which some have queues or labels. */
+export const insertNamedSql = insertStatement(true);
 
 /** From so many on, adds go by COPY: a third less work for the server, for two more round trips. */
 export const copyFromUnits = 500;
@@ -155,6 +173,16 @@ export function insertValues(
   ];
 }
 
+export const isNamed = ({ queues, labels }: WorkUnitPut): boolean =>
+  queues !== undefined || labels !== undefined;
+
+/** What the statement for units with queues or labels is given besides. */
+export function namedValues(rows: readonly NewRow[]): unknown[] {
+  const named = rows.filter(({ put }) => isNamed(put)).map(({ id, put }) => ({ ...put, id }));
+  const { ids, kinds, values } = extraArrays(named);
+  return [ids, kinds, values];
+}
+
 /** Adds any units; the names must not be loaded before. */
 export async function putUnits(
   batch: Batch,
@@ -211,13 +239,16 @@ export async function putLoadedUnits(
       unit.priority = put.priority;
       unit.notBefore = put.notBefore;
       unit.data = put.data;
+      batch.setExtras(unit, put.queues, put.labels);
     } else {
       if (unit.status === "finished" || unit.status === "failed") {
         batch.supersede(unit);
         unit.tries = 0;
         unit.status = "available";
+        unit.since = now;
       }
       batch.setData(unit, put.data);
+      batch.setExtras(unit, put.queues, put.labels);
       unit.priority = put.priority;
       unit.notBefore = put.notBefore;
     }
@@ -239,25 +270,26 @@ interface Range {
   values: unknown[];
 }
 
-/** Conditions on names. `$1` is the spec. */
-function nameRange(where: WorkUnitWhere): Range {
+/** Conditions on names. `$1` is the spec; keys are compared where they are looked for. */
+function nameRange(where: WorkUnitWhere, keys = "u"): Range {
   const conditions: string[] = [];
   const values: unknown[] = [];
   const value = (given: unknown): string => `$${values.push(given) + 1}`;
   if (where.names !== undefined) {
-    const keys = [...new Set(where.names)].map((name) => nameKey(name).key);
-    conditions.push(`u.key = ANY (${value(byteas(keys))}::bytea[])`);
+    const named = [...new Set(where.names)].map((name) => nameKey(name).key);
+    conditions.push(`${keys}.key = ANY (${value(byteas(named))}::bytea[])`);
   }
-  if (where.previous !== undefined) conditions.push(`u.key > ${value(nameKey(where.previous).key)}::bytea`);
+  if (where.previous !== undefined)
+    conditions.push(`${keys}.key > ${value(nameKey(where.previous).key)}::bytea`);
   if (where.prefix !== undefined) {
     const start = nameToBytes(where.prefix);
     const end = prefixEnd(where.prefix);
-    conditions.push(`u.key >= ${value(keyPrefix(start))}::bytea`);
+    conditions.push(`${keys}.key >= ${value(keyPrefix(start))}::bytea`);
     // the key of a very long name is not all of it
     conditions.push(`coalesce(u.long_name, u.key) >= ${value(start)}::bytea`);
     if (end !== null) {
       const whole = value(end);
-      if (start.length === keyPrefix(start).length) conditions.push(`u.key < ${whole}::bytea`);
+      if (start.length === keyPrefix(start).length) conditions.push(`${keys}.key < ${whole}::bytea`);
       conditions.push(`coalesce(u.long_name, u.key) < ${whole}::bytea`);
     }
   }
@@ -280,13 +312,13 @@ async function selectUnits<Found>(
   read: (row: readonly unknown[]) => Found,
 ): Promise<Found[]> {
   const { statuses } = where;
+  if (where.label !== undefined) return selectLabelled(session, spec, where, columns, limit, read);
   const { conditions, values } = nameRange(where);
   const given = [spec.id, ...values, limit];
   const tail = `ORDER BY u.key LIMIT $${given.length}`;
   const condition = conditions.map((one) => ` AND ${one}`).join("");
   if (statuses?.length === 0 || where.names?.length === 0) return [];
-  const codes =
-    statuses === undefined ? null : [...new Set(statuses)].map((status) => statusCode[status]).sort();
+  const codes = statuses === undefined ? null : statusCodes(statuses);
   let from = `@unit u WHERE u.spec = $1${condition}`;
   if (codes !== null) {
     if (where.names === undefined && (await isRare(session, spec, statuses ?? []))) {
@@ -300,6 +332,69 @@ async function selectUnits<Found>(
     from += ` AND u.status IN (${codes.join(", ")})`;
   }
   return (await session.rows(`SELECT ${columns} FROM ${from} ${tail}`, given)).map(read);
+}
+
+/**
+ * The same of units with a label, along the label's own index. LATERAL and LIMIT keep the planner from beginning with the
+ * units.
+ */
+async function selectLabelled<Found>(
+  session: Session,
+  spec: Spec,
+  where: WorkUnitWhere,
+  columns: string,
+  limit: number,
+  read: (row: readonly unknown[]) => Found,
+): Promise<Found[]> {
+  const { statuses, label = "", names } = where;
+  if (statuses?.length === 0 || names?.length === 0) return [];
+  const { conditions, values } = nameRange(where, "b");
+  const given = [spec.id, ...values, nameToBytes(label), limit];
+  const standing = statuses === undefined ? "" : ` AND u.status IN (${statusCodes(statuses).join(", ")})`;
+  const rows = await session.rows(
+    `SELECT ${columns} FROM @label b CROSS JOIN LATERAL (
+       SELECT * FROM @unit u WHERE u.id = b.unit${standing} LIMIT 1
+     ) u WHERE b.spec = $1 AND b.label = @label_key($${given.length - 1}::bytea)${conditions.map((one) => ` AND ${one}`).join("")}
+     ORDER BY b.key LIMIT $${given.length}`,
+    given,
+  );
+  return rows.map(read);
+}
+
+const statusCodes = (statuses: readonly WorkUnitStatus[]): number[] =>
+  [...new Set(statuses)].map((status) => statusCode[status]).sort();
+
+export async function countUnits(
+  session: Session,
+  spec: Spec,
+  where: WorkUnitWhere,
+  limit: number,
+): Promise<CountSlice> {
+  const read = (row: readonly unknown[]): [number, Buffer, Buffer | null] =>
+    row as unknown as [number, Buffer, Buffer | null];
+  const rows = await selectUnits(session, spec, where, "u.status, u.key, u.long_name", limit + 1, read);
+  const more = rows.length > limit;
+  if (more) rows.pop();
+  const counts = emptyTally();
+  for (const [code] of rows) counts[workUnitStatuses[code] ?? "available"]++;
+  const last = rows.at(-1);
+  return { counts, next: more && last !== undefined ? nameOf(last[1], last[2]) : null };
+}
+
+/** Since when units wait, of those at both ends of the claim order of each work spec; see `availableSince` of core. */
+export const waitingSinceSql = `
+  SELECT n.name, s.name, c.available, least(first.since, last.since)
+  FROM @namespace n JOIN @spec s ON s.namespace = n.id AND NOT s.dead, LATERAL ${tallyOf("s.id")} c,
+    LATERAL (${oldestOf("u.place, u.key")}) first, LATERAL (${oldestOf("u.place DESC, u.key DESC")}) last
+  WHERE NOT n.dead AND ($1::bytea IS NULL OR n.name = $1::bytea) AND c.available > 0 AND first.since IS NOT NULL
+  ORDER BY n.name, s.name`;
+
+function oldestOf(order: string): string {
+  return `
+    SELECT min(since) AS since FROM (
+      SELECT greatest(coalesce(u.since, u.created), u.not_before, coalesce(u.attempt_end, 0)) AS since
+      FROM @unit u WHERE u.spec = s.id AND u.status = 0 ORDER BY ${order} LIMIT ${waitingSample}
+    ) AS sampled`;
 }
 
 async function isRare(session: Session, spec: Spec, statuses: readonly WorkUnitStatus[]): Promise<boolean> {
@@ -377,6 +472,7 @@ async function updateUnit(batch: Batch, unit: Unit, change: WorkUnitChange): Pro
     if (!ended && status !== "pending") return false;
     batch.supersede(unit);
     unit.tries = 0;
+    unit.since = batch.now;
     await park(batch, unit);
     return true;
   }

@@ -187,6 +187,7 @@ export class Batch {
     if (held === undefined) return;
     if (answer.error !== null || answer.status !== "pending") {
       this.#open.delete(answer.attempt);
+      if (this.#open.size === 0) this.#watch?.wake.abort();
       return;
     }
     const expiration = this.#setting.serverTime.toLocal(answer.expirationTime);

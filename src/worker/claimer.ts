@@ -59,6 +59,8 @@ export class Claimer {
   readonly #places = new Places();
   /** Slots that wait for their turn, the first to come first. */
   readonly #line: (() => void)[] = [];
+  /** By slot, the name of a request that may have been carried out, though its answer was lost. */
+  readonly #unanswered = new Map<string, string>();
   #turn = 0;
   #requests = 0;
 
@@ -211,8 +213,8 @@ export class Claimer {
   }
 
   /**
-   * With a signal, asks until it is answered or the signal aborts; without one, once. Each has a name: when the answer
-   * was lost, the next try is answered with what the first one claimed.
+   * With a signal, asks until it is answered or the signal aborts; without one, once. Each request has a name: when its
+   * answer was lost, the next one of the slot goes under the same name and is answered with what that one claimed.
    */
   async #request(
     group: Group,
@@ -221,28 +223,37 @@ export class Claimer {
     waitMs: number,
     signal: AbortSignal | null,
   ): Promise<readonly AttemptRow[]> {
-    const { verbs, ns, random, trouble, request } = this.#setting;
+    const { verbs, ns, trouble, request } = this.#setting;
+    const requestId = this.#unanswered.get(worker) ?? this.#requestId();
     const ask = {
       ...request,
       worker,
       number: group.maxAttempts,
       runtimes: asked.flatMap(({ names }) => names),
-      requestId: `${(this.#requests++).toString(36)}-${random().toString(36).slice(2)}${random().toString(36).slice(2)}`,
+      requestId,
       ...(waitMs > 0 && { waitMs }),
       ...(signal !== null && { signal }),
     };
     for (let tries = 0; ; tries++) {
       try {
         const rows = await verbs.requestAttempts(ns, ask);
+        this.#unanswered.delete(worker);
         trouble.over();
         return rows;
       } catch (error) {
+        this.#unanswered.set(worker, requestId);
         trouble.met("claim", error);
         if (signal === null) return [];
         if (!signal.aborted) await trouble.pause(tries, signal);
         if (isAborted(signal)) return [];
       }
     }
+  }
+
+  #requestId(): string {
+    const { random } = this.#setting;
+    const chance = (): string => random().toString(36).slice(2);
+    return `${(this.#requests++).toString(36)}-${chance()}${chance()}`;
   }
 }
 

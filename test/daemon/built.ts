@@ -5,11 +5,19 @@ import path from "node:path";
 const root = path.join(import.meta.dirname, "..", "..");
 const out = path.join(root, "node_modules", ".cache", "daemon-test");
 let built = false;
+const found = new Map<string, string>();
 
-/** The command as JavaScript: a process cannot run the sources themselves on Node 20. */
-function build(): string {
+/** An executable as JavaScript: a process cannot run the sources themselves on Node 20. */
+export function executable(name: "coordinate" | "coordinated"): string {
+  const known = found.get(name) ?? build(name);
+  found.set(name, known);
+  return known;
+}
+
+function build(name: "coordinate" | "coordinated"): string {
+  const file = path.join("cli", name === "coordinate" ? "main.js" : "coordinated.js");
   // after `npm run build`, as in CI, there is nothing to do
-  const dist = path.join(root, "dist", "cli", "coordinated.js");
+  const dist = path.join(root, "dist", file);
   if (existsSync(dist) && statSync(dist).mtimeMs > newest(path.join(root, "src"))) return dist;
   if (!built) {
     const tsc = path.join(root, "node_modules", "typescript", "bin", "tsc");
@@ -29,7 +37,7 @@ function build(): string {
     execFileSync(process.execPath, [tsc, ...args], { cwd: root, stdio: "inherit" });
     built = true;
   }
-  return path.join(out, "cli", "coordinated.js");
+  return path.join(out, file);
 }
 
 function newest(directory: string): number {
@@ -51,7 +59,7 @@ export async function startProcess(
   args: readonly string[],
   env: Record<string, string> = {},
 ): Promise<Started> {
-  const child = spawn(process.execPath, [build(), ...args], {
+  const child = spawn(process.execPath, [executable("coordinated"), ...args], {
     env: { PATH: process.env.PATH ?? "", HOME: "/nonexistent", ...env },
   });
   let output = "";

@@ -35,6 +35,8 @@ const pages = [
   "docs/locks.md",
   "docs/errors.md",
   "docs/stores.md",
+  "docs/sqlite.md",
+  "docs/cbor-rpc.md",
   "docs/testing.md",
 ];
 

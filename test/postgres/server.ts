@@ -95,7 +95,7 @@ export async function findBinaries(): Promise<string> {
 }
 
 /** PostgreSQL refuses to run as root: then the user `postgres`, or `nobody`. */
-async function serverUser(): Promise<{ uid: number; gid: number } | undefined> {
+export async function serverUser(): Promise<{ uid: number; gid: number } | undefined> {
   if (process.getuid?.() !== 0) return undefined;
   for (const name of ["postgres", "nobody"]) {
     const ids = await Promise.all(["-u", "-g"].map((flag) => run("id", [flag, name]))).catch(() => null);

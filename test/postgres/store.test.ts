@@ -261,3 +261,28 @@ test("a storm of leases that end at once is moved in pieces, and counts stay exa
   expect(tally?.counts).toMatchObject({ available: 6990, pending: 10 });
   await engine.close();
 }, 60_000);
+
+test("one connection is enough: ids for what is made in a transaction are taken there", async () => {
+  const { engine } = await open({ poolSize: 1, connectTimeoutMs: 2000, notify: false });
+  await engine.setWorkSpecs("", [
+    { data: encodeData({ name: "s", then: "t" }) },
+    { data: encodeData({ name: "t" }) },
+  ]);
+  const names = (count: number) => Array.from({ length: count }, (_, i) => `u${i}`);
+  await engine.addWorkUnits("", "s", [{ name: "u0" }, { name: "u1" }]);
+  // some exist, and there are more new ones than ids at hand; the same for what a finished unit makes
+  const added = await engine.addWorkUnits(
+    "",
+    "s",
+    names(2500).map((name) => ({ name })),
+  );
+  expect(added.filter(({ created }) => created)).toHaveLength(2498);
+  const attempts = await engine.requestAttempts("", { worker: "w", number: 2 });
+  const answers = await engine.settleAttempts(
+    "",
+    attempts.map(({ id }) => ({ attempt: id, action: "finish", data: encodeData({ output: names(2500) }) })),
+  );
+  expect(answers.map(({ error }) => error)).toEqual([null, null]);
+  expect((await engine.tally(""))[1]?.counts.available).toBe(2500);
+  await engine.close();
+});

@@ -3,15 +3,23 @@ import { afterAll, beforeAll, describe, test } from "vitest";
 import { Engine, ManualClock, type Random } from "../../src/core/index.ts";
 import { openPostgres, type Pool, type PostgresOptions } from "../../src/postgres/index.ts";
 import { conformance, type Stack } from "../../src/testing/index.ts";
+import { findPgBouncer, startPgBouncer } from "../postgres/pgbouncer.ts";
 import { openServer } from "../postgres/server.ts";
 
-const stack = (name: string, options: (url: string) => PostgresOptions): Stack => ({
+interface Way {
+  options: PostgresOptions;
+  /** Ends what stands between the store and the server. */
+  end?: () => Promise<void>;
+}
+
+const stack = (name: string, way: (url: string) => Way | Promise<Way>): Stack => ({
   name,
   async open() {
     const server = await openServer();
     const clock = new ManualClock();
     let random: Random = () => 0;
-    const store = await openPostgres(options(await server.createDatabase()));
+    const { options, end } = await way(await server.createDatabase());
+    const store = await openPostgres(options);
     const coordinate = new Engine(store, { clock, random: () => random() });
     return {
       coordinate,
@@ -21,34 +29,42 @@ const stack = (name: string, options: (url: string) => PostgresOptions): Stack =
       waiting: () => coordinate.waiting,
       async close() {
         await coordinate.close();
+        await end?.();
         await server.stop();
       },
     };
   },
 });
 
-/** As PgBouncer in transaction mode does: every transaction has another session, in which nothing was left. */
-function transactionPool(url: string): Pool {
+const bouncer = findPgBouncer();
+
+async function behindPgBouncer(program: string, url: string): Promise<Way> {
+  const { url: through, stop } = await startPgBouncer(program, url);
+  return { options: { url: through, pgBouncer: true }, end: stop };
+}
+
+/** Where there is no PgBouncer, what it does: every transaction has another session, in which nothing was left. */
+function behindTransactionPool(url: string): Way {
   const pool = new pg.Pool({ connectionString: url, max: 6 });
   pool.on("error", () => undefined);
-  return {
+  const shared: Pool = {
     async connect() {
       const client = await pool.connect();
       await client.query("DISCARD ALL");
       return client;
     },
   };
+  return { options: { pool: shared, pgBouncer: true }, end: () => pool.end() };
 }
 
 const runner = { afterAll, beforeAll, describe, test };
 conformance(
-  stack("engine on the postgres store", (url) => ({ url })),
+  stack("engine on the postgres store", (url) => ({ options: { url } })),
   runner,
 );
 conformance(
-  stack("engine on the postgres store behind a transaction pool", (url) => ({
-    pool: transactionPool(url),
-    pgBouncer: true,
-  })),
+  bouncer === null
+    ? stack("engine on the postgres store behind a transaction pool", behindTransactionPool)
+    : stack("engine on the postgres store behind PgBouncer", (url) => behindPgBouncer(bouncer, url)),
   runner,
 );

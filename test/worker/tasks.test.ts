@@ -449,6 +449,9 @@ describe("settling", () => {
     const worker = t.start({
       tasks: {
         s: async (attempts) => {
+          // what was taken from it comes again
+          if (attempts.length !== 4)
+            return void (await Promise.all(attempts.map((attempt) => attempt.finish())));
           await t.ns.workSpec("s").deleteWorkUnits({ names: ["gone"] });
           await t.ns.workSpec("s").retry({ names: ["lost"] });
           await t.coordinate.settleAttempts("test", [{ attempt: attempts[3]!.id, action: "retry" }]);

@@ -1,18 +1,21 @@
 /** `coordinate serve`: the daemon. Its options are its own; see `coordinate serve --help`. */
 import { command } from "../command.ts";
+import type { Context } from "../context.ts";
 import { CommandError } from "../failure.ts";
 
 export default command({
   define: () => undefined,
-  run: async (context, { args }) => {
-    if (context.session.inShell) throw new CommandError("serve does not run inside the shell");
-    const { runDaemon } = await import("../../daemon/index.ts");
-    // what stood before the word holds for the daemon as for any other command
-    const { backend, config } = context.options;
-    const before = [
-      ...(backend === undefined ? [] : ["--backend", backend]),
-      ...(config === undefined ? [] : ["--config", config]),
-    ];
-    return runDaemon([...before, ...args], context.env);
-  },
+  run: (context, { args }) => serve(context, args),
 });
+
+async function serve(context: Context, args: readonly string[]): Promise<number> {
+  if (context.session.inShell) throw new CommandError("serve does not run inside the shell");
+  const { runDaemon } = await import("../../daemon/index.ts");
+  // what stood before the word holds for the daemon as for any other command
+  const { backend, config } = context.options;
+  const before = [
+    ...(backend === undefined ? [] : ["--backend", backend]),
+    ...(config === undefined ? [] : ["--config", config]),
+  ];
+  return runDaemon([...before, ...args], context.env);
+}

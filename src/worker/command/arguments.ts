@@ -4,7 +4,7 @@
  *
  *   {name}        the name of the unit         {spec}     that of the work spec
  *   {data.a.b}    a value of the unit's data   {attempt}  the number of the attempt
- *   {{ and }}     the braces themselves
+ *   {{word}}      the text {word} itself. Other braces, as in JSON or awk, stay as they are
  *
  * Units may come from strangers. What would reach the program as something else than what it is, is refused:
  *   - an argument that begins with a placeholder, and with "-" once it is filled in, would be read as an option. It is
@@ -56,7 +56,7 @@ export function readCommandSpec(data: DataObject): CommandSpec {
   if (timeout !== null && !(typeof timeout === "number" && timeout > 0))
     throw bad("timeout: expected a number of seconds above 0");
   return {
-    command: [program.replaceAll("{{", "{").replaceAll("}}", "}"), ...rest],
+    command: [program.replace(pattern, (all) => all.slice(1, -1)), ...rest],
     env: readEnvironment(env),
     cwd,
     timeoutMs: timeout === null ? null : timeout * 1000,
@@ -68,8 +68,7 @@ export function fillArguments({ command: [, ...templates] }: CommandSpec, unit: 
   const end = templates.indexOf("--");
   return templates.map((template, i) => {
     const filled = template.replace(pattern, (all: string, place: string | undefined) => {
-      if (place === undefined) return all.slice(1);
-      return valueText(place, unit);
+      return place === undefined ? all.slice(1, -1) : valueText(place, unit);
     });
     const where = `command[${i + 1}] (${template})`;
     if (filled.includes("\0")) throw refused(`${where} would have a NUL in it`);
@@ -84,7 +83,7 @@ export function fillArguments({ command: [, ...templates] }: CommandSpec, unit: 
 /** Whether it is Unicode: a byte that is not UTF-8 stands in a name as a lone surrogate, which cannot be passed to a program. */
 export const isText = (text: string): boolean => !/\p{Surrogate}/u.test(text);
 
-const pattern = /\{\{|\}\}|\{([^{}]*)\}/g;
+const pattern = /\{\{(?:data\.[^{}]+|[A-Za-z_][\w.]*)\}\}|\{(data\.[^{}]+|[A-Za-z_][\w.]*)\}/g;
 
 function placeholders(template: string): string[] {
   return [...template.matchAll(pattern)].flatMap(([, place]) => place ?? []);
@@ -94,7 +93,7 @@ function checkPlaceholder(place: string): void {
   const known = ["name", "spec", "attempt", "data"].includes(place) || /^data\..+/.test(place);
   if (!known)
     throw bad(
-      `command: {${place}} is none of {name}, {spec}, {attempt}, {data} and {data.key}; {{ and }} are the braces themselves`,
+      `command: {${place}} is none of {name}, {spec}, {attempt}, {data} and {data.key}; write {{${place}}} for the text itself`,
     );
 }
 

@@ -1,0 +1,199 @@
+/**
+ * Units out of CSV: one for each record. Columns are found by the names in the first record, or by their number where
+ * there is no such record; a mapping says what each becomes.
+ */
+import { Readable } from "node:stream";
+import { crc32 } from "node:zlib";
+import { CsvError, parse, type Info } from "csv-parse";
+import { checkName, CoordinateError, encodeData, jsonData, type WorkUnitInput } from "../core/index.ts";
+import { didYouMean, setOwn } from "../config/index.ts";
+import { BulkError } from "./bulk-error.ts";
+import type { Entries, Entry } from "./entry.ts";
+
+export interface CsvOptions {
+  /** A comma when absent. */
+  delimiter?: string;
+  /** Whether the first record names the columns; true when absent. */
+  header?: boolean;
+  /** What becomes of the columns; see `readMapping`. Absent: `name` (or `key`), `priority`, `delay`, and the rest is data. */
+  mapping?: readonly ColumnMapping[];
+}
+
+const types = ["text", "number", "boolean", "json"] as const;
+type ColumnType = (typeof types)[number];
+
+export interface ColumnMapping {
+  /** `name`, `priority`, `delay` or `data.KEY`. */
+  target: string;
+  /** The name of a column, or its number from 1. */
+  column: string;
+  type: ColumnType;
+}
+
+/** `data.size=bytes:number`: the target, the column, and its type where that is not text. */
+export function readMapping(text: string): ColumnMapping {
+  const [, target = "", column = "", type = "text"] =
+    /^([^=]+)=(.+?)(?::(text|number|boolean|json))?$/.exec(text) ?? [];
+  const known = target === "name" || target === "priority" || target === "delay" || /^data\../.test(target);
+  if (!known)
+    throw new BulkError(
+      `${text}: expected TARGET=COLUMN[:TYPE], where the target is name, priority, delay or data.KEY and the type ${types.join(", ")}`,
+    );
+  return { target, column, type: type as ColumnType };
+}
+
+interface Field {
+  readonly index: number;
+  readonly column: string;
+  readonly target: string;
+  readonly type: ColumnType;
+}
+
+interface Parsed {
+  info: Info;
+  record: string[];
+}
+
+export async function* csv(name: string, chunks: AsyncIterable<Buffer>, options: CsvOptions = {}): Entries {
+  const { delimiter = ",", header = true } = options;
+  const parser = parse({
+    delimiter,
+    bom: true,
+    info: true,
+    skip_empty_lines: true,
+    relax_column_count: true,
+    max_record_size: 64 * 1024 * 1024,
+  });
+  const input = Readable.from(chunks);
+  input.once("error", (error) => parser.destroy(error));
+  input.pipe(parser);
+  let fields: readonly Field[] | null = null;
+  let width = 0;
+  let checksum = 0;
+  let entries: Entry[] = [];
+  let lines = 0;
+  let position = 0;
+  try {
+    for await (const parsed of parser) {
+      const { record, info } = parsed as Parsed;
+      // the parser tells where a record ends; where it begins is after the one before
+      const line = lines + 1;
+      lines = info.lines;
+      if (fields === null) {
+        width = record.length;
+        fields = fieldsOf(name, header ? record : record.map((_, i) => String(i + 1)), options);
+        if (header) continue;
+      }
+      const text = record.join("\u0000");
+      checksum = crc32(text, checksum);
+      entries.push(
+        entryOf(record, fields, width, { line, position: (position += 1), size: text.length, checksum }),
+      );
+      if (entries.length < 500) continue;
+      yield entries;
+      entries = [];
+    }
+  } catch (error) {
+    if (entries.length > 0) yield entries;
+    entries = [];
+    if (!(error instanceof CsvError)) throw error;
+    throw new BulkError(`${name}:${lines + 1}: ${error.message}`);
+  } finally {
+    input.destroy();
+  }
+  if (entries.length > 0) yield entries;
+}
+
+function fieldsOf(name: string, columns: readonly string[], { mapping }: CsvOptions): Field[] {
+  const find = (column: string): number =>
+    columns.includes(column) ? columns.indexOf(column) : /^\d+$/.test(column) ? Number(column) - 1 : -1;
+  const fields: Field[] =
+    mapping === undefined
+      ? columns.map((column, index) => ({
+          index,
+          column,
+          type: "text",
+          target: usualTarget(column, index, columns),
+        }))
+      : mapping.map(({ column, target, type }) => {
+          const index = find(column);
+          if (index < 0 || index >= columns.length)
+            throw new BulkError(`${name}: there is no column ${column}${didYouMean(column, columns)}`);
+          return { index, column, target, type };
+        });
+  if (!fields.some(({ target }) => target === "name"))
+    throw new BulkError(
+      `${name}: which column is the name? There are ${columns.slice(0, 20).join(", ")}; say name=COLUMN`,
+    );
+  return fields;
+}
+
+function usualTarget(column: string, index: number, columns: readonly string[]): string {
+  const isNumbered = columns.every((one, i) => one === String(i + 1));
+  if (isNumbered) return index === 0 ? "name" : `data.${column}`;
+  if (column === "name" || column === "priority" || column === "delay") return column;
+  return column === "key" && !columns.includes("name") ? "name" : `data.${column}`;
+}
+
+function entryOf(
+  record: readonly string[],
+  fields: readonly Field[],
+  width: number,
+  at: Omit<Entry, "units" | "problem">,
+): Entry {
+  try {
+    if (record.length !== width)
+      throw new CoordinateError("bad_data", `${record.length} columns, and the first record has ${width}`);
+    return { ...at, units: [unitOf(record, fields)], problem: "" };
+  } catch (error) {
+    if (!(error instanceof CoordinateError)) throw error;
+    return { ...at, units: [], problem: error.value === "" ? error.message : error.value };
+  }
+}
+
+function unitOf(record: readonly string[], fields: readonly Field[]): WorkUnitInput {
+  const unit: WorkUnitInput = { name: "" };
+  const data: Record<string, unknown> = {};
+  let hasData = false;
+  for (const { index, column, target, type } of fields) {
+    const text = record[index] ?? "";
+    if (target === "name") unit.name = checkName("work unit", text);
+    else if (target === "priority" || target === "delay") {
+      if (text === "") continue;
+      const number = Number(valueOf(text, "number", column));
+      if (target === "priority") unit.priority = number;
+      else unit.delayMs = number * 1000;
+    } else {
+      hasData = true;
+      setOwn(data, target.slice("data.".length), valueOf(text, type, column));
+    }
+  }
+  return hasData ? { ...unit, data: encodeData(data) } : unit;
+}
+
+/** An empty field of any type but text is null. */
+function valueOf(text: string, type: ColumnType, column: string): unknown {
+  const bad = (): never => {
+    const shown = JSON.stringify(text.length > 40 ? `${text.slice(0, 40)}…` : text);
+    throw new CoordinateError("bad_data", `${column}: expected ${type}, got ${shown}`);
+  };
+  if (type === "text") return text;
+  if (text.trim() === "") return null;
+  switch (type) {
+    case "number": {
+      const number = Number(text);
+      return Number.isFinite(number) ? number : bad();
+    }
+    case "boolean":
+      if (/^(true|yes|1)$/i.test(text.trim())) return true;
+      return /^(false|no|0)$/i.test(text.trim()) ? false : bad();
+    case "json":
+      try {
+        // as data it is checked for depth as well
+        jsonData(`{"_":${text}}`);
+        return JSON.parse(text);
+      } catch {
+        return bad();
+      }
+  }
+}

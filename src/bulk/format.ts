@@ -1,0 +1,65 @@
+/** Which format an input has: what the caller says, else what its name ends with, else what it begins with. */
+import type { Environment } from "../config/index.ts";
+import { csv, type CsvOptions } from "./csv.ts";
+import { documentUnits } from "./document.ts";
+import type { Entries } from "./entry.ts";
+import { jsonLines, plainLines } from "./json-lines.ts";
+import type { Source } from "./source.ts";
+
+export const formats = ["jsonl", "csv", "tsv", "lines", "yaml", "json"] as const;
+export type Format = (typeof formats)[number];
+
+const endings: Readonly<Record<string, Format>> = {
+  jsonl: "jsonl",
+  ndjson: "jsonl",
+  csv: "csv",
+  tsv: "tsv",
+  tab: "tsv",
+  yaml: "yaml",
+  yml: "yaml",
+};
+
+/** Answers `jsonl` for an empty input, as any would do. */
+export async function findFormat(source: Source): Promise<Format> {
+  const ending = /\.([a-z]+)(?:\.(?:gz|gzip|zst|zstd))?$/i.exec(source.name)?.[1]?.toLowerCase() ?? "";
+  const known = endings[ending];
+  if (known !== undefined) return known;
+  const start = (await source.peek()).toString("utf8").replace(/^\ufeff/, "");
+  const first = start.split("\n").find((line) => line.trim() !== "" && !line.startsWith("#")) ?? "";
+  // a document goes over lines: its first alone is no JSON
+  if (ending === "json" && !isJson(first) && start.includes("\n")) return "json";
+  return first === "" || /^\s*[[{"]/.test(first) ? "jsonl" : "lines";
+}
+
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+export interface FormatOptions {
+  csv?: CsvOptions;
+  env?: Environment;
+  /** The position after which units are wanted: what comes before is only summed. */
+  from?: number;
+}
+
+export function readEntries(source: Source, format: Format, options: FormatOptions = {}): Entries {
+  const lines = options.from === undefined ? {} : { from: options.from };
+  switch (format) {
+    case "jsonl":
+      return jsonLines(source.chunks(), lines);
+    case "lines":
+      return plainLines(source.chunks(), lines);
+    case "csv":
+      return csv(source.name, source.chunks(), options.csv);
+    case "tsv":
+      return csv(source.name, source.chunks(), { delimiter: "\t", ...options.csv });
+    case "yaml":
+    case "json":
+      return documentUnits(source.name, source.chunks(), options.env);
+  }
+}

@@ -1,0 +1,265 @@
+/**
+ * Brings back what `export` wrote, in constant memory.
+ *
+ * While it runs the work specs are paused, chain to nothing and generate nothing: nobody takes a unit whose fellows
+ * are not there yet, and finishing what was finished makes no new work. At the end they become what they were.
+ * Should it be interrupted, they stay paused; importing the same file once more completes it.
+ *
+ * Waiting units wait again; pending ones become available, for their leases were another server's. Ended ones end
+ * again, by an attempt of the worker that had ended them; older attempts are not brought back. Dependencies are kept
+ * for units that still wait for them.
+ */
+import {
+  decodeData,
+  encodeData,
+  type Coordinate,
+  type Data,
+  type DependencyInput,
+  type WorkSpecMeta,
+  type WorkSpecMetaChange,
+  type WorkUnitInput,
+  type WorkUnitStatus,
+  workUnitStatuses,
+  CoordinateError,
+} from "../core/index.ts";
+import { isMapping } from "../config/index.ts";
+import { readWire } from "../rest/wire.ts";
+import { BulkError } from "./bulk-error.ts";
+import { exportVersion, type ExportCounts } from "./export.ts";
+import { readLines } from "./lines.ts";
+
+export interface ImportOptions {
+  /** For messages: the name of the input. */
+  name: string;
+  /** Goes on where work specs of these names exist: they are replaced, and units are added to theirs. */
+  merge?: boolean;
+  onProgress?: (counts: ExportCounts) => void;
+  signal?: AbortSignal;
+}
+
+interface SpecLine {
+  name: string;
+  data: Data;
+  meta: Partial<WorkSpecMeta>;
+}
+
+interface UnitLine {
+  spec: string;
+  input: WorkUnitInput;
+  /** What it is to be in the end. */
+  status: WorkUnitStatus;
+  worker: string;
+  line: number;
+}
+
+const batchUnits = 1000;
+const batchSize = 1024 * 1024;
+
+/** Answers what was brought back. Throws a `BulkError` that names the line. */
+export async function importLines(
+  coordinate: Coordinate,
+  ns: string,
+  chunks: AsyncIterable<Buffer>,
+  options: ImportOptions,
+): Promise<ExportCounts> {
+  return new Import(coordinate, ns, options).run(chunks);
+}
+
+class Import {
+  readonly #coordinate: Coordinate;
+  readonly #ns: string;
+  readonly #options: ImportOptions;
+  readonly #specs = new Map<string, SpecLine>();
+  readonly #counts: ExportCounts = { specs: 0, units: 0, attempts: 0 };
+  #begun = false;
+  #ended = false;
+  #batch: UnitLine[] = [];
+  #size = 0;
+  /** Units that wait for others: added when all others are there. */
+  #waiting: UnitLine[] = [];
+
+  constructor(coordinate: Coordinate, ns: string, options: ImportOptions) {
+    this.#coordinate = coordinate;
+    this.#ns = ns;
+    this.#options = options;
+  }
+
+  async run(chunks: AsyncIterable<Buffer>): Promise<ExportCounts> {
+    for await (const lines of readLines(chunks))
+      for (const { text, number } of lines) {
+        this.#options.signal?.throwIfAborted();
+        if (text.trim() !== "") await this.#line(text, number);
+      }
+    if (!this.#begun) throw new BulkError(`${this.#options.name}: empty; expected what export writes`);
+    if (!this.#ended)
+      throw new BulkError(
+        `${this.#options.name}: cut off, for its last line is missing; what came is stored, and its work specs are paused`,
+      );
+    return this.#counts;
+  }
+
+  async #line(text: string, number: number): Promise<void> {
+    const where = `${this.#options.name}:${number}`;
+    let line: unknown;
+    try {
+      line = readWire(text, { maxBytes: Infinity, maxDepth: 1024 });
+    } catch (error) {
+      throw new BulkError(`${where}: ${error instanceof Error ? error.message : String(error)}`);
+    }
+    if (!isMapping(line)) throw new BulkError(`${where}: expected an object`);
+    const { kind } = line;
+    if (!this.#begun) {
+      if (kind !== "export") throw new BulkError(`${where}: expected what export writes`);
+      if (line.version !== exportVersion)
+        throw new BulkError(`${where}: version ${String(line.version)} is not known; ${exportVersion} is`);
+      this.#begun = true;
+    } else if (this.#ended) throw new BulkError(`${where}: there is more after the end`);
+    else if (kind === "spec") await this.#spec(line, where);
+    else if (kind === "unit") await this.#unit(line, where, number);
+    else if (kind === "end") await this.#end(line, where);
+    else if (kind !== "attempt") throw new BulkError(`${where}: kind ${String(kind)} is not known`);
+  }
+
+  async #spec(line: Record<string, unknown>, where: string): Promise<void> {
+    const { name, data, meta } = line;
+    if (typeof name !== "string" || !isData(data) || !isMapping(meta))
+      throw new BulkError(`${where}: expected name, data and meta of a work spec`);
+    const [stored = null] = await this.#coordinate.getWorkSpecs(this.#ns, [name]);
+    if (stored !== null && this.#options.merge !== true)
+      throw new BulkError(`${where}: there is a work spec ${name} already; --merge brings them together`);
+    this.#specs.set(name, { name, data, meta });
+    const { then: _then, continuous: _continuous, ...rest } = decodeData(data, { precise: true });
+    await this.#coordinate.setWorkSpecs(this.#ns, [{ name, data: encodeData({ ...rest, disabled: true }) }]);
+  }
+
+  async #unit(line: Record<string, unknown>, where: string, number: number): Promise<void> {
+    const { spec, name, status, data, priority, notBefore, worker, dependencies } = line;
+    const isStatus = workUnitStatuses.find((one) => one === status);
+    if (
+      typeof spec !== "string" ||
+      typeof name !== "string" ||
+      isStatus === undefined ||
+      !(data === null || isData(data))
+    )
+      throw new BulkError(`${where}: expected spec, name, status and data of a unit`);
+    if (!this.#specs.has(spec))
+      throw new BulkError(`${where}: the work spec ${spec} does not come before its units`);
+    const unit: UnitLine = {
+      spec,
+      status: isStatus,
+      worker: typeof worker === "string" ? worker : "import",
+      line: number,
+      input: {
+        name,
+        data,
+        ...(typeof priority === "number" && { priority }),
+        ...(typeof notBefore === "number" && { notBefore }),
+      },
+    };
+    if (isStatus === "blocked" && Array.isArray(dependencies)) {
+      unit.input.dependencies = (dependencies as Required<DependencyInput>[]).map(
+        ({ workSpec, workUnit, kind }) => ({ workSpec, workUnit, kind }),
+      );
+      this.#waiting.push(unit);
+      return;
+    }
+    if (this.#batch[0] !== undefined && this.#batch[0].spec !== spec) await this.#flush();
+    this.#batch.push(unit);
+    this.#size += data?.length ?? 0;
+    if (this.#batch.length >= batchUnits || this.#size >= batchSize) await this.#flush();
+  }
+
+  async #flush(): Promise<void> {
+    const units = this.#batch;
+    this.#batch = [];
+    this.#size = 0;
+    const first = units[0];
+    if (first === undefined) return;
+    await this.#add(first.spec, units);
+    this.#counts.units += units.length;
+    this.#options.onProgress?.({ ...this.#counts });
+  }
+
+  async #add(spec: string, units: readonly UnitLine[]): Promise<void> {
+    const inputs = units.map(({ input }) => input);
+    try {
+      await this.#coordinate.addWorkUnits(this.#ns, spec, inputs);
+    } catch (error) {
+      if (!(error instanceof CoordinateError) || error.status >= 500) throw error;
+      const lines = `${units[0]?.line ?? 0} to ${units.at(-1)?.line ?? 0}`;
+      throw new BulkError(`${this.#options.name}: lines ${lines}: ${error.message}`, { cause: error });
+    }
+    const ended = units.filter(({ status }) => status === "finished" || status === "failed");
+    if (ended.length === 0) return;
+    const attempts = await this.#coordinate.makeAttempts(
+      this.#ns,
+      ended.map(({ input, worker }) => ({ workSpec: spec, workUnit: input.name, worker })),
+    );
+    await this.#coordinate.settleAttempts(
+      this.#ns,
+      attempts.map(({ id }, i) => ({
+        attempt: id,
+        action: ended[i]?.status === "failed" ? ("fail" as const) : ("finish" as const),
+      })),
+    );
+    this.#counts.attempts += attempts.length;
+  }
+
+  /** Again and again until all are there: each round adds those whose dependencies the round before has added. */
+  async #addWaiting(): Promise<void> {
+    for (let left = this.#waiting; left.length > 0; left = this.#waiting) {
+      this.#waiting = [];
+      for (const unit of left) {
+        try {
+          await this.#coordinate.addWorkUnits(this.#ns, unit.spec, [unit.input]);
+          this.#counts.units += 1;
+        } catch (error) {
+          if (!(error instanceof CoordinateError) || error.code !== "bad_dependency") throw error;
+          this.#waiting.push(unit);
+        }
+      }
+      const [stuck] = this.#waiting;
+      if (stuck !== undefined && this.#waiting.length === left.length)
+        throw new BulkError(
+          `${this.#options.name}:${stuck.line}: ${stuck.input.name} waits for a unit that is not there`,
+        );
+    }
+  }
+
+  /** The work specs become what they were. */
+  async #end(line: Record<string, unknown>, where: string): Promise<void> {
+    await this.#flush();
+    await this.#addWaiting();
+    this.#ended = true;
+    if (line.units !== this.#counts.units)
+      throw new BulkError(`${where}: ${this.#counts.units} units came, and there were ${String(line.units)}`);
+    const specs = [...this.#specs.values()];
+    if (specs.length > 0)
+      await this.#coordinate.setWorkSpecs(
+        this.#ns,
+        specs.map(({ name, data }) => ({ name, data })),
+      );
+    for (const { name, meta } of specs) {
+      await this.#coordinate.setWorkSpecMeta(this.#ns, name, settable(meta));
+      this.#counts.specs += 1;
+    }
+  }
+}
+
+const isData = (value: unknown): value is Data => typeof value === "string" || value instanceof Uint8Array;
+
+const settableFields = [
+  "priority",
+  "weight",
+  "paused",
+  "continuous",
+  "minGb",
+  "intervalMs",
+  "nextContinuous",
+  "maxRunning",
+  "maxGetwork",
+  "maxRetries",
+] as const satisfies readonly (keyof WorkSpecMetaChange)[];
+
+const settable = (meta: Partial<WorkSpecMeta>): WorkSpecMetaChange =>
+  Object.fromEntries(settableFields.filter((field) => field in meta).map((field) => [field, meta[field]]));

@@ -1,0 +1,194 @@
+/**
+ * The journal of a load: what was sent and what was acknowledged, so that a load that was interrupted goes on where it
+ * stood. A line for each batch when it is sent and one when it is done; a line that was cut off by a crash is none.
+ *
+ *   {"load":"…","input":"units.jsonl.gz","target":"…","options":"…","batchUnits":1000,…}
+ *   {"sent":0,"at":1700000000000,"checksum":123}
+ *   {"done":0,"position":1000,"checksum":123,"units":1000,"created":1000,"bad":0}
+ *
+ * A batch that was sent and is not done may have been carried out or not. Its request has a name of its own, by which
+ * the server knows it again for ten minutes.
+ */
+import {
+  closeSync,
+  existsSync,
+  mkdirSync,
+  openSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeSync,
+} from "node:fs";
+import path from "node:path";
+import { reasonOf } from "../config/index.ts";
+import { BulkError } from "./bulk-error.ts";
+
+/** Whose journal it is: a load goes on only with the same input, read in the same way, for the same work spec. */
+export interface JournalHeader {
+  /** Names the requests of this load. */
+  load: string;
+  input: string;
+  /** Server, namespace and work spec. */
+  target: string;
+  /** Format and mapping. */
+  options: string;
+  batchUnits: number;
+  batchBytes: number;
+  started: number;
+}
+
+export interface BatchDone {
+  done: number;
+  /** Of the last entry of the batch. */
+  position: number;
+  checksum: number;
+  units: number;
+  created: number;
+  bad: number;
+}
+
+export interface BatchSent {
+  sent: number;
+  at: number;
+  checksum: number;
+}
+
+/** A journal is made short again when it has grown to this. */
+const longest = 256 * 1024;
+
+export class Journal {
+  readonly file: string;
+  readonly header: JournalHeader;
+  readonly #done = new Map<number, BatchDone>();
+  readonly #sent = new Map<number, BatchSent>();
+  /** All up to here are done, and summed up in it; -1 is none. */
+  #mark: BatchDone = { done: -1, position: 0, checksum: 0, units: 0, created: 0, bad: 0 };
+  #fd: number | null = null;
+  #bytes = 0;
+
+  private constructor(file: string, header: JournalHeader) {
+    this.file = file;
+    this.header = header;
+  }
+
+  /** Begins anew. The file is written with the first batch. */
+  static begin(file: string, header: JournalHeader): Journal {
+    return new Journal(file, header);
+  }
+
+  /** What an earlier load left behind; null when there is nothing. Throws for a file that is no journal. */
+  static read(file: string): Journal | null {
+    if (!existsSync(file)) return null;
+    let text: string;
+    try {
+      text = readFileSync(file, "utf8");
+    } catch (error) {
+      throw new BulkError(`${file}: ${reasonOf(error)}`);
+    }
+    const [first = "", ...rest] = text.split("\n");
+    const header = parse(first) as Partial<JournalHeader> | null;
+    if (header?.load === undefined || header.target === undefined)
+      throw new BulkError(`${file}: this is no journal of a load`);
+    const journal = new Journal(file, header as JournalHeader);
+    for (const line of rest) {
+      const record = parse(line);
+      if (record === null) continue;
+      if ("mark" in record) journal.#mark = record.mark as BatchDone;
+      else if ("done" in record) journal.#note(record as unknown as BatchDone);
+      else if ("sent" in record) journal.#sent.set(Number(record.sent), record as unknown as BatchSent);
+    }
+    return journal;
+  }
+
+  /** What is done without a gap: reading goes on after its position. */
+  get mark(): Readonly<BatchDone> {
+    return this.#mark;
+  }
+
+  /** A batch beyond the mark that is done. */
+  doneAt(batch: number): BatchDone | undefined {
+    return this.#done.get(batch);
+  }
+
+  /** A batch that an earlier run sent, and of which it is not known what became. */
+  sentAt(batch: number): BatchSent | undefined {
+    return this.#done.has(batch) ? undefined : this.#sent.get(batch);
+  }
+
+  sent(record: BatchSent): void {
+    this.#sent.set(record.sent, record);
+    this.#write(record);
+  }
+
+  done(record: BatchDone): void {
+    this.#note(record);
+    this.#write(record);
+    if (this.#bytes > longest) this.#shorten();
+  }
+
+  /** The load is complete: nothing is left to go on with. */
+  remove(): void {
+    this.close();
+    rmSync(this.file, { force: true });
+  }
+
+  close(): void {
+    if (this.#fd !== null) closeSync(this.#fd);
+    this.#fd = null;
+  }
+
+  #note(record: BatchDone): void {
+    this.#done.set(record.done, record);
+    for (let next = this.#done.get(this.#mark.done + 1); next !== undefined;) {
+      this.#mark = {
+        ...next,
+        units: this.#mark.units + next.units,
+        created: this.#mark.created + next.created,
+        bad: this.#mark.bad + next.bad,
+      };
+      this.#done.delete(next.done);
+      this.#sent.delete(next.done);
+      next = this.#done.get(this.#mark.done + 1);
+    }
+  }
+
+  #write(record: object): void {
+    try {
+      if (this.#fd === null) this.#create();
+      const line = `${JSON.stringify(record)}\n`;
+      // one write for a line: it is there or it is not, also when the process is killed
+      writeSync(this.#fd ?? 0, line);
+      this.#bytes += line.length;
+    } catch (error) {
+      throw new BulkError(`${this.file}: ${reasonOf(error)}`);
+    }
+  }
+
+  /** The file as it must be now, in the place of the one before in one step. */
+  #create(): void {
+    mkdirSync(path.dirname(path.resolve(this.file)), { recursive: true, mode: 0o700 });
+    const next = `${this.file}.new`;
+    const fd = openSync(next, "w", 0o600);
+    const records = [this.header, { mark: this.#mark }, ...this.#sent.values(), ...this.#done.values()];
+    const text = records.map((record) => `${JSON.stringify(record)}\n`).join("");
+    writeSync(fd, text);
+    renameSync(next, this.file);
+    this.close();
+    this.#fd = fd;
+    this.#bytes = text.length;
+  }
+
+  #shorten(): void {
+    this.close();
+    this.#create();
+  }
+}
+
+function parse(line: string): Record<string, unknown> | null {
+  try {
+    return JSON.parse(line) as Record<string, unknown> | null;
+  } catch {
+    // cut off by a crash
+    return null;
+  }
+}

@@ -1,0 +1,302 @@
+/**
+ * Adds the units of an input, of any length, in constant memory: batches of them, several on their way at once.
+ *
+ * Units of one name are added in the order of the input: a batch that names what is on its way waits. With a journal,
+ * a load that was interrupted goes on where it stood, and what was carried out is not done twice: adding a unit again
+ * that has been finished in the meantime would make it available once more.
+ */
+import {
+  CoordinateError,
+  type AddedWorkUnit,
+  type Coordinate,
+  type WorkUnitInput,
+  type WorkUnitRow,
+} from "../core/index.ts";
+import { BulkError } from "./bulk-error.ts";
+import type { Entry } from "./entry.ts";
+import type { BatchSent, Journal } from "./journal.ts";
+
+export interface LoadTarget {
+  coordinate: Coordinate;
+  ns: string;
+  workSpec: string;
+}
+
+export interface BadEntry {
+  line: number;
+  problem: string;
+}
+
+export interface LoadOptions {
+  /** For messages: the name of the input. */
+  name: string;
+  /** Of one request at most; 1,000 units and 1 MiB of text. */
+  batchUnits?: number;
+  batchBytes?: number;
+  /** Requests on their way at once; 4. */
+  inFlight?: number;
+  /** Goes on after what is wrong with one entry, and tells. Otherwise the first one ends the load. */
+  keepGoing?: boolean;
+  onBad?: (bad: BadEntry) => void;
+  /** After every batch. */
+  onProgress?: (progress: LoadProgress) => void;
+  journal?: Journal;
+  /** For the names of requests, where there is no journal. */
+  load: string;
+  clock: { now(): number };
+  /** Ends the load in an orderly way: what is on its way is waited for. */
+  signal?: AbortSignal;
+}
+
+export interface LoadProgress {
+  /** Units that were acknowledged, those of an earlier run included. */
+  units: number;
+  /** Of these, units that had not been there. */
+  created: number;
+  /** Entries that could not be added. */
+  bad: number;
+}
+
+export interface LoadResult extends LoadProgress {
+  /** Units of an earlier run, which were not sent again. */
+  resumed: number;
+  /** False when the signal ended it. */
+  complete: boolean;
+}
+
+interface Batch {
+  readonly number: number;
+  readonly units: WorkUnitInput[];
+  /** The line of each unit. */
+  readonly lines: number[];
+  size: number;
+  bad: number;
+  position: number;
+  checksum: number;
+}
+
+/** How long the server knows a request again is ten minutes; a minute less for clocks and for the way. */
+const knownForMs = 9 * 60 * 1000;
+
+export async function loadUnits(
+  target: LoadTarget,
+  entries: AsyncIterable<readonly Entry[]>,
+  options: LoadOptions,
+): Promise<LoadResult> {
+  return new Load(target, options).run(entries);
+}
+
+class Load {
+  readonly #target: LoadTarget;
+  readonly #options: LoadOptions;
+  readonly #batchUnits: number;
+  readonly #batchBytes: number;
+  readonly #inFlight: number;
+  readonly #progress: LoadProgress = { units: 0, created: 0, bad: 0 };
+  readonly #window = new Set<Promise<void>>();
+  readonly #names = new Set<string>();
+  #batch: Batch;
+  #failure: Error | null = null;
+
+  constructor(target: LoadTarget, options: LoadOptions) {
+    this.#target = target;
+    this.#options = options;
+    const header = options.journal?.header;
+    this.#batchUnits = header?.batchUnits ?? options.batchUnits ?? 1000;
+    this.#batchBytes = header?.batchBytes ?? options.batchBytes ?? 1024 * 1024;
+    this.#inFlight = options.inFlight ?? 4;
+    const mark = options.journal?.mark;
+    if (mark !== undefined) {
+      const { units, created, bad } = mark;
+      this.#progress = { units, created, bad };
+    }
+    this.#batch = this.#empty((mark?.done ?? -1) + 1, mark?.position ?? 0, mark?.checksum ?? 0);
+  }
+
+  async run(entries: AsyncIterable<readonly Entry[]>): Promise<LoadResult> {
+    const { journal, signal } = this.#options;
+    const resumed = journal?.mark.units ?? 0;
+    let complete = false;
+    try {
+      complete = await this.#read(entries);
+      if (complete) await this.#send();
+      await this.#settled();
+      // an orderly end is journalled batch by batch; what was read and not sent is read again
+      return { ...this.#progress, resumed, complete: complete && signal?.aborted !== true };
+    } catch (error) {
+      // what is on its way is waited for, so that the journal knows of it
+      await Promise.allSettled(this.#window);
+      throw error;
+    }
+  }
+
+  /** False when it was ended before the end of the input. */
+  async #read(entries: AsyncIterable<readonly Entry[]>): Promise<boolean> {
+    const { journal, signal, keepGoing = false, onBad, name } = this.#options;
+    const mark = journal?.mark ?? { position: 0, checksum: 0 };
+    const from = mark.position;
+    let verified = from === 0;
+    for await (const some of entries) {
+      for (const entry of some) {
+        if (signal?.aborted === true) return false;
+        if (!verified && entry.position >= from) {
+          if (entry.position !== from || entry.checksum !== mark.checksum) throw this.#changed(from);
+          verified = true;
+        }
+        if (entry.position <= from) continue;
+        if (entry.problem !== "") {
+          if (!keepGoing) {
+            await this.#send();
+            throw new BulkError(`${name}:${entry.line}: ${entry.problem}`);
+          }
+          this.#batch.bad += 1;
+          onBad?.({ line: entry.line, problem: entry.problem });
+        }
+        this.#take(entry);
+        if (this.#batch.units.length >= this.#batchUnits || this.#batch.size >= this.#batchBytes)
+          await this.#send();
+      }
+    }
+    if (!verified) throw this.#changed(from);
+    return true;
+  }
+
+  #changed(position: number): BulkError {
+    return new BulkError(
+      `${this.#options.name}: its first ${position} lines or records are not those that were loaded before`,
+    );
+  }
+
+  #take(entry: Entry): void {
+    const batch = this.#batch;
+    for (const unit of entry.units) {
+      batch.units.push(unit);
+      batch.lines.push(entry.line);
+    }
+    batch.size += entry.size;
+    batch.position = entry.position;
+    batch.checksum = entry.checksum;
+  }
+
+  #empty(number: number, position: number, checksum: number): Batch {
+    return { number, units: [], lines: [], size: 0, bad: 0, position, checksum };
+  }
+
+  /** Sends the batch that was gathered, when there is room for it on the way; begins the next. */
+  async #send(): Promise<void> {
+    const batch = this.#batch;
+    if (batch.units.length === 0 && batch.bad === 0) return;
+    this.#batch = this.#empty(batch.number + 1, batch.position, batch.checksum);
+    while (this.#window.size >= this.#inFlight) await Promise.race(this.#window);
+    if (batch.units.some(({ name }) => this.#names.has(name))) await Promise.all(this.#window);
+    if (this.#failure !== null) throw this.#failure;
+    for (const { name } of batch.units) this.#names.add(name);
+    const sending = this.#carryOut(batch)
+      .catch((error: unknown) => {
+        this.#failure ??= error instanceof Error ? error : new Error(String(error));
+      })
+      .finally(() => {
+        for (const { name } of batch.units) this.#names.delete(name);
+        this.#window.delete(sending);
+      });
+    this.#window.add(sending);
+  }
+
+  async #settled(): Promise<void> {
+    await Promise.all(this.#window);
+    if (this.#failure !== null) throw this.#failure;
+  }
+
+  async #carryOut(batch: Batch): Promise<void> {
+    const { journal, clock, onProgress } = this.#options;
+    const before = journal?.doneAt(batch.number);
+    if (before?.checksum === batch.checksum && before.position === batch.position) {
+      this.#count(before.units, before.created, before.bad);
+    } else {
+      const uncertain = journal?.sentAt(batch.number);
+      journal?.sent({ sent: batch.number, at: clock.now(), checksum: batch.checksum });
+      const added = await this.#add(batch, uncertain);
+      const done = { done: batch.number, position: batch.position, checksum: batch.checksum, ...added };
+      journal?.done(done);
+      this.#count(added.units, added.created, added.bad);
+    }
+    onProgress?.({ ...this.#progress });
+  }
+
+  #count(units: number, created: number, bad: number): void {
+    this.#progress.units += units;
+    this.#progress.created += created;
+    this.#progress.bad += bad;
+  }
+
+  async #add(batch: Batch, uncertain: BatchSent | undefined): Promise<LoadProgress> {
+    const { journal, load, clock } = this.#options;
+    const id = `${journal?.header.load ?? load}.${batch.number}.${batch.checksum}`;
+    let { units, lines } = batch;
+    const known = uncertain?.checksum === batch.checksum && clock.now() - uncertain.at < knownForMs;
+    if (uncertain !== undefined && !known) {
+      const todo = await this.#stillToAdd(units, uncertain.at);
+      units = todo.map((i) => batch.units[i]!);
+      lines = todo.map((i) => batch.lines[i]!);
+    }
+    const result = { units: batch.units.length - units.length, created: 0, bad: batch.bad };
+    if (units.length > 0) await this.#addAll(units, lines, id, result);
+    return result;
+  }
+
+  /** All of them; where the server refuses, by halves down to the one that is to blame. */
+  async #addAll(
+    units: readonly WorkUnitInput[],
+    lines: readonly number[],
+    requestId: string,
+    result: LoadProgress,
+  ): Promise<void> {
+    const { coordinate, ns, workSpec } = this.#target;
+    let added: AddedWorkUnit[];
+    try {
+      added = await coordinate.addWorkUnits(ns, workSpec, units, { requestId });
+    } catch (error) {
+      if (!isAboutUnits(error)) throw error;
+      if (units.length > 1) {
+        const half = units.length >> 1;
+        await this.#addAll(units.slice(0, half), lines.slice(0, half), `${requestId}a`, result);
+        await this.#addAll(units.slice(half), lines.slice(half), `${requestId}b`, result);
+        return;
+      }
+      const { keepGoing = false, onBad, name } = this.#options;
+      const line = lines[0] ?? 0;
+      const problem = error.message.replace(/^Bad (argument|data|name) /, "");
+      if (!keepGoing) throw new BulkError(`${name}:${line}: ${problem}`);
+      onBad?.({ line, problem });
+      result.bad += 1;
+      return;
+    }
+    result.units += added.length;
+    for (const { created } of added) if (created) result.created += 1;
+  }
+
+  /**
+   * Of a batch that was sent long ago and may have been carried out, the units that must be added: those that are not
+   * there; those that wait or run, because adding them once more changes nothing but their data; and those that had
+   * ended before the batch was sent, because they would not be ended now if it had been carried out.
+   */
+  async #stillToAdd(units: readonly WorkUnitInput[], sentAt: number): Promise<number[]> {
+    const { coordinate, ns, workSpec } = this.#target;
+    const names = units.map(({ name }) => name);
+    const rows = await coordinate.getWorkUnits(ns, workSpec, names);
+    return names.flatMap((_, i) => (mustBeAdded(rows[i] ?? null, sentAt) ? [i] : []));
+  }
+}
+
+export function mustBeAdded(row: WorkUnitRow | null, sentAt: number): boolean {
+  if (row === null || (row.status !== "finished" && row.status !== "failed")) return true;
+  const ended = row.activeAttempt?.endTime ?? 0;
+  return row.createdTime < sentAt && ended > 0 && ended < sentAt;
+}
+
+/** The server refuses what the units say: a part of them may be right. A missing work spec is not about them. */
+function isAboutUnits(error: unknown): error is Error {
+  if (error instanceof CoordinateError)
+    return error.status < 500 && error.status !== 404 && error.status !== 410;
+  return error instanceof Error && "status" in error && error.status === 413;
+}

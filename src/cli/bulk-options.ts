@@ -1,0 +1,254 @@
+/** The options of commands that read units in bulk, and what they mean. */
+import { createHash, randomUUID } from "node:crypto";
+import { realpathSync } from "node:fs";
+import { homedir } from "node:os";
+import path from "node:path";
+import {
+  findFormat,
+  formats,
+  Journal,
+  loadUnits,
+  openSource,
+  readEntries,
+  readMapping,
+  type BadEntry,
+  type Format,
+  type FormatOptions,
+  type LoadResult,
+  type Source,
+} from "../bulk/index.ts";
+import type { Command } from "./command.ts";
+import type { Context } from "./context.ts";
+import { quote, show } from "./escape.ts";
+import { CommandError, UsageError } from "./failure.ts";
+import { Progress } from "./progress.ts";
+import { count, counted, duration, rate, readCount } from "./units.ts";
+
+export interface BulkOptions {
+  workUnits?: string;
+  format?: string;
+  column?: string[];
+  delimiter?: string;
+  /** False: `--no-header`. */
+  header?: boolean;
+  batch?: string;
+  inFlight?: string;
+  keepGoing?: boolean;
+  resume?: boolean;
+  restart?: boolean;
+  /** False: `--no-journal`. */
+  journal?: string | boolean;
+  quiet?: boolean;
+}
+
+const gather = (value: string, before: string[] | undefined): string[] => [...(before ?? []), value];
+
+export function defineBulk(command: Command): Command {
+  return command
+    .option("-u, --work-units <file>", "file of units, - for standard input; .gz and .zst are decompressed")
+    .option("--format <format>", `${formats.join(", ")}; found out where not given`)
+    .option(
+      "--column <target=column>",
+      "CSV: name, priority, delay or data.KEY = COLUMN[:TYPE]; repeat",
+      gather,
+    )
+    .option("--delimiter <text>", "CSV: what stands between fields, a comma; tab is \\t")
+    .option("--no-header", "CSV: the first record is a unit; columns are numbered from 1")
+    .option("--batch <n>", "units in one request; 1000")
+    .option("--in-flight <n>", "requests on their way at once; 4")
+    .option("--keep-going", "go on after bad lines, and tell which they were")
+    .option("--resume", "go on where an earlier load of this input stopped")
+    .option("--restart", "begin anew, though an earlier load of this input stopped half-way")
+    .option(
+      "--journal <file>",
+      "where to note how far the load is; in the user's state directory if not given",
+    )
+    .option("--no-journal", "note nothing; the load cannot be resumed")
+    .option("-q, --quiet", "no progress");
+}
+
+/** Where files lie that a user would not miss, but for comfort: journals and manifests. */
+export function stateFile(env: Context["env"], kind: string, identity: string): string {
+  const home = env.XDG_STATE_HOME ?? path.join(env.HOME ?? homedir(), ".local", "state");
+  const hash = createHash("sha256").update(identity).digest("hex").slice(0, 24);
+  return path.join(home, "coordinate", kind, hash);
+}
+
+export interface BulkInput {
+  source: Source;
+  format: Format;
+  formatOptions: FormatOptions;
+  /** The same for the same input, wherever the command is run. */
+  identity: string;
+}
+
+export async function openInput(context: Context, options: BulkOptions): Promise<BulkInput> {
+  const { workUnits: file } = options;
+  if (file === undefined) throw new UsageError("which units? -u FILE, or -u - for standard input");
+  const given = formats.find((one) => one === options.format);
+  if (options.format !== undefined && given === undefined)
+    throw new UsageError(`--format: expected one of ${formats.join(", ")}, got ${options.format}`);
+  const { column, delimiter, header } = options;
+  const source = openSource(file, context.session.streams.stdin);
+  const csv = {
+    ...(column !== undefined && { mapping: column.map(readMapping) }),
+    ...(delimiter !== undefined && { delimiter: delimiter === "\\t" ? "\t" : delimiter }),
+    ...(header === false && { header }),
+  };
+  return {
+    source,
+    format: given ?? (await findFormat(source)),
+    formatOptions: { csv, env: context.env },
+    identity: file === "-" ? "-" : realpathSync(file),
+  };
+}
+
+/** Bad lines, the first ones in full. */
+export class BadLines {
+  readonly #context: Context;
+  readonly #name: string;
+  #count = 0;
+
+  constructor(context: Context, name: string) {
+    this.#context = context;
+    this.#name = name;
+  }
+
+  readonly add = ({ line, problem }: BadEntry): void => {
+    this.#count += 1;
+    if (this.#count <= 20) this.#context.out.remark(show(`${this.#name}:${line}: ${problem}`));
+    else if (this.#count === 21) this.#context.out.remark("… and more");
+  };
+}
+
+/** Loads units into a work spec that is there, with progress, a journal, and a sentence at the end. */
+export async function runLoad(context: Context, workSpec: string, options: BulkOptions): Promise<LoadResult> {
+  const { coordinate, ns } = await context.work();
+  const { where } = await context.opened();
+  const input = await openInput(context, options);
+  const { source, format, formatOptions } = input;
+  try {
+    const settings = JSON.stringify([format, formatOptions.csv]);
+    const journal = openJournal(context, options, input, JSON.stringify([where, ns, workSpec]), settings);
+    const from = journal?.mark.position ?? 0;
+    let units = journal?.mark.units ?? 0;
+    const progress = new Progress(
+      context,
+      path.basename(source.name),
+      () => ({ value: source.bytesRead(), total: source.size, units }),
+      options.quiet === true,
+    );
+    const bad = new BadLines(context, source.name);
+    let result: LoadResult;
+    try {
+      result = await loadUnits(
+        { coordinate, ns, workSpec },
+        readEntries(source, format, { ...formatOptions, ...(from > 0 && { from }) }),
+        {
+          name: source.name,
+          load: randomUUID(),
+          clock: { now: () => Date.now() },
+          signal: context.signal,
+          keepGoing: options.keepGoing === true,
+          onBad: bad.add,
+          onProgress: (made) => (units = made.units),
+          ...(options.batch !== undefined && { batchUnits: readCount(options.batch, "--batch", 1) }),
+          ...(options.inFlight !== undefined && { inFlight: readCount(options.inFlight, "--in-flight", 1) }),
+          ...(journal !== null && { journal }),
+        },
+      );
+    } catch (error) {
+      progress.stop();
+      journal?.close();
+      throw journal === null ? error : resumable(error, units);
+    }
+    progress.stop();
+    if (result.complete) journal?.remove();
+    else journal?.close();
+    report(context, source.name, result, progress.seconds);
+    return result;
+  } finally {
+    source.close();
+  }
+}
+
+function openJournal(
+  context: Context,
+  options: BulkOptions,
+  { source, identity }: BulkInput,
+  target: string,
+  settings: string,
+): Journal | null {
+  if (options.journal === false) {
+    if (options.resume === true) throw new UsageError("--resume needs a journal");
+    return null;
+  }
+  const file =
+    typeof options.journal === "string"
+      ? options.journal
+      : stateFile(context.env, "loads", JSON.stringify([identity, target]));
+  const header = {
+    load: randomUUID(),
+    input: identity,
+    target,
+    options: settings,
+    batchUnits: options.batch === undefined ? 1000 : readCount(options.batch, "--batch", 1),
+    batchBytes: 1024 * 1024,
+    started: Date.now(),
+  };
+  if (options.restart === true) return Journal.begin(file, header);
+  const before = Journal.read(file);
+  if (before === null) return Journal.begin(file, header);
+  const units = counted(before.mark.units, "unit");
+  if (options.resume !== true)
+    throw new CommandError(
+      `${show(source.name)}: an earlier load of this input stopped after ${units}`,
+      "--resume goes on from there, --restart begins anew and makes finished units available again",
+    );
+  if (before.header.target !== target)
+    throw new CommandError(`${file}: this is the journal of a load into another work spec or server`);
+  if (before.header.options !== settings)
+    throw new CommandError(`${file}: the earlier load read its input in another way (--format, --column)`);
+  context.out.remark(`${show(source.name)}: going on after ${units}`);
+  return before;
+}
+
+/** What failed, and how to go on. */
+function resumable(error: unknown, units: number): unknown {
+  if (units === 0 || !(error instanceof Error)) return error;
+  return new CommandError(
+    error.message,
+    `${counted(units, "unit")} are stored; --resume goes on from there`,
+    {
+      cause: error,
+    },
+  );
+}
+
+function report(context: Context, name: string, result: LoadResult, seconds: number): void {
+  const { units, created, bad, resumed, complete } = result;
+  const { out } = context;
+  if (out.json) {
+    out.printJson({
+      units,
+      created,
+      replaced: units - created,
+      bad,
+      resumed,
+      complete,
+      seconds: Math.round(seconds * 1000) / 1000,
+    });
+    return;
+  }
+  const parts = [
+    `${count(created)} new`,
+    ...(units > created ? [`${count(units - created)} written over`] : []),
+    ...(bad > 0 ? [counted(bad, "bad line")] : []),
+    ...(resumed > 0 ? [`${count(resumed)} of them before`] : []),
+  ];
+  const speed = seconds > 0 && units > resumed ? `, ${rate((units - resumed) / seconds)}` : "";
+  out.line(
+    `${complete ? "" : "interrupted: "}${counted(units, "unit")} from ${quote(name)}: ${parts.join(", ")}; ${duration(seconds * 1000)}${speed}`,
+  );
+  if (!complete) out.remark("--resume goes on from there");
+}

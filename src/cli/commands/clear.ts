@@ -1,0 +1,59 @@
+/** `coordinate clear`: deletes units: all of a work spec, those of a status, or by name. */
+import { workUnitStatuses, type WorkUnitSelection } from "../../core/index.ts";
+import { command } from "../command.ts";
+import { quote } from "../escape.ts";
+import { CommandError, exit } from "../failure.ts";
+import { defineNaming, readNaming, requireWorkSpec, type NamingOptions } from "../naming.ts";
+import { count as number, counted } from "../units.ts";
+import { readStatuses } from "./work-units.ts";
+
+interface Options extends NamingOptions {
+  status?: string[];
+  yes?: boolean;
+}
+
+const list = (value: string, before: string[] | undefined): string[] => [
+  ...(before ?? []),
+  ...value.split(","),
+];
+
+export default command<Options>({
+  define: (it) => {
+    defineNaming(it, "some")
+      .option("-s, --status <status>", `only these: ${workUnitStatuses.join(", ")}; may be repeated`, list)
+      .option("-y, --yes", "do not ask")
+      .addHelpText("after", "\nWithout a status and without names, all units of the work spec are deleted.");
+  },
+  run: async (context, { args, options }) => {
+    const { workSpec, units } = await readNaming(args, options);
+    const statuses = readStatuses(options.status ?? []);
+    const { out } = context;
+    const { coordinate, ns } = await context.work();
+    const [row] = await coordinate.getWorkSpecs(ns, [workSpec]);
+    if ((row ?? null) === null && context.compat) {
+      out.line("Removed 0 work units.");
+      return exit.done;
+    }
+    await requireWorkSpec(context, workSpec);
+    const everything = statuses.length === 0 && units.length === 0;
+    // a script says what it means; a person may have forgotten a word
+    if (everything && options.yes !== true && context.session.streams.stdin.isTTY && out.isTerminal) {
+      const tally = (await coordinate.tally(ns)).find((one) => one.workSpec === workSpec);
+      const total = Object.values(tally?.counts ?? {}).reduce((sum, one) => sum + one, 0);
+      const answer = await context.ask(`Delete all ${number(total)} units of ${quote(workSpec)}? (yes/no) `);
+      if (!/^y(es)?$/i.test(answer?.trim() ?? "")) {
+        out.line("Removed nothing.");
+        return exit.nothing;
+      }
+    }
+    const selection: WorkUnitSelection = everything
+      ? { all: true }
+      : { ...(units.length > 0 && { names: units }), ...(statuses.length > 0 && { statuses }) };
+    const removed = await coordinate.deleteWorkUnits(ns, workSpec, selection);
+    if (out.json) out.printJson({ removed });
+    else out.line(`Removed ${counted(removed, "work unit")}.`);
+    if (units.length > removed && statuses.length === 0 && !context.compat)
+      throw new CommandError(`${counted(units.length - removed, "work unit")} of those named did not exist`);
+    return exit.done;
+  },
+});

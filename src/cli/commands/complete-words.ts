@@ -1,0 +1,13 @@
+/** `coordinate complete_words WORD…`: what may follow, one candidate a line. The scripts of `completion` call it. */
+import { command } from "../command.ts";
+import { complete } from "../complete.ts";
+import { exit } from "../failure.ts";
+
+export default command({
+  define: () => undefined,
+  run: async (context, { args }) => {
+    for (const candidate of await complete(context.session, args[0] === "--" ? args.slice(1) : args))
+      context.out.line(candidate);
+    return exit.done;
+  },
+});

@@ -1,0 +1,66 @@
+/** `coordinate config`: the configuration that commands, daemon and workers would use, and where it comes from. */
+import { writeFileSync } from "node:fs";
+import {
+  configurationSchema,
+  dumpConfiguration,
+  dumpWords,
+  reasonOf,
+  type Configuration,
+  type DumpWord,
+} from "../../config/index.ts";
+import { command } from "../command.ts";
+import { show } from "../escape.ts";
+import { CommandError, exit, UsageError } from "../failure.ts";
+
+interface Options {
+  output?: string;
+  sources?: boolean;
+  check?: boolean;
+  schema?: boolean;
+}
+
+export function readDumpWord(word: string | undefined, what: string): DumpWord {
+  const found = dumpWords.find((one) => one === (word ?? "effective"));
+  if (found === undefined)
+    throw new UsageError(`${what}: expected one of ${dumpWords.join(", ")}, got ${word ?? ""}`);
+  return found;
+}
+
+export default command<Options>({
+  define: (it) => {
+    it.argument("[what]", "full, effective (what differs from the defaults; if nothing is said) or default")
+      .option("-o, --output <file>", "write to a file")
+      .option("--sources", "tell where each setting comes from that somebody gave")
+      .option("--check", "only look whether everything is right")
+      .option("--schema", "print the JSON Schema of configuration files, for an editor");
+  },
+  run: async (context, { args, options }) => {
+    const { out } = context;
+    if (options.schema === true) {
+      out.printJson(configurationSchema());
+      return exit.done;
+    }
+    const word = readDumpWord(args[0], "config");
+    const configuration = await context.configuration();
+    for (const warning of configuration.warnings) out.remark(show(warning));
+    if (options.check === true) {
+      out.line(`${show(configuration.file ?? "no file")}: nothing wrong`);
+      return exit.done;
+    }
+    const text = options.sources === true ? sources(configuration) : dumpConfiguration(configuration, word);
+    if (options.output === undefined) out.stream.write(text);
+    else {
+      try {
+        writeFileSync(options.output, text, { mode: 0o600 });
+      } catch (error) {
+        throw new CommandError(`${options.output}: ${reasonOf(error)}`);
+      }
+    }
+    return exit.done;
+  },
+});
+
+function sources({ file, sources: given }: Configuration): string {
+  const lines = [...given].map(([name, from]) => `${name}: ${from}\n`).sort();
+  return `${file === null ? "# no file\n" : `# file: ${file}\n`}${lines.join("")}`;
+}

@@ -1,0 +1,283 @@
+/** `coordinate doctor`: looks at everything that can be wrong, and says what to do about it. */
+import { accessSync, constants, statfsSync, statSync } from "node:fs";
+import path from "node:path";
+import type { Coordinate, TallyRow } from "../../core/index.ts";
+import { command } from "../command.ts";
+import type { Context } from "../context.ts";
+import { quote, show } from "../escape.ts";
+import { exit } from "../failure.ts";
+import type { Opened } from "../open.ts";
+import type { Style } from "../table.ts";
+import { bytes, count, counted, duration } from "../units.ts";
+import { version } from "../version.ts";
+import { listWorkers } from "../worker-list.ts";
+
+type Grade = "ok" | "note" | "wrong";
+
+interface Finding {
+  about: string;
+  grade: Grade;
+  text: string;
+  /** What to do; empty when nothing is to be done. */
+  advice: string;
+}
+
+type Tell = (about: string, grade: Grade, text: string, advice?: string) => void;
+
+const styles: Readonly<Record<Grade, Style>> = { ok: "green", note: "yellow", wrong: "red" };
+
+export default command<{ deep?: boolean }>({
+  define: (it) => {
+    it.option("--deep", "look through a whole SQLite file for damage").addHelpText(
+      "after",
+      "\nExits with 1 when something is wrong; what is only worth knowing is a note.",
+    );
+  },
+  run: async (context, { options }) => {
+    const findings: Finding[] = [];
+    const tell: Tell = (about, grade, text, advice = "") => findings.push({ about, grade, text, advice });
+    aboutNode(tell);
+    const opened = await reach(context, tell);
+    if (opened !== null) {
+      if (opened.rest !== null) await aboutDaemon(context, tell);
+      if (opened.sqlite !== null) await aboutSqlite(opened, tell, options.deep === true);
+      await aboutRights(context, opened, tell);
+      await aboutWork(context, tell);
+    }
+    print(context, findings);
+    return findings.some(({ grade }) => grade === "wrong") ? exit.failed : exit.done;
+  },
+});
+
+function print({ out }: Context, findings: readonly Finding[]): void {
+  if (out.json) {
+    out.printJson(findings);
+    return;
+  }
+  for (const { about, grade, text, advice } of findings) {
+    const mark = out.paint(styles[grade], grade.padEnd(5));
+    out.sentence(`${mark}  ${about.padEnd(11)}${text}`, " ".repeat(18));
+    if (advice !== "") out.sentence(`${" ".repeat(18)}${advice}`, " ".repeat(18));
+  }
+}
+
+function aboutNode(tell: Tell): void {
+  const [major = 0, minor = 0] = process.versions.node.split(".").map(Number);
+  const old = major < 20 || (major === 20 && minor < 19);
+  if (old) tell("version", "wrong", `Node ${process.versions.node}`, "Coordinate needs Node 20.19 or later.");
+  else tell("version", "ok", `coordinate ${version} on Node ${process.versions.node}`);
+}
+
+const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
+
+/** Opens it and asks something small; null, and a finding, where that fails. */
+async function reach(context: Context, tell: Tell): Promise<Opened | null> {
+  try {
+    const opened = await context.opened();
+    const start = performance.now();
+    await opened.coordinate.getNamespace(await context.namespace());
+    const took = performance.now() - start;
+    tell("reach", took > 1000 ? "note" : "ok", `${show(opened.where)} answers in ${duration(took)}`);
+    return opened;
+  } catch (error) {
+    const { address, backend } = await context.place();
+    const where = backend ?? address ?? "http://127.0.0.1:5980";
+    tell("reach", "wrong", `${show(where)}: ${messageOf(error)}`, adviceOf(error, backend !== undefined));
+    return null;
+  }
+}
+
+function adviceOf(error: unknown, store: boolean): string {
+  const code = typeof error === "object" && error !== null && "code" in error ? String(error.code) : "";
+  if (code === "unauthorized")
+    return "Give a token: COORDINATE_TOKEN, or --token. coordinate token create makes one.";
+  if (code === "forbidden")
+    return "This token does not open the namespace; coordinate token list tells what it opens.";
+  if (code === "not_coordinate")
+    return "Something else answers at this address; a daemon serves REST on port 5980.";
+  if (store)
+    return "Is the path right, and may you read it? Only one process at a time owns an SQLite store.";
+  return "Start a daemon with coordinate serve, or say where it is with --address or COORDINATE_ADDRESS.";
+}
+
+/** Its version, and whether its clock agrees with ours. */
+async function aboutDaemon(context: Context, tell: Tell): Promise<void> {
+  const { address = "http://127.0.0.1:5980" } = await context.place();
+  const [first = ""] = address.split(",");
+  if (!/^https?:/.test(first)) return;
+  try {
+    const sent = Date.now();
+    const answer = await fetch(new URL("/openapi.json", first), { signal: AbortSignal.timeout(5000) });
+    const received = Date.now();
+    const document = (await answer.json()) as { info?: { version?: string } };
+    const theirs = document.info?.version ?? "unknown";
+    if (theirs === version) tell("daemon", "ok", `version ${theirs}`);
+    else
+      tell(
+        "daemon",
+        "note",
+        `version ${theirs}, this is ${version}`,
+        "Bring both to one version; the daemon first.",
+      );
+    const date = Date.parse(answer.headers.get("date") ?? "");
+    // the header has whole seconds
+    const skew = date + 500 - (sent + received) / 2;
+    if (Number.isNaN(date)) tell("clock", "note", "the daemon does not tell its time");
+    else if (Math.abs(skew) > 2500 + (received - sent))
+      tell(
+        "clock",
+        "note",
+        `the daemon's clock differs from this one by ${duration(Math.abs(skew))}`,
+        "Times shown here are off by that. Run a time service on both machines.",
+      );
+    else tell("clock", "ok", "agrees with the daemon's");
+  } catch (error) {
+    tell("daemon", "note", `its version is not known: ${messageOf(error)}`);
+  }
+}
+
+async function aboutSqlite({ sqlite, where }: Opened, tell: Tell, deep: boolean): Promise<void> {
+  if (sqlite === null) return;
+  const file = where.slice("sqlite:".length);
+  const facts = await sqlite.statistics();
+  tell(
+    "store",
+    "ok",
+    `${bytes(facts.fileBytes)}, ${counted(facts.units, "unit")}, SQLite ${facts.sqliteVersion} (${facts.driver}), schema ${facts.schemaVersion}`,
+  );
+  if (facts.logBytes > Math.max(256 * 1024 * 1024, facts.fileBytes))
+    tell(
+      "store",
+      "note",
+      `its write-ahead log has ${bytes(facts.logBytes)}`,
+      "A reader that stays open keeps it from shrinking.",
+    );
+  const free = facts.freePages * facts.pageSize;
+  if (free > facts.fileBytes / 2 && free > 64 * 1024 * 1024)
+    tell("store", "note", `${bytes(free)} of it are free`, "A backup, put in its place, is smaller.");
+  const mode = statSync(file).mode & 0o777;
+  if ((mode & 0o077) !== 0)
+    tell("rights", "note", `${file} may be read by others (mode ${mode.toString(8)})`, `chmod 600 ${file}`);
+  try {
+    accessSync(path.dirname(path.resolve(file)), constants.W_OK);
+    accessSync(file, constants.W_OK);
+  } catch {
+    tell(
+      "rights",
+      "wrong",
+      `${file} or its directory cannot be written by this user`,
+      "Run as its owner; SQLite writes beside the file too.",
+    );
+  }
+  const disk = statfsSync(path.dirname(path.resolve(file)));
+  const room = disk.bavail * disk.bsize;
+  if (room < Math.max(256 * 1024 * 1024, facts.fileBytes / 10))
+    tell(
+      "disk",
+      "wrong",
+      `only ${bytes(room)} are left`,
+      "A store that cannot grow refuses work: make room, or move it.",
+    );
+  else tell("disk", "ok", `${bytes(room)} are left`);
+  if (!deep) return;
+  const { ok, problems } = await sqlite.check();
+  if (ok) tell("store", "ok", "looked through: no damage");
+  else
+    tell(
+      "store",
+      "wrong",
+      `damaged: ${problems.slice(0, 3).join("; ")}`,
+      "Go back to a backup, and look at the disk.",
+    );
+}
+
+/** Calls that change nothing, by what each needs. */
+async function aboutRights(context: Context, { rest, coordinate }: Opened, tell: Tell): Promise<void> {
+  if (rest === null) return;
+  const ns = await context.namespace();
+  const tries: [scope: string, call: () => Promise<unknown>][] = [
+    ["read", () => coordinate.getWorkSpecs(ns, [])],
+    ["work", () => coordinate.settleAttempts(ns, [])],
+    ["write", () => coordinate.deleteWorkSpecs(ns, [])],
+  ];
+  const may: string[] = [];
+  const mayNot: string[] = [];
+  for (const [scope, call] of tries)
+    await call().then(
+      () => may.push(scope),
+      () => mayNot.push(scope),
+    );
+  const { token } = await context.place();
+  const who = token === undefined ? "without a token you" : "this token";
+  if (mayNot.length === 0) tell("rights", "ok", `${who} may ${may.join(", ")}`);
+  else
+    tell(
+      "rights",
+      "note",
+      `${who} may ${may.join(", ") || "nothing"}, but not ${mayNot.join(", ")}`,
+      "coordinate token create --scope makes one that may.",
+    );
+}
+
+/** Whether work that waits can be done. */
+async function aboutWork(context: Context, tell: Tell): Promise<void> {
+  const { coordinate, ns } = await context.work();
+  let tally: TallyRow[];
+  try {
+    tally = await coordinate.tally(ns);
+  } catch (error) {
+    tell("work", "wrong", messageOf(error));
+    return;
+  }
+  const sum = (status: "available" | "pending" | "failed"): number =>
+    tally.reduce((all, { counts }) => all + counts[status], 0);
+  tell(
+    "work",
+    "ok",
+    `${counted(tally.length, "work spec")}, ${count(sum("available"))} units available, ${count(sum("pending"))} pending`,
+  );
+  const failed = tally.filter(({ counts }) => counts.failed > 0);
+  if (failed.length > 0) {
+    const [worst] = [...failed].sort((a, b) => b.counts.failed - a.counts.failed);
+    tell(
+      "work",
+      "note",
+      `${counted(sum("failed"), "unit")} failed, most in ${quote(worst?.workSpec ?? "")}`,
+      `coordinate work_units ${quote(worst?.workSpec ?? "")} -s failed --details -n 3`,
+    );
+  }
+  await aboutPaused(coordinate, ns, tally, tell);
+  const { rows } = await listWorkers(coordinate, ns, { active: true }, 1000);
+  if (rows.length === 0 && sum("available") > 0)
+    tell(
+      "workers",
+      "note",
+      "none is active, and units wait",
+      "coordinate worker starts one; coordinate explain tells more.",
+    );
+  else tell("workers", "ok", `${count(rows.length)} active`);
+  const { settings } = await coordinate.getNamespace(ns);
+  if (settings.desired !== "run")
+    tell("workers", "note", `all were told to ${settings.desired}`, "coordinate mode run lets them go on.");
+}
+
+async function aboutPaused(
+  coordinate: Coordinate,
+  ns: string,
+  tally: readonly TallyRow[],
+  tell: Tell,
+): Promise<void> {
+  const { rows } = await coordinate.listWorkSpecs(ns, { limit: 1000 });
+  const waiting = new Map(tally.map(({ workSpec, counts }) => [workSpec, counts.available]));
+  const paused = rows.filter(({ name, meta }) => meta.paused && (waiting.get(name) ?? 0) > 0);
+  if (paused.length > 0)
+    tell(
+      "work",
+      "note",
+      `${paused
+        .map(({ name }) => quote(name))
+        .slice(0, 5)
+        .join(", ")}: paused, and units wait`,
+      `coordinate resume ${quote(paused[0]?.name ?? "")}`,
+    );
+}

@@ -1,0 +1,169 @@
+/** `coordinate explain`: why is nothing running? The scheduler's own answer, in words, and what to do about it. */
+import type { Explained, NamespaceRow, ScheduleRequest, TallyRow } from "../../core/index.ts";
+import { command } from "../command.ts";
+import type { Context } from "../context.ts";
+import { quote, show } from "../escape.ts";
+import { exit } from "../failure.ts";
+import { requireWorkSpec } from "../naming.ts";
+import type { Style } from "../table.ts";
+import { count, counted, readNumber } from "../units.ts";
+import { listWorkers } from "../worker-list.ts";
+
+interface Options {
+  runtime?: string[];
+  gb?: string;
+}
+
+const list = (value: string, before: string[] | undefined): string[] => [...(before ?? []), value];
+
+export default command<Options>({
+  define: (it) => {
+    it.argument("[work-spec...]", "only these; without one, all")
+      .option("--runtime <name>", "as a worker that asks for this runtime; may be repeated", list)
+      .option("--gb <n>", "as a worker that has so much memory");
+  },
+  run: async (context, { args, options }) => {
+    const { coordinate, ns } = await context.work();
+    for (const name of args) await requireWorkSpec(context, name);
+    const request: ScheduleRequest = {
+      ...(options.runtime !== undefined && { runtimes: options.runtime }),
+      ...(options.gb !== undefined && { availableGb: readNumber(options.gb, "--gb") }),
+    };
+    const [explained, tally, namespace, workers] = await Promise.all([
+      coordinate.explain(ns, request),
+      coordinate.tally(ns),
+      coordinate.getNamespace(ns),
+      listWorkers(coordinate, ns, { active: true }, 1000),
+    ]);
+    const shown = explained.filter(({ workSpec }) => args.length === 0 || args.includes(workSpec));
+    if (context.out.json) {
+      context.out.printJson({
+        desired: namespace.settings.desired,
+        activeWorkers: workers.rows.length,
+        workSpecs: shown,
+      });
+      return exit.done;
+    }
+    verdict(context, explained, tally);
+    const idle = workers.rows.filter(({ desired }) => desired !== "run").length;
+    aboutWorkers(context, namespace, workers.rows.length, idle, workers.more, explained);
+    const counts = new Map(tally.map((row) => [row.workSpec, row]));
+    for (const one of order(shown)) {
+      context.out.line();
+      aboutSpec(context, one, counts.get(one.workSpec));
+    }
+    return exit.done;
+  },
+});
+
+/** Those that may be given come first, the likeliest before the others. */
+const order = (all: readonly Explained[]): Explained[] =>
+  [...all].sort((a, b) => b.chance - a.chance || Number(b.available > 0) - Number(a.available > 0));
+
+function verdict({ out }: Context, explained: readonly Explained[], tally: readonly TallyRow[]): void {
+  if (explained.length === 0) {
+    out.sentence(
+      "There are no work specs in this namespace: nothing can run. coordinate load and coordinate flow make them.",
+    );
+    return;
+  }
+  const open = explained.filter(({ excluded }) => excluded === null);
+  const pending = tally.reduce((sum, { counts }) => sum + counts.pending, 0);
+  const running =
+    pending > 0 ? ` ${counted(pending, "work unit")} ${pending === 1 ? "is" : "are"} being worked on.` : "";
+  if (open.length > 0) {
+    const [first] = open;
+    const what =
+      open.length === 1
+        ? `from ${quote(first?.workSpec ?? "")}`
+        : `from one of ${counted(open.length, "work spec")}`;
+    out.sentence(`${out.paint("green", "A worker that asks now is given work")} ${what}.${running}`);
+    return;
+  }
+  const waiting = tally.reduce((sum, { counts }) => sum + counts.available, 0);
+  const why =
+    waiting > 0
+      ? `although ${counted(waiting, "work unit")} ${waiting === 1 ? "is" : "are"} available`
+      : "because nothing is available";
+  out.sentence(`${out.paint("yellow", "A worker that asks now is given nothing")}, ${why}.${running}`);
+}
+
+function aboutWorkers(
+  { out }: Context,
+  { settings }: NamespaceRow,
+  active: number,
+  idle: number,
+  more: boolean,
+  explained: readonly Explained[],
+): void {
+  const number = more
+    ? `More than ${count(active)} workers are`
+    : active === 1
+      ? "1 worker is"
+      : `${count(active)} workers are`;
+  if (settings.desired !== "run")
+    out.sentence(
+      `All workers of this namespace were told to ${settings.desired}; coordinate mode run lets them go on.`,
+    );
+  if (active === 0 && explained.length > 0)
+    out.sentence("No worker is active: nobody asks for work. coordinate worker starts one.");
+  else if (active > 0)
+    out.sentence(
+      `${number} active${idle > 0 && settings.desired === "run" ? `; ${count(idle)} of them ${idle === 1 ? "was" : "were"} told not to run` : ""}.`,
+    );
+}
+
+const advice: Partial<Record<NonNullable<Explained["excluded"]>, (name: string) => string>> = {
+  paused: (name) => `coordinate resume ${name}`,
+  no_weight: (name) => `coordinate set ${name} weight=20`,
+  max_running: (name) => `when one of them ends, or after coordinate set ${name} max_running=N`,
+  lower_priority: (name) => `when those have no work, or after coordinate set ${name} priority=N`,
+  enough_running: () => "when others have caught up, or some of its units end",
+  continuous_not_due: (name) => `at once with coordinate set ${name} next_continuous=now`,
+};
+
+function aboutSpec({ out }: Context, one: Explained, row: TallyRow | undefined): void {
+  const name = show(one.workSpec);
+  const chance =
+    one.excluded === null ? `chance ${(one.chance * 100).toFixed(one.chance < 0.1 ? 1 : 0)} %` : "not now";
+  const style: Style = one.excluded === null ? "green" : "yellow";
+  out.line(`${out.paint("bold", name)}  ${out.paint(style, chance)}`);
+  const { delayed = 0, blocked = 0, failed = 0, available = 0, pending = 0 } = row?.counts ?? {};
+  const parts = [
+    available > 0 && `${count(available)} available`,
+    pending > 0 && `${count(pending)} pending`,
+    delayed > 0 && `${count(delayed)} delayed`,
+    blocked > 0 && `${count(blocked)} blocked`,
+    failed > 0 && `${count(failed)} failed`,
+  ].filter((part) => part !== false);
+  out.sentence(
+    `  It ${show(one.reason)}. Weight ${one.weight}, priority ${one.priority}${parts.length > 0 ? `; ${parts.join(", ")}` : ""}.`,
+    "  ",
+  );
+  const todo = one.excluded === null ? undefined : advice[one.excluded]?.(quote(one.workSpec));
+  if (todo !== undefined) out.sentence(`  It goes on: ${todo}.`, "  ");
+  if (one.excluded === "no_work") noWork(out, { delayed, blocked, failed }, quote(one.workSpec));
+}
+
+/** Where the units are that one would expect to be available. */
+function noWork(
+  out: Context["out"],
+  { delayed, blocked, failed }: { delayed: number; blocked: number; failed: number },
+  name: string,
+): void {
+  if (delayed > 0)
+    out.sentence(
+      `  ${counted(delayed, "unit")} wait${delayed === 1 ? "s" : ""} for a time: coordinate work_units ${name} -s delayed --details.`,
+      "  ",
+    );
+  if (blocked > 0)
+    out.sentence(
+      `  ${counted(blocked, "unit")} wait${blocked === 1 ? "s" : ""} for other units: coordinate work_units ${name} -s blocked.`,
+      "  ",
+    );
+  if (failed > 0)
+    out.sentence(
+      `  ${counted(failed, "unit")} failed: coordinate retry ${name} --all has them done again.`,
+      "  ",
+    );
+}

@@ -1,0 +1,115 @@
+/** `coordinate export`: a namespace or some work specs as lines of JSON. */
+import { once } from "node:events";
+import { createWriteStream, renameSync, rmSync } from "node:fs";
+import type { Writable } from "node:stream";
+import { createGzip } from "node:zlib";
+import { exportLines } from "../../bulk/index.ts";
+import { reasonOf } from "../../config/index.ts";
+import { workUnitStatuses, type WorkUnitStatus } from "../../core/index.ts";
+import { command } from "../command.ts";
+import type { Context } from "../context.ts";
+import { quote } from "../escape.ts";
+import { CommandError, exit, UsageError } from "../failure.ts";
+import { Progress } from "../progress.ts";
+import { counted } from "../units.ts";
+
+interface Options {
+  workSpecName?: string[];
+  output?: string;
+  status?: string[];
+  prefix?: string;
+  attempts?: boolean;
+  specsOnly?: boolean;
+  quiet?: boolean;
+}
+
+const gather = (value: string, before: string[] | undefined): string[] => [...(before ?? []), value];
+
+export default command<Options>({
+  define: (it) => {
+    it.option("-W, --work-spec-name <name>", "only this work spec; repeat for several", gather)
+      .option("-o, --output <file>", "write to a file; .gz is compressed")
+      .option("-s, --status <status>", `only units that are ${workUnitStatuses.join(", ")}; repeat`, gather)
+      .option("--prefix <text>", "only units whose names begin so")
+      .option("--attempts", "with every attempt of every unit")
+      .option("--specs-only", "work specs without units")
+      .option("-q, --quiet", "no progress");
+  },
+  run: async (context, { options }) => {
+    const { coordinate, ns } = await context.work();
+    const statuses = options.status?.map(readStatus);
+    const total = (await coordinate.tally(ns))
+      .filter(({ workSpec }) => options.workSpecName?.includes(workSpec) ?? true)
+      .flatMap(({ counts }) => Object.entries(counts))
+      .filter(([status]) => statuses?.includes(status as WorkUnitStatus) ?? true)
+      .reduce((sum, [, one]) => sum + one, 0);
+    let units = 0;
+    const lines = exportLines(coordinate, ns, {
+      ...(options.workSpecName !== undefined && { workSpecs: options.workSpecName }),
+      query: {
+        ...(statuses !== undefined && { statuses }),
+        ...(options.prefix !== undefined && { prefix: options.prefix }),
+      },
+      attempts: options.attempts === true,
+      specsOnly: options.specsOnly === true,
+      now: Date.now(),
+      onProgress: (counts) => (units = counts.units),
+    });
+    if (options.output === undefined) {
+      await writeAll(lines, context.out.stream, context);
+      return exit.done;
+    }
+    const state = () => ({ value: units, total, units });
+    const progress = new Progress(context, options.output, state, options.quiet === true);
+    try {
+      await writeFile(options.output, lines, context);
+    } finally {
+      progress.stop();
+    }
+    if (context.out.json) context.out.printJson({ units });
+    else context.out.line(`${counted(units, "unit")} in ${quote(options.output)}`);
+    return exit.done;
+  },
+});
+
+function readStatus(text: string): WorkUnitStatus {
+  const status = workUnitStatuses.find((one) => one === text);
+  if (status === undefined)
+    throw new UsageError(`--status: expected one of ${workUnitStatuses.join(", ")}, got ${text}`);
+  return status;
+}
+
+/** Written beside it and put in its place at the end: what has the name is whole. */
+async function writeFile(file: string, lines: AsyncIterable<string>, context: Context): Promise<void> {
+  const next = `${file}.new`;
+  const stream = createWriteStream(next, { mode: 0o600 });
+  const failed = once(stream, "error").then(([error]) => {
+    throw new CommandError(`${file}: ${reasonOf(error)}`);
+  });
+  // it is awaited below; a failure before that must not end the process
+  failed.catch(() => undefined);
+  const finished = once(stream, "close");
+  try {
+    let to: Writable = stream;
+    if (/\.gz$/i.test(file)) {
+      const gzip = createGzip();
+      gzip.pipe(stream);
+      to = gzip;
+    }
+    await Promise.race([writeAll(lines, to, context), failed]);
+    to.end();
+    await Promise.race([finished, failed]);
+    renameSync(next, file);
+  } catch (error) {
+    stream.destroy();
+    rmSync(next, { force: true });
+    throw error;
+  }
+}
+
+async function writeAll(lines: AsyncIterable<string>, to: Writable, context: Context): Promise<void> {
+  for await (const text of lines) {
+    if (context.signal.aborted) throw new CommandError("interrupted");
+    if (!to.write(text)) await once(to, "drain");
+  }
+}

@@ -1,0 +1,122 @@
+/** `coordinate flow`: many work specs out of one file, in one step. */
+import { text } from "node:stream/consumers";
+import { jobConfiguration, parseDocumentText, readDocument } from "../../config/index.ts";
+import {
+  applyPlan,
+  chainsOutOfFile,
+  flowSchema,
+  planFlow,
+  printPlan,
+  printVanished,
+  readFlow,
+  type Flow,
+  type FlowPlan,
+} from "../../flow/index.ts";
+import { command } from "../command.ts";
+import type { Context } from "../context.ts";
+import { show } from "../escape.ts";
+import { CommandError, exit, UsageError } from "../failure.ts";
+import { counted } from "../units.ts";
+
+interface Options {
+  embedConfig?: string;
+  dryRun?: boolean;
+  keepMeta?: boolean;
+  prune?: boolean;
+  yes?: boolean;
+  check?: boolean;
+  schema?: boolean;
+}
+
+export default command<Options>({
+  define: (it) => {
+    it.argument("[file]", "the flow, YAML or JSON; - for standard input")
+      .option(
+        "-c, --embed-config <file>",
+        "embed the configuration of this file instead of the one in effect",
+      )
+      .option("--dry-run", "show what would change, and change nothing")
+      .option("--keep-meta", "keep what was set by hand: pause, weight and so on")
+      .option("--prune", "delete work specs that are not in the file, with their units")
+      .option("-y, --yes", "do not ask before deleting")
+      .option("--check", "only look whether the file is right; needs no daemon")
+      .option("--schema", "print the JSON Schema of flow files, for an editor");
+  },
+  run: async (context, { args, options }) => {
+    const { out } = context;
+    if (options.schema === true) {
+      out.printJson(flowSchema());
+      return exit.done;
+    }
+    const [file] = args;
+    if (file === undefined) throw new UsageError("which file?");
+    const flow = await read(context, file);
+    for (const warning of flow.warnings) out.remark(show(warning));
+    const { config, left } = jobConfiguration(await context.configuration(options.embedConfig));
+    if (options.check === true) {
+      for (const warning of chainsOutOfFile(flow)) out.remark(show(warning));
+      if (out.json) out.printJson({ workSpecs: flow.specs.map(({ name }) => name) });
+      else out.line(`${counted(flow.specs.length, "work spec")}, and nothing wrong`);
+      return exit.done;
+    }
+    const { coordinate, ns } = await context.work();
+    const how = { keepMeta: options.keepMeta === true, prune: options.prune === true };
+    const plan = await planFlow(coordinate, ns, flow, config, how);
+    if (left.length > 0 && flow.specs.length > 0)
+      out.remark(show(`not embedded, for they look like secrets: ${left.join(", ")}`));
+    if (options.dryRun === true) {
+      print(context, plan, how);
+      return exit.done;
+    }
+    if (how.prune && !(await mayPrune(context, plan, options.yes === true))) return exit.nothing;
+    const deleted = await applyPlan(coordinate, ns, plan, how);
+    report(context, plan, deleted);
+    return exit.done;
+  },
+});
+
+async function read(context: Context, file: string): Promise<Flow> {
+  const options = { env: context.env };
+  if (file !== "-") return readFlow(readDocument(file, options));
+  return readFlow(parseDocumentText(await text(context.session.streams.stdin), "standard input", options));
+}
+
+function print(context: Context, plan: FlowPlan, how: { prune: boolean }): void {
+  const { out } = context;
+  if (out.json) {
+    out.printJson({
+      specs: plan.specs.map(({ name, kind, differences, resets }) => ({ name, kind, differences, resets })),
+      vanished: plan.vanished,
+    });
+    return;
+  }
+  for (const line of printPlan(plan, how)) out.line(line);
+}
+
+/** Names what would be deleted, and asks where there is somebody to ask. */
+async function mayPrune(context: Context, plan: FlowPlan, yes: boolean): Promise<boolean> {
+  if (plan.vanished.length === 0) return true;
+  for (const spec of plan.vanished) context.out.remark(printVanished(spec, true));
+  if (yes) return true;
+  const { stdin } = context.session.streams;
+  if (!stdin.isTTY && !context.session.inShell)
+    throw new CommandError("nothing was changed", "--yes deletes these work specs without a question");
+  const answer = await context.ask(`Delete ${counted(plan.vanished.length, "work spec")}? (yes/no) `);
+  if (/^\s*y(es)?\s*$/i.test(answer ?? "")) return true;
+  context.out.line("nothing was changed");
+  return false;
+}
+
+function report(context: Context, plan: FlowPlan, deleted: readonly string[]): void {
+  const { out } = context;
+  const made = plan.specs.filter(({ kind }) => kind === "new").length;
+  const changed = plan.specs.filter(({ kind }) => kind === "changed").length;
+  const same = plan.specs.length - made - changed;
+  if (out.json) {
+    out.printJson({ created: made, changed, same, deleted });
+    return;
+  }
+  const parts = [`${made} new`, `${changed} changed`, `${same} as before`];
+  if (deleted.length > 0) parts.push(`${deleted.length} deleted`);
+  out.line(`${counted(plan.specs.length, "work spec")}: ${parts.join(", ")}`);
+}

@@ -1,0 +1,49 @@
+/** `coordinate import`: brings back what `export` wrote. */
+import path from "node:path";
+import { importLines, openSource } from "../../bulk/index.ts";
+import { command } from "../command.ts";
+import { quote } from "../escape.ts";
+import { CommandError, exit, UsageError } from "../failure.ts";
+import { Progress } from "../progress.ts";
+import { counted } from "../units.ts";
+
+export default command<{ merge?: boolean; quiet?: boolean }>({
+  define: (it) => {
+    it.argument("[file]", "what export wrote; - for standard input, .gz and .zst are decompressed")
+      .option(
+        "--merge",
+        "also where work specs of these names exist: they are replaced, their units added to",
+      )
+      .option("-q, --quiet", "no progress");
+  },
+  run: async (context, { args: [file], options }) => {
+    if (file === undefined) throw new UsageError("which file?");
+    const { coordinate, ns } = await context.work();
+    const source = openSource(file, context.session.streams.stdin);
+    let units = 0;
+    const state = () => ({ value: source.bytesRead(), total: source.size, units });
+    const progress = new Progress(context, path.basename(source.name), state, options.quiet === true);
+    try {
+      const counts = await importLines(coordinate, ns, source.chunks(), {
+        name: source.name,
+        merge: options.merge === true,
+        onProgress: (made) => (units = made.units),
+        signal: context.signal,
+      });
+      progress.stop();
+      if (context.out.json) context.out.printJson(counts);
+      else
+        context.out.line(
+          `${counted(counts.specs, "work spec")} and ${counted(counts.units, "unit")} from ${quote(source.name)}`,
+        );
+      return exit.done;
+    } catch (error) {
+      progress.stop();
+      if (context.signal.aborted)
+        throw new CommandError("interrupted", "its work specs are paused; import it again with --merge");
+      throw error;
+    } finally {
+      source.close();
+    }
+  },
+});

@@ -1,0 +1,56 @@
+/** `coordinate load`: one work spec out of a file, and its units out of another. */
+import { readDocument } from "../../config/index.ts";
+import { encodeData } from "../../core/index.ts";
+import { readSpecFile, specSchema } from "../../flow/index.ts";
+import { defineBulk, runLoad, type BulkOptions } from "../bulk-options.ts";
+import { command } from "../command.ts";
+import { quote, show } from "../escape.ts";
+import { exit, UsageError } from "../failure.ts";
+import { readNumber } from "../units.ts";
+
+interface Options extends BulkOptions {
+  workSpec?: string;
+  nice?: string;
+  /** False: `--no-work`. */
+  work?: boolean;
+  keepMeta?: boolean;
+  schema?: boolean;
+}
+
+export default command<Options>({
+  define: (it) => {
+    defineBulk(
+      it
+        .option("-w, --work-spec <file>", "file of the work spec, YAML or JSON")
+        .option("-n, --nice <n>", "set its nice, whatever the file says")
+        .option("--no-work", "the work spec alone, without units")
+        .option("--keep-meta", "keep what was set by hand: pause, weight and so on")
+        .option("--schema", "print the JSON Schema of such a file, for an editor"),
+    );
+  },
+  run: async (context, { options }) => {
+    const { out } = context;
+    if (options.schema === true) {
+      out.printJson(specSchema());
+      return exit.done;
+    }
+    if (options.workSpec === undefined) throw new UsageError("which work spec? -w FILE");
+    if ((options.workUnits === undefined) === (options.work !== false))
+      throw new UsageError("give either -u FILE or --no-work");
+    const { name, data, warnings } = readSpecFile(readDocument(options.workSpec, { env: context.env }));
+    for (const warning of warnings) out.remark(show(warning));
+    const nice = options.nice === undefined ? {} : { nice: readNumber(options.nice, "--nice") };
+    const { coordinate, ns } = await context.work();
+    await coordinate.setWorkSpecs(ns, [{ name, data: encodeData({ ...data, ...nice }) }], {
+      keepMeta: options.keepMeta === true,
+    });
+    if (options.workUnits === undefined) {
+      if (out.json) out.printJson({ workSpec: name });
+      else out.line(`set work spec ${quote(name)}; no work units`);
+      return exit.done;
+    }
+    if (!out.json) out.remark(`set work spec ${quote(name)}`);
+    const { bad, complete } = await runLoad(context, name, options);
+    return bad > 0 || !complete ? exit.failed : exit.done;
+  },
+});

@@ -1,0 +1,90 @@
+/** `coordinate lock`: locks on paths of a tree: who has one, taking one, giving it back, breaking it. */
+import { hostname } from "node:os";
+import type { LockPath, LockRefusal } from "../../core/index.ts";
+import { command } from "../command.ts";
+import type { Context } from "../context.ts";
+import { quote } from "../escape.ts";
+import { CommandError, exit, UsageError } from "../failure.ts";
+import { duration, readDuration } from "../units.ts";
+
+interface Options {
+  owner?: string;
+  for?: string;
+}
+
+const actions = ["show", "take", "renew", "release", "clear"] as const;
+
+export default command<Options>({
+  define: (it) => {
+    it.argument("<action>", actions.join(", "))
+      .argument("<path...>", "such as nightly/import, or a JSON list of labels")
+      .option("--owner <name>", "take, renew, release: whose lock; this host's name if not given")
+      .option("--for <time>", "take, renew: how long; 1 minute if not given")
+      .addHelpText(
+        "after",
+        "\ntake is all or nothing, and exits with 1 when another has one of the paths, or one above or below it." +
+          "\nclear breaks every lock at and below a path, whoever has it.",
+      );
+  },
+  run: async (context, { args: [action, ...words], options }) => {
+    const paths = words.map(readPath);
+    const owner = options.owner ?? hostname();
+    const timeoutMs = readDuration(options.for ?? "60", "--for");
+    const { out } = context;
+    const { coordinate, ns } = await context.work();
+    const settle = (refusal: LockRefusal | null, done: string): number => {
+      if (out.json) out.printJson({ done: refusal === null, refused: refusal });
+      if (refusal !== null) throw refused(refusal, action ?? "");
+      if (!out.json) out.line(done);
+      return exit.done;
+    };
+    const named = paths.map(textOf).join(", ");
+    switch (action) {
+      case "show":
+        return show(context, paths, await coordinate.readLocks(ns, paths));
+      case "take":
+        return settle(
+          await coordinate.lock(ns, { owner, paths, timeoutMs }),
+          `${named}: taken by ${quote(owner)} for ${duration(timeoutMs)}`,
+        );
+      case "renew":
+        return settle(
+          await coordinate.renewLocks(ns, { owner, paths, timeoutMs }),
+          `${named}: ${quote(owner)} has it for ${duration(timeoutMs)} from now`,
+        );
+      case "release":
+        return settle(await coordinate.unlock(ns, { owner, paths }), `${named}: released`);
+      case "clear":
+        for (const path of paths) await coordinate.clearLocks(ns, path);
+        return settle(null, `${named}: cleared`);
+      default:
+        throw new UsageError(`expected ${actions.join(", ")}, got ${action ?? ""}`);
+    }
+  },
+});
+
+function show({ out }: Context, paths: readonly LockPath[], owners: readonly (string | null)[]): number {
+  if (out.json) out.printJson(paths.map((path, i) => ({ path, owner: owners[i] ?? null })));
+  else paths.forEach((path, i) => out.line(`${textOf(path)}: ${quote(owners[i] ?? "(unlocked)")}`));
+  return exit.done;
+}
+
+function refused({ path, owner }: LockRefusal, action: string): CommandError {
+  const holder =
+    owner === null ? "a lock above or below it is held, or nobody has it" : `${quote(owner)} has it`;
+  return new CommandError(`${textOf(path)}: cannot ${action}: ${holder}`, "nothing was changed");
+}
+
+const textOf = (path: LockPath): string => (path.length === 0 ? "/" : path.map(quote).join("/"));
+
+/** Labels between slashes; a label with a slash in it needs the JSON form. */
+function readPath(text: string): LockPath {
+  if (!text.startsWith("[")) return text.split("/").filter((label) => label !== "");
+  try {
+    const path = JSON.parse(text) as unknown;
+    if (Array.isArray(path) && path.every((label): label is string => typeof label === "string")) return path;
+  } catch {
+    // told below, in our own words
+  }
+  throw new UsageError(`expected a JSON list of labels, got ${text}`);
+}

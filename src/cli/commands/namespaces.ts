@@ -1,0 +1,41 @@
+/** `coordinate namespaces`: which there are. */
+import { command } from "../command.ts";
+import { exit } from "../failure.ts";
+import { count } from "../units.ts";
+
+export default command({
+  define: () => undefined,
+  run: async (context) => {
+    const { out } = context;
+    const coordinate = await context.coordinate();
+    const [rows, tally] = await Promise.all([coordinate.listNamespaces(), coordinate.tally()]);
+    const shown = rows.map(({ name, settings }) => {
+      const mine = tally.filter(({ namespace }) => namespace === name);
+      const units = mine.reduce(
+        (sum, { counts }) => sum + Object.values(counts).reduce((a, b) => a + b, 0),
+        0,
+      );
+      return { name, ...settings, workSpecs: mine.length, workUnits: units };
+    });
+    if (out.json) out.printJson(shown);
+    else if (shown.length === 0) out.remark("There are no namespaces: nothing was put into any.");
+    else
+      out.table(
+        [
+          { head: "Namespace", least: 12 },
+          { head: "Work specs", align: "right" },
+          { head: "Work units", align: "right" },
+          { head: "Mode" },
+          { head: "Policy" },
+        ],
+        shown.map((row) => [
+          row.name === "" ? "(default)" : row.name,
+          count(row.workSpecs),
+          count(row.workUnits),
+          row.desired,
+          row.policy,
+        ]),
+      );
+    return exit.done;
+  },
+});

@@ -1,0 +1,78 @@
+/** `coordinate prioritize`: which units of a work spec go first. */
+import { workUnitStatuses, type PriorityChange, type WorkUnitSelection } from "../../core/index.ts";
+import { command } from "../command.ts";
+import { quote } from "../escape.ts";
+import { CommandError, exit, UsageError } from "../failure.ts";
+import {
+  defineNaming,
+  listed,
+  missingUnits,
+  readNaming,
+  requireWorkSpec,
+  type NamingOptions,
+} from "../naming.ts";
+import { counted, readNumber } from "../units.ts";
+import { readStatuses } from "./work-units.ts";
+
+interface Options extends NamingOptions {
+  priority?: string;
+  adjust?: string;
+  status?: string[];
+  prefix?: string;
+  all?: boolean;
+}
+
+const list = (value: string, before: string[] | undefined): string[] => [
+  ...(before ?? []),
+  ...value.split(","),
+];
+
+export default command<Options>({
+  define: (it) => {
+    defineNaming(it, "some")
+      .option("-p, --priority <n>", "set it to this; 1 if neither is given")
+      .option("--adjust <n>", "add this to it; may be below 0")
+      .option("-s, --status <status>", `only these: ${workUnitStatuses.join(", ")}; may be repeated`, list)
+      .option("--prefix <text>", "all units whose names begin so")
+      .option("-a, --all", "all units of the work spec");
+  },
+  run: async (context, { args, options }) => {
+    const { workSpec, units } = await readNaming(args, options);
+    const change = readChange(options);
+    const statuses = readStatuses(options.status ?? []);
+    const { prefix } = options;
+    if (units.length === 0 && statuses.length === 0 && prefix === undefined && options.all !== true)
+      throw new UsageError("which units? their names, --status, --prefix or --all");
+    if (units.length > 0 && options.all === true)
+      throw new UsageError("--all and the names of units: give one of them");
+    const { coordinate, ns } = await context.work();
+    if (context.compat && (await coordinate.getWorkSpecs(ns, [workSpec]))[0] === null) return exit.done;
+    await requireWorkSpec(context, workSpec);
+    if (units.length > 0 && !context.compat) {
+      const missing = await missingUnits(coordinate, ns, workSpec, units);
+      if (missing.length > 0)
+        throw new CommandError(
+          `No such work unit ${listed(missing)} in ${quote(workSpec)}`,
+          "nothing was changed",
+        );
+    }
+    const conditions = {
+      ...(units.length > 0 && { names: units }),
+      ...(statuses.length > 0 && { statuses }),
+      ...(prefix !== undefined && { prefix }),
+    };
+    const selection: WorkUnitSelection = Object.keys(conditions).length === 0 ? { all: true } : conditions;
+    const changed = await coordinate.setWorkUnitPriorities(ns, workSpec, selection, change);
+    if (context.out.json) context.out.printJson({ changed });
+    else if (!context.compat) context.out.line(`Changed the priority of ${counted(changed, "work unit")}.`);
+    return changed === 0 && !context.compat ? exit.nothing : exit.done;
+  },
+});
+
+function readChange({ priority, adjust }: Options): PriorityChange {
+  if (priority !== undefined && adjust !== undefined)
+    throw new UsageError("--priority and --adjust: give one of them");
+  return adjust === undefined
+    ? { set: readNumber(priority ?? "1", "--priority") }
+    : { adjust: readNumber(adjust, "--adjust") };
+}

@@ -1,0 +1,118 @@
+/** `coordinate prune`: removes ended units that are old, and on a store that is opened directly does the housekeeping. */
+import type { Coordinate, Engine, WorkUnitRow } from "../../core/index.ts";
+import { command } from "../command.ts";
+import { quote } from "../escape.ts";
+import { exit, UsageError } from "../failure.ts";
+import { requireWorkSpec } from "../naming.ts";
+import { counted, readDuration } from "../units.ts";
+import { readStatuses } from "./work-units.ts";
+import { allWorkSpecs } from "./work-specs.ts";
+
+interface Options {
+  olderThan?: string;
+  status?: string[];
+  dryRun?: boolean;
+}
+
+const list = (value: string, before: string[] | undefined): string[] => [
+  ...(before ?? []),
+  ...value.split(","),
+];
+
+export default command<Options>({
+  define: (it) => {
+    it.argument("[work-spec...]", "only these; without one, all of the namespace")
+      .option("--older-than <time>", "units that ended so long ago: 90s, 12h, 7d")
+      .option("-s, --status <status>", "finished or failed; finished if not given; may be repeated", list)
+      .option("--dry-run", "count them and delete nothing")
+      .addHelpText(
+        "after",
+        "\nA work spec can do this by itself: retention in its data. With --backend, also expires leases, fails what was" +
+          "\ntried too often and forgets old workers, which a daemon does every second.",
+      );
+  },
+  run: async (context, { args, options }) => {
+    const { coordinate, ns } = await context.work();
+    const { engine } = await context.opened();
+    if (options.olderThan === undefined && engine === null)
+      throw new UsageError("--older-than TIME says which units; a daemon does its housekeeping by itself");
+    const statuses = readStatuses(options.status ?? ["finished"]);
+    const wrong = statuses.find((status) => status !== "finished" && status !== "failed");
+    if (wrong !== undefined)
+      throw new UsageError(`--status: only finished and failed units have ended, got ${wrong}`);
+    const ageMs =
+      options.olderThan === undefined ? Infinity : readDuration(options.olderThan, "--older-than");
+    const names: string[] = [];
+    for (const name of args) names.push((await requireWorkSpec(context, name)).name);
+    if (args.length === 0) for await (const { name } of allWorkSpecs(coordinate, ns)) names.push(name);
+    const { out } = context;
+    const tidied = engine === null || options.dryRun === true ? null : await tidy(engine);
+    const removed: Record<string, number> = {};
+    for (const name of ageMs === Infinity ? [] : names) {
+      const before = Date.now() - ageMs;
+      removed[name] = await pruneSpec(coordinate, ns, name, statuses, before, options.dryRun === true);
+    }
+    const total = Object.values(removed).reduce((sum, one) => sum + one, 0);
+    if (out.json) {
+      out.printJson({ removed, dryRun: options.dryRun === true, tidied });
+      return exit.done;
+    }
+    for (const [name, count] of Object.entries(removed))
+      if (count > 0) out.line(`${quote(name)}: ${counted(count, "work unit")}`);
+    if (options.olderThan !== undefined)
+      out.line(`${options.dryRun === true ? "Would remove" : "Removed"} ${counted(total, "work unit")}.`);
+    if (tidied !== null) out.line(tidiedLine(tidied));
+    return exit.done;
+  },
+});
+
+type Ended = readonly WorkUnitRow["status"][];
+
+/** Page by page: looked at, and those that are old enough deleted, so that no list of all is ever held. */
+async function pruneSpec(
+  coordinate: Coordinate,
+  ns: string,
+  name: string,
+  statuses: Ended,
+  before: number,
+  dryRun: boolean,
+): Promise<number> {
+  let removed = 0;
+  let previous: string | undefined;
+  do {
+    const page = await coordinate.listWorkUnits(ns, name, {
+      statuses,
+      limit: 1000,
+      ...(previous !== undefined && { previous }),
+    });
+    const old = page.rows.filter(({ activeAttempt }) => (activeAttempt?.endTime ?? Infinity) <= before);
+    // with their status, so that one that was retried a moment ago stays
+    if (old.length > 0)
+      removed += dryRun
+        ? old.length
+        : await coordinate.deleteWorkUnits(ns, name, { names: old.map((row) => row.name), statuses });
+    previous = page.next ?? undefined;
+  } while (previous !== undefined);
+  return removed;
+}
+
+interface Tidied {
+  expired: number;
+  due: number;
+  exhausted: number;
+  retired: number;
+  workers: number;
+}
+
+async function tidy(engine: Engine): Promise<Tidied> {
+  const sum = { expired: 0, due: 0, exhausted: 0, retired: 0, workers: 0 };
+  for (;;) {
+    const { more, ...done } = await engine.tidy();
+    for (const key of Object.keys(sum) as (keyof Tidied)[]) sum[key] += done[key];
+    if (!more) return sum;
+  }
+}
+
+const tidiedLine = ({ expired, exhausted, retired, workers }: Tidied): string =>
+  `Housekeeping: ${counted(expired, "lease")} expired, ${counted(exhausted, "unit")} failed after too many retries, ` +
+  `${counted(retired, "unit")} removed by retention, ${counted(workers, "worker")} forgotten.`;

@@ -1,0 +1,4 @@
+/** `coordinate resume`: undoes `pause`. */
+import { pausing } from "./pause.ts";
+
+export default pausing(false);

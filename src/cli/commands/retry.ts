@@ -1,0 +1,118 @@
+/** `coordinate retry`: makes units available again, by name or all that failed. */
+import type { Coordinate } from "../../core/index.ts";
+import { command } from "../command.ts";
+import type { Context } from "../context.ts";
+import { quote, show } from "../escape.ts";
+import { CommandError, exit, UsageError } from "../failure.ts";
+import {
+  defineNaming,
+  listed,
+  missingUnits,
+  readNaming,
+  requireWorkSpec,
+  type NamingOptions,
+} from "../naming.ts";
+import { counted } from "../units.ts";
+import { allWorkSpecs } from "./work-specs.ts";
+
+interface Options extends NamingOptions {
+  all?: boolean;
+  force?: boolean;
+}
+
+/** Names in one request. */
+const batch = 10_000;
+
+export default command<Options>({
+  define: (it) => {
+    defineNaming(it, "some")
+      .option("-a, --all", "all units that failed; with -W - those of every work spec")
+      .option("--force", "also units that a worker has at this moment, which are taken from it");
+  },
+  run: async (context, { args, options }) => {
+    const { workSpec, units } = await readNaming(args, options);
+    if (options.all === true && units.length > 0)
+      throw new UsageError(`--all and the names of units: give one of them`);
+    if (workSpec === "-" && options.all !== true) throw new UsageError("-W - needs --all");
+    if (options.all !== true && units.length === 0)
+      throw new UsageError("which units? their names, or --all for all that failed");
+    const count =
+      options.all === true
+        ? await retryAll(context, workSpec)
+        : await retryNamed(context, workSpec, units, options);
+    tell(context, count);
+    return count === 0 && !context.compat ? exit.nothing : exit.done;
+  },
+});
+
+function tell({ out }: Context, count: number): void {
+  if (out.json) out.printJson({ retried: count });
+  else out.line(count === 0 ? "Nothing to do." : `Retried ${counted(count, "work unit")}.`);
+}
+
+async function retryAll(context: Context, workSpec: string): Promise<number> {
+  const { coordinate, ns } = await context.work();
+  const names: string[] = [];
+  if (workSpec !== "-") {
+    if (!context.compat) await requireWorkSpec(context, workSpec);
+    names.push(workSpec);
+  } else {
+    for await (const { name } of allWorkSpecs(coordinate, ns)) names.push(name);
+    if (!context.out.json && names.length > 0) context.out.line(names.map(show).join(" "));
+  }
+  let count = 0;
+  for (const name of names) count += await resetFailed(coordinate, ns, name, context.compat);
+  return count;
+}
+
+async function resetFailed(
+  coordinate: Coordinate,
+  ns: string,
+  name: string,
+  compat: boolean,
+): Promise<number> {
+  try {
+    return await coordinate.resetWorkUnits(ns, name, { statuses: ["failed"] });
+  } catch (error) {
+    // deleted since it was listed, or never there where that is no error
+    if (compat && (await coordinate.getWorkSpecs(ns, [name]))[0] === null) return 0;
+    throw error;
+  }
+}
+
+async function retryNamed(
+  context: Context,
+  workSpec: string,
+  units: readonly string[],
+  { force }: Options,
+): Promise<number> {
+  const { coordinate, ns } = await context.work();
+  if (context.compat && (await coordinate.getWorkSpecs(ns, [workSpec]))[0] === null) return units.length;
+  await requireWorkSpec(context, workSpec);
+  if (!context.compat) {
+    const missing = await missingUnits(coordinate, ns, workSpec, units);
+    if (missing.length > 0)
+      throw new CommandError(
+        `No such work unit ${listed(missing)} in ${quote(workSpec)}`,
+        "nothing was retried",
+      );
+    if (force !== true) await refusePending(context, workSpec, units);
+  }
+  let count = 0;
+  for (let at = 0; at < units.length; at += batch)
+    count += await coordinate.resetWorkUnits(ns, workSpec, { names: units.slice(at, at + batch) });
+  return count;
+}
+
+/** A unit that runs would be done twice: that must be meant. */
+async function refusePending(context: Context, workSpec: string, units: readonly string[]): Promise<void> {
+  const { coordinate, ns } = await context.work();
+  const rows = await coordinate.getWorkUnits(ns, workSpec, units);
+  const pending = rows.filter((row) => row?.status === "pending");
+  const [first] = pending;
+  if (first === null || first === undefined) return;
+  throw new CommandError(
+    `${listed(pending.map((row) => row?.name ?? ""))}: worked on now, by ${quote(first.activeAttempt?.worker ?? "")}`,
+    "nothing was retried; --force takes it from there",
+  );
+}

@@ -1,0 +1,69 @@
+/** `coordinate rpc`: any verb of the interface, with JSON for its arguments. */
+import { didYouMean } from "../../daemon/did-you-mean.ts";
+import { verbNames, verbs, type Verb, type VerbRow } from "../../rest/verbs.ts";
+import { readWire } from "../../rest/wire.ts";
+import { command } from "../command.ts";
+import type { Context } from "../context.ts";
+import { exit, UsageError } from "../failure.ts";
+
+export default command({
+  define: (it) => {
+    it.argument("[verb]", "such as listWorkUnits; list_work_units and list-work-units are the same")
+      .argument("[json...]", "its arguments after the namespace; a bare word is text")
+      .addHelpText(
+        "after",
+        "\nWithout a verb, lists them with their arguments. The namespace is that of --namespace. For example:" +
+          `\n  coordinate rpc listWorkUnits crawl '{"limit": 1}'`,
+      );
+  },
+  run: async (context, { args: [word, ...words] }) => {
+    if (word === undefined) return printVerbs(context);
+    const verb = readVerb(word);
+    const row: VerbRow = verbs[verb];
+    const most = row.params.length + (row.rest === true ? 1 : 0);
+    // those that are not options must be given
+    if (words.length < row.params.length || words.length > most)
+      throw new UsageError(`${verb}: expected ${signature(verb)}`);
+    const args = words.map(readArgument);
+    // a verb whose only argument is a request object can do with an empty one
+    if (row.rest === true && args.length < most) args.push({});
+    const { coordinate, ns } = await context.work();
+    const given = row.global === true ? args : [ns, ...args];
+    const call = Reflect.get(coordinate, verb) as (...given: unknown[]) => Promise<unknown>;
+    context.out.printJson((await call.apply(coordinate, given)) ?? null);
+    return exit.done;
+  },
+});
+
+function readVerb(word: string): Verb {
+  const plain = (text: string): string => text.replace(/[-_]/g, "").toLowerCase();
+  const found = verbNames.find((verb) => plain(verb) === plain(word));
+  if (found === undefined) throw new UsageError(`no such verb ${word}${didYouMean(word, verbNames)}`);
+  return found;
+}
+
+/** JSON, with data dictionaries kept as they are written; what is one word and no JSON is text. */
+function readArgument(text: string): unknown {
+  if (/^[A-Za-z_][\w.:/-]*$/.test(text) && !["true", "false", "null"].includes(text)) return text;
+  try {
+    return readWire(text);
+  } catch (error) {
+    throw new UsageError(`${text}: ${error instanceof Error ? error.message : String(error)}`);
+  }
+}
+
+function signature(verb: Verb): string {
+  const row: VerbRow = verbs[verb];
+  const words = [...row.params.map((name) => name.toUpperCase()), ...(row.rest === true ? ["[{…}]"] : [])];
+  return [verb, ...words].join(" ");
+}
+
+function printVerbs({ out }: Context): number {
+  if (out.json) out.printJson(verbs);
+  else
+    out.table(
+      [{ head: "Verb", least: 20 }, { head: "Scope" }],
+      verbNames.map((verb) => [signature(verb), verbs[verb].scope]),
+    );
+  return exit.done;
+}

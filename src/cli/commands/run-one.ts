@@ -1,0 +1,66 @@
+/** `coordinate run_one`: fetches work once, or until a limit, runs it, and ends. */
+import { runOne } from "../../worker/index.ts";
+import { command } from "../command.ts";
+import { exit } from "../failure.ts";
+import { readCount, readNumber } from "../units.ts";
+import {
+  defineWorkerOptions,
+  openChosen,
+  openLog,
+  readWorkerSetting,
+  workplace,
+  type WorkerOptionTexts,
+} from "../worker-options.ts";
+
+interface Options extends WorkerOptionTexts {
+  limitSeconds?: string;
+  limitCount?: string;
+  maxJobs?: string;
+}
+
+export default command<Options>({
+  define: (it) => {
+    defineWorkerOptions(it);
+    it.option("--limit-seconds <n>", "fetch again until there is no work, or so long")
+      .option("--limit-count <n>", "fetch again until there is no work, or so many fetches had some")
+      .option("--max-jobs <n>", "units of one fetch; 1")
+      .addHelpText(
+        "after",
+        "\nExits with 0 when the last fetch had work, also when the job failed; with 2 when it had none.",
+      );
+  },
+  run: async (context, { options }) => {
+    const { limitSeconds, limitCount, maxJobs } = options;
+    // as the tool always did: what is not said is a job of Python
+    const runtime =
+      options.tasks === undefined && options.runtime === undefined ? ["python"] : options.runtime;
+    const setting = await readWorkerSetting(context, {
+      processes: "1",
+      ...options,
+      ...(runtime && { runtime }),
+    });
+    const ms = limitSeconds === undefined ? undefined : readNumber(limitSeconds, "--limit-seconds") * 1000;
+    const count = limitCount === undefined ? undefined : readCount(limitCount, "--limit-count", 1);
+    const maxAttempts =
+      maxJobs === undefined ? (setting.maxAttempts ?? 1) : readCount(maxJobs, "--max-jobs", 1);
+    const log = openLog(context, options.logpath, { brief: true });
+    const namespace = await workplace(context);
+    const runtimes = await openChosen(setting, maxAttempts, log);
+    try {
+      const { hadWork } = await runOne(
+        namespace,
+        {
+          runtimes,
+          log,
+          maxAttempts,
+          workSpecs: setting.workSpecs,
+          ...(setting.lifetimeMs !== undefined && { lifetimeMs: setting.lifetimeMs }),
+        },
+        { ...(count !== undefined && { count }), ...(ms !== undefined && { ms }) },
+      );
+      return hadWork ? exit.done : exit.nothing;
+    } finally {
+      await Promise.all(runtimes.map((one) => one.close(0)));
+    }
+  },
+});

@@ -1,0 +1,253 @@
+/** `coordinate top`: the whole screen, live: what every work spec does, how fast, how long it will take, and who works. */
+import type { TallyRow, WorkerRow } from "../../core/index.ts";
+import { command } from "../command.ts";
+import type { Context } from "../context.ts";
+import { Rates, totals } from "../counts.ts";
+import { show } from "../escape.ts";
+import { every } from "../every.ts";
+import { exit, UsageError } from "../failure.ts";
+import { Screen } from "../screen.ts";
+import { cut, pad, tableLines, width, type Cell, type Column } from "../table.ts";
+import { count, counted, duration, rate, readDuration, relative, time } from "../units.ts";
+import { listWorkers } from "../worker-list.ts";
+
+interface Options {
+  interval?: string;
+}
+
+/** What one look found. */
+interface Look {
+  at: number;
+  tally: readonly TallyRow[];
+  /** Per work spec, units that ended per second; null before it is known. */
+  rates: ReadonlyMap<string, number | null>;
+  paused: ReadonlySet<string>;
+  workers: readonly WorkerRow[];
+  moreWorkers: boolean;
+}
+
+const sorts = ["name", "done/s", "left", "failed"] as const;
+type Sort = (typeof sorts)[number];
+
+interface View {
+  where: string;
+  ns: string;
+  frozen: boolean;
+  sort: Sort;
+  error: string;
+  look: Look | null;
+}
+
+export default command<Options>({
+  define: (it) => {
+    it.option("-i, --interval <time>", "how often to look; 1 second").addHelpText(
+      "after",
+      "\nKeys: q quits, p holds the view still and goes on, s changes the order.",
+    );
+  },
+  run: async (context, { options }) => {
+    const { stdin, stdout } = context.session.streams;
+    if (!stdout.isTTY || !stdin.isTTY)
+      throw new UsageError("top needs a terminal; coordinate summary --watch works in a pipe");
+    const ms = Math.max(100, readDuration(options.interval ?? "1", "--interval"));
+    // the first look is made before the screen is taken: where nobody answers, the error stays to be read
+    const { where } = await context.opened();
+    const rates = new Rates();
+    const view: View = {
+      where,
+      ns: await context.namespace(),
+      frozen: false,
+      sort: "name",
+      error: "",
+      look: null,
+    };
+    view.look = await look(context, rates);
+    const quit = new AbortController();
+    const signal = AbortSignal.any([context.signal, quit.signal]);
+    const screen = new Screen({ stdin, stdout }, (key) => {
+      if (key === "q" || key === "Q" || key === "\x03" || key === "\x04") quit.abort();
+      else if (key === "p" || key === " ") view.frozen = !view.frozen;
+      else if (key === "s") view.sort = sorts[(sorts.indexOf(view.sort) + 1) % sorts.length] ?? "name";
+      if (!quit.signal.aborted) draw();
+    });
+    const draw = (): void => screen.draw(lines(context, view));
+    const hangup = (): void => quit.abort();
+    process.once("SIGHUP", hangup);
+    stdout.on("resize", draw);
+    try {
+      await every(ms, Infinity, signal, async () => {
+        if (view.frozen) return;
+        try {
+          view.look = await look(context, rates);
+          view.error = "";
+        } catch (error) {
+          // a daemon that restarts is waited for; what was seen last stays
+          view.error = error instanceof Error ? error.message : String(error);
+        }
+        draw();
+      });
+    } finally {
+      process.off("SIGHUP", hangup);
+      stdout.off("resize", draw);
+      screen.close();
+    }
+    return exit.done;
+  },
+});
+
+async function look(context: Context, rates: Rates): Promise<Look> {
+  const { coordinate, ns } = await context.work();
+  const [tally, specs, workers] = await Promise.all([
+    coordinate.tally(ns),
+    coordinate.listWorkSpecs(ns, { limit: 1000 }),
+    listWorkers(coordinate, ns, { active: true }, 200),
+  ]);
+  const at = Date.now();
+  return {
+    at,
+    tally,
+    rates: new Map(tally.map((row) => [row.workSpec, rates.look(row, at)])),
+    paused: new Set(specs.rows.filter(({ meta }) => meta.paused).map(({ name }) => name)),
+    workers: workers.rows,
+    moreWorkers: workers.more,
+  };
+}
+
+/** Units that are still to be done. */
+function left(row: TallyRow): number {
+  const { available, delayed, blocked, pending } = row.counts;
+  return available + delayed + blocked + pending;
+}
+
+const leftTime = (units: number, perSecond: number | null): string => {
+  if (units === 0) return "done";
+  return perSecond === null || perSecond === 0 ? "—" : duration((units / perSecond) * 1000);
+};
+
+export function lines(context: Context, view: View): string[] {
+  const { out } = context;
+  const columns = Number.isFinite(out.columns) ? out.columns : 80;
+  const { look: seen } = view;
+  if (seen === null) return [];
+  const bottom = ["", foot(context, view, columns)];
+  const head = [...heading(context, view, seen, columns), ""];
+  const workers = workerLines(context, seen, columns);
+  // the workers give way to the work specs, but for three lines of them
+  const room = out.rows - head.length - bottom.length;
+  const forWorkers = Math.min(workers.length, Math.max(4, room - seen.tally.length - 3));
+  const specs = specLines(context, view, seen, columns, room - forWorkers - 1);
+  const filler = room - specs.length - forWorkers - 1;
+  return [
+    ...head,
+    ...specs,
+    "",
+    ...cropped(workers, forWorkers, "workers"),
+    ...Array<string>(Math.max(0, filler)).fill(""),
+    ...bottom,
+  ];
+}
+
+function heading({ out }: Context, view: View, seen: Look, columns: number): string[] {
+  const clock = time(seen.at, seen.at);
+  const place = `Coordinate  ${show(view.where)}  namespace ${view.ns === "" ? "(default)" : show(view.ns)}`;
+  const first = cut(place, columns - clock.length - 2);
+  const sums = seen.tally.map(totals);
+  const sum = (key: "total" | "pending" | "failed"): number => sums.reduce((all, one) => all + one[key], 0);
+  const perSecond = [...seen.rates.values()].reduce<number>((all, one) => all + (one ?? 0), 0);
+  const todo = seen.tally.reduce((all, row) => all + left(row), 0);
+  const facts = [
+    counted(seen.tally.length, "work spec"),
+    counted(sum("total"), "unit"),
+    `${count(sum("pending"))} pending`,
+    `${count(sum("failed"))} failed`,
+    rate(perSecond),
+    todo === 0 ? "all done" : `${leftTime(todo, perSecond)} left`,
+  ];
+  return [
+    out.paint("bold", first) + " ".repeat(Math.max(2, columns - width(first) - clock.length)) + clock,
+    cut(facts.join("  "), columns),
+  ];
+}
+
+function sorted(view: View, seen: Look): TallyRow[] {
+  const rank: Record<Sort, (row: TallyRow) => number> = {
+    name: () => 0,
+    "done/s": (row) => seen.rates.get(row.workSpec) ?? 0,
+    left,
+    failed: ({ counts }) => counts.failed,
+  };
+  return [...seen.tally].sort((a, b) => rank[view.sort](b) - rank[view.sort](a));
+}
+
+function specLines({ out }: Context, view: View, seen: Look, columns: number, room: number): string[] {
+  if (seen.tally.length === 0) return ["There are no work specs in this namespace."];
+  const wide = columns >= 100;
+  const heads: Column[] = [
+    { head: "Work spec", least: 10 },
+    { head: "Avail", align: "right" },
+    { head: "Pending", align: "right" },
+    { head: "Failed", align: "right" },
+    { head: "Finished", align: "right" },
+    { head: "Done/s", align: "right" },
+    { head: "Left", align: "right" },
+    ...(wide ? [{ head: "Progress" }] : []),
+  ];
+  const rows = sorted(view, seen).map((row): (string | Cell)[] => {
+    const sums = totals(row);
+    const paused = seen.paused.has(row.workSpec);
+    const perSecond = seen.rates.get(row.workSpec) ?? null;
+    const waiting = sums.available + sums.delayed + sums.blocked;
+    return [
+      { text: paused ? `${row.workSpec} (paused)` : row.workSpec, style: paused ? "yellow" : undefined },
+      count(waiting),
+      { text: count(sums.pending), style: sums.pending > 0 ? "cyan" : "dim" },
+      { text: count(sums.failed), style: sums.failed > 0 ? "red" : "dim" },
+      count(sums.finished),
+      perSecond === null ? "" : rate(perSecond).replace("/s", ""),
+      leftTime(left(row), perSecond),
+      ...(wide ? [bar(sums.finished + sums.failed, sums.total, Math.min(40, columns - 92))] : []),
+    ];
+  });
+  return cropped(tableLines(heads, rows, columns, out.paint), room, "work specs");
+}
+
+function bar(done: number, total: number, size: number): string {
+  const part = total === 0 ? 0 : done / total;
+  const full = Math.floor(part * size);
+  return `${"█".repeat(full)}${"░".repeat(Math.max(0, size - full))} ${pad(`${Math.floor(part * 100)} %`, 5, "right")}`;
+}
+
+function workerLines({ out }: Context, seen: Look, columns: number): string[] {
+  const { workers } = seen;
+  if (workers.length === 0) return ["No worker is active: nobody asks for work."];
+  return tableLines(
+    [
+      { head: `${seen.moreWorkers ? "More than " : ""}${counted(workers.length, "worker")}`, least: 16 },
+      { head: "Mode", least: 8 },
+      { head: "Parent", least: 6 },
+      { head: "Last seen" },
+      { head: "Should" },
+    ],
+    workers.map((row) => [
+      row.name,
+      row.mode,
+      row.parent ?? "",
+      relative(row.lastUpdate, seen.at),
+      { text: row.desired, style: row.desired === "run" ? undefined : "yellow" },
+    ]),
+    columns,
+    out.paint,
+  );
+}
+
+/** The last line that is shown says how many are not. */
+function cropped(all: readonly string[], room: number, what: string): string[] {
+  if (all.length <= room) return [...all];
+  return [...all.slice(0, Math.max(0, room - 1)), `… and ${count(all.length - room + 1)} more ${what}`];
+}
+
+function foot({ out }: Context, view: View, columns: number): string {
+  if (view.error !== "") return out.paint("red", cut(show(`No answer: ${view.error}`), columns));
+  const held = view.frozen ? "held still, p goes on" : "p holds the view";
+  return out.paint("dim", cut(`q quits  ${held}  s order: ${view.sort}`, columns));
+}

@@ -1,0 +1,57 @@
+/** `coordinate work_spec`: what a work spec says, as YAML or JSON. */
+import { dataToJson, type WorkSpecRow } from "../../core/index.ts";
+import { command } from "../command.ts";
+import type { Context } from "../context.ts";
+import { showText } from "../escape.ts";
+import { exit } from "../failure.ts";
+import { rawData, writeJson } from "../json.ts";
+import { defineNaming, readOneSpec, requireWorkSpec, type NamingOptions } from "../naming.ts";
+import { shownMeta } from "./set.ts";
+
+interface Options extends NamingOptions {
+  yaml?: boolean;
+  meta?: boolean;
+}
+
+export default command<Options>({
+  define: (it) => {
+    defineNaming(it)
+      .option("--yaml", "print YAML, as without it")
+      .option("--meta", "with what the scheduler looks at, as it is set now");
+  },
+  run: async (context, { args, options }) => {
+    const name = await readOneSpec(args, options);
+    let row: WorkSpecRow;
+    try {
+      row = await requireWorkSpec(context, name);
+    } catch (error) {
+      if (!context.compat) throw error;
+      // the Python tool printed what its server answered, which was nothing
+      context.out.line(context.out.json ? "null" : "null\n...");
+      return exit.done;
+    }
+    await print(context, row, options.meta === true);
+    return exit.done;
+  },
+});
+
+async function print({ out }: Context, { data, meta }: WorkSpecRow, withMeta: boolean): Promise<void> {
+  const value = withMeta ? { data: rawData(data), meta: shownMeta(meta) } : rawData(data);
+  if (out.json) {
+    out.printJson(value, 4);
+    return;
+  }
+  const text = withMeta ? writeJson(value) : dataToJson(data).text;
+  const { parseDocument, visit } = await import("yaml");
+  // the document is kept as it was written (1.0 stays 1.0), only its form changes
+  const document = parseDocument(text, { intAsBigInt: true });
+  visit(document, {
+    Collection: (_key, node) => {
+      node.flow = false;
+    },
+    Scalar: (_key, node) => {
+      if (typeof node.value === "string") delete node.type;
+    },
+  });
+  out.line(showText(document.toString({ lineWidth: 0 }).trimEnd()));
+}

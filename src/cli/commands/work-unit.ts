@@ -1,0 +1,196 @@
+/** `coordinate work_unit`: all that is known of units: every attempt, what went wrong, where the unit came from. */
+import {
+  dataByteLength,
+  dataGetText,
+  dataToJson,
+  type AttemptRow,
+  type Coordinate,
+  type WorkUnitRow,
+} from "../../core/index.ts";
+import { command } from "../command.ts";
+import type { Context } from "../context.ts";
+import { quote, show, showJson, showText } from "../escape.ts";
+import { CommandError, exit, UsageError } from "../failure.ts";
+import { defineNaming, listed, readNaming, requireWorkSpec, type NamingOptions } from "../naming.ts";
+import { cut, type Cell, type Style } from "../table.ts";
+import { count, counted, duration, relative, time } from "../units.ts";
+
+interface Options extends NamingOptions {
+  data?: boolean;
+  all?: boolean;
+}
+
+/** Attempts of one unit that are shown unasked. */
+const few = 20;
+/** Generations that a lineage is followed up: a loop of work specs has no first one. */
+const deepest = 20;
+
+interface Ancestor {
+  attempt: string;
+  workSpec: string;
+  workUnit: string;
+  status: string;
+  worker: string;
+}
+
+interface Record_ {
+  unit: WorkUnitRow;
+  attempts: AttemptRow[];
+  /** The attempt that made it, the one that made that attempt's unit, and so on. */
+  lineage: Ancestor[];
+}
+
+export default command<Options>({
+  define: (it) => {
+    defineNaming(it, "some")
+      .option("--data", "print the data in full")
+      .option("--all", `all attempts and their tracebacks, not only the last ${few}`);
+  },
+  run: async (context, { args, options }) => {
+    const { workSpec, units } = await readNaming(args, options);
+    if (units.length === 0) throw new UsageError("which work unit? its name must follow");
+    await requireWorkSpec(context, workSpec);
+    const { coordinate, ns } = await context.work();
+    const rows = await coordinate.getWorkUnits(ns, workSpec, units);
+    const missing = units.filter((_name, i) => (rows[i] ?? null) === null);
+    const found = rows.filter((row) => row !== null);
+    const records: Record_[] = [];
+    for (const unit of found) {
+      const attempts = await coordinate.listUnitAttempts(ns, workSpec, unit.name);
+      records.push({ unit, attempts, lineage: await lineageOf(coordinate, ns, unit) });
+    }
+    if (context.out.json) context.out.printJson(records.map(({ unit, ...rest }) => ({ ...unit, ...rest })));
+    else
+      records.forEach((record, i) => {
+        if (i > 0) context.out.line();
+        print(context, record, options);
+      });
+    if (missing.length > 0)
+      throw new CommandError(
+        `No such work unit ${listed(missing)} in ${quote(workSpec)}`,
+        "coordinate work_units lists them; names with control characters need --escaped",
+      );
+    return exit.done;
+  },
+});
+
+async function lineageOf(coordinate: Coordinate, ns: string, unit: WorkUnitRow): Promise<Ancestor[]> {
+  const lineage: Ancestor[] = [];
+  for (let origin = unit.origin; origin !== null && lineage.length < deepest;) {
+    const [attempt] = await coordinate.getAttempts(ns, [origin]);
+    if (attempt === null || attempt === undefined) {
+      lineage.push({ attempt: origin, workSpec: "", workUnit: "", status: "deleted since", worker: "" });
+      break;
+    }
+    const { workSpec, workUnit, status, worker } = attempt;
+    lineage.push({ attempt: origin, workSpec, workUnit, status, worker });
+    const [parent] = await coordinate.getWorkUnits(ns, workSpec, [workUnit]);
+    origin = parent?.origin ?? null;
+  }
+  return lineage;
+}
+
+const styles: Readonly<Record<string, Style>> = {
+  failed: "red",
+  finished: "green",
+  pending: "cyan",
+  expired: "yellow",
+  retryable: "yellow",
+};
+
+function print(context: Context, { unit, attempts, lineage }: Record_, options: Options): void {
+  const { out } = context;
+  const now = Date.now();
+  const status = out.paint(styles[unit.status], unit.status);
+  out.line(`${out.paint("bold", show(unit.name))}  ${status}`);
+  const facts: [label: string, text: string][] = [
+    ["Work spec", show(unit.workSpec)],
+    ["Priority", unit.priority === 0 ? "" : String(unit.priority)],
+    ["Created", `${time(unit.createdTime, now)}, ${relative(unit.createdTime, now)}`],
+    [
+      "Runs",
+      unit.status === "delayed"
+        ? `not before ${time(unit.notBefore, now)}, ${relative(unit.notBefore, now)}`
+        : "",
+    ],
+    ...unit.dependencies.map((one): [string, string] => [
+      unit.status === "blocked" ? "Waits for" : "Waited for",
+      `${show(one.workSpec)} / ${show(one.workUnit)} (${one.status ?? "deleted"}${one.kind === "soft" ? ", either way" : ""})`,
+    ]),
+    ...lineage.map((one, i): [string, string] => [
+      i === 0 ? "Made by" : "which",
+      one.workSpec === ""
+        ? `attempt ${one.attempt}, deleted since`
+        : `${show(one.workSpec)} / ${show(one.workUnit)}, attempt ${one.attempt} (${one.status})`,
+    ]),
+    ["Data", dataLine(context, unit, options.data === true)],
+  ];
+  for (const [label, text] of facts) {
+    if (text === "") continue;
+    const [first = "", ...rest] = text.split("\n");
+    out.line(`  ${`${label}:`.padEnd(11)} ${cut(first, out.columns - 14)}`);
+    for (const line of rest) out.line(`  ${cut(line, out.columns - 2)}`);
+  }
+  printAttempts(context, attempts, options.all === true, now);
+}
+
+/** In one line as far as it goes; a traceback stands below, with its attempt. */
+function dataLine({ out }: Context, { data }: WorkUnitRow, full: boolean): string {
+  if (data === null) return "none";
+  const { text } = dataToJson(data);
+  if (!full) {
+    const room = out.columns - 14;
+    const line = showJson(text.replace(/\s*\n\s*/g, " "));
+    if (line.length <= room) return line;
+    const size = ` (${count(dataByteLength(data))} bytes; --data shows all)`;
+    return cut(line, Math.max(20, room - size.length)) + size;
+  }
+  return `\n${showJson(text)}`;
+}
+
+function printAttempts(context: Context, attempts: readonly AttemptRow[], all: boolean, now: number): void {
+  const { out } = context;
+  if (attempts.length === 0) {
+    out.line("  No attempt was made yet.");
+    return;
+  }
+  const shown = all ? attempts : attempts.slice(-few);
+  if (shown.length < attempts.length)
+    out.line(`  ${counted(attempts.length, "attempt")}; the last ${shown.length}, --all shows every one:`);
+  out.line();
+  out.table(
+    [
+      { head: "Attempt", align: "right" },
+      { head: "Status" },
+      { head: "Worker", least: 8 },
+      { head: "Started" },
+      { head: "Took", align: "right" },
+      { head: "Remarks", least: 8 },
+    ],
+    shown.map((row): (string | Cell)[] => [
+      String(row.number),
+      { text: row.status, style: styles[row.status] },
+      row.worker,
+      time(row.startTime, now),
+      duration((row.endTime === 0 ? now : row.endTime) - row.startTime),
+      remarks(row, now),
+    ]),
+  );
+  const told = shown.filter(({ data }) => data !== null && dataGetText(data, "traceback") !== null);
+  for (const row of all ? told : told.slice(-1)) {
+    out.line();
+    out.line(`Traceback of attempt ${row.number}:`);
+    const traceback = row.data === null ? "" : (dataGetText(row.data, "traceback") ?? "");
+    for (const line of showText(traceback).trimEnd().split("\n")) out.line(`  ${line}`);
+  }
+}
+
+function remarks(row: AttemptRow, now: number): string {
+  return [
+    row.status === "pending" && `lease ends ${relative(row.expirationTime, now)}`,
+    row.late && "settled late",
+    row.chainingErrors.length > 0 && `output: ${row.chainingErrors.join("; ")}`,
+  ]
+    .filter((remark) => remark !== false)
+    .join(", ");
+}

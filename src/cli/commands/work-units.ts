@@ -1,0 +1,155 @@
+/** `coordinate work_units`: which units a work spec has; never all of millions unless that is asked for. */
+import { Buffer } from "node:buffer";
+import {
+  dataGetText,
+  nameToBytes,
+  workUnitStatuses,
+  type WorkUnitQuery,
+  type WorkUnitRow,
+  type WorkUnitStatus,
+} from "../../core/index.ts";
+import { command } from "../command.ts";
+import type { Context } from "../context.ts";
+import { show, showJson, showText } from "../escape.ts";
+import { exit, UsageError } from "../failure.ts";
+import { rawData, withData, writeJson } from "../json.ts";
+import { defineNaming, readOneSpec, requireWorkSpec, type NamingOptions } from "../naming.ts";
+import { count, readCount } from "../units.ts";
+
+interface Options extends NamingOptions {
+  status?: string[];
+  limit?: string;
+  prefix?: string;
+  details?: boolean;
+  all?: boolean;
+  print0?: boolean;
+}
+
+/** Without a limit: what a person can look through, or what the Python daemon gave a script. */
+const fewForPeople = 100;
+const fewForScripts = 1000;
+const pageSize = 1000;
+
+export default command<Options>({
+  define: (it) => {
+    defineNaming(it)
+      .option("-s, --status <status>", `only these: ${workUnitStatuses.join(", ")}; may be repeated`, list)
+      .option("-n, --limit <n>", "at most so many; 100 on a terminal, else 1000")
+      .option("--all", "all of them, however many")
+      .option("--prefix <text>", "only names that begin so")
+      .option("--details", "with status, data and traceback")
+      .option("-0, --print0", "names as they are, each ended by a zero byte");
+  },
+  run: async (context, { args, options }) => {
+    const workSpec = await readOneSpec(args, options);
+    const statuses = readStatuses(options.status ?? []);
+    if (options.all === true && options.limit !== undefined)
+      throw new UsageError("--all and --limit: give one of them");
+    const few = context.out.isTerminal ? fewForPeople : fewForScripts;
+    const limit = options.all === true ? Infinity : readCount(options.limit ?? String(few), "--limit");
+    await requireWorkSpec(context, workSpec);
+    const query = {
+      ...(statuses.length > 0 && { statuses }),
+      ...(options.prefix !== undefined && { prefix: options.prefix }),
+    };
+    const { shown, more } = await print(context, workSpec, query, limit, options);
+    if (more) await tellMore(context, workSpec, query, shown);
+    return exit.done;
+  },
+});
+
+const list = (value: string, before: string[] | undefined): string[] => [
+  ...(before ?? []),
+  ...value.split(","),
+];
+
+export function readStatuses(words: readonly string[]): WorkUnitStatus[] {
+  return words.map((word) => {
+    const found = workUnitStatuses.find((status) => status === word);
+    if (found === undefined)
+      throw new UsageError(`--status: expected one of ${workUnitStatuses.join(", ")}, got ${word}`);
+    return found;
+  });
+}
+
+type Where = Pick<WorkUnitQuery, "statuses" | "prefix">;
+
+/** Page after page, each printed before the next is asked for. */
+async function print(
+  context: Context,
+  workSpec: string,
+  where: Where,
+  limit: number,
+  options: Options,
+): Promise<{ shown: number; more: boolean }> {
+  const { coordinate, ns } = await context.work();
+  const { out } = context;
+  let shown = 0;
+  let previous: string | undefined;
+  if (out.json) out.stream.write("[");
+  do {
+    const query = {
+      ...where,
+      limit: Math.min(pageSize, limit - shown),
+      ...(previous !== undefined && { previous }),
+    };
+    if (query.limit === 0) break;
+    const page = await coordinate.listWorkUnits(ns, workSpec, query);
+    for (const row of page.rows) {
+      if (out.json) out.stream.write(`${shown === 0 ? "" : ","}\n  ${jsonOf(row, options)}`);
+      else if (options.print0 === true)
+        out.stream.write(Buffer.concat([nameToBytes(row.name), Buffer.of(0)]));
+      else if (options.details === true) printDetails(context, row);
+      else out.line(show(row.name));
+      shown += 1;
+    }
+    previous = page.next ?? undefined;
+    // a reader that is slower than we are is waited for: millions of names must not pile up here
+    if (out.stream.writableNeedDrain) await new Promise((resolve) => out.stream.once("drain", resolve));
+  } while (previous !== undefined && shown < limit);
+  if (out.json) out.line(shown === 0 ? "]" : "\n]");
+  return { shown, more: previous !== undefined };
+}
+
+function jsonOf(row: WorkUnitRow, { details }: Options): string {
+  const { name, status, priority, notBefore, createdTime, attempts } = row;
+  const value =
+    details === true ? withData(row) : { name, status, priority, notBefore, createdTime, attempts };
+  return showJson(writeJson(value));
+}
+
+function printDetails({ out }: Context, row: WorkUnitRow): void {
+  const facts = [row.priority !== 0 && `priority ${row.priority}`, row.attempts > 0 && attempted(row)];
+  const after = facts.filter((fact) => fact !== false).join(", ");
+  out.line(`${out.paint("bold", show(row.name))} (${row.status}${after === "" ? "" : `; ${after}`})`);
+  const traceback = row.data === null ? null : dataGetText(row.data, "traceback");
+  if (row.data === null) out.line("  no data");
+  else {
+    const lines = showJson(writeJson(rawData(row.data), 2))
+      .split("\n")
+      .filter((line) => traceback === null || !/^ {2}"traceback": /.test(line));
+    // where the traceback was the last member, the one before it is now
+    lines.forEach((line, i) => out.line(`  ${i === lines.length - 2 ? line.replace(/,$/, "") : line}`));
+  }
+  if (traceback === null) return;
+  out.line("  Traceback:");
+  for (const line of showText(traceback).trimEnd().split("\n")) out.line(`    ${line}`);
+}
+
+const attempted = ({ attempts }: WorkUnitRow): string => `${attempts} attempt${attempts === 1 ? "" : "s"}`;
+
+/** How many are not shown is known where the counts say it; a prefix would have to be counted. */
+async function tellMore(context: Context, workSpec: string, where: Where, shown: number): Promise<void> {
+  const { coordinate, ns } = await context.work();
+  let left = "more";
+  if (where.prefix === undefined) {
+    const row = (await coordinate.tally(ns)).find((one) => one.workSpec === workSpec);
+    const counts: Partial<Record<WorkUnitStatus, number>> = row?.counts ?? {};
+    const total = (where.statuses ?? workUnitStatuses).reduce(
+      (sum, status) => sum + (counts[status] ?? 0),
+      0,
+    );
+    if (total > shown) left = `${count(total - shown)} more`;
+  }
+  context.out.remark(`… and ${left}; -n N shows more, --all everything`);
+}

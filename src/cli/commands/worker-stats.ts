@@ -1,0 +1,18 @@
+/** `coordinate worker_stats`: how many workers there are. */
+import { command } from "../command.ts";
+import { exit } from "../failure.ts";
+import { listWorkers } from "../worker-list.ts";
+
+export default command({
+  define: () => undefined,
+  run: async (context) => {
+    const { coordinate, ns } = await context.work();
+    const { rows } = await listWorkers(coordinate, ns, { active: true }, 1_000_000);
+    context.out.printJson({
+      num_workers: rows.length,
+      num_children: rows.filter(({ parent }) => parent !== null).length,
+      num_expirable: rows.length,
+    });
+    return exit.done;
+  },
+});

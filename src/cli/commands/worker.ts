@@ -1,0 +1,89 @@
+/** `coordinate worker`: runs a worker until it is stopped. `coordinate worker NAME`: the record of one. */
+import { rmSync, writeFileSync } from "node:fs";
+import { availableParallelism } from "node:os";
+import { runWorker } from "../../worker/index.ts";
+import { command } from "../command.ts";
+import type { Context } from "../context.ts";
+import { CommandError, exit, UsageError } from "../failure.ts";
+import { readCount, readDuration } from "../units.ts";
+import {
+  defineWorkerOptions,
+  openChosen,
+  openLog,
+  readWorkerSetting,
+  workplace,
+  type WorkerOptionTexts,
+} from "../worker-options.ts";
+import { showWorker } from "./worker-record.ts";
+
+interface Options extends WorkerOptionTexts {
+  concurrency?: string;
+  maxAttempts?: string;
+  name?: string;
+  grace?: string;
+  heartbeat?: string;
+  pidfile?: string;
+  foreground?: boolean;
+}
+
+/** As the Python worker: told twice to stop, it had to leave work behind. */
+const forced = 2;
+
+export default command<Options>({
+  define: (it) => {
+    it.argument("[name]", "show what is known of this worker, and run none");
+    defineWorkerOptions(it);
+    it.option("--concurrency <n>", "batches at once; as many as there are child processes")
+      .option("--max-attempts <n>", "units of a batch; 100 for node, 1 for python and command")
+      .option("--name <name>", "the worker's name; made of host and process when absent")
+      .option("--grace <time>", "after SIGTERM, how long tasks may go on before they are told; 10s")
+      .option("--heartbeat <time>", "between check-ins; 15s")
+      .option("--pidfile <file>", "write the process id there, and remove it at the end")
+      .option("--foreground", "accepted; a worker always stays in the foreground");
+  },
+  run: async (context, { args: [name], options }) => {
+    if (name !== undefined) return showWorker(context, name);
+    if (options.tasks === undefined && options.runtime === undefined)
+      throw new UsageError(
+        "to run a worker give --tasks FILE or --runtime LIST; to see one, its name (coordinate workers lists them)",
+      );
+    if (context.session.inShell) throw new CommandError("a worker does not run inside the shell");
+    return runUntilStopped(context, options);
+  },
+});
+
+async function runUntilStopped(context: Context, options: Options): Promise<number> {
+  const setting = await readWorkerSetting(context, options);
+  const count = (text: string | undefined, what: string): number | undefined =>
+    text === undefined ? undefined : readCount(text, what, 1);
+  const span = (text: string | undefined, what: string): number | undefined =>
+    text === undefined ? undefined : readDuration(text, what);
+  const maxAttempts = count(options.maxAttempts, "--max-attempts") ?? setting.maxAttempts;
+  const graceMs = span(options.grace, "--grace");
+  const heartbeatMs = span(options.heartbeat, "--heartbeat") ?? setting.heartbeatMs;
+  const given = count(options.concurrency, "--concurrency");
+  const log = openLog(context, options.logpath);
+  const namespace = await workplace(context);
+  const runtimes = await openChosen(setting, maxAttempts, log);
+  const cores = availableParallelism();
+  const concurrency = given ?? runtimes.reduce((sum, { capacity }) => sum + (capacity ?? cores), 0);
+  if (options.pidfile !== undefined) writeFileSync(options.pidfile, `${process.pid}\n`);
+  try {
+    const outcome = await runWorker(namespace, {
+      runtimes,
+      log,
+      concurrency,
+      workSpecs: setting.workSpecs,
+      ...(options.name !== undefined && { name: options.name }),
+      ...(maxAttempts !== undefined && { maxAttempts }),
+      ...(setting.lifetimeMs !== undefined && { lifetimeMs: setting.lifetimeMs }),
+      ...(setting.pollMs !== undefined && { pollMs: setting.pollMs }),
+      ...(heartbeatMs !== undefined && { heartbeatMs }),
+      ...(graceMs !== undefined && { graceMs }),
+    });
+    return outcome === "forced" ? forced : exit.done;
+  } finally {
+    await Promise.all(runtimes.map((runtime) => runtime.close(0)));
+    if (options.pidfile !== undefined) rmSync(options.pidfile, { force: true });
+  }
+}

@@ -1,0 +1,71 @@
+/** `coordinate workers`: who works here, as a tree of parents and children. */
+import { decodeData, type WorkerRow } from "../../core/index.ts";
+import { command } from "../command.ts";
+import type { Context } from "../context.ts";
+import { show } from "../escape.ts";
+import { exit } from "../failure.ts";
+import { count, readCount, relative } from "../units.ts";
+import { listWorkers, tree } from "../worker-list.ts";
+
+interface Options {
+  all?: boolean;
+  details?: boolean;
+  limit?: string;
+}
+
+export default command<Options>({
+  define: (it) => {
+    it.option("--all", "also those that are not active any more")
+      .option("--details", "with what each told of its environment")
+      .option("-n, --limit <n>", "at most so many; 1000");
+  },
+  run: async (context, { options }) => {
+    const { out } = context;
+    const { coordinate, ns } = await context.work();
+    const most = readCount(options.limit ?? "1000", "--limit", 1);
+    const query = options.all === true ? {} : { active: true };
+    const { rows, more } = await listWorkers(coordinate, ns, query, most);
+    if (out.json) out.printJson(rows);
+    else if (rows.length === 0)
+      out.remark(
+        options.all === true
+          ? "No worker was ever here."
+          : "No worker is active; --all shows those of before.",
+      );
+    else if (context.compat) for (const row of rows) printPlain(context, row, options.details === true);
+    else if (options.details === true) for (const { row } of tree(rows)) printPlain(context, row, true);
+    else printTree(context, rows);
+    if (more) out.remark(`… and more; -n N shows more than ${count(most)}`);
+    return exit.done;
+  },
+});
+
+function printTree({ out }: Context, rows: readonly WorkerRow[]): void {
+  const now = Date.now();
+  out.table(
+    [{ head: "Worker", least: 16 }, { head: "Mode", least: 8 }, { head: "Last seen" }, { head: "Should" }],
+    tree(rows).map(({ row, lead }) => [
+      { text: lead + row.name, style: row.active ? undefined : "dim" },
+      row.active ? row.mode : `gone (${row.mode})`,
+      row.lastUpdate === 0 ? "never" : relative(row.lastUpdate, now),
+      { text: row.desired, style: row.desired === "run" ? undefined : "yellow" },
+    ]),
+  );
+}
+
+/** As the Python tool: the id and the mode, then a line for each entry of the environment. */
+function printPlain({ out }: Context, row: WorkerRow, details: boolean): void {
+  out.line(`${show(row.name)} (${show(row.active ? row.mode : "gone")})`);
+  if (!details) return;
+  for (const [key, value] of environment(row)) out.line(`  ${show(key)}: ${show(value)}`);
+}
+
+export function environment({ data }: WorkerRow): [key: string, value: string][] {
+  if (data === null) return [];
+  return Object.entries(decodeData(data)).map(([key, value]) => [
+    key,
+    typeof value === "string"
+      ? value
+      : JSON.stringify(value, (_key, one: unknown) => (typeof one === "bigint" ? String(one) : one)),
+  ]);
+}

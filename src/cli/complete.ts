@@ -1,0 +1,102 @@
+/** What may follow the words of a command line: for the shells' completion and for our own shell. */
+import { Command } from "commander";
+import { workUnitStatuses } from "../core/index.ts";
+import { commands, findCommand, type CommandEntry } from "./commands.ts";
+import { Context, type GlobalOptions, type Session } from "./context.ts";
+import { globalOptions } from "./program.ts";
+
+/** Names that are asked of a store: not more than this many, and not for longer. */
+const mostNames = 200;
+const patienceMs = 1500;
+
+/** Candidates for the last word, which may be empty; the words before it are whole. */
+export async function complete(session: Session, words: readonly string[]): Promise<string[]> {
+  const last = words.at(-1) ?? "";
+  const before = words.slice(0, -1);
+  const { entry, options, at } = readWords(before);
+  const candidates =
+    entry === null
+      ? last.startsWith("-")
+        ? globalOptions().map(({ long }) => long ?? "")
+        : [...commands.filter(({ hidden }) => hidden !== true).map(({ name }) => name), "help"]
+      : await ofCommand(session, entry, before.slice(at + 1), last, options);
+  return candidates.filter((one) => one.startsWith(last)).sort();
+}
+
+/** The command among the words, and the global options with values that stand anywhere. */
+function readWords(words: readonly string[]): {
+  entry: CommandEntry | null;
+  options: GlobalOptions;
+  at: number;
+} {
+  const known = globalOptions();
+  const options: Record<string, string> = {};
+  let entry: CommandEntry | null = null;
+  let at = -1;
+  for (let i = 0; i < words.length; i++) {
+    const word = words[i] ?? "";
+    const [flag = "", inline] = word.split("=", 2);
+    const option = known.find(({ long, short }) => long === flag || short === flag);
+    if (option !== undefined && (option.required || option.optional)) {
+      const value = inline ?? words[++i];
+      if (value !== undefined) options[option.attributeName()] = value;
+    } else if (entry === null && !word.startsWith("-")) {
+      entry = word === "help" ? null : (findCommand(word) ?? null);
+      at = i;
+    }
+  }
+  return { entry, options, at };
+}
+
+async function ofCommand(
+  session: Session,
+  entry: CommandEntry,
+  words: readonly string[],
+  last: string,
+  options: GlobalOptions,
+): Promise<string[]> {
+  const previous = words.at(-1) ?? "";
+  if (previous === "-s" || previous === "--status") return [...workUnitStatuses];
+  if (previous === "-W" || previous === "--work-spec-name") return names(session, options, "work_spec");
+  if (previous === "--worker") return names(session, options, "worker");
+  if (last.startsWith("-")) return flags(entry);
+  const named = words.includes("-W") || words.includes("--work-spec-name");
+  if (entry.args === undefined || words.some((word) => !word.startsWith("-")) || named) return [];
+  return typeof entry.args === "string" ? names(session, options, entry.args) : [...entry.args];
+}
+
+async function flags(entry: CommandEntry): Promise<string[]> {
+  const command = new Command(entry.name);
+  const { default: module } = await entry.load();
+  module.define(command);
+  return [...command.options, ...globalOptions()]
+    .map(({ long, short }) => long ?? short ?? "")
+    .concat("--help");
+}
+
+/** Completion that fails completes nothing: it must not disturb the line that is being typed. */
+async function names(
+  session: Session,
+  options: GlobalOptions,
+  what: "work_spec" | "worker",
+): Promise<string[]> {
+  const ask = async (): Promise<string[]> => {
+    const { coordinate, ns } = await new Context(session, options, "read").work();
+    const page =
+      what === "work_spec"
+        ? await coordinate.listWorkSpecs(ns, { limit: mostNames })
+        : await coordinate.listWorkers(ns, { active: true, limit: mostNames });
+    return page.rows.map(({ name }) => name).filter((name) => /^[\w.:/@+-]+$/.test(name));
+  };
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<string[]>((resolve) => {
+    timer = setTimeout(() => resolve([]), patienceMs);
+  });
+  try {
+    return await Promise.race([ask(), late]);
+  } catch {
+    return [];
+  } finally {
+    clearTimeout(timer);
+  }
+}

@@ -1,0 +1,95 @@
+/** How far a long command is: a bar on a terminal, nothing elsewhere. One line, also in a window of 80 columns. */
+import cliProgress from "cli-progress";
+import type { Context } from "./context.ts";
+import { show } from "./escape.ts";
+import { count, duration, rate } from "./units.ts";
+
+export interface ProgressState {
+  /** How much of `total` is done, in whatever it is counted: bytes of the input, or units. */
+  value: number;
+  /** Null where the end is not known. */
+  total: number | null;
+  /** What people count. */
+  units: number;
+}
+
+/** How long a rate looks back. */
+const windowMs = 5000;
+
+export class Progress {
+  readonly #bar: cliProgress.SingleBar | null;
+  readonly #state: () => ProgressState;
+  readonly #from: ProgressState;
+  readonly #began = performance.now();
+  readonly #seen: { at: number; units: number; value: number }[] = [];
+  #timer: NodeJS.Timeout | null = null;
+
+  /** `state` is asked a few times a second. */
+  constructor(context: Context, label: string, state: () => ProgressState, quiet = false) {
+    const { stderr } = context.session.streams;
+    this.#state = state;
+    this.#from = state();
+    const shown = stderr.isTTY && !quiet && !context.out.json;
+    this.#bar = shown ? this.#begin(stderr, label) : null;
+  }
+
+  get seconds(): number {
+    return (performance.now() - this.#began) / 1000;
+  }
+
+  /** Takes the bar away. Idempotent. */
+  stop(): void {
+    if (this.#timer !== null) clearInterval(this.#timer);
+    this.#timer = null;
+    this.#bar?.stop();
+  }
+
+  #begin(stream: NodeJS.WriteStream, label: string): cliProgress.SingleBar {
+    const columns = stream.columns || 80;
+    const known = this.#from.total !== null;
+    // what stands beside the bar takes 55 columns at most, and the name of a file is cut before the figures are
+    const name = cut(show(label), Math.max(8, columns - 68));
+    const bar = new cliProgress.SingleBar({
+      format: known ? `${name} {bar} {done} {units} {rate} {left}` : `${name} {units} {rate}`,
+      barsize: Math.max(5, Math.min(30, columns - name.length - 56)),
+      barCompleteChar: "=",
+      barIncompleteChar: "-",
+      stream,
+      hideCursor: true,
+      clearOnComplete: true,
+      linewrap: null,
+      // what is drawn is what was asked for last; a timer of its own would draw old figures
+      noTTYOutput: false,
+      emptyOnZero: true,
+    });
+    bar.start(Math.max(1, this.#from.total ?? 1), this.#from.value, this.#figures());
+    this.#timer = setInterval(() => {
+      const { value, total } = this.#state();
+      bar.setTotal(Math.max(1, total ?? 1));
+      bar.update(Math.min(value, total ?? 1), this.#figures());
+    }, 250).unref();
+    return bar;
+  }
+
+  #figures(): { done: string; units: string; rate: string; left: string } {
+    const { value, total, units } = this.#state();
+    const now = performance.now();
+    this.#seen.push({ at: now, units, value });
+    while (this.#seen.length > 2 && now - (this.#seen[0]?.at ?? now) > windowMs) this.#seen.shift();
+    const oldest = this.#seen[0] ?? { at: now, units, value };
+    const seconds = (now - oldest.at) / 1000;
+    const perSecond = seconds > 0 ? (units - oldest.units) / seconds : 0;
+    const speed = seconds > 0 ? (value - oldest.value) / seconds : 0;
+    const left = total !== null && speed > 0 ? `ETA ${duration(((total - value) / speed) * 1000)}` : "ETA …";
+    const percent = total === null || total === 0 ? 0 : Math.min(100, Math.floor((value / total) * 100));
+    return {
+      done: `${percent}%`.padStart(4),
+      units: `${count(units)} units`,
+      rate: rate(Math.round(perSecond)),
+      left: value >= (total ?? Infinity) ? "" : left,
+    };
+  }
+}
+
+const cut = (text: string, most: number): string =>
+  text.length > most ? `…${text.slice(text.length - most + 1)}` : text;

@@ -1,0 +1,53 @@
+/** Workers of a namespace, page after page, and who belongs to whom. */
+import type { Coordinate, WorkerQuery, WorkerRow } from "../core/index.ts";
+
+/** At most `most` of them; `more` where there were others. */
+export async function listWorkers(
+  coordinate: Coordinate,
+  ns: string,
+  query: WorkerQuery,
+  most: number,
+): Promise<{ rows: WorkerRow[]; more: boolean }> {
+  const rows: WorkerRow[] = [];
+  let previous: string | undefined;
+  do {
+    const limit = Math.min(1000, most - rows.length);
+    const page = await coordinate.listWorkers(ns, {
+      ...query,
+      limit,
+      ...(previous !== undefined && { previous }),
+    });
+    rows.push(...page.rows);
+    previous = page.next ?? undefined;
+  } while (previous !== undefined && rows.length < most);
+  return { rows, more: previous !== undefined };
+}
+
+export interface Branch {
+  row: WorkerRow;
+  /** The lines of a tree before its name. */
+  lead: string;
+}
+
+/** Parents before their children; a worker whose parent is not listed stands at the root. */
+export function tree(rows: readonly WorkerRow[]): Branch[] {
+  const known = new Set(rows.map(({ name }) => name));
+  const children = new Map<string | null, WorkerRow[]>();
+  for (const row of rows) {
+    const parent = row.parent !== null && known.has(row.parent) ? row.parent : null;
+    const siblings = children.get(parent);
+    if (siblings === undefined) children.set(parent, [row]);
+    else siblings.push(row);
+  }
+  const branches: Branch[] = [];
+  const add = (row: WorkerRow, lead: string, below: string): void => {
+    branches.push({ row, lead });
+    const own = children.get(row.name) ?? [];
+    own.forEach((child, i) => {
+      const last = i === own.length - 1;
+      add(child, `${below}${last ? "└─ " : "├─ "}`, `${below}${last ? "   " : "│  "}`);
+    });
+  };
+  for (const row of children.get(null) ?? []) add(row, "", "");
+  return branches;
+}

@@ -1,0 +1,215 @@
+/**
+ * The configuration in effect: defaults, under a file, under the environment, under the command line. All that is
+ * wrong is told at once, with file and line, and what is not known is compared with what is.
+ */
+import { stringify } from "yaml";
+import { ConfigError } from "./config-error.ts";
+import { didYouMean } from "./did-you-mean.ts";
+import { readFileSettings, shown, type GivenSettings } from "./file.ts";
+import { findFile, type Environment } from "./find-file.ts";
+import { starred, withoutSecrets } from "./secret.ts";
+import {
+  flagOf,
+  readValue,
+  sectionNames,
+  settingsOf,
+  variableOf,
+  wantedBy,
+  type ClientConfig,
+  type DaemonConfig,
+  type JobsConfig,
+  type SectionName,
+  type Setting,
+  type WorkerConfig,
+} from "./settings.ts";
+
+export interface Configuration {
+  readonly daemon: DaemonConfig;
+  readonly client: ClientConfig;
+  readonly worker: WorkerConfig;
+  readonly jobs: JobsConfig;
+  /** Blocks of the file that are for the programs that do the work. */
+  readonly application: Readonly<Record<string, unknown>>;
+  /** The file that was read; null when there was none. */
+  readonly file: string | null;
+  /** Where each setting comes from that somebody gave: `client.token` from `COORDINATE_TOKEN`. */
+  readonly sources: ReadonlyMap<string, string>;
+  /** What is odd and no mistake. */
+  readonly warnings: readonly string[];
+}
+
+/** Settings by section, as a command line or a program gives them. */
+export type Overrides = Readonly<Partial<Record<SectionName, Readonly<Record<string, unknown>>>>>;
+
+export interface ConfigurationRequest {
+  env: Environment;
+  /** The file that `--config` names. */
+  file?: string | undefined;
+  flags?: Overrides;
+  /** Where `./coordinate.yaml` is looked for. */
+  directory?: string;
+  /** Whether variables of the environment that look like settings and are none are mistakes, or only odd. */
+  strictEnvironment?: boolean;
+}
+
+/** Variables that are no settings: which file, and where the interactive shell keeps what was typed. */
+const otherVariables = ["COORDINATE_CONFIG", "COORDINATE_HISTORY"];
+
+/** Throws a `ConfigError` that lists all that is wrong. */
+export function readConfiguration(request: ConfigurationRequest): Configuration {
+  const { env, flags = {}, directory = process.cwd() } = request;
+  const wrong: string[] = [];
+  const warnings: string[] = [];
+  const file = findFile(request.file, env, directory);
+  const given: GivenSettings = new Map();
+  let application: Record<string, unknown> = {};
+  if (file !== null) {
+    const read = attempt(() => readFileSettings(file, env), wrong);
+    if (read !== null) {
+      for (const [name, one] of read.given) given.set(name, one);
+      wrong.push(...read.wrong);
+      warnings.push(...read.warnings);
+      application = read.application;
+    }
+  }
+  readEnvironment(env, given, wrong, request.strictEnvironment === true ? wrong : warnings);
+  readFlags(flags, given, wrong);
+  if (wrong.length > 0) throw new ConfigError(wrong.join("\n"));
+  return {
+    ...valuesOf(given),
+    application,
+    file,
+    sources: new Map([...given].map(([name, { from }]) => [name, from])),
+    warnings,
+  };
+}
+
+/** The defaults alone. */
+export function defaultConfiguration(): Configuration {
+  return { ...valuesOf(new Map()), application: {}, file: null, sources: new Map(), warnings: [] };
+}
+
+function attempt<Answer>(read: () => Answer, wrong: string[]): Answer | null {
+  try {
+    return read();
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    wrong.push(error.message);
+    return null;
+  }
+}
+
+type Values = Pick<Configuration, SectionName>;
+
+function valuesOf(given: GivenSettings): Values {
+  const values: Record<string, Record<string, unknown>> = {};
+  for (const section of sectionNames) {
+    const inside: Record<string, unknown> = {};
+    for (const [key, setting] of Object.entries(settingsOf(section)))
+      inside[key] = given.get(`${section}.${key}`)?.value ?? setting.default;
+    values[section] = inside;
+  }
+  return values as unknown as Values;
+}
+
+/** What a setting may be called in the environment, the weakest name first. */
+function variables(): Map<string, { section: SectionName; key: string; setting: Setting }> {
+  const all = sectionNames.flatMap((section) =>
+    Object.entries(settingsOf(section)).map(([key, setting]) => ({ section, key, setting })),
+  );
+  const names = new Map<string, { section: SectionName; key: string; setting: Setting }>();
+  const proper = new Set(all.map(({ key }) => variableOf(key)));
+  for (const one of all)
+    for (const alias of one.setting.aliases ?? [])
+      if (!proper.has(variableOf(alias))) names.set(variableOf(alias), one);
+  for (const one of all) names.set(variableOf(one.key), one);
+  return names;
+}
+
+function readEnvironment(env: Environment, given: GivenSettings, wrong: string[], unknown: string[]): void {
+  const names = variables();
+  for (const [name, { section, key, setting }] of names) {
+    const text = env[name];
+    if (text === undefined) continue;
+    const value = readValue(setting, setting.type === "list" ? text.split(",") : text);
+    if (value !== null) given.set(`${section}.${key}`, { value, from: name });
+    else wrong.push(`${name}: expected ${wantedBy(setting)}, got ${shown(text)}`);
+  }
+  for (const name of Object.keys(env)) {
+    if (!name.startsWith("COORDINATE_") || names.has(name) || otherVariables.includes(name)) continue;
+    unknown.push(
+      `${name}: there is no such setting${didYouMean(name, [...names.keys(), ...otherVariables])}`,
+    );
+  }
+}
+
+function readFlags(flags: Overrides, given: GivenSettings, wrong: string[]): void {
+  for (const section of sectionNames)
+    for (const [key, value] of Object.entries(flags[section] ?? {})) {
+      const setting = settingsOf(section)[key];
+      if (setting === undefined) throw new ConfigError(`${section}.${key}: there is no such setting`);
+      if (value === undefined) continue;
+      const read = readValue(setting, value);
+      if (read !== null) given.set(`${section}.${key}`, { value: read, from: flagOf(key) });
+      else {
+        const hint =
+          setting.oneOf === undefined
+            ? ""
+            : didYouMean(typeof value === "string" ? value : "", setting.oneOf);
+        wrong.push(`${flagOf(key)}: expected ${wantedBy(setting)}, got ${shown(value)}${hint}`);
+      }
+    }
+}
+
+// ---- showing it
+
+export const dumpWords = ["default", "effective", "full"] as const;
+export type DumpWord = (typeof dumpWords)[number];
+
+/**
+ * As a file that `--config` takes. `full` is everything, `default` what it would be if nobody said anything, and
+ * `effective` the little that differs from that. Secrets are stars.
+ */
+export function dumpConfiguration(configuration: Configuration, what: DumpWord): string {
+  const defaults = defaultConfiguration();
+  const from = what === "default" ? defaults : configuration;
+  const shownSections: Record<string, unknown> = {};
+  for (const section of sectionNames) {
+    const inside: Record<string, unknown> = {};
+    const values = from[section] as Readonly<Record<string, unknown>>;
+    const otherwise = defaults[section] as Readonly<Record<string, unknown>>;
+    for (const [key, setting] of Object.entries(settingsOf(section))) {
+      const same = JSON.stringify(values[key]) === JSON.stringify(otherwise[key]);
+      if (what === "effective" && same) continue;
+      inside[key] = setting.secret === true && values[key] !== "" ? "***" : starred(values[key]);
+    }
+    if (Object.keys(inside).length > 0) shownSections[section] = inside;
+  }
+  const whole = { ...shownSections, ...(starred(from.application) as object) };
+  return Object.keys(whole).length === 0 ? "{}\n" : stringify(whole, { lineWidth: 0 });
+}
+
+/**
+ * What a work spec's job should know of the configuration: the blocks of the application, and in a block `coordinate`
+ * where the daemons are and how workers are set, in the shape that the Python worker reads. No secrets: a work spec
+ * is read by everybody; `left` names what was left out.
+ */
+export function jobConfiguration(configuration: Configuration): {
+  config: Record<string, unknown>;
+  left: string[];
+} {
+  const { client, worker, application } = configuration;
+  const { worker_job_fetch, default_lifetime, ...forkWorker } = worker;
+  const whole = {
+    coordinate: {
+      addresses: client.addresses,
+      namespace: client.namespace,
+      worker_job_fetch,
+      default_lifetime,
+      fork_worker: forkWorker,
+    },
+    ...application,
+  };
+  const { value, left } = withoutSecrets(whole);
+  return { config: value as Record<string, unknown>, left };
+}

@@ -1,0 +1,140 @@
+/** The daemon's own command line: every one of its settings is an option. */
+import { ConfigError } from "./config-error.ts";
+import { dumpConfiguration, dumpWords, readConfiguration, type DumpWord } from "./configuration.ts";
+import { didYouMean } from "./did-you-mean.ts";
+import type { Environment } from "./find-file.ts";
+import {
+  daemonSettings,
+  flagOf,
+  readValue,
+  variableOf,
+  wantedBy,
+  type DaemonConfig,
+  type Setting,
+} from "./settings.ts";
+
+export type CommandLine = { kind: "run"; config: DaemonConfig } | { kind: "print"; text: string };
+
+const table: Readonly<Record<string, Setting>> = daemonSettings;
+const keys = Object.keys(daemonSettings);
+/** Options that are no settings. */
+const configFlag = "--config";
+const dumpFlag = "--dump-config";
+
+/** Reads flags, environment, file and defaults. Throws a `ConfigError` that lists all that is wrong. */
+export function readConfig(argv: readonly string[], env: Environment): CommandLine {
+  const { daemon, file, dump, help: asked, wrong } = readFlags(argv);
+  if (asked) return { kind: "print", text: help() };
+  let problems = wrong;
+  try {
+    const configuration = readConfiguration({ env, file, flags: { daemon }, strictEnvironment: true });
+    if (wrong.length === 0) {
+      return dump === null
+        ? { kind: "run", config: configuration.daemon }
+        : { kind: "print", text: dumpConfiguration(configuration, dump).trimEnd() };
+    }
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    problems = [...wrong, error.message];
+  }
+  throw new ConfigError(problems.join("\n"));
+}
+
+/** The defaults, with what a caller says otherwise: for daemons that are started by programs. */
+export function configOf(given: Partial<DaemonConfig>): DaemonConfig {
+  const wrong: string[] = [];
+  const config: Record<string, unknown> = {};
+  for (const [key, setting] of Object.entries(table)) {
+    const value: unknown = given[key as keyof DaemonConfig];
+    const read = value === undefined ? setting.default : readValue(setting, value);
+    if (read === null) wrong.push(`${key}: expected ${wantedBy(setting)}, got ${JSON.stringify(value)}`);
+    config[key] = read;
+  }
+  if (wrong.length > 0) throw new ConfigError(wrong.join("\n"));
+  return config as unknown as DaemonConfig;
+}
+
+interface Flags {
+  daemon: Record<string, unknown>;
+  file: string | undefined;
+  dump: DumpWord | null;
+  help: boolean;
+  wrong: string[];
+}
+
+function readFlags(argv: readonly string[]): Flags {
+  const flags: Flags = { daemon: {}, file: undefined, dump: null, help: false, wrong: [] };
+  const byFlag = new Map(keys.map((key) => [flagOf(key), key]));
+  const words = [...argv];
+  for (let word = words.shift(); word !== undefined; word = words.shift()) {
+    const [flag = "", ...rest] = word.split("=");
+    const inline = rest.length > 0 ? rest.join("=") : undefined;
+    if (flag === "--help" || flag === "-h") {
+      flags.help = true;
+      continue;
+    }
+    if (flag === dumpFlag) {
+      flags.dump = readDumpWord(
+        inline ?? (words[0]?.startsWith("-") === false ? words.shift() : "full"),
+        flags,
+      );
+      continue;
+    }
+    const no = flag.startsWith("--no-") ? byFlag.get("--" + flag.slice(5)) : undefined;
+    const key = byFlag.get(flag) ?? no;
+    const setting = key === undefined ? undefined : table[key];
+    const isConfig = flag === configFlag || flag === "-c";
+    if (!isConfig && (key === undefined || setting === undefined)) {
+      const hint = didYouMean(flag, [...byFlag.keys(), configFlag, dumpFlag, "--help"]);
+      flags.wrong.push(`${flag}: there is no such option${hint}`);
+      continue;
+    }
+    if (key !== undefined && setting?.type === "flag") {
+      flags.daemon[key] = no === undefined ? (inline ?? "true") : "false";
+      continue;
+    }
+    const value = inline ?? words.shift();
+    if (value === undefined) flags.wrong.push(`${flag}: a value must follow`);
+    else if (key === undefined) flags.file = value;
+    else if (setting?.type === "list")
+      flags.daemon[key] = [...((flags.daemon[key] as string[] | undefined) ?? []), value];
+    else flags.daemon[key] = value;
+  }
+  return flags;
+}
+
+function readDumpWord(word: string | undefined, flags: Flags): DumpWord {
+  const found = dumpWords.find((one) => one === word);
+  if (found === undefined)
+    flags.wrong.push(`${dumpFlag}: expected one of ${dumpWords.join(", ")}, got ${JSON.stringify(word)}`);
+  return found ?? "full";
+}
+
+export function help(): string {
+  const lines = Object.entries(table).map(([key, setting]) => {
+    const words = { text: " TEXT", list: " TEXT", count: " N", number: " N", flag: "" };
+    const flag = flagOf(key) + words[setting.type];
+    const values = setting.oneOf === undefined ? "" : ` (${setting.oneOf.join(", ")})`;
+    const otherwise =
+      setting.default === "" || setting.default === false ? "" : ` [${String(setting.default)}]`;
+    return `  ${flag.padEnd(34)} ${setting.help}${values}${otherwise}`;
+  });
+  return `coordinated: serves work units to workers.
+
+Usage: coordinated [options], or: coordinate serve [options]
+
+Every option may also stand in the environment (--log-level is ${variableOf("logLevel")}) or below daemon: in a file
+(logLevel: info): the one that --config or COORDINATE_CONFIG names, else ./coordinate.yaml, else coordinate/coordinate.yaml
+in the user's configuration directory. The command line goes before the environment, the environment before the file.
+A list is given by repeating its option, by commas in the environment. --no-page switches a flag off.
+
+Options
+${lines.join("\n")}
+  --config FILE                      a file of settings, YAML or JSON
+  --dump-config [WHAT]               print the settings that would be used, and stop: full, effective (what differs
+                                     from the defaults) or default
+  --help                             print this, and stop
+
+Without tokens the daemon serves this machine only. Signals TERM and INT stop it when all requests are answered;
+a second one stops it at once.`;
+}

@@ -1,0 +1,40 @@
+/** The nearest of what there is, when it is near: "; did you mean weight?". Empty when nothing is. */
+export function didYouMean(given: string, known: Iterable<string>): string {
+  const best = nearest(given, known);
+  return best === null ? "" : `; did you mean ${best}?`;
+}
+
+/** Near is a third of the letters at most: of a word of five, one. */
+export function nearest(given: string, known: Iterable<string>): string | null {
+  let best: string | null = null;
+  let least = Math.max(2, Math.floor(given.length / 3)) + 1;
+  for (const name of known) {
+    // the difference in length is the least that the distance can be, and spares most comparisons
+    if (Math.abs(name.length - given.length) >= least) continue;
+    const distance = editDistance(given.toLowerCase(), name.toLowerCase());
+    // with two letters to change, any short word would be near any other
+    if (distance >= least || distance >= Math.max(given.length, name.length) / 2) continue;
+    best = name;
+    least = distance;
+  }
+  return best;
+}
+
+function editDistance(a: string, b: string): number {
+  let row = Array.from({ length: b.length + 1 }, (_, j) => j);
+  let before: number[] = [];
+  for (let i = 1; i <= a.length; i++) {
+    const next = [i];
+    for (let j = 1; j <= b.length; j++) {
+      const same = a[i - 1] === b[j - 1] ? 0 : 1;
+      let least = Math.min((next[j - 1] ?? 0) + 1, (row[j] ?? 0) + 1, (row[j - 1] ?? 0) + same);
+      // two letters that changed places are one slip
+      if (i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1])
+        least = Math.min(least, (before[j - 2] ?? 0) + 1);
+      next[j] = least;
+    }
+    before = row;
+    row = next;
+  }
+  return row[b.length] ?? 0;
+}

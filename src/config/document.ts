@@ -1,0 +1,358 @@
+/**
+ * YAML (and so JSON) files of people: configuration, flows, work specs.
+ *
+ * A document is plain values; every value knows the file and line it stands on, so that whoever checks it can say
+ * where a mistake is. `!include FILE` (or `!include_yaml`) puts another document in its place, `!env NAME` or
+ * `!env NAME:otherwise` a variable of the environment. Merge keys (`<<`) work. No tag runs code and no other tag is
+ * known. What a file can make of little text is limited: aliases that grow, includes that include each other, files
+ * without end.
+ */
+import { readFileSync, realpathSync, statSync } from "node:fs";
+import path from "node:path";
+import {
+  isAlias,
+  isMap,
+  isScalar,
+  isSeq,
+  LineCounter,
+  parseDocument,
+  type Document,
+  type ScalarTag,
+  type YAMLMap,
+} from "yaml";
+import { ConfigError } from "./config-error.ts";
+
+export interface Place {
+  readonly file: string;
+  /** Counted from 1. */
+  readonly line: number;
+}
+
+export type Path = readonly (string | number)[];
+
+export interface DocumentOptions {
+  env?: Readonly<Record<string, string | undefined>>;
+  limits?: Partial<DocumentLimits>;
+}
+
+export interface DocumentLimits {
+  /** Of all files together. */
+  bytes: number;
+  files: number;
+  /** Values of all kinds, what an alias stands for counted each time. */
+  values: number;
+  /** Values inside one another, across includes. */
+  depth: number;
+}
+
+export const documentLimits: DocumentLimits = {
+  bytes: 16 * 1024 * 1024,
+  files: 100,
+  values: 1_000_000,
+  depth: 100,
+};
+
+/** A document that was read. Its values are shared wherever an alias was used: they are not to be written to. */
+export class YamlDocument {
+  readonly file: string;
+  readonly value: unknown;
+  readonly #places: ReadonlyMap<string, Place>;
+  readonly #fromEnvironment: ReadonlySet<string>;
+
+  constructor(
+    file: string,
+    value: unknown,
+    places: ReadonlyMap<string, Place>,
+    fromEnvironment: ReadonlySet<string>,
+  ) {
+    this.file = file;
+    this.value = value;
+    this.#places = places;
+    this.#fromEnvironment = fromEnvironment;
+  }
+
+  /** Where a value stands, or the nearest one around it. */
+  place(at: Path): Place {
+    for (let length = at.length; length >= 0; length--) {
+      const place = this.#places.get(pathText(at.slice(0, length)));
+      if (place !== undefined) return place;
+    }
+    return { file: this.file, line: 1 };
+  }
+
+  /** `flow.yaml:12` */
+  where(at: Path): string {
+    const { file, line } = this.place(at);
+    return `${file}:${line}`;
+  }
+
+  /** Such a value is text, also where a number is meant. */
+  isFromEnvironment(at: Path): boolean {
+    return this.#fromEnvironment.has(pathText(at));
+  }
+}
+
+/** Reads a file with all that it includes. Throws a `ConfigError` that names file and line. */
+export function readDocument(file: string, options: DocumentOptions = {}): YamlDocument {
+  return new Reading(options).whole(file, null);
+}
+
+/** The same of text that came from elsewhere; what it includes is relative to the current directory. */
+export function parseDocumentText(text: string, file: string, options: DocumentOptions = {}): YamlDocument {
+  return new Reading(options).whole(file, text);
+}
+
+const pathText = (at: Path): string => at.join("\u0000");
+
+class Include {
+  readonly file: string;
+  constructor(file: string) {
+    this.file = file;
+  }
+}
+
+class Variable {
+  readonly text: string;
+  constructor(text: string) {
+    this.text = text;
+  }
+}
+
+const tags: ScalarTag[] = [
+  { tag: "!include", resolve: (text) => new Include(text) },
+  { tag: "!include_yaml", resolve: (text) => new Include(text) },
+  { tag: "!env", resolve: (text) => new Variable(text) },
+];
+
+/** One file on its way to values. */
+interface Source {
+  readonly file: string;
+  readonly lines: LineCounter;
+  readonly anchors: Map<string, { value: unknown; values: number }>;
+}
+
+class Reading {
+  readonly #env: Readonly<Record<string, string | undefined>>;
+  readonly #limits: DocumentLimits;
+  readonly #places = new Map<string, Place>();
+  readonly #fromEnvironment = new Set<string>();
+  /** The files that are being read, by their real paths. */
+  readonly #open: string[] = [];
+  #bytes = 0;
+  #files = 0;
+  #values = 0;
+
+  constructor({ env = {}, limits = {} }: DocumentOptions) {
+    this.#env = env;
+    this.#limits = { ...documentLimits, ...limits };
+  }
+
+  whole(file: string, text: string | null): YamlDocument {
+    const value = text === null ? this.#file(file, [], 0, null) : this.#text(text, file, [], 0);
+    return new YamlDocument(file, value, this.#places, this.#fromEnvironment);
+  }
+
+  #file(file: string, at: Path, depth: number, from: string | null): unknown {
+    const prefix = from === null ? "" : `${from}: !include `;
+    const real = this.#check(file, prefix);
+    this.#open.push(real);
+    try {
+      return this.#text(readFileSync(file, "utf8"), file, at, depth);
+    } finally {
+      this.#open.pop();
+    }
+  }
+
+  /** The real path of a file that may be read; throws for any other. */
+  #check(file: string, prefix: string): string {
+    let real: string;
+    let size: number;
+    try {
+      const stat = statSync(file);
+      // a pipe or a device might never end
+      if (!stat.isFile()) throw new ConfigError(`${prefix}${file}: not a regular file`);
+      real = realpathSync(file);
+      size = stat.size;
+    } catch (error) {
+      if (error instanceof ConfigError) throw error;
+      throw new ConfigError(`${prefix}${file}: ${reasonOf(error)}`);
+    }
+    if (this.#open.includes(real)) {
+      const circle = [...this.#open.slice(this.#open.indexOf(real)), real].map((one) => path.basename(one));
+      throw new ConfigError(`${prefix}${file}: includes itself: ${circle.join(" -> ")}`);
+    }
+    this.#files += 1;
+    this.#bytes += size;
+    if (this.#files > this.#limits.files)
+      throw new ConfigError(`${prefix}${file}: more than ${this.#limits.files} files`);
+    if (this.#bytes > this.#limits.bytes)
+      throw new ConfigError(`${prefix}${file}: more than ${this.#limits.bytes} bytes to read`);
+    return real;
+  }
+
+  #text(text: string, file: string, at: Path, depth: number): unknown {
+    if (text.length > this.#limits.bytes)
+      throw new ConfigError(`${file}: more than ${this.#limits.bytes} bytes to read`);
+    const lines = new LineCounter();
+    let document: Document.Parsed;
+    try {
+      document = parseDocument(text.replace(/^\ufeff/, ""), {
+        lineCounter: lines,
+        prettyErrors: false,
+        customTags: tags,
+        intAsBigInt: true,
+        // checked below: the library compares every key with every other
+        uniqueKeys: false,
+        // so that a second document in the file is told, and nothing is printed
+        logLevel: "error",
+      });
+    } catch (error) {
+      // brackets by the ten thousand
+      if (error instanceof RangeError) throw new ConfigError(`${file}: nested too deep`);
+      throw error;
+    }
+    const [problem] = [...document.errors, ...document.warnings];
+    if (problem !== undefined) {
+      const unknownTag = /^Unresolved tag: (.*)$/.exec(problem.message)?.[1];
+      const message = /call stack/.test(problem.message)
+        ? "nested too deep"
+        : unknownTag === undefined
+          ? problem.message
+          : `the tag ${unknownTag} is not known; there are !include, !include_yaml and !env`;
+      throw new ConfigError(`${file}:${lines.linePos(problem.pos[0]).line}: ${message}`);
+    }
+    return this.#value(document.contents, at, depth, { file, lines, anchors: new Map() });
+  }
+
+  /** The value of a node. Values are counted as they are made; an alias counts as all that it stands for. */
+  #value(node: unknown, at: Path, depth: number, source: Source): unknown {
+    const line = lineOf(node, source);
+    const where = `${source.file}:${line}`;
+    if (depth > this.#limits.depth) throw new ConfigError(`${where}: nested too deep`);
+    this.#count(1, where);
+    const key = pathText(at);
+    if (!this.#places.has(key)) this.#places.set(key, { file: source.file, line });
+    if (isAlias(node)) {
+      const anchor = source.anchors.get(node.source);
+      if (anchor === undefined)
+        throw new ConfigError(`${where}: *${node.source}: there is no such anchor before it`);
+      this.#count(anchor.values, where);
+      return anchor.value;
+    }
+    const before = this.#values;
+    const value = this.#content(node, at, depth, source, where);
+    const name = isScalar(node) || isMap(node) || isSeq(node) ? node.anchor : undefined;
+    if (name !== undefined) source.anchors.set(name, { value, values: this.#values - before });
+    return value;
+  }
+
+  #content(node: unknown, at: Path, depth: number, source: Source, where: string): unknown {
+    if (isMap(node)) return this.#map(node, at, depth, source, where);
+    if (isSeq(node)) return node.items.map((item, i) => this.#value(item, [...at, i], depth + 1, source));
+    const value: unknown = isScalar(node) ? node.value : null;
+    if (value instanceof Include) {
+      const file = path.isAbsolute(value.file)
+        ? value.file
+        : path.join(path.dirname(source.file), value.file);
+      return this.#file(file, at, depth + 1, where);
+    }
+    if (value instanceof Variable) {
+      this.#fromEnvironment.add(pathText(at));
+      return this.#variable(value.text, where);
+    }
+    if (typeof value === "bigint") {
+      const number = Number(value);
+      return Number.isSafeInteger(number) ? number : value;
+    }
+    return value ?? null;
+  }
+
+  #map(map: YAMLMap, at: Path, depth: number, source: Source, where: string): Record<string, unknown> {
+    const object: Record<string, unknown> = {};
+    const merged: Record<string, unknown>[] = [];
+    for (const { key: keyNode, value: valueNode } of map.items) {
+      const there = `${source.file}:${lineOf(keyNode, source)}`;
+      const key = keyText(keyNode, there);
+      const inside = [...at, key];
+      // a mistake in a value is best looked for where its key is
+      this.#places.set(pathText(inside), { file: source.file, line: lineOf(keyNode, source) });
+      const value = this.#value(valueNode, inside, depth + 1, source);
+      if (key === "<<" && isScalar(keyNode) && keyNode.type === "PLAIN") {
+        merged.push(...mergedMaps(value, there));
+        continue;
+      }
+      if (Object.hasOwn(object, key)) throw new ConfigError(`${there}: ${key} is given twice`);
+      setOwn(object, key, value);
+    }
+    for (const other of merged)
+      for (const [key, value] of Object.entries(other)) {
+        this.#count(1, where);
+        if (!Object.hasOwn(object, key)) setOwn(object, key, value);
+      }
+    return object;
+  }
+
+  #variable(text: string, where: string): string {
+    const [, name = "", , otherwise] = /^([A-Za-z_][A-Za-z0-9_]*)(:(.*))?$/s.exec(text.trim()) ?? [];
+    if (name === "") throw new ConfigError(`${where}: !env ${text}: expected NAME or NAME:otherwise`);
+    const value = this.#env[name] ?? otherwise;
+    if (value === undefined)
+      throw new ConfigError(`${where}: !env ${name}: there is no such variable in the environment`);
+    return value;
+  }
+
+  #count(values: number, where: string): void {
+    this.#values += values;
+    if (this.#values > this.#limits.values)
+      throw new ConfigError(
+        `${where}: more than ${this.#limits.values} values; do aliases stand for aliases here?`,
+      );
+  }
+}
+
+function lineOf(node: unknown, { lines }: Source): number {
+  const range = isScalar(node) || isMap(node) || isSeq(node) || isAlias(node) ? node.range : undefined;
+  return Math.max(1, lines.linePos(range?.[0] ?? 0).line);
+}
+
+function keyText(node: unknown, where: string): string {
+  if (!isScalar(node)) throw new ConfigError(`${where}: a key must be a plain word or text`);
+  const { value } = node;
+  if (value instanceof Include || value instanceof Variable)
+    throw new ConfigError(`${where}: a key cannot be included`);
+  return value === null ? "" : typeof value === "string" ? value : String(value);
+}
+
+function mergedMaps(value: unknown, where: string): Record<string, unknown>[] {
+  const maps: unknown[] = Array.isArray(value) ? value : [value];
+  return maps.map((map) => {
+    if (!isMapping(map)) throw new ConfigError(`${where}: <<: expected a mapping, or a list of them`);
+    return map;
+  });
+}
+
+export function isMapping(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** Also for the key `__proto__`, which is a key like any other. */
+export function setOwn(object: Record<string, unknown>, key: string, value: unknown): void {
+  Object.defineProperty(object, key, { value, enumerable: true, writable: true, configurable: true });
+}
+
+/** Why a file could not be read, without its path and the name of a system call. */
+export function reasonOf(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  const code = "code" in error ? String(error.code) : "";
+  const known: Record<string, string> = {
+    ENOENT: "there is no such file",
+    EACCES: "reading it is not permitted",
+    EPERM: "this is not permitted",
+    EISDIR: "this is a directory",
+    ENOTDIR: "a part of the path is not a directory",
+    ENAMETOOLONG: "the name is too long",
+    ELOOP: "too many links",
+    ENOSPC: "no space is left",
+  };
+  return known[code] ?? error.message;
+}

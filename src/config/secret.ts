@@ -1,0 +1,56 @@
+/** What must not be shown or stored where others read: known by the name of its key, or as the password in a URL. */
+import { isMapping, setOwn } from "./document.ts";
+
+const secretKey =
+  /(^|[_.-]|(?<=[a-z]))(passw(or)?d|passphrase|secret|token|credentials?|api[_-]?key|access[_-]?key|private[_-]?key)s?$/i;
+const passwordInUrl = /([a-z][a-z0-9+.-]*:\/\/[^/@:\s]*):[^@/\s]+@/gi;
+
+export const isSecretKey = (key: string): boolean => secretKey.test(key);
+
+export const redactUrl = (text: string): string => text.replace(passwordInUrl, "$1:***@");
+
+/** The value without what is secret, and the dotted names of what was left out. */
+export function withoutSecrets(
+  value: unknown,
+  at: readonly string[] = [],
+): { value: unknown; left: string[] } {
+  if (Array.isArray(value)) {
+    const items = value.map((item, i) => withoutSecrets(item, [...at, String(i)]));
+    return {
+      value: items.filter(({ value: kept }) => kept !== undefined).map(({ value: kept }) => kept),
+      left: items.flatMap(({ left }) => left),
+    };
+  }
+  if (typeof value === "string") {
+    // a URL that is not whole is of no use: it is left out, and not written with stars in it
+    return redactUrl(value) === value ? { value, left: [] } : { value: undefined, left: [at.join(".")] };
+  }
+  if (!isMapping(value)) return { value, left: [] };
+  const result: Record<string, unknown> = {};
+  const left: string[] = [];
+  for (const [key, inside] of Object.entries(value)) {
+    const there = [...at, key];
+    // a mapping called "tokens" holds settings; what is secret in it has a name of its own
+    if (isSecretKey(key) && !isMapping(inside) && inside !== null) {
+      left.push(there.join("."));
+      continue;
+    }
+    const kept = withoutSecrets(inside, there);
+    left.push(...kept.left);
+    if (kept.value !== undefined) setOwn(result, key, kept.value);
+  }
+  return { value: result, left };
+}
+
+/** For people to look at: secrets are stars, everything else is as it is. */
+export function starred(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(starred);
+  if (typeof value === "string") return redactUrl(value);
+  if (!isMapping(value)) return value;
+  const result: Record<string, unknown> = {};
+  for (const [key, inside] of Object.entries(value)) {
+    const secret = isSecretKey(key) && !isMapping(inside) && inside !== null && inside !== "";
+    setOwn(result, key, secret ? "***" : starred(inside));
+  }
+  return result;
+}

@@ -1,0 +1,150 @@
+/**
+ * A flow file: many work specs in one document.
+ *
+ *   flows:
+ *     hello: { min_gb: 1, runtime: go }
+ *     feeds:                               a group: its work specs are feeds.fetch and feeds.parse
+ *       fetch: { min_gb: 1, then: feeds.parse }
+ *       parse: { min_gb: 2 }
+ *
+ * An entry is a work spec when it has `min_gb`, or another known key whose value is no mapping; otherwise it is a
+ * group. `yakonfig_modules` is accepted for files that the Python tool reads too, and means nothing here.
+ */
+import {
+  ConfigError,
+  didYouMean,
+  isMapping,
+  nearest,
+  overlay,
+  shown,
+  type YamlDocument,
+} from "../config/index.ts";
+import { checkEntry, checkSpecName, knownKeys, type Findings } from "./spec-entry.ts";
+
+export interface FlowSpec {
+  /** The full, dotted name. */
+  readonly name: string;
+  /** With `name`, without the configuration in effect. */
+  readonly data: Readonly<Record<string, unknown>>;
+  /** Where it begins: `flow.yaml:3`. */
+  readonly where: string;
+  /** Where its `then` stands. */
+  readonly thenWhere: string;
+}
+
+export interface Flow {
+  readonly file: string;
+  /** In the order of the file. */
+  readonly specs: readonly FlowSpec[];
+  readonly warnings: readonly string[];
+}
+
+const topKeys = ["flows", "yakonfig_modules"];
+
+/** Throws a `ConfigError` that lists all that is wrong, each with file, line and key. */
+export function readFlow(document: YamlDocument): Flow {
+  const { value, file } = document;
+  const findings: Findings = { wrong: [], warnings: [] };
+  if (!isMapping(value) || !Object.hasOwn(value, "flows")) {
+    const instead = isMapping(value) ? nearest("flows", Object.keys(value)) : null;
+    throw new ConfigError(
+      `${file}: expected a mapping with the key flows${instead === null ? "" : `, and there is ${instead}`}`,
+    );
+  }
+  for (const [key, inside] of Object.entries(value)) {
+    const where = document.where([key]);
+    if (key === "yakonfig_modules") {
+      if (!Array.isArray(inside) || inside.some((item) => typeof item !== "string"))
+        findings.wrong.push(`${where}: ${key}: expected a list of module names, got ${shown(inside)}`);
+    } else if (!topKeys.includes(key))
+      findings.warnings.push(`${where}: ${key}: not a known key${didYouMean(key, topKeys)}`);
+  }
+  const specs: FlowSpec[] = [];
+  readGroup(value.flows, ["flows"], document, findings, specs);
+  checkChains(specs, findings);
+  if (findings.wrong.length > 0) throw new ConfigError(findings.wrong.join("\n"));
+  return { file, specs, warnings: findings.warnings };
+}
+
+function readGroup(
+  group: unknown,
+  at: readonly string[],
+  document: YamlDocument,
+  findings: Findings,
+  specs: FlowSpec[],
+): void {
+  const where = `${document.where(at)}: ${at.join(".")}`;
+  if (group === null || (isMapping(group) && Object.keys(group).length === 0)) {
+    findings.warnings.push(`${where}: empty, and ignored; a work spec has at least min_gb`);
+    return;
+  }
+  if (!isMapping(group)) {
+    findings.wrong.push(`${where}: expected work specs by name, got ${shown(group)}`);
+    return;
+  }
+  for (const [key, entry] of Object.entries(group)) {
+    const there = [...at, key];
+    if (isMapping(entry) && isSpec(entry)) specs.push(readSpec(entry, there, document, findings));
+    else if (isMapping(entry) && !isGroup(entry)) findings.wrong.push(neither(entry, there, document));
+    else readGroup(entry, there, document, findings, specs);
+  }
+}
+
+const isSpec = (entry: Readonly<Record<string, unknown>>): boolean =>
+  Object.hasOwn(entry, "min_gb") ||
+  Object.entries(entry).some(([key, value]) => Object.hasOwn(knownKeys, key) && !isMapping(value));
+
+const isGroup = (entry: Readonly<Record<string, unknown>>): boolean =>
+  Object.values(entry).every((value) => isMapping(value) || value === null);
+
+function neither(entry: Record<string, unknown>, at: readonly string[], document: YamlDocument): string {
+  const [key = ""] = Object.entries(entry).find(([, value]) => !isMapping(value)) ?? [];
+  const hints = Object.keys(entry).map((one) => nearest(one, Object.keys(knownKeys)));
+  const meant = hints.find((one) => one !== null);
+  const hint = meant === undefined ? "" : `; did you mean ${meant}?`;
+  return `${document.where([...at, key])}: ${at.join(".")}: neither a work spec, for it has no min_gb, nor a group, for ${key} is no mapping${hint}`;
+}
+
+function readSpec(
+  entry: Record<string, unknown>,
+  at: readonly string[],
+  document: YamlDocument,
+  findings: Findings,
+): FlowSpec {
+  const where = document.where(at);
+  const name = at.slice(1).join(".");
+  checkSpecName(name, `${where}: ${at.join(".")}`, findings);
+  const { name: given = null, ...rest } = checkEntry(entry, at, document, findings);
+  if (given !== null && given !== name)
+    findings.warnings.push(
+      `${document.where([...at, "name"])}: ${at.join(".")}.name: ignored; here the name is ${name}`,
+    );
+  return {
+    name,
+    data: { name, ...rest },
+    where,
+    thenWhere: `${document.where([...at, "then"])}: ${at.join(".")}.then`,
+  };
+}
+
+function checkChains(specs: readonly FlowSpec[], { wrong }: Findings): void {
+  const seen = new Map<string, FlowSpec>();
+  for (const spec of specs) {
+    const twin = seen.get(spec.name);
+    // a.b: {…} beside a: {b: {…}}
+    if (twin !== undefined) wrong.push(`${spec.where}: ${spec.name} is given twice, before at ${twin.where}`);
+    seen.set(spec.name, spec);
+  }
+}
+
+export const nextOf = ({ data }: FlowSpec): string => (typeof data.then === "string" ? data.then : "");
+
+/** What a spec stores: its `config` laid over the configuration in effect, or that itself where it has none. */
+export function withConfiguration(
+  spec: FlowSpec,
+  config: Readonly<Record<string, unknown>>,
+): Record<string, unknown> {
+  const own = spec.data.config ?? null;
+  const { config: _own, ...rest } = spec.data;
+  return { ...rest, config: own === null ? config : overlay(config, own) };
+}

@@ -1,0 +1,186 @@
+/** What a flow would change: the file against what is stored. Looking changes nothing; `applyPlan` does. */
+import {
+  decodeData,
+  encodeData,
+  readWorkSpec,
+  type Coordinate,
+  type Data,
+  type Tally,
+  type WorkSpecMeta,
+  type WorkSpecRow,
+} from "../core/index.ts";
+import { ConfigError, didYouMean, isMapping } from "../config/index.ts";
+import { nextOf, withConfiguration, type Flow } from "./flow-file.ts";
+
+export interface Difference {
+  /** The dotted path inside the work spec. */
+  readonly path: string;
+  /** Undefined where there is nothing. */
+  readonly from: unknown;
+  readonly to: unknown;
+}
+
+export interface PlannedSpec {
+  readonly name: string;
+  readonly data: Data;
+  readonly kind: "new" | "changed" | "same";
+  readonly differences: readonly Difference[];
+  /** Metadata that somebody set by hand, and that setting the work spec again puts back. */
+  readonly resets: readonly Difference[];
+}
+
+export interface VanishedSpec {
+  readonly name: string;
+  readonly counts: Tally | null;
+}
+
+export interface FlowPlan {
+  readonly specs: readonly PlannedSpec[];
+  /** Work specs of the namespace that the file does not have. */
+  readonly vanished: readonly VanishedSpec[];
+}
+
+export interface FlowOptions {
+  /** Replaces the data and keeps what operators set by hand. */
+  keepMeta?: boolean;
+  /** Deletes the work specs that the file does not have, with their units. */
+  prune?: boolean;
+}
+
+/**
+ * Compares. Throws a `ConfigError` for chains that lead nowhere: to no work spec of the file, and of the namespace
+ * either, or to one that pruning would delete.
+ */
+export async function planFlow(
+  coordinate: Coordinate,
+  ns: string,
+  flow: Flow,
+  config: Readonly<Record<string, unknown>>,
+  options: FlowOptions = {},
+): Promise<FlowPlan> {
+  const stored = await readSpecs(coordinate, ns);
+  checkChains(flow, stored, options);
+  const specs = flow.specs.map((spec) => {
+    const data = encodeData(withConfiguration(spec, config));
+    return planSpec(spec.name, data, stored.get(spec.name), options);
+  });
+  const names = new Set(flow.specs.map(({ name }) => name));
+  const left = [...stored.keys()].filter((name) => !names.has(name));
+  const tally = left.length === 0 ? [] : await coordinate.tally(ns);
+  const vanished = left.map((name) => ({
+    name,
+    counts: tally.find(({ workSpec }) => workSpec === name)?.counts ?? null,
+  }));
+  return { specs, vanished };
+}
+
+/** All the specs in one step, or none; after that what is to be pruned. Answers the names that were deleted. */
+export async function applyPlan(
+  coordinate: Coordinate,
+  ns: string,
+  plan: FlowPlan,
+  { keepMeta = false, prune = false }: FlowOptions = {},
+): Promise<string[]> {
+  const specs = plan.specs.map(({ name, data }) => ({ name, data }));
+  if (specs.length > 0) await coordinate.setWorkSpecs(ns, specs, { keepMeta });
+  if (!prune || plan.vanished.length === 0) return [];
+  const names = plan.vanished.map(({ name }) => name);
+  const deleted = await coordinate.deleteWorkSpecs(ns, names);
+  return names.filter((_, i) => deleted[i] === true);
+}
+
+async function readSpecs(coordinate: Coordinate, ns: string): Promise<Map<string, WorkSpecRow>> {
+  const specs = new Map<string, WorkSpecRow>();
+  let previous: string | null = null;
+  do {
+    const page = await coordinate.listWorkSpecs(ns, previous === null ? {} : { previous });
+    for (const row of page.rows) specs.set(row.name, row);
+    previous = page.next;
+  } while (previous !== null);
+  return specs;
+}
+
+/** Without a server to ask: chains out of the file may be right, and are only named. */
+export function chainsOutOfFile(flow: Flow): string[] {
+  const names = new Set(flow.specs.map(({ name }) => name));
+  return flow.specs
+    .filter((spec) => nextOf(spec) !== "" && !names.has(nextOf(spec)))
+    .map(
+      (spec) => `${spec.thenWhere}: ${nextOf(spec)} is not in this file${didYouMean(nextOf(spec), names)}`,
+    );
+}
+
+function checkChains(
+  flow: Flow,
+  stored: ReadonlyMap<string, WorkSpecRow>,
+  { prune = false }: FlowOptions,
+): void {
+  const names = new Set(flow.specs.map(({ name }) => name));
+  const wrong: string[] = [];
+  for (const spec of flow.specs) {
+    const next = nextOf(spec);
+    if (next === "" || names.has(next)) continue;
+    if (!stored.has(next)) {
+      const hint = didYouMean(next, [...names, ...stored.keys()]);
+      wrong.push(`${spec.thenWhere}: there is no work spec ${next}, in this file or stored${hint}`);
+    } else if (prune)
+      wrong.push(`${spec.thenWhere}: ${next} is not in this file, and pruning would delete it`);
+  }
+  if (wrong.length > 0) throw new ConfigError(wrong.join("\n"));
+}
+
+function planSpec(
+  name: string,
+  data: Data,
+  stored: WorkSpecRow | undefined,
+  { keepMeta = false }: FlowOptions,
+): PlannedSpec {
+  if (stored === undefined) return { name, data, kind: "new", differences: [], resets: [] };
+  const differences = compare(decodeData(stored.data), decodeData(data));
+  const resets = keepMeta ? [] : handSet(stored, readWorkSpec(data).meta);
+  return { name, data, kind: differences.length > 0 ? "changed" : "same", differences, resets };
+}
+
+const settable = [
+  "priority",
+  "weight",
+  "paused",
+  "continuous",
+  "minGb",
+  "intervalMs",
+  "maxRunning",
+  "maxGetwork",
+  "maxRetries",
+] as const satisfies readonly (keyof WorkSpecMeta)[];
+
+/** What differs from what the stored data derives was set by hand; of that, what the new data would change. */
+function handSet(stored: WorkSpecRow, next: WorkSpecMeta): Difference[] {
+  const derived = readWorkSpec(stored.data).meta;
+  return settable
+    .filter((field) => stored.meta[field] !== derived[field] && stored.meta[field] !== next[field])
+    .map((field) => ({ path: field, from: stored.meta[field], to: next[field] }));
+}
+
+/** By key, to any depth; lists as wholes. In the order of the keys of the new, then what is gone. */
+export function compare(from: unknown, to: unknown, at: readonly string[] = []): Difference[] {
+  if (isMapping(from) && isMapping(to)) {
+    const keys = new Set([...Object.keys(to), ...Object.keys(from)]);
+    return [...keys].flatMap((key) =>
+      compare(
+        Object.hasOwn(from, key) ? from[key] : undefined,
+        Object.hasOwn(to, key) ? to[key] : undefined,
+        [...at, key],
+      ),
+    );
+  }
+  return same(from, to) ? [] : [{ path: at.join("."), from, to }];
+}
+
+function same(a: unknown, b: unknown): boolean {
+  if (a === undefined || b === undefined) return a === b;
+  // through one encoding: 1 and 1n, a tuple and a list of the same are the same
+  return JSON.stringify([a], plainly) === JSON.stringify([b], plainly);
+}
+
+const plainly = (_key: string, value: unknown): unknown =>
+  typeof value === "bigint" ? String(value) : value;

@@ -1,0 +1,40 @@
+/** A plan for people: what would be made, changed and deleted. Secrets are stars, names and values on one line each. */
+import { isSecretKey, starred } from "../config/index.ts";
+import type { Difference, FlowOptions, FlowPlan, VanishedSpec } from "./plan.ts";
+
+/** Lines; the first character says what becomes of a work spec: + made, ~ changed, = as it is, - not in the file. */
+export function printPlan(plan: FlowPlan, { prune = false }: FlowOptions = {}): string[] {
+  const lines = plan.specs.flatMap(({ name, kind, differences, resets }) => [
+    { new: `+ ${printable(name)}`, changed: `~ ${printable(name)}`, same: `= ${printable(name)}` }[kind],
+    ...differences.map((one) => `    ${printDifference(one)}`),
+    ...resets.map((one) => `    ${printDifference(one)} (set by hand; --keep-meta keeps it)`),
+  ]);
+  return [...lines, ...plan.vanished.map((spec) => printVanished(spec, prune))];
+}
+
+export function printVanished({ name, counts }: VanishedSpec, prune: boolean): string {
+  const units = counts === null ? 0 : Object.values(counts).reduce((sum, count) => sum + count, 0);
+  const held = `${units.toLocaleString("en")} ${units === 1 ? "unit" : "units"}`;
+  const fate = prune ? "deleted, with" : "not in the file, and kept, with";
+  return `- ${printable(name)}: ${fate} ${held}`;
+}
+
+function printDifference({ path, from, to }: Difference): string {
+  const key = path.slice(path.lastIndexOf(".") + 1);
+  const show = (value: unknown): string => printValue(isSecretKey(key) ? "***" : starred(value));
+  if (from === undefined) return `${printable(path)}: + ${show(to)}`;
+  if (to === undefined) return `${printable(path)}: - ${show(from)}`;
+  return `${printable(path)}: ${show(from)} -> ${show(to)}`;
+}
+
+function printValue(value: unknown): string {
+  const text = JSON.stringify(value, (_key, one: unknown) => (typeof one === "bigint" ? String(one) : one));
+  return text.length > 100 ? `${text.slice(0, 99)}…` : text;
+}
+
+/** Names are hostile: what a terminal would obey is escaped. */
+const printable = (text: string): string =>
+  text.replace(/[\u0000-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]/g, (unit) => {
+    const code = unit.charCodeAt(0).toString(16);
+    return code.length <= 2 ? `\\x${code.padStart(2, "0")}` : `\\u${code}`;
+  });

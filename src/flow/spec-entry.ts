@@ -1,0 +1,79 @@
+/** One work spec as a file has it: checked key by key against the table of known keys, and told by file and line. */
+import {
+  checkName,
+  CoordinateError,
+  readKind,
+  wantedKind,
+  workSpecKeys,
+  type WorkSpecKey,
+} from "../core/index.ts";
+import { isMapping, nearest, setOwn, shown, type Path, type YamlDocument } from "../config/index.ts";
+
+/** What was found while reading: mistakes end the reading, what is odd is only told. */
+export interface Findings {
+  readonly wrong: string[];
+  readonly warnings: string[];
+}
+
+export const knownKeys: Readonly<Record<string, WorkSpecKey>> = workSpecKeys;
+
+/**
+ * Checks the known keys of one entry; unknown ones are kept, and named where they look like a slip. Values from the
+ * environment are text, and are read as what their key wants. Answers the entry as it is to be stored.
+ */
+export function checkEntry(
+  entry: Readonly<Record<string, unknown>>,
+  at: Path,
+  document: YamlDocument,
+  findings: Findings,
+  keys: Readonly<Record<string, WorkSpecKey>> = knownKeys,
+): Record<string, unknown> {
+  const result: Record<string, unknown> = {};
+  for (const [key, given] of Object.entries(entry)) {
+    const there = [...at, key];
+    const where = `${document.where(there)}: ${there.join(".")}`;
+    const known = Object.hasOwn(keys, key) ? keys[key] : undefined;
+    if (known === undefined) {
+      const meant = nearest(key, Object.keys(keys));
+      if (meant !== null) findings.warnings.push(`${where}: not a known key; did you mean ${meant}?`);
+      setOwn(result, key, given);
+      continue;
+    }
+    const value = document.isFromEnvironment(there) ? fromText(known, given) : given;
+    if (value !== null && readKind(known.kind, value) === undefined) {
+      findings.wrong.push(
+        `${where}: expected ${wantedKind(known.kind)}, got ${shown(value)}${hint(known, value)}`,
+      );
+      continue;
+    }
+    setOwn(
+      result,
+      key,
+      known.keys !== undefined && isMapping(value)
+        ? checkEntry(value, there, document, findings, known.keys)
+        : value,
+    );
+  }
+  return result;
+}
+
+export function checkSpecName(name: string, where: string, { wrong }: Findings): void {
+  try {
+    checkName("work spec", name);
+  } catch (error) {
+    if (!(error instanceof CoordinateError)) throw error;
+    wrong.push(`${where}: ${error.message}`);
+  }
+}
+
+function fromText({ kind }: WorkSpecKey, value: unknown): unknown {
+  if (typeof value !== "string" || kind === "text" || kind === "object") return value;
+  if (kind === "boolean") return value === "true" ? true : value === "false" ? false : value;
+  return /^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$/i.test(value) ? Number(value) : value;
+}
+
+/** Older YAML took these words for booleans, and whoever wrote for it may still use them. */
+function hint({ kind }: WorkSpecKey, value: unknown): string {
+  const older = kind === "boolean" && typeof value === "string" && /^(y|yes|n|no|on|off)$/i.test(value);
+  return older ? "; write true or false" : "";
+}

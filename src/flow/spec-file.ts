@@ -1,0 +1,26 @@
+/** A file of one work spec, as `load -w` takes it: YAML or JSON, with a `name`, stored as it is. */
+import { ConfigError, isMapping, shown, type YamlDocument } from "../config/index.ts";
+import { checkEntry, checkSpecName, type Findings } from "./spec-entry.ts";
+
+export interface SpecFile {
+  readonly name: string;
+  readonly data: Readonly<Record<string, unknown>>;
+  readonly warnings: readonly string[];
+}
+
+/** Throws a `ConfigError` that lists all that is wrong. */
+export function readSpecFile(document: YamlDocument): SpecFile {
+  const { value, file } = document;
+  if (!isMapping(value))
+    throw new ConfigError(`${file}: expected the keys of a work spec, got ${shown(value)}`);
+  const findings: Findings = { wrong: [], warnings: [] };
+  const data = checkEntry(value, [], document, findings);
+  const { name } = data;
+  if (typeof name === "string") checkSpecName(name, `${document.where(["name"])}: name`, findings);
+  else if (!Object.hasOwn(value, "name")) {
+    const flow = Object.hasOwn(value, "flows") ? "; this is a flow file: coordinate flow takes it" : "";
+    findings.wrong.push(`${file}: a work spec must have a name${flow}`);
+  }
+  if (findings.wrong.length > 0) throw new ConfigError(findings.wrong.join("\n"));
+  return { name: String(name), data, warnings: findings.warnings };
+}

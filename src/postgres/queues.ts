@@ -1,0 +1,246 @@
+/**
+ * Queues of messages and records of actions. Messages are written by a trigger on `unit`, in the statement that ends the unit,
+ * whatever statement that is and whichever version of the program sends it: see `schema.ts`.
+ */
+import {
+  attemptId,
+  nameFromBytes,
+  nameToBytes,
+  otherAction,
+  sameData,
+  type ActionInput,
+  type ActionRow,
+  type QueueMessage,
+  type QueueRow,
+  type Slice,
+} from "../core/index.ts";
+import type { Database, Row, Session } from "./connection.ts";
+import { byteas, bytesData, dataBytes, textKey } from "./values.ts";
+import { openNamespace } from "./work-specs.ts";
+
+// ---- queues
+
+const columns = "seq, spec, name, unit, number, status, at, data";
+
+const inQueue = (session: string): string =>
+  `FROM @namespace n JOIN @message m ON m.namespace = n.id WHERE n.name = $1 AND NOT n.dead AND m.queue = $2 ${session}`;
+
+/** What others are taking just now is passed over: nobody waits, and no message is given to two. */
+const first = `SELECT m.seq ${inQueue("AND m.request IS NULL")} ORDER BY m.seq LIMIT $3`;
+
+export const takeSql = `
+  WITH picked AS MATERIALIZED (${first} FOR UPDATE OF m SKIP LOCKED), taken AS (
+    DELETE FROM @message m USING picked p WHERE m.seq = p.seq AND m.request IS NULL RETURNING m.*
+  )
+  SELECT ${columns} FROM taken ORDER BY seq`;
+
+/** With a request id messages are not removed but marked with it, and removed when it is forgotten. */
+export const takeOnceSql = `
+  WITH before AS MATERIALIZED (SELECT m.* ${inQueue("AND m.request = $4")}),
+  picked AS MATERIALIZED (
+    SELECT m.seq ${inQueue("AND m.request IS NULL AND NOT EXISTS (SELECT 1 FROM before)")}
+    ORDER BY m.seq LIMIT $3 FOR UPDATE OF m SKIP LOCKED
+  ), taken AS (
+    UPDATE @message m SET request = $4, taken = $5 FROM picked p WHERE m.seq = p.seq AND m.request IS NULL RETURNING m.*
+  )
+  SELECT ${columns} FROM before UNION ALL SELECT ${columns} FROM taken ORDER BY seq`;
+
+export async function takeMessages(
+  db: Database,
+  ns: string,
+  queue: string,
+  max: number,
+  requestId: string | null,
+  now: number,
+): Promise<QueueMessage[]> {
+  const asked = [nameToBytes(ns), nameToBytes(queue), max];
+  const rows =
+    requestId === null
+      ? await db.write(takeSql, asked, { repeatable: false })
+      : await db.write(takeOnceSql, [...asked, textKey(requestId), now], { repeatable: true });
+  return rows.map((row) => readMessage(queue, row));
+}
+
+function readMessage(queue: string, row: Row): QueueMessage {
+  const [seq, spec, name, unit, number, status, at, data] = row as [
+    number,
+    Buffer,
+    Buffer,
+    number,
+    number,
+    number,
+    number,
+    Buffer | null,
+  ];
+  return {
+    seq,
+    queue,
+    workSpec: nameFromBytes(spec),
+    workUnit: nameFromBytes(name),
+    attempt: attemptId(unit, number),
+    status: status === 4 ? "finished" : "failed",
+    data: bytesData(data),
+    at,
+  };
+}
+
+export async function countMessages(
+  session: Session,
+  ns: string,
+  queues: readonly string[],
+): Promise<number[]> {
+  const rows = await session.rows(
+    `SELECT (SELECT count(*) FROM @message m WHERE m.namespace = n.id AND m.queue = g.queue AND m.request IS NULL)
+     FROM unnest($2::bytea[]) WITH ORDINALITY AS g (queue, at)
+       LEFT JOIN @namespace n ON n.name = $1 AND NOT n.dead ORDER BY g.at`,
+    [nameToBytes(ns), byteas(queues.map(nameToBytes))],
+  );
+  return (rows as [number][]).map(([count]) => count);
+}
+
+/** From one name to the next: what is looked at are the queues, and of each its messages are counted. */
+export async function listQueues(
+  session: Session,
+  ns: string,
+  previous: string | null,
+  limit: number,
+): Promise<QueueRow[]> {
+  const next = (after: string): string => `
+    SELECT m.queue FROM @message m WHERE m.namespace = space.id AND m.request IS NULL AND m.queue > ${after}
+    ORDER BY m.queue LIMIT 1`;
+  const rows = await session.rows(
+    `WITH RECURSIVE space AS MATERIALIZED (SELECT id FROM @namespace WHERE name = $1 AND NOT dead),
+     names AS (
+       SELECT (${next("$2::bytea")}) AS queue, 1 AS at FROM space
+       UNION ALL
+       SELECT (${next("names.queue")}), at + 1 FROM names, space WHERE names.queue IS NOT NULL AND at < $3::int
+     )
+     SELECT c.queue, q.messages, q.oldest FROM names c, space, LATERAL (
+       SELECT count(*) AS messages, (
+         SELECT m.at FROM @message m WHERE m.namespace = space.id AND m.queue = c.queue AND m.request IS NULL
+         ORDER BY m.seq LIMIT 1) AS oldest
+       FROM @message m WHERE m.namespace = space.id AND m.queue = c.queue AND m.request IS NULL
+     ) q WHERE c.queue IS NOT NULL ORDER BY c.queue`,
+    [nameToBytes(ns), previous === null ? Buffer.alloc(0) : nameToBytes(previous), limit],
+  );
+  return (rows as [Buffer, number, number][]).map(([name, messages, oldest]) => ({
+    name: nameFromBytes(name),
+    messages,
+    oldest,
+  }));
+}
+
+export async function clearQueue(db: Database, ns: string, queue: string, limit: number): Promise<Slice> {
+  const rows = await db.write(
+    `WITH picked AS MATERIALIZED (${first} FOR UPDATE OF m SKIP LOCKED)
+     DELETE FROM @message m USING picked p WHERE m.seq = p.seq AND m.request IS NULL RETURNING 1`,
+    [nameToBytes(ns), nameToBytes(queue), limit],
+    { repeatable: false },
+  );
+  return { deleted: rows.length, done: rows.length < limit };
+}
+
+// ---- actions
+
+const readAction = (row: Row): ActionRow => {
+  const data = bytesData(row[2] as Buffer);
+  if (data === null) throw new Error("an action has no data");
+  return { key: nameFromBytes(row[0] as Buffer), createdTime: row[1] as number, data };
+};
+
+export async function putActions(
+  tx: Session,
+  ns: string,
+  actions: readonly ActionInput[],
+  now: number,
+): Promise<boolean[]> {
+  const distinct = new Map<string, ActionInput>();
+  const repeated = actions.map((action) => {
+    const before = distinct.get(action.key);
+    if (before === undefined) distinct.set(action.key, action);
+    else if (!sameData(before.data, action.data)) throw otherAction(action.key);
+    return before !== undefined;
+  });
+  const namespace = await openNamespace(tx, ns);
+  // in one order, so that two who put the same keys wait for each other and do not deadlock
+  const sorted = [...distinct.values()]
+    .map(({ key, data }) => ({ key: nameToBytes(key), data: dataBytes(data) }))
+    .sort((a, b) => Buffer.compare(a.key, b.key));
+  const added = await tx.rows(
+    `INSERT INTO @action (namespace, key, created, data)
+     SELECT $1, g.key, $2, g.data FROM unnest($3::bytea[], $4::bytea[]) AS g (key, data)
+     ON CONFLICT (namespace, key) DO NOTHING RETURNING key`,
+    [namespace, now, byteas(sorted.map(({ key }) => key)), byteas(sorted.map(({ data }) => data))],
+  );
+  const fresh = new Set((added as [Buffer][]).map(([key]) => nameFromBytes(key)));
+  const old = [...distinct.keys()].filter((key) => !fresh.has(key));
+  if (old.length > 0)
+    for (const row of await getActions(tx, ns, old))
+      if (row !== null && !sameData(row.data, distinct.get(row.key)?.data ?? row.data))
+        throw otherAction(row.key);
+  return actions.map(({ key }, i) => repeated[i] === false && fresh.has(key));
+}
+
+export async function getActions(
+  session: Session,
+  ns: string,
+  keys: readonly string[],
+): Promise<(ActionRow | null)[]> {
+  const rows = await session.rows(
+    `SELECT a.key, a.created, a.data FROM @namespace n JOIN @action a ON a.namespace = n.id
+     WHERE n.name = $1 AND NOT n.dead AND a.key = ANY ($2::bytea[])`,
+    [nameToBytes(ns), byteas([...new Set(keys)].map(nameToBytes))],
+  );
+  const found = new Map(rows.map(readAction).map((row) => [row.key, row]));
+  return keys.map((key) => found.get(key) ?? null);
+}
+
+export async function listActions(
+  session: Session,
+  ns: string,
+  previous: string | null,
+  limit: number,
+): Promise<ActionRow[]> {
+  const rows = await session.rows(
+    `SELECT a.key, a.created, a.data FROM @namespace n JOIN @action a ON a.namespace = n.id
+     WHERE n.name = $1 AND NOT n.dead AND a.key > $2 ORDER BY a.key LIMIT $3`,
+    [nameToBytes(ns), previous === null ? Buffer.alloc(0) : nameToBytes(previous), limit],
+  );
+  return rows.map(readAction);
+}
+
+export async function deleteActions(db: Database, ns: string, keys: readonly string[]): Promise<boolean[]> {
+  const rows = await db.write(
+    `DELETE FROM @action a USING @namespace n
+     WHERE a.namespace = n.id AND n.name = $1 AND NOT n.dead AND a.key = ANY ($2::bytea[]) RETURNING a.key`,
+    [nameToBytes(ns), byteas([...new Set(keys)].map(nameToBytes))],
+    { repeatable: false },
+  );
+  const gone = new Set((rows as [Buffer][]).map(([key]) => nameFromBytes(key)));
+  return keys.map((key) => gone.delete(key));
+}
+
+// ---- housekeeping
+
+/** What a deleted namespace left behind, at most about so many rows; answers how many. */
+export async function purgeQueues(tx: Session, limit: number): Promise<number> {
+  const [row] = await tx.rows(
+    `WITH gone AS MATERIALIZED (SELECT id FROM @namespace WHERE dead),
+     messages AS (
+       DELETE FROM @message WHERE seq IN (
+         SELECT p.seq FROM gone, LATERAL (
+           SELECT m.seq FROM @message m WHERE m.namespace = gone.id LIMIT $1 FOR UPDATE SKIP LOCKED
+         ) p LIMIT $1)
+       RETURNING 1
+     ), actions AS (
+       DELETE FROM @action a USING (
+         SELECT p.namespace, p.key FROM gone, LATERAL (
+           SELECT b.namespace, b.key FROM @action b WHERE b.namespace = gone.id LIMIT $1 FOR UPDATE SKIP LOCKED
+         ) p LIMIT $1) q
+       WHERE a.namespace = q.namespace AND a.key = q.key RETURNING 1
+     )
+     SELECT (SELECT count(*) FROM messages) + (SELECT count(*) FROM actions)`,
+    [limit],
+  );
+  return (row?.[0] as number | undefined) ?? 0;
+}

@@ -1,0 +1,85 @@
+import { describe, expect, test } from "vitest";
+import { Tuple, Uuid, type DataObject } from "../../../src/core/index.ts";
+import { fillArguments, readCommandSpec } from "../../../src/worker/command/arguments.ts";
+
+const fill = (command: string[], unit: { name?: string; data?: DataObject } = {}): string[] =>
+  fillArguments(readCommandSpec({ command }), { name: "unit", spec: "spec", attempt: 2, data: {}, ...unit });
+
+describe("arguments", () => {
+  test.each<[string[], { name?: string; data?: DataObject }, string[]]>([
+    [["p", "a b", ""], {}, ["a b", ""]],
+    [["p", "{name}", "{spec}", "{attempt}"], {}, ["unit", "spec", "2"]],
+    [["p", "{data.a.b}"], { data: { a: { b: 5 } } }, ["5"]],
+    [["p", "{data.list.1}"], { data: { list: ["x", "y"] } }, ["y"]],
+    [["p", "{data}"], { data: { a: [1, true, null] } }, ['{"a":[1,true,null]}']],
+    [["p", "--in={name}", "./{name}"], { name: "-x" }, ["--in=-x", "./-x"]],
+    [
+      ["p", "{{name}}", "{{}}", '{"a":{"b":1}}', "{ print }"],
+      {},
+      ["{name}", "{{}}", '{"a":{"b":1}}', "{ print }"],
+    ],
+    // nothing is looked at twice, and nothing is a shell's
+    [["p", "{name}"], { name: "{data.secret}" }, ["{data.secret}"]],
+    [["p", "{name}"], { name: "$(rm -rf /); `x` | y > z & \n*?" }, ["$(rm -rf /); `x` | y > z & \n*?"]],
+    [["p", "--", "{name}"], { name: "-rf" }, ["--", "-rf"]],
+    [["p", "-", "-e{name}"], { name: "x" }, ["-", "-ex"]],
+    [["p", "{name}"], { name: "" }, [""]],
+    [
+      ["p", "{data.big}", "{data.id}"],
+      { data: { big: 2n ** 70n, id: Uuid.parse("12345678-1234-1234-1234-123456789abc") } },
+      ["1180591620717411303424", "12345678-1234-1234-1234-123456789abc"],
+    ],
+    [
+      ["p", "{data.bytes}", "{data.tuple}"],
+      { data: { bytes: new Uint8Array([104, 105]), tuple: Tuple.of(1, 2) } },
+      ["hi", "[1,2]"],
+    ],
+  ])("%#", (command, unit, args) => {
+    expect(fill(command, unit)).toEqual(args);
+  });
+
+  test.each<[string[], { name?: string; data?: DataObject }, string]>([
+    [
+      ["p", "{name}"],
+      { name: "-rf" },
+      'command[1] ({name}) would begin with "-" and be taken for an option; put "--" before it',
+    ],
+    [["p", "{data.x}", "--"], { data: { x: "--exec" } }, "would begin with"],
+    [["p", "{data.x}"], { data: { x: -5 } }, "would begin with"],
+    [["p", "{name}{data.y}"], { name: "", data: { y: "-y" } }, "would begin with"],
+    [["p", "{name}"], { name: "a\0b" }, "would have a NUL in it"],
+    [["p", "{name}"], { name: "a\udcff" }, "bytes in it that are not UTF-8"],
+    [["p", "{data.x}"], { data: { x: new Uint8Array([0xff]) } }, "not UTF-8"],
+    [["p", "{data.x}"], {}, "{data.x}: the unit's data has none"],
+    [["p", "{data.x.y}"], { data: { x: null } }, "the unit's data has none"],
+    [["p", "{data.constructor}"], {}, "the unit's data has none"],
+  ])("%# is refused", (command, unit, text) => {
+    expect(() => fill(command, unit)).toThrow(text);
+  });
+});
+
+describe("a work spec", () => {
+  test.each<[DataObject, string]>([
+    [{}, "command: expected a list of texts"],
+    [{ command: "ls -l" }, "command: expected a list of texts"],
+    [{ command: [] }, "command: expected a list of texts"],
+    [{ command: ["ls", 5] }, "command[1]: expected a text"],
+    [{ command: ["a\0"] }, "command[0]: expected a text without NUL"],
+    [{ command: [""] }, "command[0]: expected the name of a program"],
+    [{ command: ["{name}"] }, "command[0]: the program cannot be a placeholder"],
+    [{ command: ["ls", "{nmae}"] }, "{nmae} is none of {name}"],
+    [{ command: ["awk", "{print}"] }, "write {{print}} for the text itself"],
+    [{ command: ["ls"], timeout: 0 }, "timeout: expected a number"],
+    [{ command: ["ls"], cwd: 1 }, "cwd: expected a text"],
+    [{ command: ["ls"], env: { A: 1 } }, "env.A: expected a text"],
+    [{ command: ["ls"], env: [] }, "env: expected an object"],
+  ])("%j is refused by name", (data, text) => {
+    expect(() => readCommandSpec(data)).toThrow(text);
+  });
+
+  test("is read", () => {
+    const command = ["a{{b}}", "{name}"];
+    const spec = readCommandSpec({ command, env: { A: "1" }, cwd: "/tmp", timeout: 1.5 });
+    expect(spec).toEqual({ command: ["a{b}", "{name}"], env: { A: "1" }, cwd: "/tmp", timeoutMs: 1500 });
+  });
+});

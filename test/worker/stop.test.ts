@@ -1,0 +1,250 @@
+import assert from "node:assert/strict";
+import { describe, it } from "vitest";
+import { each, Worker, type Runtime, type TaskContext } from "../../src/worker/index.ts";
+import { bench, gate, recorder, turns, until, wrapped, type Bench } from "./setup.ts";
+
+interface Held {
+  worker: Worker;
+  running: Promise<void>;
+  context: TaskContext;
+  end: () => void;
+}
+
+/** A worker that runs one batch of two units, and one unit more to be had. */
+async function held(t: Bench, graceMs = 5000, runtimes: Runtime[] = []): Promise<Held> {
+  await t.ns.setWorkSpec({ name: "s", runtime: "node", max_getwork: 2 });
+  await t.ns.workSpec("s").addWorkUnits([["a"], ["b"], ["c"]]);
+  const begun = gate<TaskContext>();
+  const end = gate();
+  const worker = new Worker(t.ns, {
+    clock: t.clock,
+    log: recorder(t.lines),
+    name: "w",
+    concurrency: 1,
+    graceMs,
+    runtimes,
+    tasks: {
+      s: async (attempts, context) => {
+        begun.open(context);
+        await end.promise;
+        await Promise.all(attempts.map((attempt) => attempt.finish()));
+      },
+    },
+  });
+  const running = worker.run();
+  return { worker, running, context: await begun.promise, end: () => end.open() };
+}
+
+describe("stop", () => {
+  it("takes no more work, lets the task end, stores what it settles, and signs off", async () => {
+    const t = bench();
+    const { worker, running, context, end } = await held(t);
+    let stopped = false;
+    const stopping = worker.stop().then(() => (stopped = true));
+    await t.advance(4999);
+    assert.equal(context.signal.aborted, false);
+    assert.equal(stopped, false);
+    end();
+    await stopping;
+    await running;
+    assert.equal(await t.status("s", "b"), "finished");
+    assert.equal(await t.status("s", "c"), "available");
+    for (const name of ["w", "w/1"]) assert.equal((await t.ns.worker(name).state()).active, false);
+    assert.equal(t.clock.waiting, 0);
+  });
+
+  it("tells the task after the grace time, and waits for it", async () => {
+    const t = bench();
+    const { worker, context, end, running } = await held(t);
+    void worker.stop();
+    await t.advance(5000);
+    assert.equal(context.signal.aborted, true);
+    assert.match(String(context.signal.reason), /worker stops/);
+    assert.equal(context.expired.aborted, false);
+    await t.advance(60_000);
+    assert.equal(await t.status("s", "a"), "pending");
+    end();
+    await running;
+    assert.equal(await t.status("s", "a"), "finished");
+  });
+
+  it("has a grace time of its own where told", async () => {
+    const t = bench();
+    const { worker, context, end, running } = await held(t);
+    void worker.stop({ graceMs: 100 });
+    await t.advance(100);
+    assert.equal(context.signal.aborted, true);
+    end();
+    await running;
+  });
+
+  it("does not wait for a task whose time is up", async () => {
+    const t = bench();
+    const { worker, running } = await held(t);
+    const stopping = worker.stop();
+    await t.advance(14.75 * 60_000);
+    await stopping;
+    await running;
+    assert.equal(await t.status("s", "a"), "failed");
+    assert.equal((await t.data("s", "a")).traceback, "timed out");
+  });
+
+  it("does not wait for a task that was given up before", async () => {
+    const t = bench();
+    const { worker, running } = await held(t);
+    await t.advance(14.75 * 60_000);
+    assert.equal(await t.status("s", "a"), "failed");
+    await worker.stop();
+    await running;
+  });
+
+  it("a second time is at once: the task is told, what it holds is given back, nobody waits for it", async () => {
+    const t = bench();
+    const { worker, running, context } = await held(t);
+    void worker.stop();
+    await turns();
+    assert.equal(context.signal.aborted, false);
+    await worker.stop();
+    await running;
+    assert.equal(context.signal.aborted, true);
+    assert.equal(context.expired.aborted, true);
+    assert.equal(await t.status("s", "a"), "available");
+    assert.equal(await t.status("s", "b"), "available");
+    assert.equal((await t.ns.worker("w").state()).active, false);
+    assert.equal(t.clock.waiting, 0);
+  });
+
+  it("a second time is at once also when the coordinator does not answer", async () => {
+    const t = bench();
+    const silent = gate();
+    let down = false;
+    const over = wrapped(t.coordinate, {
+      settleAttempts: async (...args) => {
+        if (down) await silent.promise;
+        return t.coordinate.settleAttempts(...args);
+      },
+      updateWorkers: async (...args) => {
+        if (down) await silent.promise;
+        return t.coordinate.updateWorkers(...args);
+      },
+    });
+    await t.ns.setWorkSpec({ name: "s", runtime: "node" });
+    await t.ns.workSpec("s").addWorkUnits([["a"]]);
+    const begun = gate();
+    const worker = t.start(
+      {
+        tasks: {
+          s: () => {
+            begun.open();
+            return new Promise(() => undefined);
+          },
+        },
+      },
+      over,
+    );
+    await begun.promise;
+    down = true;
+    void worker.stop();
+    await turns();
+    let stopped = false;
+    void worker.stop().then(() => (stopped = true));
+    for (let s = 0; s < 5 && !stopped; s++) await t.advance(1000);
+    assert.equal(stopped, true);
+    silent.open();
+  });
+
+  it("an idle worker stops at once, and any number of times", async () => {
+    const t = bench();
+    const worker = t.start({ concurrency: 4, tasks: { s: each(() => undefined) } });
+    await turns();
+    await Promise.all([worker.stop(), worker.stop(), worker.stop()]);
+    await worker.stop();
+    assert.equal(t.clock.waiting, 0);
+  });
+
+  it("before run: run returns at once, and asks for nothing", async () => {
+    const t = bench();
+    const worker = new Worker(t.ns, { name: "w", clock: t.clock, tasks: { s: each(() => undefined) } });
+    await worker.stop();
+    await worker.run();
+    assert.deepEqual(await t.coordinate.getWorkers("test", ["w"]), [null]);
+  });
+
+  it("by the signal that run was given, also when it was aborted before", async () => {
+    const t = bench();
+    const stop = new AbortController();
+    const worker = new Worker(t.ns, { name: "w", clock: t.clock, tasks: { s: each(() => undefined) } });
+    const running = worker.run(stop.signal);
+    await turns();
+    stop.abort();
+    await running;
+    await new Worker(t.ns, { name: "x", clock: t.clock, tasks: { s: each(() => undefined) } }).run(
+      stop.signal,
+    );
+  });
+
+  it("a worker runs once", async () => {
+    const t = bench();
+    const worker = t.start({ tasks: { s: each(() => undefined) } });
+    await assert.rejects(worker.run(), { code: "bad_argument" });
+  });
+
+  it("closes its runtimes once: when all has ended with the rest of the grace time, or at once with none", async () => {
+    for (const [twice, expected] of [
+      [false, [4000]],
+      [true, [0]],
+    ] as const) {
+      const t = bench();
+      const closes: number[] = [];
+      const runtime: Runtime = {
+        names: ["other"],
+        task: () => null,
+        close: (graceMs) => {
+          closes.push(graceMs);
+          return Promise.reject(new Error("stuck"));
+        },
+      };
+      const { worker, running, end } = await held(t, 5000, [runtime]);
+      void worker.stop();
+      await t.advance(1000);
+      assert.deepEqual(closes, []);
+      if (twice) await worker.stop();
+      else end();
+      await running;
+      assert.deepEqual(closes, expected);
+      assert.ok(t.lines.some(({ message }) => message === "a runtime did not close"));
+    }
+  });
+});
+
+describe("errors in user code", () => {
+  it("a listener that throws is logged and ends nothing", async () => {
+    const t = bench();
+    await t.ns.setWorkSpec({ name: "s", runtime: "node" });
+    await t.ns.workSpec("s").addWorkUnits([["a"], ["b"]]);
+    t.start({
+      onEvent: () => {
+        throw new Error("listener");
+      },
+      tasks: { s: each(() => undefined) },
+    });
+    await until("it works", async () => (await t.status("s", "b")) === "finished");
+    assert.ok(t.lines.some(({ level }) => level === "error"));
+  });
+
+  it("a task that fails over and over leaves the worker at work", async () => {
+    const t = bench();
+    await t.ns.setWorkSpec({ name: "s", runtime: "node", max_getwork: 1 });
+    await t.ns.workSpec("s").addWorkUnits(Array.from({ length: 50 }, (_, i) => [`u${i}`] as const));
+    const worker = t.start({
+      concurrency: 3,
+      tasks: {
+        s: async (attempts) => {
+          if (attempts[0]!.workUnitName.endsWith("7")) await Promise.reject(new Error("seven"));
+          throw new Error("broken");
+        },
+      },
+    });
+    await until("all have failed", () => worker.counts.failed === 50);
+  });
+});
