@@ -143,9 +143,9 @@ export class JobWorker {
     return this.#setting.runner.pid;
   }
 
-  /** How long it has had nothing to do. */
+  /** How long it has had nothing to do; one that has not begun yet is on its way to work. */
   idleMs(now: number): number {
-    return this.#busy ? 0 : now - this.#idleSince;
+    return this.#busy || !this.#isRegistered ? 0 : now - this.#idleSince;
   }
 
   get isStopping(): boolean {
@@ -164,6 +164,7 @@ export class JobWorker {
     } finally {
       this.#stopping.abort();
       await runner.close();
+      if (this.#isRegistered) await this.#sayHalted();
       dataLoop.tell("W", this.name, { state: "HALTED", pid: 0, current_job: "" });
       // one that was stopped before it began has nothing more to wait for
       this.#begun();
@@ -194,6 +195,21 @@ export class JobWorker {
     this.#setting.dataLoop.tell("E", this.name, { message: text });
     this.#setting.show(`${this.name}: ${text}`);
     this.#refused(new CoordinateError("unavailable", text));
+  }
+
+  /** That it has stopped by itself, and was not lost: what is not active any more could be either. */
+  async #sayHalted(): Promise<void> {
+    const { namespace, log } = this.#setting;
+    const data = encodeData({ ...this.#told, pid: 0 });
+    try {
+      await namespace.verbs.updateWorkers(namespace.name, [
+        { name: this.name, active: true, mode: "stopped", data },
+      ]);
+      await namespace.verbs.updateWorkers(namespace.name, [{ name: this.name, active: false }]);
+    } catch (error) {
+      // the coordinator may be gone, which is no reason not to stop
+      log.warn({ worker: this.name, err: error }, "could not say that the worker has stopped");
+    }
   }
 
   /** Tells the coordinator at once what it would hear with the next heartbeat: another process runs the functions now. */
@@ -398,6 +414,7 @@ export class JobWorker {
   #hear(event: WorkerEvent): void {
     if (event.type === "started") {
       this.#isRegistered = true;
+      this.#idleSince = this.#setting.now();
       this.#setting.dataLoop.tell("W", this.name, { state: "WAITING", pid: this.pid, current_job: "" });
       this.#begun();
     }

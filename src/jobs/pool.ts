@@ -194,7 +194,8 @@ export class JobPool {
     const waiting = count < this.workersMax && idle === 0 ? await this.#waiting() : 0;
     if (this.#stopping.signal.aborted) return;
     const wanted = wantedWorkers({ busy, waiting, min: this.workersMin, max: this.workersMax });
-    while (this.#count() < wanted) this.#add();
+    // those that are being taken away are processes too, until they are gone
+    while (this.#count() < wanted && this.#members.size < this.workersMax) this.#add();
     if (this.#count() > wanted) this.#removeOne();
   }
 
@@ -219,9 +220,10 @@ export class JobPool {
   /** One at a time, the one that was last started first: those that stay have what they loaded. */
   #removeOne(): void {
     const now = this.#clock.now();
-    const idle = [...this.#members.values()].filter(
-      ({ worker }) => !worker.isStopping && !worker.isBusy && worker.idleMs(now) >= this.#idleTimeoutMs,
-    );
+    const idle = [...this.#members.values()].filter(({ worker }) => {
+      const idleMs = worker.idleMs(now);
+      return !worker.isStopping && idleMs > 0 && idleMs >= this.#idleTimeoutMs;
+    });
     void idle.at(-1)?.worker.stop();
   }
 

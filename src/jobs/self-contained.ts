@@ -58,8 +58,9 @@ export function inlineFunction(fn: (...args: never[]) => unknown): InlineFunctio
 function parse(code: string): Expression | null {
   try {
     const text = `(${code}\n)`;
-    const found = parseExpressionAt(text, 0, { ecmaVersion: "latest", sourceType: "script" });
-    return found.end === text.length ? found : null;
+    const found = parseExpressionAt(text, 1, { ecmaVersion: "latest", sourceType: "script" });
+    // a list of expressions, or something after the function, is not what was asked for
+    return text.slice(found.end).trim() === ")" ? found : null;
   } catch {
     return null; // the parser's position is one in a text that nobody wrote; the caller says what may be wrong
   }
