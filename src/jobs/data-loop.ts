@@ -22,6 +22,7 @@ interface Waiting {
 export class DataLoop {
   readonly #events: EventLog;
   #waiting: Waiting[] = [];
+  /** Null while there is nothing to do. */
   #running: Promise<void> | null = null;
 
   constructor(events: EventLog) {
@@ -32,7 +33,7 @@ export class DataLoop {
   async push(report: Report): Promise<void> {
     return new Promise((resolve, reject) => {
       this.#waiting.push({ report, resolve, reject });
-      this.#running ??= this.#run().finally(() => (this.#running = null));
+      this.#running ??= this.#run();
     });
   }
 
@@ -47,6 +48,8 @@ export class DataLoop {
   }
 
   async #run(): Promise<void> {
+    // the one who started it has not noted yet that it runs
+    await Promise.resolve();
     while (this.#waiting.length > 0) {
       const lot = this.#waiting;
       this.#waiting = [];
@@ -64,5 +67,7 @@ export class DataLoop {
         resolve();
       });
     }
+    // in the same step as the last look: what is pushed after it starts another run
+    this.#running = null;
   }
 }

@@ -1,6 +1,7 @@
 /** The parts of jobs that need no store and no process. */
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import { DataLoop } from "../../src/jobs/data-loop.ts";
 import { EventLog } from "../../src/jobs/events.ts";
 import { reference } from "../../src/jobs/index.ts";
 import { firstIdAt, isJobId, JobIds, timeOfId } from "../../src/jobs/job-id.ts";
@@ -161,4 +162,22 @@ test("events: in order, from where one likes, to the end; too old ones are gone"
   for (let i = 0; i < 30_001; i++) many.append("J", "", {});
   await expect(many.read(1).next()).rejects.toMatchObject({ code: "gone" });
   expect((await many.read().next()).value?.seq).toBeGreaterThan(10_000);
+});
+
+test("data loop: whatever the moment at which a report comes, it is dealt with", async () => {
+  const events = new EventLog(() => 1);
+  const loop = new DataLoop(events);
+  // each report comes some steps after the one before was stored
+  for (let steps = 0; steps < 20; steps++) {
+    await loop.push({ category: "J", id: `a${steps}`, store: async () => ({}) });
+    for (let step = 0; step < steps; step++) await Promise.resolve();
+    await loop.push({ category: "J", id: `b${steps}`, store: async () => null });
+  }
+  expect(events.seq).toBe(20);
+  await expect(
+    loop.push({ category: "J", id: "", store: () => Promise.reject(new Error("no")) }),
+  ).rejects.toThrow("no");
+  await loop.push({ category: "J", id: "", data: { last: true } });
+  await loop.drained();
+  expect(events.seq).toBe(21);
 });

@@ -6,7 +6,7 @@ import { existsSync, realpathSync } from "node:fs";
 import { createRequire } from "node:module";
 import path from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
-import { runInThisContext } from "node:vm";
+import { constants, runInThisContext } from "node:vm";
 import { verifyAction, type Action } from "../action.ts";
 
 export type JobFunction = (...args: unknown[]) => unknown;
@@ -45,6 +45,8 @@ export class Loader {
     if (!this.#inline) throw new LoadError("inline functions are not allowed here");
     const fn: unknown = runInThisContext(`(${code}\n)`, {
       filename: `inline:${methodname}#${key.slice(0, 12)}`,
+      // import() inside of it is that of any module here: what it may load is for the permissions to say
+      importModuleDynamically: constants.USE_MAIN_CONTEXT_DEFAULT_LOADER,
     });
     if (typeof fn !== "function") throw new LoadError(`action ${key} is not a function`);
     return fn as JobFunction;
