@@ -27,7 +27,7 @@ import {
 } from "./job.ts";
 import type { Queue } from "./queue.ts";
 import { endedBy, type Runner } from "./runner.ts";
-import type { WorkerTold, WorkerType } from "./worker-record.ts";
+import { leaseOf, type WorkerTold, type WorkerType } from "./worker-record.ts";
 
 export interface JobWorkerSetting {
   readonly namespace: Namespace;
@@ -102,6 +102,7 @@ export class JobWorker {
       },
       error: "",
       heartbeat: heartbeatMs,
+      lease: setting.leaseMs,
     };
     this.#worker = new Worker(setting.namespace, {
       name,
@@ -312,15 +313,9 @@ export class JobWorker {
   /** A job that was begun before and never ended: its worker died. It is tried again only where it said so. */
   async #lost(attempt: Attempt, { retries }: JobData): Promise<JobOutcome | null> {
     if (attempt.number === 1) return null;
-    const { namespace, onetime } = this.#setting;
-    const all = await namespace.verbs.listUnitAttempts(
-      namespace.name,
-      attempt.workSpecName,
-      attempt.workUnitName,
-    );
-    const tries = all.filter((one) => one.number < attempt.number && wasTried(one));
+    const tries = await this.#tries(attempt);
     const last = tries.at(-1);
-    if (last?.status !== "expired" || tries.length <= (onetime ? 0 : retries)) return null;
+    if (last?.status !== "expired" || tries.length <= (this.#setting.onetime ? 0 : retries)) return null;
     return endedBy("CRASH", `worker ${last.worker} was lost while it ran the job`);
   }
 
@@ -402,13 +397,22 @@ export class JobWorker {
   async #mayRetry(attempt: Attempt, { retries }: JobData): Promise<boolean> {
     if (retries === 0 || this.#running?.stop.signal.reason instanceof JobTaken) return false;
     if (attempt.number <= retries) return true;
-    const { namespace } = this.#setting;
-    const all = await namespace.verbs.listUnitAttempts(
-      namespace.name,
-      attempt.workSpecName,
-      attempt.workUnitName,
-    );
-    return all.filter((one) => one.number < attempt.number && wasTried(one)).length < retries;
+    return (await this.#tries(attempt)).length < retries;
+  }
+
+  /**
+   * The attempts before this one in which the job was begun: those that ended in some way, and those whose lease ran out. One that
+   * was claimed and given back before it was begun has expired too, but did not last as long as its lease.
+   */
+  async #tries(attempt: Attempt): Promise<AttemptRow[]> {
+    const { verbs, name: ns } = this.#setting.namespace;
+    const all = await verbs.listUnitAttempts(ns, attempt.workSpecName, attempt.workUnitName);
+    const before = all.filter(({ number, status }) => number < attempt.number && status !== "pending");
+    const workers = before.map(({ worker }) => worker.replace(/\/\d+$/, ""));
+    const rows = before.some(({ status }) => status === "expired") ? await verbs.getWorkers(ns, workers) : [];
+    return before.filter(({ status, startTime, expirationTime }, i) => {
+      return status !== "expired" || expirationTime - startTime >= Math.floor(leaseOf(rows[i]));
+    });
   }
 
   #hear(event: WorkerEvent): void {
@@ -426,12 +430,6 @@ export class JobWorker {
 
 class JobTaken extends Error {
   override readonly name = "JobTaken";
-}
-
-/** Begun, and ended by itself or by the end of its lease; not given back before that, untried. */
-function wasTried({ status, endTime, expirationTime }: AttemptRow): boolean {
-  if (status === "expired") return endTime === 0 || endTime >= expirationTime;
-  return status !== "pending";
 }
 
 const failed = (message: string): JobOutcome & { state: "ERROR" } => ({

@@ -3,7 +3,13 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { Engine, systemClock, type Coordinate, type Store } from "../../src/core/index.ts";
-import { openJobs, type Jobs, type JobsOptions, type PoolOptions } from "../../src/jobs/index.ts";
+import {
+  openJobs,
+  type Jobs,
+  type JobsOptions,
+  type JobWorkerOptions,
+  type PoolOptions,
+} from "../../src/jobs/index.ts";
 import { openSqlite } from "../../src/sqlite/index.ts";
 import { silentLogger } from "../../src/worker/index.ts";
 import { childProgram } from "./built.ts";
@@ -39,19 +45,19 @@ export const fn = (name: string): { module: string; export: string } => ({
 });
 
 /** Quick enough for tests, and slow enough for a machine that has other things to do. */
-export const quick: PoolOptions = {
+export const quickSingle: JobWorkerOptions = {
   roots: [functions],
   execArgv: [],
-  heartbeatMs: 100,
+  heartbeatMs: 400,
   leaseMs: 5000,
-  tickMs: 50,
-  idleTimeoutMs: 100,
   killGraceMs: 200,
   log: silentLogger,
   get program() {
     return childProgram();
   },
 };
+
+export const quick: PoolOptions = { ...quickSingle, tickMs: 50, idleTimeoutMs: 100 };
 
 let namespaces = 0;
 

@@ -230,9 +230,9 @@ export function jobSuite(stack: Stack): void {
       await expect(slow.wait({ timeoutMs: 50 })).rejects.toThrow(WaitTimeoutError);
       await expect(slow.wait({ timeoutMs: -1 })).rejects.toMatchObject({ code: "bad_argument" });
       await expect(slow.wait({ signal: AbortSignal.timeout(50) })).rejects.toThrow("timeout");
-      const waiting = slow.wait();
+      const waiting = expect(slow.wait()).rejects.toMatchObject({ code: "gone" });
       await slow.delete();
-      await expect(waiting).rejects.toMatchObject({ code: "gone" });
+      await waiting;
       await expect(jobs.wait(["00000000-0000-7000-8000-000000000000"])).rejects.toMatchObject({
         code: "no_such_work_unit",
       });

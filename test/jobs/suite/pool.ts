@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { availableParallelism } from "node:os";
 import { singleName, type JobEvent, type JobPool, type Jobs } from "../../../src/jobs/index.ts";
 import { isAlive, until } from "../../worker/process/processes.ts";
-import { Bench, fn, linesOf, quick, type Stack } from "../stack.ts";
+import { Bench, fn, linesOf, quick, quickSingle, type Stack } from "../stack.ts";
 
 const running = (pool: JobPool): number => pool.workers.size;
 
@@ -99,9 +99,8 @@ export function poolSuite(stack: Stack): void {
 
     test("M4 workers that others started are neither counted nor taken away", () =>
       withPool({ workers_nr_max: 1 }, async (jobs, pool) => {
-        const { tickMs: _tick, idleTimeoutMs: _idle, ...options } = quick;
         const stop = new AbortController();
-        const external = jobs.work({ ...options, program: quick.program!, signal: stop.signal });
+        const external = jobs.work({ ...quickSingle, signal: stop.signal });
         await until("it is there", async () => (await jobs.workers.list({ running: true })).length === 2);
         await Promise.all(
           (await jobs.scheduleAll([1, 2, 3].map((n) => ({ fn: fn("add"), args: [n, n] })))).map((job) =>

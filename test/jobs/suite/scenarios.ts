@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { JobFailedError, WaitTimeoutError, type JobPool, type Jobs } from "../../../src/jobs/index.ts";
 import { until } from "../../worker/process/processes.ts";
-import { Bench, fn, quick, type Stack } from "../stack.ts";
+import { Bench, fn, quick, quickSingle, type Stack } from "../stack.ts";
 
 export function scenarioSuite(stack: Stack): void {
   describe(`scenarios on ${stack.name}`, () => {
@@ -21,9 +21,7 @@ export function scenarioSuite(stack: Stack): void {
 
     test("basic: schedule, one turn in this process, results; and again", async () => {
       const own = bench.jobs();
-      const { tickMs: _tick, idleTimeoutMs: _idle, ...options } = quick;
-      const once = (): Promise<void> =>
-        own.work({ ...options, program: quick.program!, type: "inprocess", onetime: true });
+      const once = (): Promise<void> => own.work({ ...quickSingle, type: "inprocess", onetime: true });
       const batch = own.batch();
       const first = await batch.schedule(fn("add"), { args: [1, 2] });
       expect(batch.ids).toEqual([first.id]);
@@ -59,8 +57,7 @@ export function scenarioSuite(stack: Stack): void {
     test("time-out: in this process too, for a function that lets others have their turn", async () => {
       const own = bench.jobs();
       const job = await own.schedule(fn("sleep"), { args: [60_000], timeoutMs: 100 });
-      const { tickMs: _tick, idleTimeoutMs: _idle, ...options } = quick;
-      await own.work({ ...options, program: quick.program!, type: "inprocess", onetime: true });
+      await own.work({ ...quickSingle, type: "inprocess", onetime: true });
       expect(await job.load()).toMatchObject({ state: "ERROR", error_cat: "TIMEOUT" });
     });
 

@@ -10,7 +10,7 @@ import {
   type SingleOptions,
 } from "../../../src/jobs/index.ts";
 import { isAlive, until } from "../../worker/process/processes.ts";
-import { Bench, fn, functions, linesOf, quick, type Stack } from "../stack.ts";
+import { Bench, fn, functions, linesOf, quick, quickSingle, type Stack } from "../stack.ts";
 
 const defaultOf = (name: string): unknown =>
   workerSchema.fields.find((field) => field.name === name)?.default;
@@ -25,8 +25,8 @@ export function workerSuite(stack: Stack): void {
       if (worker === undefined) throw new Error("there is no worker");
       return worker;
     };
-    const { tickMs: _tick, idleTimeoutMs: _idle, ...quickSingle } = quick;
-    const single: SingleOptions = { ...quickSingle, program: undefined, type: "inprocess" } as SingleOptions;
+
+    const single: SingleOptions = { ...quickSingle, type: "inprocess" };
     beforeAll(async () => {
       bench = await Bench.open(stack);
       jobs = bench.jobs();
@@ -158,7 +158,7 @@ export function workerSuite(stack: Stack): void {
       await running;
       expect((await own.workers.get(singleName())).state).toBe("HALTED");
       const job = await own.schedule(fn("pid"));
-      await own.work({ ...quickSingle, program: quick.program!, id: 7, onetime: true });
+      await own.work({ ...quickSingle, id: 7, onetime: true });
       expect((await own.workers.get(singleName(7))).type).toBe("external");
       expect(await job.wait()).not.toBe(process.pid);
       await expect(own.work({ id: 0 })).rejects.toMatchObject({ code: "bad_argument" });
@@ -195,7 +195,7 @@ export function workerSuite(stack: Stack): void {
       );
       lines.length = 0;
       await own.schedule(fn("print"), { args: ["hello from the function"] });
-      await own.work({ ...quickSingle, program: quick.program!, onetime: true, showout: true, print });
+      await own.work({ ...quickSingle, onetime: true, showout: true, print });
       expect(lines.join("\n")).toContain("stdout: hello from the function");
     });
 
