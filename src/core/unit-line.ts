@@ -29,7 +29,8 @@ import type { DependencyInput, WorkUnitInput } from "./work-unit.ts";
 export function readUnitLine(text: string, limits?: DataLimits): WorkUnitInput[] {
   const line = text.trim();
   if (line.startsWith("{")) return readObject({ data: jsonData(line, limits), start: 0, end: line.length });
-  if (!/^["[]/.test(line)) throw bad(`expected an object, a list or a name in quotes, got ${describeValue(line)}`);
+  if (!/^["[]/.test(line))
+    throw bad(`expected an object, a list or a name in quotes, got ${describeValue(line)}`);
   const data = inObject(line, limits);
   for (const { value } of rawEntries({ data, start: 0, end: data.length })) return readAny(value, true);
   return [];

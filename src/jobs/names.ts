@@ -46,15 +46,27 @@ export async function jobsNamed(
   names: readonly string[],
 ): Promise<Map<string, { id: string; spec: string }>> {
   const found = new Map<string, { id: string; spec: string }>();
-  for (const spec of queue.specs)
-    for (const name of names) {
-      try {
-        const { rows } = await verbs.listWorkUnits(ns, spec, { label: `name:${name}`, limit: 1 });
-        const [row] = rows;
-        if (row !== undefined) found.set(name, { id: row.name, spec });
-      } catch (error) {
-        if (!isCoordinateError(error, "no_such_work_spec")) throw error;
-      }
-    }
+  for (let at = 0; at < names.length; at += together)
+    await Promise.all(
+      names.slice(at, at + together).map(async (name) => {
+        for (const spec of queue.specs) {
+          const id = await firstNamed(verbs, ns, spec, name);
+          if (id !== null) found.set(name, { id, spec });
+        }
+      }),
+    );
   return found;
+}
+
+/** Looks under way at once. */
+const together = 50;
+
+async function firstNamed(verbs: Coordinate, ns: string, spec: string, name: string): Promise<string | null> {
+  try {
+    const { rows } = await verbs.listWorkUnits(ns, spec, { label: `name:${name}`, limit: 1 });
+    return rows[0]?.name ?? null;
+  } catch (error) {
+    if (isCoordinateError(error, "no_such_work_spec")) return null;
+    throw error;
+  }
 }

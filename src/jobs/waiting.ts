@@ -1,5 +1,11 @@
 /** Waiting for jobs to end. The coordinator wakes those who wait; nothing is polled here. */
-import { CoordinateError, type Clock, type Coordinate, type WorkUnitRow } from "../core/index.ts";
+import {
+  CoordinateError,
+  isCoordinateError,
+  type Clock,
+  type Coordinate,
+  type WorkUnitRow,
+} from "../core/index.ts";
 import { WaitTimeoutError } from "./errors.ts";
 import type { WaitOptions } from "./handle.ts";
 import { isFinal, jobOf, type Job } from "./job.ts";
@@ -12,6 +18,8 @@ export interface Waited {
 
 /** How long one request waits: below what proxies take for dead. */
 const waitMs = 30_000;
+/** Between two tries to ask a coordinator that does not answer. */
+const pauseMs = 250;
 
 /** Resolves when all have ended. Throws `gone` for one that was deleted. */
 export async function settle(
@@ -30,10 +38,13 @@ export async function settle(
     while (open.length > 0) {
       signal?.throwIfAborted();
       const left = deadline - clock.now();
-      const found = await verbs.awaitWorkUnits(ns, spec, open, {
-        waitMs: Math.max(0, Math.min(left, waitMs)),
-        ...(signal !== undefined && { signal }),
-      });
+      const found = await look(verbs, ns, spec, open, Math.max(0, Math.min(left, waitMs)), signal);
+      if (found === null) {
+        // it is being started again, perhaps: jobs outlive it, and so does the wait
+        if (left <= 0) throw new WaitTimeoutError(open, timeoutMs, "the coordinator to answer");
+        await clock.waitUntil(Math.min(deadline, clock.now() + pauseMs), signal);
+        continue;
+      }
       const names = open;
       found.forEach((row, i) => {
         if (row === null) throw new CoordinateError("gone", names[i] ?? "");
@@ -55,4 +66,24 @@ export async function settle(
     if (row === undefined) throw new CoordinateError("gone", id);
     return jobOf(row);
   });
+}
+
+/** Null when the coordinator cannot be asked now. */
+async function look(
+  verbs: Coordinate,
+  ns: string,
+  spec: string,
+  names: readonly string[],
+  wait: number,
+  signal: AbortSignal | undefined,
+): Promise<(WorkUnitRow | null)[] | null> {
+  try {
+    return await verbs.awaitWorkUnits(ns, spec, names, {
+      waitMs: wait,
+      ...(signal !== undefined && { signal }),
+    });
+  } catch (error) {
+    if (isCoordinateError(error, "unavailable") || isCoordinateError(error, "unknown_outcome")) return null;
+    throw error;
+  }
 }

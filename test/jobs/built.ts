@@ -1,10 +1,11 @@
 /** The program of worker processes as JavaScript: a process cannot run the sources themselves on Node 20. */
 import { execFileSync } from "node:child_process";
-import { existsSync, readdirSync, statSync } from "node:fs";
+import { copyFileSync, existsSync, mkdirSync, readdirSync, statSync } from "node:fs";
 import path from "node:path";
 
 const root = path.join(import.meta.dirname, "../..");
-const out = path.join(root, "node_modules/.cache/jobs-test");
+/** With a package.json above it, as the package has it. */
+const out = path.join(root, "node_modules/.cache/jobs-test/dist");
 
 const newest = (folder: string): number =>
   Math.max(
@@ -35,6 +36,8 @@ export function builtFile(file: string): string {
     "--noCheck",
     ...off,
   ];
+  mkdirSync(out, { recursive: true });
+  copyFileSync(path.join(root, "package.json"), path.join(out, "../package.json"));
   execFileSync(process.execPath, [path.join(root, "node_modules/typescript/bin/tsc"), ...args], {
     cwd: root,
     stdio: "inherit",
