@@ -65,8 +65,13 @@ export const folders = {
   flow: { imports: ["core", "config"], packages: ["yaml", "node:*"] },
   bulk: { imports: ["core", "config", "rest/wire"], packages: ["csv-parse", "node:*"] },
   testing: { imports: [...coreAndObjects, "memory"], packages: ["vitest", "fast-check", "node:*"] },
-  worker: { imports: coreAndObjects, packages: ["node:*"] },
-  jobs: { imports: [...coreAndObjects, "memory"], packages: ["node:*"] },
+  worker: {
+    imports: coreAndObjects,
+    packages: ["node:*"],
+    // What a child process says and hears, apart from the worker: a child must start fast.
+    entries: ["index", "process/frame"],
+  },
+  jobs: { imports: [...coreAndObjects, "worker", "worker/process/frame"], packages: ["acorn", "node:*"] },
   daemon: {
     imports: [...everyLibrary, "config/config-error", "config/did-you-mean", "rest/client", "dashboard"],
     // What the command line needs of it without loading a server: the stores by their address, and their housekeeping.

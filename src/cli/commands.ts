@@ -109,7 +109,23 @@ export const commands: readonly CommandEntry[] = [
     load: () => import("./commands/delete.ts"),
   },
 
+  {
+    name: "job",
+    group: "work",
+    summary: "what is known of a job; run, wait and cancel",
+    store: "read",
+    args: ["run", "wait", "cancel"],
+    load: () => import("./commands/job.ts"),
+  },
+
   // ---- looking in
+  {
+    name: "jobs",
+    group: "looking",
+    summary: "jobs: what they run, where they stand, what came of them",
+    store: "read",
+    load: () => import("./commands/jobs.ts"),
+  },
   {
     name: "summary",
     group: "looking",

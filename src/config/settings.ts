@@ -113,6 +113,11 @@ export const daemonSettings = {
     help: "make spans for OpenTelemetry; load its SDK with node --import",
   },
   page: { type: "flag", default: true, help: "serve the page for browsers at /" },
+  inlineJobs: {
+    type: "flag",
+    default: false,
+    help: "let namespaces allow jobs that bring their function along as source; workers must allow it too",
+  },
   clock: {
     type: "text",
     default: "system",

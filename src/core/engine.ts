@@ -113,6 +113,8 @@ export interface EngineOptions {
   pollMs?: number;
   /** Inactive workers are forgotten after this long; 7 days. */
   workerRetentionMs?: number;
+  /** Work specs of these runtimes may not be set; those that are there already are left as they are. */
+  refusedRuntimes?: readonly string[];
 }
 
 /** Units looked at in one step of a long change: small enough that nobody else waits long. */
@@ -130,6 +132,7 @@ export class Engine implements Coordinate {
   readonly #maxBatch: number;
   readonly #pollMs: number;
   readonly #workerRetentionMs: number;
+  readonly #refusedRuntimes: ReadonlySet<string>;
   readonly #waiting: Waiting;
   readonly #takers: Takers;
   readonly #ends: EndWaits;
@@ -146,6 +149,7 @@ export class Engine implements Coordinate {
     this.#maxBatch = options.maxBatch ?? 100_000;
     this.#pollMs = options.pollMs ?? (isWatchable(store) ? 60_000 : 1000);
     this.#workerRetentionMs = options.workerRetentionMs ?? 7 * 24 * 3600 * 1000;
+    this.#refusedRuntimes = new Set(options.refusedRuntimes);
     const waiting = new Waiting(this.#clock);
     this.#waiting = waiting;
     this.#takers = new Takers(store, this.#clock, this.#pollMs);
@@ -197,6 +201,11 @@ export class Engine implements Coordinate {
       const data = checkData("work spec", checkObject("work spec", input).data, this.#maxDataBytes);
       if (data === null) throw new CoordinateError("bad_data", "work spec: no data");
       const { name, meta } = readWorkSpec(data);
+      if (this.#refusedRuntimes.has(meta.runtime))
+        throw new CoordinateError(
+          "not_supported",
+          `work specs of runtime ${meta.runtime} are not allowed here`,
+        );
       if (input.name !== undefined && input.name !== name) throw new CoordinateError("changed_name");
       const keep = options.keepMeta ?? false;
       return { ref: name, data, meta: (old: WorkSpecMeta | null) => resetMeta(old, meta, keep) };

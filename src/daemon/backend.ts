@@ -24,7 +24,11 @@ export interface Backend {
 }
 
 /** What a backend needs to know of the configuration. */
-export type BackendConfig = Pick<Config, "backend" | "dataDir" | "maxDataBytes" | "maxBatch">;
+export type BackendConfig = Pick<Config, "backend" | "dataDir" | "maxDataBytes" | "maxBatch"> &
+  Partial<Pick<Config, "inlineJobs">>;
+
+/** Of work specs whose units bring code along; a daemon has them only when it is told so. */
+const inlineRuntime = "jobs-inline";
 
 /** `clock` null: the backend's own where it has one, else this machine's. */
 type Open = (address: string, config: BackendConfig, clock: ManualClock | null) => Promise<Backend>;
@@ -32,10 +36,11 @@ type Open = (address: string, config: BackendConfig, clock: ManualClock | null) 
 function overStore(
   store: Store,
   clock: Clock,
-  { maxDataBytes, maxBatch }: BackendConfig,
+  { maxDataBytes, maxBatch, inlineJobs = true }: BackendConfig,
   durable: boolean,
 ): Backend {
-  const engine = new Engine(store, { clock, maxDataBytes, maxBatch });
+  const refusedRuntimes = inlineJobs ? [] : [inlineRuntime];
+  const engine = new Engine(store, { clock, maxDataBytes, maxBatch, refusedRuntimes });
   return { coordinate: engine, engine, clock, durable };
 }
 

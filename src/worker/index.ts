@@ -37,3 +37,4 @@ export {
   type RuntimeName,
 } from "./runner.ts";
 export { loadTasks } from "./tasks-file.ts";
+export { childEnvironment } from "./process/environment.ts";

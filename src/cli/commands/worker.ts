@@ -14,9 +14,10 @@ import {
   readWorkerSetting,
   type WorkerOptionTexts,
 } from "../worker-options.ts";
+import { defineJobsOptions, runJobsWorker, type JobsWorkerOptions } from "./jobs-worker.ts";
 import { showWorker } from "./worker-record.ts";
 
-interface Options extends WorkerOptionTexts {
+interface Options extends WorkerOptionTexts, Omit<JobsWorkerOptions, keyof WorkerOptionTexts> {
   concurrency?: string;
   maxAttempts?: string;
   name?: string;
@@ -40,12 +41,17 @@ export default command<Options>({
       .option("--heartbeat <time>", "between check-ins; 15s")
       .option("--pidfile <file>", "write the process id there, and remove it at the end")
       .option("--foreground", "accepted; a worker always stays in the foreground");
+    defineJobsOptions(it);
   },
   run: async (context, { args: [name], options }) => {
     if (name !== undefined) return showWorker(context, name);
+    if (options.jobs === true) {
+      if (context.session.inShell) throw new CommandError("a worker does not run inside the shell");
+      return runJobsWorker(context, options);
+    }
     if (options.tasks === undefined && options.runtime === undefined)
       throw new UsageError(
-        "to run a worker give --tasks FILE or --runtime LIST; to see one, its name (coordinate workers lists them)",
+        "to run a worker give --tasks FILE, --runtime LIST or --jobs; to see one, its name (coordinate workers lists them)",
       );
     if (context.session.inShell) throw new CommandError("a worker does not run inside the shell");
     return runUntilStopped(context, options);

@@ -1,0 +1,102 @@
+/** `coordinate worker --jobs`: a pool of processes that run jobs, until it is stopped; or one worker, once. */
+import type { Command } from "../command.ts";
+import { openJobs, type JobWorkerOptions } from "../../jobs/index.ts";
+import { processSignals } from "../../worker/index.ts";
+import type { Context } from "../context.ts";
+import { exit } from "../failure.ts";
+import { readCount, readDuration } from "../units.ts";
+import { openLog } from "../worker-options.ts";
+
+export interface JobsWorkerOptions {
+  jobs?: boolean;
+  queue?: string;
+  root?: string[];
+  workersMin?: string;
+  workersMax?: string;
+  timeout?: string;
+  inline?: boolean;
+  onetime?: boolean;
+  showout?: boolean;
+  lease?: string;
+  heartbeat?: string;
+  name?: string;
+  logpath?: string;
+}
+
+const many = (value: string, before: string[] = []): string[] => [...before, value];
+
+export function defineJobsOptions(it: Command): void {
+  it.option("--jobs", "run jobs: functions of modules, in worker processes")
+    .option("--queue <name>", "with --jobs: the queue; jobs")
+    .option(
+      "--root <folder>",
+      "with --jobs: load modules from below it; may be repeated; the working directory",
+      many,
+    )
+    .option("--workers-min <n>", "with --jobs: processes that are always there; 1")
+    .option("--workers-max <n>", "with --jobs: processes at most; one for each core")
+    .option("--timeout <time>", "with --jobs: how long a job may run that does not say; 1h, 0 is for ever")
+    .option("--inline", "with --jobs: also functions as they were written, where the namespace allows them")
+    .option("--onetime", "with --jobs: take one job, run it once, and end")
+    .option("--showout", "with --jobs: print what is executed and what came of it");
+}
+
+/** As the other workers: told twice to stop, it had to leave work behind. */
+const forced = 2;
+
+export async function runJobsWorker(context: Context, options: JobsWorkerOptions): Promise<number> {
+  const { coordinate } = await context.opened("create");
+  const log = openLog(context, options.logpath);
+  const jobs = openJobs(coordinate, { namespace: await context.namespace(), queue: options.queue ?? "jobs" });
+  const shared: JobWorkerOptions = {
+    log,
+    showout: options.showout ?? false,
+    inline: options.inline ?? false,
+    print: (line) => context.out.line(line),
+    ...(options.root !== undefined && { roots: options.root }),
+    ...(options.timeout !== undefined && { timeoutMs: readDuration(options.timeout, "--timeout") }),
+    ...(options.lease !== undefined && { leaseMs: readDuration(options.lease, "--lease") }),
+    ...(options.heartbeat !== undefined && { heartbeatMs: readDuration(options.heartbeat, "--heartbeat") }),
+  };
+  const stop = new AbortController();
+  const halt = new AbortController();
+  const interrupt = (): void => {
+    if (stop.signal.aborted) halt.abort();
+    else {
+      log.info("stopping: what runs may finish; once more to end it now");
+      stop.abort();
+    }
+  };
+  processSignals.on(interrupt);
+  try {
+    if (options.onetime === true)
+      await jobs.work({ ...shared, onetime: true, signal: stop.signal, haltSignal: halt.signal });
+    else await runPool(jobs, shared, options, stop.signal, halt.signal, log.info);
+  } finally {
+    processSignals.off(interrupt);
+  }
+  return halt.signal.aborted ? forced : exit.done;
+}
+
+async function runPool(
+  jobs: ReturnType<typeof openJobs>,
+  shared: JobWorkerOptions,
+  { workersMin, workersMax, name }: JobsWorkerOptions,
+  stop: AbortSignal,
+  halt: AbortSignal,
+  say: (text: string) => void,
+): Promise<void> {
+  const pool = await jobs.startPool({
+    ...shared,
+    ...(name !== undefined && { name }),
+    ...(workersMin !== undefined && { workers_nr_min: readCount(workersMin, "--workers-min") }),
+    ...(workersMax !== undefined && { workers_nr_max: readCount(workersMax, "--workers-max", 1) }),
+  });
+  say(`the pool ${pool.name} runs jobs`);
+  const onStop = (): void => void pool.stop();
+  const onHalt = (): void => void pool.stop({ graceful: false });
+  stop.addEventListener("abort", onStop, { once: true });
+  halt.addEventListener("abort", onHalt, { once: true });
+  if (stop.aborted) onStop();
+  await pool.stopped;
+}

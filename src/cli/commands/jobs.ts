@@ -1,0 +1,132 @@
+/** `coordinate jobs`: jobs in the order they were scheduled. */
+import {
+  jobStates,
+  openJobs,
+  type ErrorCategory,
+  type Job,
+  type JobQuery,
+  type JobState,
+} from "../../jobs/index.ts";
+import { command } from "../command.ts";
+import { exit, UsageError } from "../failure.ts";
+import type { Cell, Style } from "../table.ts";
+import { counted, duration, readCount, readDuration, relative } from "../units.ts";
+
+interface Options {
+  state?: string[];
+  category?: string;
+  action?: string;
+  errorCategory?: string;
+  since?: string;
+  limit?: string;
+  count?: boolean;
+  queue?: string;
+}
+
+const many = (value: string, before: string[] = []): string[] => [...before, ...value.split(",")];
+const categories: readonly ErrorCategory[] = ["TIMEOUT", "CRASH", "HALTED", "ERROR"];
+
+export const jobStyles: Readonly<Record<JobState, Style | undefined>> = {
+  NEW: undefined,
+  RUNNING: "cyan",
+  OK: "green",
+  ERROR: "red",
+};
+
+export default command<Options>({
+  define: (it) => {
+    it.option("--state <list>", "NEW, RUNNING, OK or ERROR; may be repeated", many)
+      .option("--category <word>", "of this category")
+      .option("--action <key>", "that run this action")
+      .option("--error-category <word>", "TIMEOUT, CRASH, HALTED or ERROR")
+      .option("--since <time>", "scheduled in the last 90s, 15m, 12h, 7d")
+      .option("-n, --limit <n>", "at most so many; 100")
+      .option("--count", "only how many")
+      .option("--queue <name>", "the queue; jobs");
+  },
+  run: async (context, { options }) => {
+    const { coordinate, ns } = await context.work();
+    const jobs = openJobs(coordinate, { namespace: ns, queue: options.queue ?? "jobs" });
+    const query = readQuery(options);
+    const { out } = context;
+    if (options.count === true) {
+      const count = await jobs.count(query);
+      if (out.json) out.printJson({ count }, 0);
+      else out.line(counted(count, "job"));
+      return exit.done;
+    }
+    const limit = options.limit === undefined ? 100 : readCount(options.limit, "--limit", 1);
+    const found: Job[] = [];
+    for await (const job of jobs.list({ ...query, limit: limit + 1 })) found.push(job);
+    const shown = found.slice(0, limit);
+    if (out.json) {
+      out.printJson(shown);
+      return exit.done;
+    }
+    if (shown.length === 0) {
+      out.remark("There are no such jobs.");
+      return exit.done;
+    }
+    const functions = new Map<string, string>();
+    for (const key of new Set(shown.map(({ action_id }) => action_id))) {
+      // what a job runs is shown where it is known; a job is a job also without
+      const action = await jobs.action(key).catch(() => null);
+      if (action !== null) functions.set(key, functionName(action));
+    }
+    const now = Date.now();
+    out.table(
+      [
+        { head: "Id" },
+        { head: "Name", least: 8 },
+        { head: "State" },
+        { head: "Function", least: 12 },
+        { head: "Category", least: 8 },
+        { head: "Scheduled", align: "right" },
+        { head: "Took", align: "right" },
+        { head: "Error", least: 12 },
+      ],
+      shown.map((job): (string | Cell)[] => [
+        job.id,
+        job.name === job.id ? "" : job.name,
+        { text: job.state, style: jobStyles[job.state] },
+        functions.get(job.action_id) ?? "",
+        job.category,
+        relative(job.createdAt, now),
+        job.time_start === 0 ? "" : duration((job.time_stop === 0 ? now : job.time_stop) - job.time_start),
+        job.error === null ? "" : `${job.error_cat}: ${job.error.message}`,
+      ]),
+    );
+    if (found.length > limit) out.remark(`There are more; --limit shows them.`);
+    return exit.done;
+  },
+});
+
+export const functionName = ({
+  kind,
+  module,
+  methodname,
+}: {
+  kind: string;
+  module: string;
+  methodname: string;
+}): string => (kind === "inline" ? methodname : `${module}#${methodname}`);
+
+function readQuery(options: Options): JobQuery {
+  const state = options.state?.map((word) => {
+    const found = jobStates.find((known) => known === word.trim().toUpperCase());
+    if (found === undefined) throw new UsageError(`--state ${word}: expected ${jobStates.join(", ")}`);
+    return found;
+  });
+  const category = categories.find((known) => known === options.errorCategory?.toUpperCase());
+  if (options.errorCategory !== undefined && category === undefined)
+    throw new UsageError(`--error-category ${options.errorCategory}: expected ${categories.join(", ")}`);
+  return {
+    ...(state !== undefined && { state }),
+    ...(options.category !== undefined && { category: options.category }),
+    ...(options.action !== undefined && { action: options.action }),
+    ...(category !== undefined && { errorCategory: category }),
+    ...(options.since !== undefined && {
+      scheduledAfter: Date.now() - readDuration(options.since, "--since"),
+    }),
+  };
+}

@@ -1,0 +1,64 @@
+/**
+ * Actions: the functions that jobs run. One record for each distinct function, by the hash of what it says; jobs hold only
+ * the key. A record names an export of a module (the worker loads it from its own files), or holds the source of a
+ * function that needs nothing else.
+ */
+import { createHash, sign, verify, type KeyLike } from "node:crypto";
+import { CoordinateError, decodeData, encodeData, type ActionRow, type Data } from "../core/index.ts";
+
+export type ActionKind = "module" | "inline";
+
+/** `jumpscale.myjobs.action`. */
+export interface Action {
+  /** The sha256 of kind, module, methodname and code. */
+  key: string;
+  kind: ActionKind;
+  /** The source of an inline function; "" for one of a module. */
+  code: string;
+  /** The export, or the name of the inline function. */
+  methodname: string;
+  /** The file or package of a module function; "" for an inline one. */
+  module: string;
+  createdAt: number;
+}
+
+export type ActionContent = Omit<Action, "key" | "createdAt">;
+
+export function actionKey({ kind, module, methodname, code }: ActionContent): string {
+  return createHash("sha256")
+    .update(JSON.stringify([kind, module, methodname, code]))
+    .digest("hex");
+}
+
+export function actionData({ kind, module, methodname, code }: ActionContent): Data {
+  return encodeData({ kind, module, methodname, code });
+}
+
+/** Throws `bad_data` for a record that is not an action, or not the one that its key names. */
+export function readAction({ key, data, createdTime }: ActionRow): Action {
+  const { kind, module, methodname, code } = decodeData(data);
+  if (kind !== "module" && kind !== "inline") throw new CoordinateError("bad_data", `of action ${key}: kind`);
+  if (typeof module !== "string" || typeof methodname !== "string" || typeof code !== "string")
+    throw new CoordinateError("bad_data", `of action ${key}: module, methodname and code must be text`);
+  const action: Action = { key, kind, module, methodname, code, createdAt: createdTime };
+  verifyAction(action);
+  return action;
+}
+
+/** To be called before the function is loaded: what a key names never changes, or is not run. */
+export function verifyAction(action: Action): void {
+  if (actionKey(action) !== action.key)
+    throw new CoordinateError("bad_data", `of action ${action.key}: its content is not what its key says`);
+}
+
+/** Whether a record of the actions is one of a job's; others may keep records of their own there. */
+export const isActionKey = (key: string): boolean => /^[0-9a-f]{64}$/.test(key);
+
+/** An Ed25519 signature of the key: whoever has signed vouches for the code, not for the arguments of one job. */
+export const signAction = (key: string, privateKey: KeyLike): string =>
+  sign(null, Buffer.from(key, "utf8"), privateKey).toString("base64");
+
+export function isSigned(key: string, signature: string, publicKeys: readonly KeyLike[]): boolean {
+  const bytes = Buffer.from(signature, "base64");
+  return publicKeys.some((publicKey) => verify(null, Buffer.from(key, "utf8"), publicKey, bytes));
+}

@@ -1,0 +1,60 @@
+/** The actions of a namespace as one process knows them: written once, read once. */
+import { CoordinateError, type Coordinate } from "../core/index.ts";
+import { actionData, actionKey, readAction, type Action, type ActionContent } from "./action.ts";
+
+const mostKept = 1000;
+/** Somebody may delete actions: what was written this long ago is written again. */
+const freshMs = 60_000;
+
+export class Actions {
+  readonly #verbs: Coordinate;
+  readonly #ns: string;
+  readonly #written = new Map<string, number>();
+  readonly #read = new Map<string, Action>();
+
+  constructor(verbs: Coordinate, ns: string) {
+    this.#verbs = verbs;
+    this.#ns = ns;
+  }
+
+  /** Sees that they are stored; answers their keys, in order. */
+  async put(contents: readonly ActionContent[], now: number): Promise<string[]> {
+    const keys = contents.map(actionKey);
+    const missing = new Map<string, ActionContent>();
+    keys.forEach((key, i) => {
+      const content = contents[i];
+      if (content !== undefined && now - (this.#written.get(key) ?? -Infinity) > freshMs)
+        missing.set(key, content);
+    });
+    if (missing.size === 0) return keys;
+    await this.#verbs.putActions(
+      this.#ns,
+      [...missing].map(([key, content]) => ({ key, data: actionData(content) })),
+    );
+    for (const key of missing.keys()) keep(this.#written, key, now);
+    return keys;
+  }
+
+  /** Throws `bad_argument` when there is none, `bad_data` when it is not what its key says. */
+  async get(key: string): Promise<Action> {
+    const known = this.#read.get(key);
+    if (known !== undefined) return known;
+    const [row] = await this.#verbs.getActions(this.#ns, [key]);
+    if (row === undefined || row === null)
+      throw new CoordinateError("bad_argument", `action ${key}: there is none`);
+    const action = readAction(row);
+    keep(this.#read, key, action);
+    return action;
+  }
+
+  forget(): void {
+    this.#written.clear();
+    this.#read.clear();
+  }
+}
+
+function keep<Value>(map: Map<string, Value>, key: string, value: Value): void {
+  map.set(key, value);
+  const [oldest] = map.keys();
+  if (map.size > mostKept && oldest !== undefined) map.delete(oldest);
+}

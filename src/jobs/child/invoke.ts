@@ -1,0 +1,100 @@
+/** One run of a function: load it, call it, look at what it gave. Whatever happens is an outcome; nothing is thrown. */
+import { inspect } from "node:util";
+import type { Action } from "../action.ts";
+import { currentStorage, type CurrentJob, type FinishedDependency } from "../current.ts";
+import type { JobError, JobErrorFrame, JobOutcome } from "../job.ts";
+import { jsonValue, NotJsonError } from "../json.ts";
+import { LoadError, type Loader } from "./load.ts";
+
+/** What is said to whoever runs the function. JSON. */
+export interface RunRequest {
+  readonly id: string;
+  readonly name: string;
+  readonly category: string;
+  readonly attempt: number;
+  readonly action: Action;
+  readonly args: readonly unknown[];
+  readonly kwargs: Readonly<Record<string, unknown>>;
+  readonly dependencies: readonly FinishedDependency[];
+}
+
+export interface InvokeContext {
+  readonly loader: Loader;
+  readonly signal: AbortSignal;
+  readonly onProgress: (value: unknown) => void;
+}
+
+export async function invoke(request: RunRequest, context: InvokeContext): Promise<JobOutcome> {
+  let phase: NonNullable<JobError["phase"]> = "load";
+  try {
+    const fn = await context.loader.load(request.action);
+    phase = "execute";
+    const { args, kwargs } = request;
+    // JavaScript has no arguments by name: they are one object, after the others
+    const given = Object.keys(kwargs).length === 0 ? args : [...args, kwargs];
+    const value = await currentStorage.run(current(request, context), () => fn(...given));
+    phase = "serialise";
+    return { state: "OK", result: jsonValue(value, "the result") };
+  } catch (thrown) {
+    return { state: "ERROR", category: "ERROR", error: jobError(thrown, phase) };
+  }
+}
+
+function current(request: RunRequest, { signal, onProgress }: InvokeContext): CurrentJob {
+  const { id, name, category, attempt, dependencies } = request;
+  const progress = (value: unknown): void => onProgress(jsonValue(value, "the progress"));
+  return { id, name, category, attempt, dependencies, signal, progress };
+}
+
+/** Longer ones help nobody and are stored a million times. */
+const longest = 16 * 1024;
+const mostFrames = 20;
+
+/** Anything can be thrown; an error has a stack, and its causes beneath it. */
+export function jobError(thrown: unknown, phase: NonNullable<JobError["phase"]>): JobError {
+  const plain = thrown instanceof LoadError || thrown instanceof NotJsonError;
+  const message = thrown instanceof Error ? thrown.message : `${typeof thrown} thrown: ${show(thrown)}`;
+  const frames = thrown instanceof Error && !plain ? framesOf(thrown.stack ?? "") : [];
+  return {
+    message: cut(message === "" ? "an error without a message" : message),
+    traceback: cut(plain ? message : tracebackOf(thrown)),
+    type: thrown instanceof Error ? thrown.name : typeof thrown,
+    phase,
+    ...(frames.length > 0 && { frames }),
+  };
+}
+
+function tracebackOf(thrown: unknown): string {
+  const lines: string[] = [];
+  const seen = new Set<unknown>();
+  for (let at: unknown = thrown; at !== undefined && !seen.has(at) && seen.size < 10;) {
+    seen.add(at);
+    lines.push(
+      (lines.length === 0 ? "" : "caused by: ") + (at instanceof Error ? (at.stack ?? String(at)) : show(at)),
+    );
+    at = at instanceof Error ? at.cause : undefined;
+  }
+  return lines.join("\n");
+}
+
+/** "    at name (file:line:column)" or "    at file:line:column". */
+function framesOf(stack: string): JobErrorFrame[] {
+  const found: JobErrorFrame[] = [];
+  for (const line of stack.split("\n")) {
+    const [, name, inside, bare, at] = /^\s+at (?:(.*?) \((.*?):|(.*?):)(\d+):\d+\)?$/.exec(line) ?? [];
+    if (at === undefined) continue;
+    found.push({ file: inside ?? bare ?? "", function: name ?? "", line: Number(at) });
+    if (found.length === mostFrames) break;
+  }
+  return found;
+}
+
+const cut = (text: string): string => (text.length > longest ? `${text.slice(0, longest)}…` : text);
+
+function show(value: unknown): string {
+  try {
+    return inspect(value, { depth: 2, breakLength: Infinity });
+  } catch {
+    return "something that cannot be shown";
+  }
+}

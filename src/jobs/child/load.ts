@@ -1,0 +1,103 @@
+/**
+ * From an action to the function it means. Functions of modules are loaded from files below the roots of the worker and
+ * from nowhere else; inline functions are compiled, after their hash was checked. Both are kept for the next job.
+ */
+import { existsSync, realpathSync } from "node:fs";
+import { createRequire } from "node:module";
+import path from "node:path";
+import { fileURLToPath, pathToFileURL } from "node:url";
+import { constants, runInThisContext } from "node:vm";
+import { verifyAction, type Action } from "../action.ts";
+
+export type JobFunction = (...args: unknown[]) => unknown;
+
+/** A function that cannot be loaded: the message is for the person who scheduled it, the place in here is not. */
+export class LoadError extends Error {
+  override readonly name = "LoadError";
+}
+
+/** More than these are loaded again when they come again. */
+const mostKept = 500;
+
+export class Loader {
+  readonly #roots: readonly string[];
+  readonly #inline: boolean;
+  readonly #loaded = new Map<string, JobFunction>();
+
+  constructor(options: { roots: readonly string[]; inline: boolean }) {
+    this.#roots = options.roots.map((root) => realpathSync(path.resolve(root)));
+    this.#inline = options.inline;
+  }
+
+  /** Throws a `LoadError`, or what the module throws when it is loaded. */
+  async load(action: Action): Promise<JobFunction> {
+    verifyAction(action);
+    const known = this.#loaded.get(action.key);
+    if (known !== undefined) return known;
+    const fn = action.kind === "inline" ? this.#compile(action) : await this.#import(action);
+    this.#loaded.set(action.key, fn);
+    const [oldest] = this.#loaded.keys();
+    if (this.#loaded.size > mostKept && oldest !== undefined) this.#loaded.delete(oldest);
+    return fn;
+  }
+
+  #compile({ key, code, methodname }: Action): JobFunction {
+    if (!this.#inline) throw new LoadError("inline functions are not allowed here");
+    const fn: unknown = runInThisContext(`(${code}\n)`, {
+      filename: `inline:${methodname}#${key.slice(0, 12)}`,
+      // import() inside of it is that of any module here: what it may load is for the permissions to say
+      importModuleDynamically: constants.USE_MAIN_CONTEXT_DEFAULT_LOADER,
+    });
+    if (typeof fn !== "function") throw new LoadError(`action ${key} is not a function`);
+    return fn as JobFunction;
+  }
+
+  async #import({ module, methodname }: Action): Promise<JobFunction> {
+    const file = this.#find(module);
+    const exported = (await import(pathToFileURL(file).href)) as Record<string, unknown>;
+    const found = Object.hasOwn(exported, methodname) ? exported[methodname] : undefined;
+    if (typeof found === "function") return found as JobFunction;
+    const functions = Object.keys(exported).filter((name) => typeof exported[name] === "function");
+    const have = functions.length === 0 ? "no functions" : functions.join(", ");
+    throw new LoadError(
+      found === undefined
+        ? `module ${module} has no export ${methodname}; it exports ${have}`
+        : `export ${methodname} of module ${module} is not a function`,
+    );
+  }
+
+  /** The file that a module means; it must be below one of the roots, wherever links lead. */
+  #find(module: string): string {
+    let outside = false;
+    for (const root of this.#roots) {
+      const file = resolveIn(root, module);
+      if (file === null) continue;
+      const real = realpathSync(file);
+      if (this.#roots.some((one) => isBelow(one, real))) return real;
+      outside = true;
+    }
+    const where = `the folders that this worker loads from (${this.#roots.join(", ")})`;
+    throw new LoadError(
+      outside ? `module ${module} is outside of ${where}` : `no module ${module} in ${where}`,
+    );
+  }
+}
+
+/** A file, or what a package name means to files in the root; null when there is none. */
+function resolveIn(root: string, module: string): string | null {
+  if (module.startsWith("file:")) return existing(fileURLToPath(module));
+  if (/^\.{0,2}\//.test(module)) return existing(path.resolve(root, module));
+  try {
+    const found = createRequire(path.join(root, "noname.js")).resolve(module);
+    return path.isAbsolute(found) ? found : null;
+  } catch {
+    return null; // no such package here; the caller says so when none of the roots has it
+  }
+}
+
+const existing = (file: string): string | null => (existsSync(file) ? file : null);
+
+const isBelow = (root: string, file: string): boolean => {
+  const relative = path.relative(root, file);
+  return relative !== "" && !relative.startsWith("..") && !path.isAbsolute(relative);
+};

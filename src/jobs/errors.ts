@@ -1,0 +1,25 @@
+/** What waiting for a job may throw, besides the errors of the coordinator. */
+import type { Job } from "./job.ts";
+
+/** The job ended in ERROR. `job` is its record, `cause` of the message its own error. */
+export class JobFailedError extends Error {
+  override readonly name = "JobFailedError";
+  readonly job: Job;
+
+  constructor(job: Job) {
+    super(`job ${job.name} failed (${job.error_cat}): ${job.error?.message ?? "no reason given"}`);
+    this.job = job;
+  }
+}
+
+/** Nobody failed; it took longer than the caller would wait. */
+export class WaitTimeoutError extends Error {
+  override readonly name = "WaitTimeoutError";
+  /** Those that have not ended: job ids, or the name of the queue. */
+  readonly waitedFor: readonly string[];
+
+  constructor(waitedFor: readonly string[], timeoutMs: number, what: string) {
+    super(`waited ${timeoutMs} ms for ${what}`);
+    this.waitedFor = waitedFor;
+  }
+}

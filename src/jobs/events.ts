@@ -1,0 +1,76 @@
+/**
+ * What happens in a pool, in order: the queue of data changes. Workers report to the pool, the pool stores what they
+ * report, and says so here. The last ones are kept, so that a reader may come late or fall behind a little.
+ */
+import { CoordinateError } from "../core/index.ts";
+
+/** J: a job changed. W: a worker did. E: an error that belongs to no job. */
+export type EventCategory = "J" | "W" | "E";
+
+export interface JobEvent {
+  /** 1 for the first, then one more each. */
+  readonly seq: number;
+  readonly category: EventCategory;
+  /** Of the job or the worker. */
+  readonly id: string;
+  readonly data: Readonly<Record<string, unknown>>;
+  readonly at: number;
+}
+
+const kept = 10_000;
+
+export class EventLog {
+  readonly #now: () => number;
+  readonly #events: JobEvent[] = [];
+  readonly #waiting = new Set<() => void>();
+  #seq = 0;
+  #ended = false;
+
+  constructor(now: () => number) {
+    this.#now = now;
+  }
+
+  /** The number of the last one. */
+  get seq(): number {
+    return this.#seq;
+  }
+
+  append(category: EventCategory, id: string, data: Readonly<Record<string, unknown>>): void {
+    if (this.#ended) return;
+    this.#events.push({ seq: ++this.#seq, category, id, data, at: this.#now() });
+    // in slices: to shift an array of thousands for every event is not free
+    if (this.#events.length > 2 * kept) this.#events.splice(0, this.#events.length - kept);
+    this.#wake();
+  }
+
+  /** No more will come: readers come to an end when they have read all. */
+  end(): void {
+    this.#ended = true;
+    this.#wake();
+  }
+
+  /**
+   * Those after `since`, 0 for all that are kept, and then each as it comes, until the pool has stopped. Throws `gone` when the next one is not
+   * kept any more: the reader was too slow, or asked for too old ones.
+   */
+  async *read(since = 0): AsyncGenerator<JobEvent, void, undefined> {
+    let next = since === 0 ? (this.#events[0]?.seq ?? this.#seq + 1) : since + 1;
+    for (;;) {
+      const [first] = this.#events;
+      if (first !== undefined && next < first.seq)
+        throw new CoordinateError("gone", `events before ${first.seq}`);
+      const event = first === undefined ? undefined : this.#events[next - first.seq];
+      if (event !== undefined) {
+        next++;
+        yield event;
+      } else if (this.#ended) return;
+      else await new Promise<void>((resolve) => this.#waiting.add(resolve));
+    }
+  }
+
+  #wake(): void {
+    const waiting = [...this.#waiting];
+    this.#waiting.clear();
+    for (const wake of waiting) wake();
+  }
+}

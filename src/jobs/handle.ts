@@ -1,0 +1,70 @@
+/** A job as the one who scheduled it holds it. */
+import { CoordinateError } from "../core/index.ts";
+import { JobFailedError } from "./errors.ts";
+import type { Job } from "./job.ts";
+
+export interface WaitOptions {
+  /** How long to wait at most; for ever when absent. */
+  timeoutMs?: number;
+  /** Ends the wait; it then rejects with the signal's reason. */
+  signal?: AbortSignal;
+}
+
+/** What a handle needs of the jobs that it belongs to. */
+export interface JobKeeper {
+  settle(handles: readonly { id: string; spec: string }[], options: WaitOptions): Promise<Job[]>;
+  cancel(id: string, reason: string): Promise<boolean>;
+  load(id: string): Promise<Job>;
+  delete(ids: readonly string[]): Promise<number>;
+}
+
+export class JobHandle<Result = unknown> {
+  readonly id: string;
+  readonly name: string;
+  /** The work spec that it waits in. */
+  readonly spec: string;
+  readonly #keeper: JobKeeper;
+
+  constructor(keeper: JobKeeper, job: { id: string; name: string; spec: string }) {
+    this.#keeper = keeper;
+    this.id = job.id;
+    this.name = job.name;
+    this.spec = job.spec;
+  }
+
+  /** The result. Throws a `JobFailedError` when the job failed, a `WaitTimeoutError` when the time is up, `gone` when it was deleted. */
+  async wait(options: WaitOptions = {}): Promise<Result> {
+    const job = await this.settled(options);
+    if (job.state === "ERROR") throw new JobFailedError(job);
+    return job.result as Result;
+  }
+
+  /** The job's record once it has ended, well or not. Throws as `wait` does, but not for a failed job. */
+  async settled(options: WaitOptions = {}): Promise<Job> {
+    const [job] = await this.#keeper.settle([this], options);
+    if (job === undefined) throw new CoordinateError("gone", this.id);
+    return job;
+  }
+
+  /** `await job.result` is `await job.wait()`. */
+  get result(): Promise<Result> {
+    return this.wait();
+  }
+
+  /** The record as it stands now. */
+  async load(): Promise<Job> {
+    return this.#keeper.load(this.id);
+  }
+
+  /**
+   * Ends the job in ERROR, HALTED; false when it had ended already. A function that runs is told by its signal and then
+   * ended: at once where its pool is in this process, else when its lease is next renewed.
+   */
+  async cancel(reason = "the job was cancelled"): Promise<boolean> {
+    return this.#keeper.cancel(this.id, reason);
+  }
+
+  async delete(): Promise<boolean> {
+    return (await this.#keeper.delete([this.id])) > 0;
+  }
+}

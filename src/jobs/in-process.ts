@@ -1,0 +1,61 @@
+/**
+ * Runs functions in this very process: for tests, for debugging, and where a process is too much. A function that is out of
+ * time is given up, but cannot be ended; one that never lets go of the processor holds up everything.
+ */
+import { setTimeout as timer } from "node:timers/promises";
+import { invoke, type RunRequest } from "./child/invoke.ts";
+import { Loader } from "./child/load.ts";
+import type { JobOutcome } from "./job.ts";
+import { endedBy, haltText, timeoutText, type RunOptions, type Runner } from "./runner.ts";
+
+/** The longest that a timer can be set to. */
+const longestTimer = 2 ** 31 - 1;
+
+export class InProcessRunner implements Runner {
+  readonly pid = process.pid;
+  readonly #loader: Loader;
+
+  constructor(options: { roots: readonly string[]; inline: boolean }) {
+    this.#loader = new Loader(options);
+  }
+
+  async ready(): Promise<void> {
+    // there is nothing to wait for
+  }
+
+  async run(request: RunRequest, { timeoutMs, signal, onProgress }: RunOptions): Promise<JobOutcome | null> {
+    if (signal.aborted) return null;
+    const over = new AbortController();
+    const running = invoke(request, {
+      loader: this.#loader,
+      signal: AbortSignal.any([signal, over.signal]),
+      onProgress: (value) => {
+        if (!over.signal.aborted) onProgress(value);
+      },
+    });
+    const done = new AbortController();
+    const never = new Promise<never>(() => undefined);
+    const late =
+      timeoutMs > longestTimer
+        ? never
+        : timer(timeoutMs, endedBy("TIMEOUT", timeoutText(timeoutMs)), { signal: done.signal }).catch(
+            () => never,
+          );
+    const halted = new Promise<JobOutcome>((resolve) => {
+      signal.addEventListener("abort", () => resolve(endedBy("HALTED", haltText(signal))), {
+        once: true,
+        signal: done.signal,
+      });
+    });
+    try {
+      return await Promise.race([running, late, halted]);
+    } finally {
+      over.abort();
+      done.abort();
+    }
+  }
+
+  async close(): Promise<void> {
+    // nothing is held
+  }
+}

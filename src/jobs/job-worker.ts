@@ -1,0 +1,444 @@
+/**
+ * A worker of jobs: takes one job at a time from the queue, has its function run, and stores what came of it.
+ *
+ * The life of a job here: claimed -> its data is read -> was it lost before? -> its action is read -> its function runs, under a
+ * lease that is renewed all the while -> OK or ERROR, in one write with the messages of its return queues.
+ *
+ * Claiming, leases, heartbeats and stopping are the worker framework's; a function never runs in this process unless the
+ * runner is the one that does so.
+ */
+import type { KeyLike } from "node:crypto";
+import { CoordinateError, encodeData, isCoordinateError, type AttemptRow } from "../core/index.ts";
+import type { Attempt, Namespace } from "../objects/index.ts";
+import { environment, Worker, type Logger, type TaskContext, type WorkerEvent } from "../worker/index.ts";
+import { isSigned, type Action } from "./action.ts";
+import type { Actions } from "./actions.ts";
+import type { RunRequest } from "./child/invoke.ts";
+import type { FinishedDependency } from "./current.ts";
+import type { DataLoop } from "./data-loop.ts";
+import {
+  jobOf,
+  leaseEnded,
+  outcomeData,
+  progressData,
+  readJobData,
+  type JobData,
+  type JobOutcome,
+} from "./job.ts";
+import type { Queue } from "./queue.ts";
+import { endedBy, type Runner } from "./runner.ts";
+import { leaseOf, type WorkerTold, type WorkerType } from "./worker-record.ts";
+
+export interface JobWorkerSetting {
+  readonly namespace: Namespace;
+  readonly queue: Queue;
+  readonly actions: Actions;
+  readonly runner: Runner;
+  readonly name: string;
+  readonly pool: string | null;
+  readonly nr: number;
+  readonly type: WorkerType;
+  /** For jobs without a time-out of their own; Infinity is unlimited. */
+  readonly timeoutMs: number;
+  /** Also takes inline functions. */
+  readonly inline: boolean;
+  /** Inline functions must be signed by one of these; empty: they need not. */
+  readonly trustedKeys: readonly KeyLike[];
+  readonly leaseMs: number;
+  readonly heartbeatMs: number;
+  /** One job, one run of it, and it ends. */
+  readonly onetime: boolean;
+  readonly log: Logger;
+  /** What happens, in words, for who wants to look on. */
+  readonly show: (text: string) => void;
+  readonly dataLoop: DataLoop;
+  readonly now: () => number;
+  /** It has taken a job. */
+  readonly onBusy: () => void;
+}
+
+interface Running {
+  readonly unit: string;
+  readonly stop: AbortController;
+}
+
+export class JobWorker {
+  readonly name: string;
+  readonly nr: number;
+  readonly timeStart: number;
+  readonly #setting: JobWorkerSetting;
+  readonly #worker: Worker;
+  readonly #told: WorkerTold;
+  readonly #stopping = new AbortController();
+  /** Resolves when it works; rejects when it cannot. */
+  readonly started: Promise<void>;
+  #begun: () => void = () => undefined;
+  #refused: (error: unknown) => void = () => undefined;
+  #isRegistered = false;
+  #running: Running | null = null;
+  #idleSince: number;
+  #busy = false;
+
+  constructor(setting: JobWorkerSetting) {
+    const { name, nr, type, timeoutMs, heartbeatMs, runner, queue, now } = setting;
+    this.#setting = setting;
+    this.name = name;
+    this.nr = nr;
+    this.timeStart = this.#idleSince = now();
+    this.started = new Promise((resolve, reject) => {
+      this.#begun = resolve;
+      this.#refused = reject;
+    });
+    // nobody need wait for it
+    this.started.catch(() => undefined);
+    this.#told = {
+      kind: "jobs worker",
+      nr,
+      type,
+      timeout: Number.isFinite(timeoutMs) ? timeoutMs / 1000 : 0,
+      time_start: this.timeStart,
+      get pid() {
+        return runner.pid;
+      },
+      error: "",
+      heartbeat: heartbeatMs,
+      lease: setting.leaseMs,
+    };
+    this.#worker = new Worker(setting.namespace, {
+      name,
+      ...(setting.pool !== null && { parent: setting.pool }),
+      runtimes: [
+        {
+          names: setting.inline ? [queue.runtime, queue.inlineRuntime] : [queue.runtime],
+          maxAttempts: 1,
+          timedOut: leaseEnded,
+          task: () => (attempts, context) => this.#task(attempts, context),
+          close: () => runner.close(),
+        },
+      ],
+      workSpecs: setting.inline ? [queue.spec, queue.inlineSpec] : [queue.spec],
+      concurrency: 1,
+      // what is claimed is run at once, so that RUNNING and time_start are true
+      ahead: false,
+      lifetimeMs: setting.leaseMs,
+      renewForMs: Infinity,
+      heartbeatMs,
+      graceMs: Number.MAX_SAFE_INTEGER,
+      log: setting.log,
+      environment: this.#told,
+      unhandledRejections: type === "inprocess" ? "log" : "leave",
+      onEvent: (event) => this.#hear(event),
+    });
+  }
+
+  /** Runs a job, or has one that it has not yet ended. */
+  get isBusy(): boolean {
+    return this.#busy;
+  }
+
+  get currentJob(): string {
+    return this.#running?.unit ?? "";
+  }
+
+  get pid(): number {
+    return this.#setting.runner.pid;
+  }
+
+  /** How long it has had nothing to do; one that has not begun yet is on its way to work. */
+  idleMs(now: number): number {
+    return this.#busy || !this.#isRegistered ? 0 : now - this.#idleSince;
+  }
+
+  get isStopping(): boolean {
+    return this.#stopping.signal.aborted;
+  }
+
+  /** Resolves when it has stopped: asked to, or after its one time. Rejects when the coordinator refuses it. */
+  async run(): Promise<void> {
+    const { runner, dataLoop } = this.#setting;
+    try {
+      await runner.ready(this.#stopping.signal);
+      if (!this.isStopping) await this.#worker.run();
+    } catch (error) {
+      this.#refused(error);
+      throw error;
+    } finally {
+      this.#stopping.abort();
+      await runner.close();
+      if (this.#isRegistered) await this.#sayHalted();
+      dataLoop.tell("W", this.name, { state: "HALTED", pid: 0, current_job: "" });
+      // one that was stopped before it began has nothing more to wait for
+      this.#begun();
+    }
+  }
+
+  /** Takes no more jobs; resolves when the one that runs has ended and the worker has stopped. */
+  async stop(): Promise<void> {
+    this.#stopping.abort();
+    await this.#worker.stop();
+  }
+
+  /** The job that runs is ended: HALTED, or tried again where it may be. */
+  halt(reason: string): void {
+    this.#running?.stop.abort(new Error(reason));
+  }
+
+  /** The same for one job; false when it is another that runs here. */
+  haltJob(id: string, reason: string): boolean {
+    if (this.#running?.unit !== id) return false;
+    this.halt(reason);
+    return true;
+  }
+
+  /** Something happened to the process that belongs to no job. Before the first one is ready, there is no worker then. */
+  trouble(text: string): void {
+    this.#told.error = text;
+    this.#setting.dataLoop.tell("E", this.name, { message: text });
+    this.#setting.show(`${this.name}: ${text}`);
+    this.#refused(new CoordinateError("unavailable", text));
+  }
+
+  /** That it has stopped by itself, and was not lost: what is not active any more could be either. */
+  async #sayHalted(): Promise<void> {
+    const { namespace, log } = this.#setting;
+    const data = encodeData({ ...this.#told, pid: 0 });
+    try {
+      await namespace.verbs.updateWorkers(namespace.name, [
+        { name: this.name, active: true, mode: "stopped", data },
+      ]);
+      await namespace.verbs.updateWorkers(namespace.name, [{ name: this.name, active: false }]);
+    } catch (error) {
+      // the coordinator may be gone, which is no reason not to stop
+      log.warn({ worker: this.name, err: error }, "could not say that the worker has stopped");
+    }
+  }
+
+  /** Tells the coordinator at once what it would hear with the next heartbeat: another process runs the functions now. */
+  checkIn(): void {
+    if (!this.#isRegistered || this.isStopping) return;
+    const { namespace, log } = this.#setting;
+    const data = encodeData({ ...environment(), slots: 1, ...this.#told });
+    namespace.verbs
+      .updateWorkers(namespace.name, [{ name: this.name, active: true, mode: "run", data }])
+      .catch((error: unknown) => log.debug({ worker: this.name, err: error }, "could not check in"));
+  }
+
+  // ---- one job
+
+  async #task([attempt]: readonly Attempt[], context: TaskContext): Promise<void> {
+    if (attempt === undefined) return;
+    const { dataLoop, onBusy, runner, now } = this.#setting;
+    this.#busy = true;
+    onBusy();
+    dataLoop.tell("W", this.name, { state: "BUSY", pid: runner.pid, current_job: attempt.workUnitName });
+    try {
+      await this.#runJob(attempt, context);
+      // what was claimed must be runnable at once: nothing is claimed while there is no process to run it
+      await runner.ready(this.#stopping.signal);
+      if (this.#setting.onetime) void this.stop();
+    } finally {
+      this.#busy = false;
+      this.#idleSince = now();
+      dataLoop.tell("W", this.name, { state: "WAITING", pid: runner.pid, current_job: "" });
+    }
+  }
+
+  async #runJob(attempt: Attempt, context: TaskContext): Promise<void> {
+    const { show, dataLoop } = this.#setting;
+    const id = attempt.workUnitName;
+    let job: JobData;
+    try {
+      job = readJobData(attempt.data);
+    } catch (error) {
+      const why = error instanceof Error ? error.message : String(error);
+      show(`${this.name}: ${id} is not a job: ${why}`);
+      await attempt.failWith(why);
+      return;
+    }
+    const stop = new AbortController();
+    const running: Running = { unit: id, stop };
+    this.#running = running;
+    const onSignal = (): void => stop.abort(context.signal.reason);
+    context.signal.addEventListener("abort", onSignal, { once: true });
+    if (context.signal.aborted) onSignal();
+    try {
+      dataLoop.tell("J", id, { state: "RUNNING", name: job.job, worker: this.name });
+      const outcome = await this.#outcome(attempt, job, context, stop.signal);
+      if (context.expired.aborted) return;
+      if (outcome === null) await attempt.release();
+      else {
+        const store = (): Promise<Record<string, unknown> | null> => this.#settle(attempt, job, outcome);
+        await dataLoop.push({ category: "J", id, store });
+      }
+    } finally {
+      this.#running = null;
+      context.signal.removeEventListener("abort", onSignal);
+    }
+  }
+
+  /** Null when it was not begun, and others should. */
+  async #outcome(
+    attempt: Attempt,
+    job: JobData,
+    context: TaskContext,
+    signal: AbortSignal,
+  ): Promise<JobOutcome | null> {
+    const { runner, timeoutMs, show, log } = this.#setting;
+    let request: RunRequest;
+    try {
+      const lost = await this.#lost(attempt, job);
+      if (lost !== null) return lost;
+      request = await this.#request(attempt, job);
+    } catch (error) {
+      if (!isCoordinateError(error)) throw error;
+      // the store cannot be asked now: that is no fault of the job
+      if (error.status >= 500) {
+        log.warn({ job: attempt.workUnitName, err: error }, "a job could not be read, and is given back");
+        return null;
+      }
+      return failed(error.message);
+    }
+    show(`${this.name}: execute ${describe(attempt, job, request.action)}`);
+    return runner.run(request, {
+      timeoutMs: job.timeout > 0 ? job.timeout * 1000 : timeoutMs,
+      signal,
+      onProgress: (value) => {
+        context.progress(attempt, progressData(job, value)).catch((error: unknown) => {
+          log.debug({ job: attempt.workUnitName, err: error }, "the progress of a job was not stored");
+        });
+      },
+    });
+  }
+
+  /** A job that was begun before and never ended: its worker died. It is tried again only where it said so. */
+  async #lost(attempt: Attempt, { retries }: JobData): Promise<JobOutcome | null> {
+    if (attempt.number === 1) return null;
+    const tries = await this.#tries(attempt);
+    const last = tries.at(-1);
+    if (last?.status !== "expired" || tries.length <= (this.#setting.onetime ? 0 : retries)) return null;
+    return endedBy("CRASH", `worker ${last.worker} was lost while it ran the job`);
+  }
+
+  async #request(attempt: Attempt, job: JobData): Promise<RunRequest> {
+    const { actions, inline, trustedKeys, queue } = this.#setting;
+    const action = await actions.get(job.action);
+    const isInline = action.kind === "inline";
+    // who could put a unit into the other work spec must not thereby have its code run
+    if (isInline && (!inline || attempt.workSpecName !== queue.inlineSpec))
+      throw new CoordinateError("not_supported", "inline functions by this worker");
+    if (isInline && trustedKeys.length > 0 && !isSigned(action.key, job.signature, trustedKeys))
+      throw new CoordinateError(
+        "bad_argument",
+        `action ${action.key}: not signed by a key that this worker trusts`,
+      );
+    return {
+      id: attempt.workUnitName,
+      name: job.job === "" ? attempt.workUnitName : job.job,
+      category: job.category,
+      attempt: attempt.number,
+      action,
+      args: job.args,
+      kwargs: job.kwargs,
+      dependencies: await this.#dependencies(job),
+    };
+  }
+
+  async #dependencies({ dependencies }: JobData): Promise<FinishedDependency[]> {
+    if (dependencies.length === 0) return [];
+    const rows = await this.#setting.queue.find(dependencies);
+    return rows.flatMap((found) => {
+      if (found === null) return [];
+      const { id, name, state, result } = jobOf(found.row);
+      return state === "OK" || state === "ERROR" ? [{ id, name, state, result }] : [];
+    });
+  }
+
+  /** Stores the outcome; answers what is told of it. Null when nobody wanted it any more. */
+  async #settle(
+    attempt: Attempt,
+    job: JobData,
+    outcome: JobOutcome,
+  ): Promise<Record<string, unknown> | null> {
+    const { show, log, onetime } = this.#setting;
+    const id = attempt.workUnitName;
+    const again = outcome.state === "ERROR" && !onetime && (await this.#mayRetry(attempt, job));
+    try {
+      if (again) {
+        const delayMs = job.retryDelay * 1000;
+        await attempt.retry({ delayMs, data: outcomeData(job, outcome) });
+      } else if (outcome.state === "OK") await this.#finish(attempt, job, outcome);
+      else await attempt.fail(outcomeData(job, outcome));
+    } catch (error) {
+      // cancelled, replaced or deleted while it ran: its outcome is of no interest to anybody
+      if (!isCoordinateError(error)) throw error;
+      log.info({ job: id, err: error }, "the outcome of a job was not taken");
+      show(`${this.name}: ${id} was taken away: ${error.message}`);
+      return null;
+    }
+    const name = job.job === "" ? id : job.job;
+    const why = outcome.state === "OK" ? "" : ` (${outcome.category}) ${outcome.error.traceback}`;
+    show(`${this.name}: ${outcome.state} ${name}${again ? ", to be tried again" : ""}${why}`);
+    const told =
+      outcome.state === "OK" ? {} : { error_cat: outcome.category, message: outcome.error.message };
+    return { state: again ? "NEW" : outcome.state, name, worker: this.name, ...told };
+  }
+
+  /** A result that is too large to be stored is an error of the job, and said where people look. */
+  async #finish(attempt: Attempt, job: JobData, outcome: JobOutcome): Promise<void> {
+    try {
+      await attempt.finish(outcomeData(job, outcome));
+    } catch (error) {
+      if (!isCoordinateError(error, "too_large") && !isCoordinateError(error, "bad_data")) throw error;
+      const text = `the result cannot be stored: ${error.message}`;
+      await attempt.fail(outcomeData(job, failed(text)));
+    }
+  }
+
+  async #mayRetry(attempt: Attempt, { retries }: JobData): Promise<boolean> {
+    if (retries === 0 || this.#running?.stop.signal.reason instanceof JobTaken) return false;
+    if (attempt.number <= retries) return true;
+    return (await this.#tries(attempt)).length < retries;
+  }
+
+  /**
+   * The attempts before this one in which the job was begun: those that ended in some way, and those whose lease ran out. One that
+   * was claimed and given back before it was begun has expired too, but did not last as long as its lease.
+   */
+  async #tries(attempt: Attempt): Promise<AttemptRow[]> {
+    const { verbs, name: ns } = this.#setting.namespace;
+    const all = await verbs.listUnitAttempts(ns, attempt.workSpecName, attempt.workUnitName);
+    const before = all.filter(({ number, status }) => number < attempt.number && status !== "pending");
+    const workers = before.map(({ worker }) => worker.replace(/\/\d+$/, ""));
+    const rows = before.some(({ status }) => status === "expired") ? await verbs.getWorkers(ns, workers) : [];
+    return before.filter(({ status, startTime, expirationTime }, i) => {
+      return status !== "expired" || expirationTime - startTime >= Math.floor(leaseOf(rows[i]));
+    });
+  }
+
+  #hear(event: WorkerEvent): void {
+    if (event.type === "started") {
+      this.#isRegistered = true;
+      this.#idleSince = this.#setting.now();
+      this.#setting.dataLoop.tell("W", this.name, { state: "WAITING", pid: this.pid, current_job: "" });
+      this.#begun();
+    }
+    // a renew that was refused: somebody else has the job now, or it is gone
+    if (event.type === "refused" && event.action === "renew" && this.#running?.unit === event.unit)
+      this.#running.stop.abort(new JobTaken("the job was cancelled or taken away"));
+  }
+}
+
+class JobTaken extends Error {
+  override readonly name = "JobTaken";
+}
+
+const failed = (message: string): JobOutcome & { state: "ERROR" } => ({
+  state: "ERROR",
+  category: "ERROR",
+  error: { message, traceback: message, phase: "load" },
+});
+
+function describe(attempt: Attempt, { job }: JobData, { kind, module, methodname }: Action): string {
+  const what = kind === "inline" ? methodname : `${module}#${methodname}`;
+  return `${job === "" ? attempt.workUnitName : job} ${what}, attempt ${attempt.number}`;
+}

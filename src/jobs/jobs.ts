@@ -1,0 +1,505 @@
+/**
+ * Jobs: schedule a function, wait for its result. A layer on any Coordinate: a job is a work unit, a run of it an attempt,
+ * and all that shows units and attempts shows jobs.
+ */
+import type { KeyLike } from "node:crypto";
+import {
+  CoordinateError,
+  decodeData,
+  isCoordinateError,
+  systemClock,
+  throwChanged,
+  type AttemptRow,
+  type Clock,
+  type Coordinate,
+  type WorkUnitInput,
+} from "../core/index.ts";
+import { Namespace, type CoordinateHandle } from "../objects/index.ts";
+import { isActionKey, readAction, signAction, type Action } from "./action.ts";
+import { Actions } from "./actions.ts";
+import { JobFailedError } from "./errors.ts";
+import type { ModuleFunction } from "./function.ts";
+import { JobHandle, type JobKeeper, type WaitOptions } from "./handle.ts";
+import { isFinal, jobData, jobOf, outcomeData, readJobData, type Job } from "./job.ts";
+import { isJobId, JobIds } from "./job-id.ts";
+import { isCountable, labelOf, listJobs, statusesFor, type JobQuery } from "./listing.ts";
+import { jobsNamed, withNames } from "./names.ts";
+import { JobPool, type PoolOptions } from "./pool.ts";
+import { Queue } from "./queue.ts";
+import { ReturnQueue } from "./return-queue.ts";
+import { endedBy } from "./runner.ts";
+import { labelsOf, readItem, type ReadItem, type ScheduleItem, type ScheduleOptions } from "./schedule.ts";
+import { runSingle, type SingleOptions } from "./single.ts";
+import { settle, type Waited } from "./waiting.ts";
+import { JobWorkers } from "./workers.ts";
+
+export interface JobsOptions {
+  /** The default one when absent. */
+  namespace?: string;
+  /** The work spec that jobs wait in; "jobs". Several queues of a namespace have nothing to do with each other. */
+  queue?: string;
+  /** Whether functions may be scheduled as they are written. The namespace and the workers must allow it too. */
+  inline?: boolean;
+  /** Signs inline functions, for workers that run only what is signed: an Ed25519 private key. */
+  signingKey?: KeyLike;
+  clock?: Clock;
+}
+
+/** A job by its id or its handle. */
+export type JobRef = string | { readonly id: string };
+
+/** Opens the jobs of a namespace, over whatever implements the verbs. */
+export function openJobs(coordinate: Coordinate | CoordinateHandle, options: JobsOptions = {}): Jobs {
+  return new Jobs("verbs" in coordinate ? coordinate.verbs : coordinate, options);
+}
+
+export class Jobs implements JobKeeper {
+  readonly namespace: string;
+  readonly workers: JobWorkers;
+  readonly #verbs: Coordinate;
+  readonly #clock: Clock;
+  readonly #queue: Queue;
+  readonly #actions: Actions;
+  readonly #ids: JobIds;
+  readonly #inline: boolean;
+  readonly #signingKey: KeyLike | undefined;
+  readonly #returnQueues = new Map<string, ReturnQueue>();
+  readonly #pools = new Set<JobPool>();
+  #ensured: Promise<void> | null = null;
+
+  constructor(verbs: Coordinate, options: JobsOptions) {
+    const { namespace = "", queue = "jobs", inline = false, signingKey, clock = systemClock() } = options;
+    this.namespace = namespace;
+    this.#verbs = verbs;
+    this.#clock = clock;
+    this.#queue = new Queue(verbs, namespace, queue);
+    this.#actions = new Actions(verbs, namespace);
+    this.#ids = new JobIds(() => clock.now());
+    this.#inline = inline;
+    this.#signingKey = signingKey;
+    this.workers = new JobWorkers(verbs, namespace, () => clock.now());
+  }
+
+  // ---- scheduling
+
+  /**
+   * Stores a job and answers its handle; the function runs when a worker takes it. Throws `bad_argument` for what can be known
+   * to be wrong, `name_exists`, `bad_dependency`, `dependency_cycle`; nothing is stored then.
+   */
+  async schedule<Args extends readonly unknown[], Result>(
+    fn: ModuleFunction<Args, Result> | ((...args: Args) => Result),
+    options: ScheduleOptions<Partial<Args>> = {},
+  ): Promise<JobHandle<Awaited<Result>>> {
+    const [handle] = await this.scheduleAll([{ ...options, fn }]);
+    if (handle === undefined) throw new CoordinateError("internal");
+    return handle as JobHandle<Awaited<Result>>;
+  }
+
+  /**
+   * Many at once, all or none; functions of modules and functions as they are written not together. A dependency may be the
+   * name of another job of the same call.
+   */
+  async scheduleAll(items: readonly ScheduleItem[]): Promise<JobHandle[]> {
+    const read = items.map((item) => readItem(item, this.#inline));
+    if (read.length === 0) return [];
+    const inline = read.filter(({ content }) => content.kind === "inline").length;
+    if (inline > 0 && inline < read.length)
+      throw new CoordinateError(
+        "bad_argument",
+        "fn: functions of modules and as they are written in one call",
+      );
+    const names = read.flatMap(({ name }) => (name === null ? [] : [name]));
+    const twice = names.find((name, i) => names.indexOf(name) !== i);
+    if (twice !== undefined) throw new CoordinateError("name_exists", `${twice}, twice in one call`);
+    await this.#ensure(inline > 0);
+    for (const queue of new Set(read.flatMap((one) => (one.resetReturnQueues ? one.returnQueues : []))))
+      await this.returnQueue(queue).reset();
+    const spec = inline > 0 ? this.#queue.inlineSpec : this.#queue.spec;
+    return withNames(this.#verbs, this.namespace, this.#clock, this.#queue, names, () =>
+      this.#add(read, spec, names),
+    );
+  }
+
+  /** Jobs that belong together: what is scheduled through it can be waited for together. */
+  batch(): JobBatch {
+    return new JobBatch(this);
+  }
+
+  async #add(items: readonly ReadItem[], spec: string, names: readonly string[]): Promise<JobHandle[]> {
+    const taken = await jobsNamed(this.#verbs, this.namespace, this.#queue, names);
+    for (const { name, onConflict } of items)
+      if (name !== null && onConflict === "reject" && taken.has(name))
+        throw new CoordinateError("name_exists", name);
+    const added = items.map((item) => {
+      const there = item.name === null ? undefined : taken.get(item.name);
+      const stays = item.onConflict === "return" && there !== undefined;
+      return {
+        item,
+        id: stays ? there.id : this.#ids.next(),
+        spec: stays ? there.spec : spec,
+        isNew: !stays,
+      };
+    });
+    const fresh = added.filter(({ isNew }) => isNew);
+    const own = new Map(
+      fresh.flatMap(({ item: { name }, id }) => (name === null ? [] : [[name, id] as const])),
+    );
+    const keys = await this.#actions.put(
+      fresh.map(({ item }) => item.content),
+      this.#clock.now(),
+    );
+    const dependencies = await this.#resolve(
+      fresh.map(({ item }) => item),
+      own,
+      spec,
+    );
+    const units = fresh.map(({ item, id }, i) => this.#unit(item, id, keys[i] ?? "", dependencies[i] ?? []));
+    // what is replaced makes room only when all else is known to be right, and its running attempt is gone with it
+    const replaced = fresh.flatMap(({ item: { name } }) =>
+      name === null ? [] : [taken.get(name)?.id ?? ""],
+    );
+    if (units.length > 0) await this.#addUnits(spec, units);
+    await this.delete(replaced.filter((id) => id !== ""));
+    return added.map(
+      ({ item, id, spec: place }) => new JobHandle(this, { id, name: item.name ?? id, spec: place }),
+    );
+  }
+
+  #unit(
+    item: ReadItem,
+    id: string,
+    action: string,
+    dependencies: NonNullable<WorkUnitInput["dependencies"]>,
+  ): WorkUnitInput {
+    const { name, category, args, kwargs, timeout, retries, retryDelay, content } = item;
+    const isSigned = content.kind === "inline" && this.#signingKey !== undefined;
+    return {
+      name: id,
+      data: jobData({
+        job: name ?? "",
+        category,
+        action,
+        args,
+        kwargs,
+        timeout,
+        retries,
+        retryDelay,
+        dependencies: dependencies.map(({ workUnit }) => workUnit),
+        signature: isSigned ? signAction(action, this.#signingKey) : "",
+      }),
+      labels: labelsOf(item, action),
+      ...(item.priority !== 0 && { priority: item.priority }),
+      ...(item.delayMs > 0 && { delayMs: item.delayMs }),
+      ...(item.returnQueues.length > 0 && { queues: item.returnQueues }),
+      ...(dependencies.length > 0 && { dependencies }),
+    };
+  }
+
+  /** The work spec may have been deleted since, by a reset: it is made again. */
+  async #addUnits(spec: string, units: readonly WorkUnitInput[]): Promise<void> {
+    try {
+      await this.#verbs.addWorkUnits(this.namespace, spec, units);
+    } catch (error) {
+      if (!isCoordinateError(error, "no_such_work_spec") || spec !== this.#queue.spec) throw error;
+      this.#ensured = null;
+      await this.#ensure(false);
+      await this.#verbs.addWorkUnits(this.namespace, spec, units);
+    }
+  }
+
+  /** What each waits for, as units. Throws `bad_dependency` for a job that there is not. */
+  async #resolve(
+    items: readonly ReadItem[],
+    own: ReadonlyMap<string, string>,
+    spec: string,
+  ): Promise<NonNullable<WorkUnitInput["dependencies"]>[]> {
+    const refs = [...new Set(items.flatMap(({ dependencies }) => dependencies.map(({ ref }) => ref)))];
+    if (refs.length === 0) return items.map(() => []);
+    const places = new Map<string, { workUnit: string; workSpec: string }>();
+    for (const [name, id] of own) places.set(name, { workUnit: id, workSpec: spec });
+    const ids = refs.filter((ref) => isJobId(ref) && !places.has(ref));
+    for (const found of await this.#queue.find(ids))
+      if (found !== null) places.set(found.row.name, { workUnit: found.row.name, workSpec: found.spec });
+    const names = refs.filter((ref) => !places.has(ref) && !isJobId(ref));
+    for (const [name, found] of await jobsNamed(this.#verbs, this.namespace, this.#queue, names))
+      places.set(name, { workUnit: found.id, workSpec: found.spec });
+    return items.map(({ dependencies }) =>
+      dependencies.map(({ ref, kind }) => {
+        const place = places.get(ref);
+        if (place === undefined) throw new CoordinateError("bad_dependency", `there is no job ${ref}`);
+        return { ...place, kind };
+      }),
+    );
+  }
+
+  async #ensure(inline: boolean): Promise<void> {
+    this.#ensured ??= this.#queue.ensure();
+    try {
+      await this.#ensured;
+    } catch (error) {
+      this.#ensured = null;
+      throw error;
+    }
+    if (inline && !(await this.#queue.allowsInline()))
+      throw new CoordinateError(
+        "not_supported",
+        `functions as they are written in namespace ${JSON.stringify(this.namespace)}: allowInline() allows them`,
+      );
+  }
+
+  /** Allows inline functions in this namespace, or forbids them; then those that wait are deleted. */
+  async allowInline(allow = true): Promise<void> {
+    await this.#queue.allowInline(allow);
+  }
+
+  // ---- waiting
+
+  /** The records of jobs that have ended, in the order asked for. Throws a `WaitTimeoutError` naming those that have not. */
+  async settled(jobs: readonly JobRef[], options: WaitOptions = {}): Promise<Job[]> {
+    return this.settle(await this.#places(jobs), options);
+  }
+
+  /** As `settled`, and throws a `JobFailedError` when all have ended and one, the first of them, has failed. */
+  async wait(jobs: readonly JobRef[], options: WaitOptions = {}): Promise<Job[]> {
+    const settled = await this.settled(jobs, options);
+    const failed = settled.find(({ state }) => state === "ERROR");
+    if (failed !== undefined) throw new JobFailedError(failed);
+    return settled;
+  }
+
+  /** The results, in the order asked for. Throws as `wait`. */
+  async results(jobs: readonly JobRef[], options: WaitOptions = {}): Promise<unknown[]> {
+    return (await this.wait(jobs, options)).map(({ result }) => result);
+  }
+
+  async settle(jobs: readonly Waited[], options: WaitOptions): Promise<Job[]> {
+    return settle(this.#verbs, this.namespace, this.#clock, jobs, options);
+  }
+
+  async #places(jobs: readonly JobRef[]): Promise<Waited[]> {
+    const known = jobs.map((job) => (job instanceof JobHandle ? { id: job.id, spec: job.spec } : null));
+    const ids = jobs.filter((_, i) => known[i] === null).map(idOf);
+    const found = new Map((await this.#queue.find(ids)).map((one, i) => [ids[i], one]));
+    return jobs.map((job, i) => {
+      const id = idOf(job);
+      const place = known[i] ?? found.get(id);
+      if (place === null || place === undefined) throw new CoordinateError("no_such_work_unit", id);
+      return { id, spec: place.spec };
+    });
+  }
+
+  /** The queue that outcomes of jobs are put into. The same object for the same name. */
+  returnQueue(name: string): ReturnQueue {
+    const known = this.#returnQueues.get(name);
+    if (known !== undefined) return known;
+    const made = new ReturnQueue(this.#verbs, this.namespace, name, () => this.#clock.now());
+    this.#returnQueues.set(name, made);
+    return made;
+  }
+
+  // ---- looking
+
+  /** By id, else by name. Throws `no_such_work_unit`. */
+  async load(idOrName: string): Promise<Job> {
+    const [found] = await this.#queue.find([idOrName]);
+    if (found !== undefined && found !== null) return jobOf(found.row);
+    const named = (await jobsNamed(this.#verbs, this.namespace, this.#queue, [idOrName])).get(idOrName);
+    if (named === undefined) throw new CoordinateError("no_such_work_unit", idOrName);
+    return this.load(named.id);
+  }
+
+  /** A handle of a job that is there, by id or name. Throws `no_such_work_unit`. */
+  async get(idOrName: string): Promise<JobHandle> {
+    const { id, name } = await this.load(idOrName);
+    const [place] = await this.#places([id]);
+    return new JobHandle(this, { id, name, spec: place?.spec ?? this.#queue.spec });
+  }
+
+  /** In the order they were scheduled. */
+  list(query: JobQuery = {}): AsyncGenerator<Job, void, undefined> {
+    return listJobs(this.#verbs, this.namespace, this.#queue.specs, query);
+  }
+
+  /** Without reading the jobs where the state and one more condition, other than a time, are all there is. */
+  async count(query: JobQuery = {}): Promise<number> {
+    if (!isCountable(query)) {
+      let count = 0;
+      for await (const _ of this.list(query)) count++;
+      return count;
+    }
+    const label = labelOf(query);
+    const selection = { ...statusesFor(query), ...(label === undefined ? { all: true } : { label }) };
+    const { all: _all, ...named } = selection as typeof selection & { all?: boolean };
+    const asked = query.state === undefined && label === undefined ? { all: true } : named;
+    let count = 0;
+    for (const spec of this.#queue.specs) {
+      try {
+        const tally = await this.#verbs.countWorkUnits(this.namespace, spec, asked);
+        for (const number of Object.values(tally)) count += number;
+      } catch (error) {
+        if (!isCoordinateError(error, "no_such_work_spec")) throw error;
+      }
+    }
+    return count;
+  }
+
+  /** Throws `bad_argument` when there is none of this key. */
+  async action(key: string): Promise<Action> {
+    return this.#actions.get(key);
+  }
+
+  async *actions(): AsyncGenerator<Action, void, undefined> {
+    for (let previous: string | null = ""; previous !== null;) {
+      const from: { previous?: string } = previous === "" ? {} : { previous };
+      const page = await this.#verbs.listActions(this.namespace, from);
+      for (const row of page.rows) if (isActionKey(row.key)) yield readAction(row);
+      previous = page.next;
+    }
+  }
+
+  /** How many jobs wait to be taken. */
+  async queueSize(): Promise<number> {
+    const rows = await this.#verbs.tally(this.namespace);
+    return rows
+      .filter(({ workSpec }) => this.#queue.specs.includes(workSpec))
+      .reduce((sum, { counts }) => sum + counts.available, 0);
+  }
+
+  // ---- changing
+
+  /**
+   * Ends a job in ERROR, HALTED; false when it had ended already. Whoever runs it loses its lease, and with it the right to say
+   * how it ended.
+   */
+  async cancel(id: string, reason = "the job was cancelled"): Promise<boolean> {
+    const [found] = await this.#queue.find([id]);
+    if (found === undefined || found === null) throw new CoordinateError("no_such_work_unit", id);
+    if (isFinal(found.row.status)) return false;
+    const { namespace: ns } = this;
+    const make = { workSpec: found.spec, workUnit: id, worker: "jobs-cancel", lifetimeMs: cancelMs };
+    const [attempt] = await this.#verbs.makeAttempts(ns, [make]);
+    if (attempt === undefined) throw new CoordinateError("internal");
+    const all = await this.#verbs.listUnitAttempts(ns, found.spec, id);
+    const before = all.filter((one) => one.number < attempt.number).at(-1);
+    if (before !== undefined && (await this.#putBack(attempt, before))) return false;
+    const job = readJobData(found.row.data === null ? {} : decodeData(found.row.data));
+    const data = outcomeData(job, endedBy("HALTED", reason));
+    for (const changed of await this.#verbs.settleAttempts(ns, [
+      { attempt: attempt.id, action: "fail", data },
+    ]))
+      throwChanged(changed);
+    for (const pool of this.#pools) pool.haltJob(id, reason);
+    return true;
+  }
+
+  /** It had ended between the look and the claim: what ended it holds. */
+  async #putBack(attempt: AttemptRow, before: AttemptRow): Promise<boolean> {
+    if (before.status !== "finished" && before.status !== "failed") return false;
+    const action = before.status === "finished" ? "finish" : "fail";
+    await this.#verbs.settleAttempts(this.namespace, [{ attempt: attempt.id, action, data: before.data }]);
+    return true;
+  }
+
+  /** With their attempts; one that runs is not stopped, but its outcome is nobody's any more. Answers how many there were. */
+  async delete(ids: readonly string[]): Promise<number> {
+    if (ids.length === 0) return 0;
+    let count = 0;
+    for (const spec of this.#queue.specs) {
+      try {
+        count += await this.#verbs.deleteWorkUnits(this.namespace, spec, { names: ids });
+      } catch (error) {
+        if (!isCoordinateError(error, "no_such_work_spec")) throw error;
+      }
+    }
+    return count;
+  }
+
+  /** Deletes all jobs, all actions and all return queues of the namespace. */
+  async reset({ confirm }: { confirm: true }): Promise<void> {
+    // the type says it too, but this is not to happen by mistake
+    if ((confirm as unknown) !== true)
+      throw new CoordinateError("bad_argument", "reset: say { confirm: true }");
+    const inline = await this.#queue.allowsInline();
+    await this.#verbs.deleteWorkSpecs(this.namespace, this.#queue.specs);
+    const keys: string[] = [];
+    for await (const { key } of this.actions()) keys.push(key);
+    if (keys.length > 0) await this.#verbs.deleteActions(this.namespace, keys);
+    for (let page = await this.#verbs.listQueues(this.namespace); page.rows.length > 0;) {
+      for (const { name } of page.rows) await this.returnQueue(name).reset();
+      page = await this.#verbs.listQueues(this.namespace);
+    }
+    this.#actions.forget();
+    this.#ensured = null;
+    await this.#ensure(false);
+    if (inline) await this.#queue.allowInline(true);
+  }
+
+  // ---- running
+
+  /** Starts a pool of worker processes; resolves when the first of them is there. */
+  async startPool(options: PoolOptions = {}): Promise<JobPool> {
+    await this.#ensure(false);
+    const pool = new JobPool(new Namespace(this.#verbs, this.namespace), this.#queue, this.#clock, options);
+    this.#pools.add(pool);
+    void pool.stopped.then(() => this.#pools.delete(pool));
+    try {
+      await pool.start();
+    } catch (error) {
+      this.#pools.delete(pool);
+      throw error;
+    }
+    return pool;
+  }
+
+  /** Runs one worker until it is stopped, or once; for a process of one's own, for tests, for debugging. */
+  async work(options: SingleOptions = {}): Promise<void> {
+    await this.#ensure(false);
+    await runSingle(new Namespace(this.#verbs, this.namespace), this.#queue, this.#clock, options);
+  }
+}
+
+/** Long enough to write that a job was cancelled. */
+const cancelMs = 10_000;
+
+const idOf = (job: JobRef): string => (typeof job === "string" ? job : job.id);
+
+export class JobBatch {
+  readonly #jobs: Jobs;
+  readonly #handles: JobHandle[] = [];
+
+  constructor(jobs: Jobs) {
+    this.#jobs = jobs;
+  }
+
+  async schedule<Args extends readonly unknown[], Result>(
+    fn: ModuleFunction<Args, Result> | ((...args: Args) => Result),
+    options?: ScheduleOptions<Partial<Args>>,
+  ): Promise<JobHandle<Awaited<Result>>> {
+    const handle = await this.#jobs.schedule(fn, options);
+    this.#handles.push(handle);
+    return handle;
+  }
+
+  async scheduleAll(items: readonly ScheduleItem[]): Promise<JobHandle[]> {
+    const handles = await this.#jobs.scheduleAll(items);
+    this.#handles.push(...handles);
+    return handles;
+  }
+
+  /** What was scheduled through it, in order. */
+  get ids(): readonly string[] {
+    return this.#handles.map(({ id }) => id);
+  }
+
+  async settled(options: WaitOptions = {}): Promise<Job[]> {
+    return this.#jobs.settled(this.#handles, options);
+  }
+
+  async wait(options: WaitOptions = {}): Promise<Job[]> {
+    return this.#jobs.wait(this.#handles, options);
+  }
+
+  async results(options: WaitOptions = {}): Promise<unknown[]> {
+    return this.#jobs.results(this.#handles, options);
+  }
+}

@@ -1,0 +1,77 @@
+/**
+ * Arguments and results travel as JSON, and come out as they went in or are refused: what JSON.stringify would silently
+ * change (NaN into null, a Map into {}) is an error that names the place.
+ */
+
+/** A value that is not JSON, and where in it. */
+export class NotJsonError extends Error {
+  override readonly name = "NotJsonError";
+}
+
+/** Objects and arrays inside one another; the data of a unit may be 512 deep, and a job puts its own around it. */
+const deepest = 500;
+
+/**
+ * The value as JSON has it: a copy without undefined members, `toJSON` called. `undefined` itself is null. Throws a
+ * `NotJsonError` that begins with `what`.
+ */
+export function jsonValue(value: unknown, what: string): unknown {
+  return value === undefined ? null : copy(value, what, new Set());
+}
+
+function copy(value: unknown, at: string, above: Set<object>): unknown {
+  switch (typeof value) {
+    case "string":
+    case "boolean":
+      return value;
+    case "number":
+      if (!Number.isFinite(value)) throw new NotJsonError(`${at}: ${value} is not JSON`);
+      return value;
+    case "undefined":
+      return null;
+    case "bigint":
+      throw new NotJsonError(`${at}: a BigInt is not JSON; use a number or a string`);
+    case "function":
+    case "symbol":
+      throw new NotJsonError(`${at}: a ${typeof value} is not JSON`);
+    case "object":
+      return value === null ? null : copyObject(value, at, above);
+  }
+}
+
+function copyObject(value: object, at: string, above: Set<object>): unknown {
+  if (above.has(value)) throw new NotJsonError(`${at}: contains itself`);
+  if (above.size >= deepest) throw new NotJsonError(`${at}: deeper than ${deepest} objects`);
+  above.add(value);
+  try {
+    if ("toJSON" in value && typeof value.toJSON === "function")
+      return copy((value.toJSON as () => unknown)(), at, above);
+    if (Array.isArray(value)) return value.map((item, i) => copy(item, `${at}[${i}]`, above));
+    const odd = oddKind(value);
+    if (odd !== null) throw new NotJsonError(`${at}: a ${odd} is not JSON`);
+    const made: Record<string, unknown> = {};
+    for (const [key, item] of Object.entries(value)) {
+      if (item === undefined) continue;
+      const member = copy(item, `${at}.${key}`, above);
+      // a member of this name is data like any other, not the prototype
+      if (key === "__proto__")
+        Object.defineProperty(made, key, {
+          value: member,
+          enumerable: true,
+          configurable: true,
+          writable: true,
+        });
+      else made[key] = member;
+    }
+    return made;
+  } finally {
+    above.delete(value);
+  }
+}
+
+/** The kinds of object whose contents JSON would lose. */
+function oddKind(value: object): string | null {
+  for (const kind of [Map, Set, WeakMap, WeakSet, Promise, RegExp, ArrayBuffer])
+    if (value instanceof kind) return kind.name;
+  return ArrayBuffer.isView(value) ? "binary view" : null;
+}

@@ -1,0 +1,72 @@
+/**
+ * Names of jobs are unique in their queue. Units are named by ids, so a name is a label; who takes one holds a lock of that name
+ * while it looks and adds.
+ */
+import { randomUUID } from "node:crypto";
+import { CoordinateError, isCoordinateError, type Clock, type Coordinate } from "../core/index.ts";
+import type { Queue } from "./queue.ts";
+
+/** Longer than any add takes; one who dies with the lock keeps others this long from the name. */
+const lockMs = 10_000;
+const retryMs = 50;
+
+export async function withNames<Answer>(
+  verbs: Coordinate,
+  ns: string,
+  clock: Clock,
+  queue: Queue,
+  names: readonly string[],
+  work: () => Promise<Answer>,
+): Promise<Answer> {
+  if (names.length === 0) return work();
+  const owner = `jobs-${randomUUID()}`;
+  const paths = names.map((name) => ["coordinate", "jobs", queue.spec, name]);
+  for (let tried = 0; ; tried++) {
+    const refused = await verbs.lock(ns, { owner, paths, timeoutMs: lockMs });
+    if (refused === null) break;
+    if (tried * retryMs > 2 * lockMs)
+      throw new CoordinateError(
+        "unavailable",
+        `the name ${refused.path.at(-1) ?? ""} is being taken by ${refused.owner ?? "others"}`,
+      );
+    await clock.waitUntil(clock.now() + retryMs);
+  }
+  try {
+    return await work();
+  } finally {
+    await verbs.unlock(ns, { owner, paths });
+  }
+}
+
+/** The jobs that have these names, by name. */
+export async function jobsNamed(
+  verbs: Coordinate,
+  ns: string,
+  queue: Queue,
+  names: readonly string[],
+): Promise<Map<string, { id: string; spec: string }>> {
+  const found = new Map<string, { id: string; spec: string }>();
+  for (let at = 0; at < names.length; at += together)
+    await Promise.all(
+      names.slice(at, at + together).map(async (name) => {
+        for (const spec of queue.specs) {
+          const id = await firstNamed(verbs, ns, spec, name);
+          if (id !== null) found.set(name, { id, spec });
+        }
+      }),
+    );
+  return found;
+}
+
+/** Looks under way at once. */
+const together = 50;
+
+async function firstNamed(verbs: Coordinate, ns: string, spec: string, name: string): Promise<string | null> {
+  try {
+    const { rows } = await verbs.listWorkUnits(ns, spec, { label: `name:${name}`, limit: 1 });
+    return rows[0]?.name ?? null;
+  } catch (error) {
+    if (isCoordinateError(error, "no_such_work_spec")) return null;
+    throw error;
+  }
+}

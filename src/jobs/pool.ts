@@ -1,0 +1,303 @@
+/**
+ * A pool of worker processes: the main loop sees that there are as many as the work asks for, within its bounds; the data
+ * loop stores what they report. Workers that others started are none of its business.
+ */
+import { hostname, availableParallelism } from "node:os";
+import { CoordinateError, type Clock } from "../core/index.ts";
+import type { Namespace } from "../objects/index.ts";
+import { Actions } from "./actions.ts";
+import { DataLoop } from "./data-loop.ts";
+import { EventLog, type JobEvent } from "./events.ts";
+import { JobWorker } from "./job-worker.ts";
+import {
+  checkKnown,
+  readWorkerOptions,
+  span,
+  workerOptionNames,
+  type JobWorkerOptions,
+  type JobWorkerSettings,
+} from "./options.ts";
+import { ProcessRunner } from "./process-runner.ts";
+import type { Queue } from "./queue.ts";
+import { poolData } from "./worker-record.ts";
+import { wantedWorkers } from "./scale.ts";
+
+export interface PoolOptions extends JobWorkerOptions {
+  /** Unique among running pools; made of the host, the process id and a count when absent. */
+  name?: string;
+  /** Processes that are there also when there is nothing to do; 1. */
+  workers_nr_min?: number;
+  /** Processes at most; as many as there are processors. */
+  workers_nr_max?: number;
+  /** A process that is more than enough is ended after it had nothing to do for so long; 10 s. */
+  idleTimeoutMs?: number;
+  /** The main loop looks this often, and when a worker becomes busy; 1 s. */
+  tickMs?: number;
+}
+
+export interface StopOptions {
+  /** Lets the jobs that run come to their end; else they are ended. True when absent. */
+  graceful?: boolean;
+  /** How long to let them, at most; 60 s. */
+  timeoutMs?: number;
+}
+
+interface Member {
+  readonly worker: JobWorker;
+  readonly ended: Promise<void>;
+}
+
+let pools = 0;
+/** Between two looks of the main loop, however much happens. */
+const leastTickMs = 20;
+
+export class JobPool {
+  readonly name: string;
+  readonly workersMin: number;
+  readonly workersMax: number;
+  /** Resolves when the pool has stopped. */
+  readonly stopped: Promise<void>;
+  readonly #namespace: Namespace;
+  readonly #queue: Queue;
+  readonly #clock: Clock;
+  readonly #settings: JobWorkerSettings;
+  readonly #actions: Actions;
+  readonly #events: EventLog;
+  readonly #dataLoop: DataLoop;
+  readonly #members = new Map<number, Member>();
+  readonly #stopping = new AbortController();
+  readonly #idleTimeoutMs: number;
+  readonly #tickMs: number;
+  #wake = new AbortController();
+  #ended: () => void = () => undefined;
+  #loops: Promise<unknown> = Promise.resolve();
+  #stop: Promise<void> | null = null;
+
+  /** Throws `bad_argument`, naming the option. Nothing is started. */
+  constructor(namespace: Namespace, queue: Queue, clock: Clock, options: PoolOptions) {
+    const own = ["name", "workers_nr_min", "workers_nr_max", "idleTimeoutMs", "tickMs"];
+    checkKnown(options, [...own, ...workerOptionNames]);
+    this.#settings = readWorkerOptions(options);
+    this.workersMin = count("workers_nr_min", options.workers_nr_min, 1, 0);
+    const processors = Math.max(availableParallelism(), this.workersMin);
+    this.workersMax = count(
+      "workers_nr_max",
+      options.workers_nr_max,
+      processors,
+      Math.max(1, this.workersMin),
+    );
+    this.#idleTimeoutMs = span("idleTimeoutMs", options.idleTimeoutMs, 10_000, 0);
+    this.#tickMs = span("tickMs", options.tickMs, 1000, leastTickMs);
+    this.name = options.name ?? `jobs-${hostname()}-${process.pid}-${++pools}`;
+    this.#namespace = namespace;
+    this.#queue = queue;
+    this.#clock = clock;
+    this.#actions = new Actions(namespace.verbs, namespace.name);
+    this.#events = new EventLog(() => clock.now());
+    this.#dataLoop = new DataLoop(this.#events);
+    this.stopped = new Promise((resolve) => (this.#ended = resolve));
+  }
+
+  /** Its workers by number: the processes that it started and has not taken away. */
+  get workers(): ReadonlyMap<number, JobWorker> {
+    return new Map([...this.#members].map(([nr, { worker }]) => [nr, worker]));
+  }
+
+  /** The loops that it runs. */
+  readonly loops = ["mainloop", "dataloop"] as const;
+
+  /** What happened after event number `since`, and then each thing as it happens, until the pool has stopped. */
+  events({ since = 0 }: { since?: number } = {}): AsyncGenerator<JobEvent, void, undefined> {
+    return this.#events.read(since);
+  }
+
+  /** Resolves when the first worker can work; rejects, and has stopped again, when none could be started. */
+  async start(): Promise<void> {
+    await this.#checkIn(true);
+    this.#loops = Promise.all([this.#mainLoop(), this.#heartbeat()]);
+    const [first] = this.#members.values();
+    if (first === undefined) return;
+    try {
+      await first.worker.started;
+    } catch (error) {
+      await this.stop({ graceful: false });
+      throw error;
+    }
+  }
+
+  /** Ends the run of one job here; false when it does not run here. */
+  haltJob(id: string, reason: string): boolean {
+    return [...this.#members.values()].some(({ worker }) => worker.haltJob(id, reason));
+  }
+
+  /** Takes no more jobs and resolves when all its processes have ended. Called again with `graceful: false` it ends what still runs. */
+  async stop({ graceful = true, timeoutMs = 60_000 }: StopOptions = {}): Promise<void> {
+    if (!graceful) this.#haltAll("the pool was stopped");
+    this.#stop ??= this.#stopAll(graceful ? timeoutMs : 0);
+    await this.#stop;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.stop();
+  }
+
+  async #stopAll(timeoutMs: number): Promise<void> {
+    this.#stopping.abort();
+    this.#look();
+    const ends = [...this.#members.values()].map(async ({ worker, ended }) => {
+      await worker.stop();
+      await ended;
+    });
+    const done = new AbortController();
+    const all = Promise.all(ends).finally(() => done.abort());
+    await this.#clock.waitUntil(this.#clock.now() + timeoutMs, done.signal);
+    if (!done.signal.aborted) this.#haltAll("the pool was stopped");
+    await all;
+    await this.#loops;
+    await this.#dataLoop.drained();
+    // the daemon may be gone, which is no reason not to stop
+    await this.#checkIn(false).catch((error: unknown) => {
+      this.#settings.log.warn({ pool: this.name, err: error }, "could not say that the pool has stopped");
+    });
+    this.#events.end();
+    this.#ended();
+  }
+
+  #haltAll(reason: string): void {
+    for (const { worker } of this.#members.values()) worker.halt(reason);
+  }
+
+  // ---- the main loop
+
+  async #mainLoop(): Promise<void> {
+    const { signal } = this.#stopping;
+    // the first ones at once, whatever waits: nothing is asked for them
+    while (this.#count() < this.workersMin) this.#add();
+    while (!signal.aborted) {
+      try {
+        await this.#scale();
+      } catch (error) {
+        this.#settings.log.warn({ pool: this.name, err: error }, "could not see how much work there is");
+      }
+      const now = this.#clock.now();
+      await this.#clock.waitUntil(now + leastTickMs, signal);
+      await this.#clock.waitUntil(now + this.#tickMs, AbortSignal.any([signal, this.#wake.signal]));
+      if (this.#wake.signal.aborted) this.#wake = new AbortController();
+    }
+  }
+
+  async #scale(): Promise<void> {
+    const count = this.#count();
+    const busy = [...this.#members.values()].filter(({ worker }) => worker.isBusy).length;
+    // with all that there may be, or with some that have nothing to do, what waits need not be known
+    const idle = count - busy;
+    const waiting = count < this.workersMax && idle === 0 ? await this.#waiting() : 0;
+    if (this.#stopping.signal.aborted) return;
+    const wanted = wantedWorkers({ busy, waiting, min: this.workersMin, max: this.workersMax });
+    // those that are being taken away are processes too, until they are gone
+    while (this.#count() < wanted && this.#members.size < this.workersMax) this.#add();
+    if (this.#count() > wanted) this.#removeOne();
+  }
+
+  async #waiting(): Promise<number> {
+    const rows = await this.#namespace.verbs.tally(this.#namespace.name);
+    const specs = this.#settings.inline ? this.#queue.specs : [this.#queue.spec];
+    return rows
+      .filter(({ workSpec }) => specs.includes(workSpec))
+      .reduce((sum, { counts }) => sum + counts.available, 0);
+  }
+
+  #count(): number {
+    let count = 0;
+    for (const { worker } of this.#members.values()) if (!worker.isStopping) count++;
+    return count;
+  }
+
+  #look(): void {
+    this.#wake.abort();
+  }
+
+  /** One at a time, the one that was last started first: those that stay have what they loaded. */
+  #removeOne(): void {
+    const now = this.#clock.now();
+    const idle = [...this.#members.values()].filter(({ worker }) => {
+      const idleMs = worker.idleMs(now);
+      return !worker.isStopping && idleMs > 0 && idleMs >= this.#idleTimeoutMs;
+    });
+    void idle.at(-1)?.worker.stop();
+  }
+
+  #add(): void {
+    let nr = 1;
+    while (this.#members.has(nr)) nr++;
+    const { killGraceMs: graceMs, show, log, ...settings } = this.#settings;
+    const name = `${this.name}/w${nr}`;
+    const runner = new ProcessRunner({
+      ...settings,
+      graceMs,
+      onLine: (stream, line) => show(`${name}: ${stream}: ${line}`),
+      onCrash: (text) => worker.trouble(text),
+      onStarted: () => worker.checkIn(),
+    });
+    const worker: JobWorker = new JobWorker({
+      ...settings,
+      namespace: this.#namespace,
+      queue: this.#queue,
+      actions: this.#actions,
+      runner,
+      name,
+      pool: this.name,
+      nr,
+      type: "process",
+      onetime: false,
+      log,
+      show,
+      dataLoop: this.#dataLoop,
+      now: () => this.#clock.now(),
+      onBusy: () => this.#look(),
+    });
+    const ended = worker
+      .run()
+      .catch((error: unknown) => {
+        log.error({ worker: name, err: error }, "a worker could not go on");
+      })
+      .then(() => {
+        this.#members.delete(nr);
+        this.#look();
+      });
+    this.#members.set(nr, { worker, ended });
+  }
+
+  // ---- what others see of it
+
+  async #heartbeat(): Promise<void> {
+    const { signal } = this.#stopping;
+    while (!signal.aborted) {
+      await this.#clock.waitUntil(this.#clock.now() + this.#settings.heartbeatMs, signal);
+      try {
+        if (!this.#stopping.signal.aborted && (await this.#checkIn(true)) === "terminate") void this.stop();
+      } catch (error) {
+        this.#settings.log.warn({ pool: this.name, err: error }, "could not check in");
+      }
+    }
+  }
+
+  async #checkIn(active: boolean): Promise<string> {
+    const { workersMin: min, workersMax: max } = this;
+    const data = poolData({ min, max, workers: this.#count() });
+    const [row] = await this.#namespace.verbs.updateWorkers(this.#namespace.name, [
+      active ? { name: this.name, active, mode: "run", data } : { name: this.name, active, mode: "stopped" },
+    ]);
+    return row?.desired ?? "run";
+  }
+}
+
+function count(option: string, value: number | undefined, otherwise: number, least: number): number {
+  const given = value ?? otherwise;
+  if (!Number.isSafeInteger(given) || given < least)
+    throw new CoordinateError(
+      "bad_argument",
+      `${option}: expected an integer of ${least} or more, got ${String(given)}`,
+    );
+  return given;
+}

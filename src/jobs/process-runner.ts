@@ -1,0 +1,225 @@
+/**
+ * Runs functions in a child process that is used again for the next job, and replaced when it died. Functions of modules
+ * and inline functions have one each: the second has no environment, no files, no processes of its own, and little memory.
+ */
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { fileURLToPath } from "node:url";
+import {
+  ChildEndedError,
+  childEnvironment,
+  ProcessPool,
+  type Child,
+  type ChildProgram,
+  type Exit,
+  type Message,
+} from "../worker/index.ts";
+import type { RunRequest } from "./child/invoke.ts";
+import type { JobOutcome } from "./job.ts";
+import { endedBy, haltText, timeoutText, type RunOptions, type Runner } from "./runner.ts";
+
+export interface ProcessOptions {
+  /** Modules are loaded from below these folders. */
+  readonly roots: readonly string[];
+  readonly inline: boolean;
+  /** Options of Node for children that run modules; those of this process, without its inspector, when absent. */
+  readonly execArgv?: readonly string[] | undefined;
+  /** Added to the environment of children that run modules. */
+  readonly env?: Readonly<Record<string, string>> | undefined;
+  /** The child's program; that of this package when absent. */
+  readonly program?: string | undefined;
+  /** Between asking a function to stop and ending its process. */
+  readonly graceMs: number;
+  /** A child that uses more memory than this, in bytes, is killed. */
+  readonly memoryLimit?: number | undefined;
+  /** The heap of a child that runs inline functions, in MiB. */
+  readonly inlineHeapMb: number;
+  readonly onLine: (stream: "stdout" | "stderr", line: string) => void;
+  /** A child ended that was not meant to. */
+  readonly onCrash: (text: string) => void;
+  /** The child is another one now. */
+  readonly onStarted: (pid: number) => void;
+}
+
+/** setTimeout takes no more, and fires at once above it. */
+const longestTimer = 2 ** 31 - 1;
+/** A child that died sooner than this after its start counts as one that cannot live. */
+const shortLifeMs = 1000;
+const firstDelayMs = 500;
+const longestDelayMs = 30_000;
+
+export class ProcessRunner implements Runner {
+  readonly #options: ProcessOptions;
+  readonly #modules: ProcessPool;
+  #inline: ProcessPool | null = null;
+  #current: Child | null = null;
+  #shortLives = 0;
+  #delay: NodeJS.Timeout | undefined;
+  readonly #closed = new AbortController();
+
+  constructor(options: ProcessOptions) {
+    this.#options = options;
+    this.#modules = this.#pool(() => this.#moduleProgram());
+    this.#modules.prestart();
+  }
+
+  get pid(): number {
+    const child = this.#current ?? this.#modules.children[0];
+    return child?.pid ?? 0;
+  }
+
+  async ready(signal: AbortSignal): Promise<void> {
+    const child = await this.#modules.acquire(AbortSignal.any([signal, this.#closed.signal]));
+    if (child !== null) this.#modules.release(child);
+  }
+
+  async run(request: RunRequest, options: RunOptions): Promise<JobOutcome | null> {
+    const pool = request.action.kind === "inline" ? this.#inlinePool() : this.#modules;
+    const child = await pool.acquire(AbortSignal.any([options.signal, this.#closed.signal]));
+    if (child === null) return null;
+    this.#current = child;
+    try {
+      return await this.#runIn(child, request, options);
+    } finally {
+      this.#current = null;
+      pool.release(child);
+    }
+  }
+
+  async close(): Promise<void> {
+    clearTimeout(this.#delay);
+    this.#closed.abort();
+    const { graceMs } = this.#options;
+    await Promise.all([this.#modules.close(graceMs), this.#inline?.close(graceMs)]);
+  }
+
+  async #runIn(child: Child, request: RunRequest, options: RunOptions): Promise<JobOutcome> {
+    const { timeoutMs, signal, onProgress } = options;
+    const late =
+      timeoutMs > longestTimer
+        ? undefined
+        : setTimeout(() => void child.stop("expired", timeoutText(timeoutMs), 0), timeoutMs);
+    let killTimer: NodeJS.Timeout | undefined;
+    const halt = (): void => {
+      child.send({ head: { kind: "signal" }, data: [] });
+      const end = (): void => void child.stop("stopped", haltText(signal), 0);
+      killTimer = setTimeout(end, this.#options.graceMs);
+    };
+    signal.addEventListener("abort", halt, { once: true });
+    try {
+      const done = await child.run({ head: { kind: "run", request }, data: [] }, ({ head }) => {
+        if (head.kind === "progress") onProgress(head.value);
+      });
+      return readOutcome(done);
+    } catch (error) {
+      if (error instanceof ChildEndedError) return outcomeOfExit(error.exit);
+      throw error;
+    } finally {
+      clearTimeout(late);
+      clearTimeout(killTimer);
+      signal.removeEventListener("abort", halt);
+    }
+  }
+
+  #inlinePool(): ProcessPool {
+    return (this.#inline ??= this.#pool(() => this.#inlineProgram()));
+  }
+
+  #pool(program: () => ChildProgram): ProcessPool {
+    const { graceMs, memoryLimit, onLine, onCrash, onStarted } = this.#options;
+    const pool = new ProcessPool({
+      size: 1,
+      program,
+      graceMs,
+      ...(memoryLimit !== undefined && { memoryLimit }),
+    });
+    pool.on("line", (_child, stream, line) => onLine(stream, line));
+    pool.on("ready", ({ pid }) => onStarted(pid ?? 0));
+    pool.on("exit", (child, exit) => {
+      if (exit.cause !== "stopped" && exit.cause !== "expired") onCrash(`the child process ${exit.text}`);
+      this.#replace(pool, child);
+    });
+    return pool;
+  }
+
+  /** The next one is started at once, so that it is there when it is needed; later each time when they die young. */
+  #replace(pool: ProcessPool, { ageMs }: Child): void {
+    if (this.#closed.signal.aborted || pool !== this.#modules) return;
+    this.#shortLives = ageMs < shortLifeMs ? this.#shortLives + 1 : 0;
+    if (this.#shortLives <= 1) return pool.prestart();
+    const delayMs = Math.min(longestDelayMs, firstDelayMs * 2 ** (this.#shortLives - 2));
+    clearTimeout(this.#delay);
+    this.#delay = setTimeout(() => pool.prestart(), delayMs);
+  }
+
+  #moduleProgram(): ChildProgram {
+    const { execArgv, env, roots } = this.#options;
+    const flags = execArgv ?? process.execArgv.filter((argument) => !argument.startsWith("--inspect"));
+    return {
+      command: process.execPath,
+      args: [...flags, this.#program()],
+      env: { ...childEnvironment(), ...env },
+      start: { head: { kind: "start", roots, inline: false }, data: [] },
+    };
+  }
+
+  /**
+   * Node's permissions are a seat belt and no wall: they keep a function from files, processes and threads, and not from the
+   * network. Code that is not trusted at all belongs into a container.
+   */
+  #inlineProgram(): ChildProgram {
+    const program = this.#program();
+    const sources = program.endsWith(".ts");
+    const readable = sources ? "*" : path.join(path.dirname(program), "..", "..", "*");
+    return {
+      command: process.execPath,
+      args: [
+        ...(sources ? this.#loaderFlags() : []),
+        permissionFlag(process.versions.node),
+        "--no-warnings",
+        `--allow-fs-read=${readable}`,
+        `--max-old-space-size=${this.#options.inlineHeapMb}`,
+        program,
+      ],
+      // nothing of ours: no tokens, no addresses, no proxies
+      env: {},
+      ...(!sources && { cwd: tmpdir() }),
+      start: { head: { kind: "start", roots: [], inline: true }, data: [] },
+    };
+  }
+
+  /** Sources are run by a loader, which needs a thread and writes what it compiled: for the development of this package only. */
+  #loaderFlags(): string[] {
+    return [...process.execArgv, "--allow-worker", "--allow-fs-write=*"];
+  }
+
+  #program(): string {
+    return this.#options.program ?? ownProgram();
+  }
+}
+
+/** This very file is a source in development and JavaScript in the package; its neighbour is the same. */
+const ownProgram = (): string =>
+  fileURLToPath(
+    new URL(import.meta.url.endsWith(".ts") ? "./child/main.ts" : "./child/main.js", import.meta.url),
+  );
+
+/** Its name lost "experimental" in 22.13 and 23.5. */
+export function permissionFlag(version: string): string {
+  const [major = 0, minor = 0] = version.split(".").map(Number);
+  const plain = major > 23 || (major === 23 && minor >= 5) || (major === 22 && minor >= 13);
+  return plain ? "--permission" : "--experimental-permission";
+}
+
+function outcomeOfExit({ cause, text, errorTail }: Exit): JobOutcome {
+  if (cause === "expired") return endedBy("TIMEOUT", text);
+  if (cause === "stopped") return endedBy("HALTED", text);
+  return endedBy("CRASH", `the process of the job ${text}`, errorTail.trim());
+}
+
+/** Both ends are written here, but a function may write to the channel too. */
+function readOutcome({ head }: Message): JobOutcome {
+  const { outcome } = head;
+  const isOutcome = typeof outcome === "object" && outcome !== null && "state" in outcome;
+  return isOutcome ? (outcome as JobOutcome) : endedBy("CRASH", "the process of the job sent no outcome");
+}

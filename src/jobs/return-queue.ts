@@ -1,0 +1,102 @@
+/**
+ * A return queue: the outcomes of the jobs that name it, in the order they ended. The store puts an outcome there in the
+ * write that ends the job, so that none is missing and none is there twice.
+ */
+import { randomUUID } from "node:crypto";
+import { isCoordinateError, mostTaken, type Coordinate, type QueueMessage } from "../core/index.ts";
+import { WaitTimeoutError } from "./errors.ts";
+import type { WaitOptions } from "./handle.ts";
+import { outcomeOf, type Outcome } from "./job.ts";
+
+/** How long one request waits. */
+const waitMs = 30_000;
+const tries = 5;
+
+export class ReturnQueue {
+  readonly name: string;
+  readonly #verbs: Coordinate;
+  readonly #ns: string;
+  readonly #now: () => number;
+  /** Taken out of the store for a caller whose time was up before there were enough: they are the next ones. */
+  #kept: Outcome[] = [];
+
+  constructor(verbs: Coordinate, ns: string, name: string, now: () => number) {
+    this.#verbs = verbs;
+    this.#ns = ns;
+    this.name = name;
+    this.#now = now;
+  }
+
+  /**
+   * Takes so many outcomes, waiting until they are there. Throws a `WaitTimeoutError` when the time is up; what had
+   * come by then is not lost, and is given to the next `take` of this object.
+   */
+  async take(count = 1, { timeoutMs = Infinity, signal }: WaitOptions = {}): Promise<Outcome[]> {
+    const deadline = this.#now() + timeoutMs;
+    const taken = this.#kept.splice(0, count);
+    while (taken.length < count) {
+      const left = deadline - this.#now();
+      const messages = await this.#messages(
+        count - taken.length,
+        Math.min(Math.max(0, left), waitMs),
+        signal,
+      );
+      taken.push(...messages.map(outcomeOf));
+      if (taken.length >= count) break;
+      if (signal?.aborted === true || left <= 0) {
+        this.#kept = [...taken, ...this.#kept];
+        signal?.throwIfAborted();
+        throw new WaitTimeoutError(
+          [this.name],
+          timeoutMs,
+          `${count} outcomes in queue ${this.name}; ${taken.length} came`,
+        );
+      }
+    }
+    return taken;
+  }
+
+  /** Each outcome as it comes, until the loop is left. */
+  async *[Symbol.asyncIterator](): AsyncGenerator<Outcome, void, undefined> {
+    for (;;) yield* await this.take(1);
+  }
+
+  /** All that are there now, without waiting. */
+  async drain(): Promise<Outcome[]> {
+    const taken = this.#kept.splice(0);
+    for (;;) {
+      const messages = await this.#messages(mostTaken, 0, undefined);
+      if (messages.length === 0) return taken;
+      taken.push(...messages.map(outcomeOf));
+    }
+  }
+
+  async size(): Promise<number> {
+    const [count = 0] = await this.#verbs.countMessages(this.#ns, [this.name]);
+    return count + this.#kept.length;
+  }
+
+  /** Empties it; answers how many outcomes were there. */
+  async reset(): Promise<number> {
+    const kept = this.#kept.splice(0).length;
+    return kept + (await this.#verbs.clearQueue(this.#ns, this.name));
+  }
+
+  /** A request whose answer was lost is asked again by the same name, and answered with the same messages. */
+  async #messages(max: number, wait: number, signal: AbortSignal | undefined): Promise<QueueMessage[]> {
+    const requestId = randomUUID();
+    for (let tried = 1; ; tried++) {
+      try {
+        return await this.#verbs.takeMessages(this.#ns, this.name, {
+          max: Math.min(max, mostTaken),
+          waitMs: wait,
+          requestId,
+          ...(signal !== undefined && { signal }),
+        });
+      } catch (error) {
+        const maybe = isCoordinateError(error, "unavailable") || isCoordinateError(error, "unknown_outcome");
+        if (!maybe || tried === tries || signal?.aborted === true) throw error;
+      }
+    }
+  }
+}

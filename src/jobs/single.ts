@@ -1,0 +1,84 @@
+/**
+ * One worker by itself: in a process of its own that somebody started (in a terminal, by systemd, in a container), or in this one for
+ * tests and debugging. No pool counts it or takes it away.
+ */
+import { hostname } from "node:os";
+import { CoordinateError, type Clock } from "../core/index.ts";
+import type { Namespace } from "../objects/index.ts";
+import { Actions } from "./actions.ts";
+import { DataLoop } from "./data-loop.ts";
+import { EventLog } from "./events.ts";
+import { InProcessRunner } from "./in-process.ts";
+import { JobWorker } from "./job-worker.ts";
+import { checkKnown, readWorkerOptions, workerOptionNames, type JobWorkerOptions } from "./options.ts";
+import { ProcessRunner } from "./process-runner.ts";
+import type { Queue } from "./queue.ts";
+
+export interface SingleOptions extends JobWorkerOptions {
+  /** Its number; 999999. Its name is that of the host with it. */
+  id?: number;
+  /** Takes one job, runs it once whatever it says of retries, and ends. */
+  onetime?: boolean;
+  /** `external` runs functions in a process of its own; `inprocess` in this one. `external` when absent. */
+  type?: "external" | "inprocess";
+  /** Stops it: the job that runs comes to its end. */
+  signal?: AbortSignal;
+  /** Ends the job that runs, too. */
+  haltSignal?: AbortSignal;
+}
+
+export const singleName = (id = 999_999): string => `${hostname()}/w${id}`;
+
+export async function runSingle(
+  namespace: Namespace,
+  queue: Queue,
+  clock: Clock,
+  options: SingleOptions,
+): Promise<void> {
+  checkKnown(options, ["id", "onetime", "type", "signal", "haltSignal", ...workerOptionNames]);
+  const { id = 999_999, onetime = false, type = "external", signal, haltSignal } = options;
+  if (!Number.isSafeInteger(id) || id < 1)
+    throw new CoordinateError("bad_argument", `id: expected a number of 1 or more, got ${String(id)}`);
+  if (signal?.aborted === true) return;
+  const { killGraceMs: graceMs, ...settings } = readWorkerOptions(options);
+  const { show } = settings;
+  const name = singleName(id);
+  const runner =
+    type === "inprocess"
+      ? new InProcessRunner(settings)
+      : new ProcessRunner({
+          ...settings,
+          graceMs,
+          onLine: (stream, line) => show(`${name}: ${stream}: ${line}`),
+          onCrash: (text) => worker.trouble(text),
+          onStarted: () => worker.checkIn(),
+        });
+  const worker: JobWorker = new JobWorker({
+    ...settings,
+    namespace,
+    queue,
+    actions: new Actions(namespace.verbs, namespace.name),
+    runner,
+    name,
+    pool: null,
+    nr: id,
+    type,
+    onetime,
+    dataLoop: new DataLoop(new EventLog(() => clock.now())),
+    now: () => clock.now(),
+    onBusy: () => undefined,
+  });
+  const stop = (): void => void worker.stop();
+  const halt = (): void => {
+    worker.halt("the worker was stopped");
+    stop();
+  };
+  signal?.addEventListener("abort", stop, { once: true });
+  haltSignal?.addEventListener("abort", halt, { once: true });
+  try {
+    await worker.run();
+  } finally {
+    signal?.removeEventListener("abort", stop);
+    haltSignal?.removeEventListener("abort", halt);
+  }
+}

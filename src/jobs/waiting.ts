@@ -1,0 +1,89 @@
+/** Waiting for jobs to end. The coordinator wakes those who wait; nothing is polled here. */
+import {
+  CoordinateError,
+  isCoordinateError,
+  type Clock,
+  type Coordinate,
+  type WorkUnitRow,
+} from "../core/index.ts";
+import { WaitTimeoutError } from "./errors.ts";
+import type { WaitOptions } from "./handle.ts";
+import { isFinal, jobOf, type Job } from "./job.ts";
+
+export interface Waited {
+  readonly id: string;
+  /** The work spec that has it. */
+  readonly spec: string;
+}
+
+/** How long one request waits: below what proxies take for dead. */
+const waitMs = 30_000;
+/** Between two tries to ask a coordinator that does not answer. */
+const pauseMs = 250;
+
+/** Resolves when all have ended. Throws `gone` for one that was deleted. */
+export async function settle(
+  verbs: Coordinate,
+  ns: string,
+  clock: Clock,
+  jobs: readonly Waited[],
+  { timeoutMs = Infinity, signal }: WaitOptions,
+): Promise<Job[]> {
+  if (!(timeoutMs >= 0))
+    throw new CoordinateError("bad_argument", `timeoutMs: expected 0 or more, got ${timeoutMs}`);
+  const deadline = clock.now() + timeoutMs;
+  const rows = new Map<string, WorkUnitRow>();
+  for (const spec of new Set(jobs.map((job) => job.spec))) {
+    let open = [...new Set(jobs.filter((job) => job.spec === spec).map(({ id }) => id))];
+    while (open.length > 0) {
+      signal?.throwIfAborted();
+      const left = deadline - clock.now();
+      const found = await look(verbs, ns, spec, open, Math.max(0, Math.min(left, waitMs)), signal);
+      if (found === null) {
+        // it is being started again, perhaps: jobs outlive it, and so does the wait
+        if (left <= 0) throw new WaitTimeoutError(open, timeoutMs, "the coordinator to answer");
+        await clock.waitUntil(Math.min(deadline, clock.now() + pauseMs), signal);
+        continue;
+      }
+      const names = open;
+      found.forEach((row, i) => {
+        if (row === null) throw new CoordinateError("gone", names[i] ?? "");
+        if (isFinal(row.status)) rows.set(row.name, row);
+      });
+      open = open.filter((id) => !rows.has(id));
+      if (open.length > 0 && left <= 0) {
+        signal?.throwIfAborted();
+        throw new WaitTimeoutError(
+          open,
+          timeoutMs,
+          open.length === 1 ? `job ${open[0] ?? ""}` : `${open.length} jobs`,
+        );
+      }
+    }
+  }
+  return jobs.map(({ id }) => {
+    const row = rows.get(id);
+    if (row === undefined) throw new CoordinateError("gone", id);
+    return jobOf(row);
+  });
+}
+
+/** Null when the coordinator cannot be asked now. */
+async function look(
+  verbs: Coordinate,
+  ns: string,
+  spec: string,
+  names: readonly string[],
+  wait: number,
+  signal: AbortSignal | undefined,
+): Promise<(WorkUnitRow | null)[] | null> {
+  try {
+    return await verbs.awaitWorkUnits(ns, spec, names, {
+      waitMs: wait,
+      ...(signal !== undefined && { signal }),
+    });
+  } catch (error) {
+    if (isCoordinateError(error, "unavailable") || isCoordinateError(error, "unknown_outcome")) return null;
+    throw error;
+  }
+}

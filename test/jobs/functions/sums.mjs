@@ -1,0 +1,108 @@
+// The functions that the tests of jobs run, in processes of their own.
+import { appendFileSync } from "node:fs";
+import { setTimeout as delay } from "node:timers/promises";
+
+/**
+ * What `currentJob()` of the package gives; this file has no package beside it.
+ * @returns {import("../../../src/jobs/index.ts").CurrentJob}
+ */
+const currentJob = () => Reflect.get(globalThis, Symbol.for("coordinate.jobs.current")).getStore();
+
+/** @type {(a: number, b: number) => number} */
+export const add = (a, b) => a + b;
+
+/** @param {number} a @param {{ b: number, c: number }} named */
+export function withKwargs(a, { b, c }) {
+  return { sum: a + b + c };
+}
+
+/** @param {number} a @param {number} b */
+export function divide(a, b) {
+  if (b === 0) throw new RangeError("division by zero");
+  return a / b;
+}
+
+/** @param {number} ms @param {unknown} value */
+export async function sleep(ms, value = "OK") {
+  await delay(ms);
+  return value;
+}
+
+/** Never lets go of the processor. */
+export function spin() {
+  for (;;);
+}
+
+export const nothing = () => undefined;
+/** @param {unknown[]} args */
+export const echo = (...args) => args;
+export const bigint = () => 10n;
+export const cycle = () => {
+  /** @type {Record<string, unknown>} */
+  const made = {};
+  made.self = made;
+  return made;
+};
+export const aFunction = () => ({ call: () => 1 });
+export const notANumber = () => ({ ratio: NaN });
+/** @type {(code: number) => never} */
+export const exit = (code) => process.exit(code);
+export const kill = () => process.kill(process.pid, "SIGKILL");
+export const environment = () => process.env;
+export const pid = () => process.pid;
+export const text = "not a function";
+/** @param {string} line */
+export const print = (line) => {
+  console.log(line);
+  return null;
+};
+export const throwText = () => {
+  // eslint-disable-next-line @typescript-eslint/only-throw-error -- anything can be thrown
+  throw "only text";
+};
+
+/** Writes down that it ran. @param {string} file @param {string} line */
+export function note(file, line) {
+  appendFileSync(file, `${line}\n`);
+  return line;
+}
+
+/** @param {string} file @param {string} line @param {number} ms */
+export async function noteAndSleep(file, line, ms) {
+  note(file, line);
+  await delay(ms);
+  return line;
+}
+
+/** @param {string} file @param {number} times */
+export function failTimes(file, times) {
+  appendFileSync(file, "x");
+  const { attempt } = currentJob();
+  if (attempt <= times) throw new Error(`attempt ${attempt} fails`);
+  return attempt;
+}
+
+export function dependencies() {
+  return currentJob().dependencies.map(({ result, state }) => [state, result]);
+}
+
+/** Tells how far it is. */
+export async function progress() {
+  const job = currentJob();
+  job.progress({ done: 1, of: 2 });
+  await delay(20);
+  job.progress({ done: 2, of: 2 });
+  return job.name;
+}
+
+/** Runs until it is told to stop, and then says so. @param {string} file */
+export async function untilSignal(file) {
+  const { signal } = currentJob();
+  appendFileSync(file, "begun\n");
+  await new Promise((resolve) => signal.addEventListener("abort", resolve));
+  appendFileSync(file, "told\n");
+}
+
+export default function main() {
+  return "the default";
+}

@@ -1,0 +1,243 @@
+/** What is promised of a pool: how many workers it has, its two loops, its queues, and how it stops. */
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { availableParallelism } from "node:os";
+import { singleName, type JobEvent, type JobPool, type Jobs } from "../../../src/jobs/index.ts";
+import { isAlive, until } from "../../worker/process/processes.ts";
+import { Bench, fn, linesOf, quick, quickSingle, type Stack } from "../stack.ts";
+
+const running = (pool: JobPool): number => pool.workers.size;
+
+export function poolSuite(stack: Stack): void {
+  describe(`pool on ${stack.name}`, () => {
+    let bench: Bench;
+    beforeAll(async () => {
+      bench = await Bench.open(stack);
+    }, 120_000);
+    afterAll(() => bench.close());
+
+    const withPool = async (
+      options: object,
+      work: (jobs: Jobs, pool: JobPool) => Promise<void>,
+    ): Promise<void> => {
+      const jobs = bench.jobs();
+      const pool = await jobs.startPool({ ...quick, ...options });
+      try {
+        await work(jobs, pool);
+      } finally {
+        await pool.stop({ graceful: false });
+      }
+    };
+
+    test("D1 the pool runs tasks through workers that it manages", () =>
+      withPool({ workers_nr_max: 1 }, async (jobs, pool) => {
+        const job = await jobs.schedule(fn("add"), { args: [1, 2] });
+        expect(await job.wait()).toBe(3);
+        const { worker } = await job.load();
+        expect([...pool.workers.values()].some(({ name }) => worker.startsWith(name))).toBe(true);
+      }));
+
+    test("D2 the pool keeps its workers by number", () =>
+      withPool({ workers_nr_min: 2, workers_nr_max: 2 }, async (jobs, pool) => {
+        await until("both are there", async () => (await jobs.workers.list({ running: true })).length === 2);
+        expect([...pool.workers.keys()]).toEqual([1, 2]);
+        const records = await jobs.workers.list({ pool: pool.name });
+        expect(records.map(({ nr }) => nr)).toEqual([1, 2]);
+        expect(records.every((record) => record.type === "process" && record.pool === pool.name)).toBe(true);
+      }));
+
+    test("D3 workers_nr_max: the number of processors by default", async () => {
+      const jobs = bench.jobs();
+      const pool = await jobs.startPool({ ...quick });
+      expect(pool.workersMax).toBe(availableParallelism());
+      await pool.stop();
+      await expect(jobs.startPool({ ...quick, workers_nr_max: 0 })).rejects.toMatchObject({
+        code: "bad_argument",
+      });
+      await expect(jobs.startPool({ ...quick, workers_nr_min: 3, workers_nr_max: 2 })).rejects.toThrow(
+        /workers_nr_max/,
+      );
+    });
+
+    test("D4 workers_nr_min: 1 by default, 0 is allowed and starts one when there is work", async () => {
+      await withPool({}, async (_jobs, pool) => {
+        expect(pool.workersMin).toBe(1);
+        expect(running(pool)).toBe(1);
+      });
+      await withPool({ workers_nr_min: 0, workers_nr_max: 1 }, async (jobs, pool) => {
+        expect(running(pool)).toBe(0);
+        expect(await (await jobs.schedule(fn("add"), { args: [1, 2] })).wait()).toBe(3);
+        await until("it is taken away again", () => running(pool) === 0);
+      });
+      const jobs = bench.jobs();
+      await expect(jobs.startPool({ ...quick, workers_nr_min: -1 })).rejects.toMatchObject({
+        code: "bad_argument",
+      });
+    });
+
+    test("M1 two loops: the main loop and the data loop", () =>
+      withPool({ workers_nr_max: 1 }, async (_jobs, pool) => {
+        expect(pool.loops).toEqual(["mainloop", "dataloop"]);
+      }));
+
+    test("M2 M3 D5 the main loop starts processes when work waits and takes them away again, always within the bounds", () =>
+      withPool({ workers_nr_min: 1, workers_nr_max: 3 }, async (jobs, pool) => {
+        const seen: number[] = [];
+        const look = setInterval(() => seen.push(running(pool)), 5);
+        const handles = await jobs.scheduleAll(
+          Array.from({ length: 8 }, () => ({ fn: fn("sleep"), args: [300] })),
+        );
+        await until("there are three", () => running(pool) === 3);
+        const pids = [...pool.workers.values()].map(({ pid }) => pid);
+        await jobs.wait(handles);
+        await until("there is one", () => running(pool) === 1);
+        clearInterval(look);
+        expect(Math.max(...seen)).toBe(3);
+        expect(Math.min(...seen)).toBe(1);
+        expect(pids.filter(isAlive)).toHaveLength(1);
+        expect(await jobs.count({ state: "OK" })).toBe(8);
+      }));
+
+    test("M4 workers that others started are neither counted nor taken away", () =>
+      withPool({ workers_nr_max: 1 }, async (jobs, pool) => {
+        const stop = new AbortController();
+        const external = jobs.work({ ...quickSingle, signal: stop.signal });
+        await until("it is there", async () => (await jobs.workers.list({ running: true })).length === 2);
+        await Promise.all(
+          (await jobs.scheduleAll([1, 2, 3].map((n) => ({ fn: fn("add"), args: [n, n] })))).map((job) =>
+            job.wait(),
+          ),
+        );
+        expect(running(pool)).toBe(1);
+        await pool.stop();
+        const left = await jobs.workers.list({ running: true });
+        expect(left.map(({ id }) => id)).toEqual([singleName()]);
+        expect(await (await jobs.schedule(fn("add"), { args: [1, 2] })).wait()).toBe(3);
+        stop.abort();
+        await external;
+      }));
+
+    test("M5 M6 the data loop takes what workers return and stores it, in order", () =>
+      withPool({ workers_nr_max: 1 }, async (jobs, pool) => {
+        const handles = await jobs.scheduleAll(
+          Array.from({ length: 5 }, (_, n) => ({ fn: fn("add"), args: [n, 0] })),
+        );
+        expect(await jobs.results(handles)).toEqual([0, 1, 2, 3, 4]);
+        await pool.stop();
+        const events: JobEvent[] = [];
+        for await (const event of pool.events()) events.push(event);
+        expect(events.map(({ seq }) => seq)).toEqual(events.map((_, i) => i + 1));
+        const done = events.filter(({ category, data }) => category === "J" && data.state === "OK");
+        expect(done.map(({ id }) => id)).toEqual(handles.map(({ id }) => id));
+      }));
+
+    test("M7 a crash is noticed: the job is in CRASH, the worker has another process, the error is told", () =>
+      withPool({ workers_nr_max: 1 }, async (jobs, pool) => {
+        const before = [...pool.workers.values()][0]!.pid;
+        expect(await (await jobs.schedule(fn("exit"), { args: [3] })).settled()).toMatchObject({
+          state: "ERROR",
+          error_cat: "CRASH",
+        });
+        expect((await (await jobs.schedule(fn("kill"))).settled()).error?.message).toMatch(
+          /killed by SIGKILL/,
+        );
+        const after = await (await jobs.schedule(fn("pid"))).wait();
+        expect(after).not.toBe(before);
+        const [worker] = await jobs.workers.list({ running: true });
+        expect(worker?.error).toMatch(/SIGKILL|code 3/);
+        for await (const event of pool.events()) {
+          if (event.category !== "E") continue;
+          expect(event.data.message).toMatch(/code 3/);
+          break;
+        }
+      }));
+
+    test("Q1 Q2 queue: first in, first out, of jobs that wait for a worker", async () => {
+      const jobs = bench.jobs();
+      const file = bench.file("fifo");
+      const lines = Array.from({ length: 12 }, (_, n) => `line ${n}`);
+      for (const line of lines) await jobs.schedule(fn("note"), { args: [file, line] });
+      expect(await jobs.queueSize()).toBe(12);
+      const pool = await jobs.startPool({ ...quick, workers_nr_max: 1 });
+      await until("it is empty", async () => (await jobs.count({ state: "OK" })) === 12);
+      await pool.stop();
+      expect(linesOf(file)).toEqual(lines);
+      expect(await jobs.queueSize()).toBe(0);
+    });
+
+    test("Q3 Q4 queue_data: ordered changes with category, id and record", () =>
+      withPool({ workers_nr_max: 1 }, async (jobs, pool) => {
+        const job = await jobs.schedule(fn("divide"), { args: [1, 0], name: "ratio" });
+        await job.settled();
+        await pool.stop();
+        const own: unknown[] = [];
+        const workers = new Set<unknown>();
+        for await (const { category, id, data } of pool.events()) {
+          if (category === "J" && id === job.id) own.push([data.state, data.error_cat]);
+          if (category === "W") workers.add(data.state);
+        }
+        expect(own).toEqual([
+          ["RUNNING", undefined],
+          ["ERROR", "ERROR"],
+        ]);
+        expect(workers).toEqual(new Set(["WAITING", "BUSY", "HALTED"]));
+      }));
+
+    test("graceful stop: what runs comes to its end, what waits stays, no process is left", async () => {
+      const jobs = bench.jobs();
+      const pool = await jobs.startPool({ ...quick, workers_nr_max: 1 });
+      const runs = await jobs.schedule(fn("sleep"), { args: [500] });
+      const waits = await jobs.schedule(fn("add"), { args: [1, 2] });
+      await until("it runs", async () => (await runs.load()).state === "RUNNING");
+      const pids = [...pool.workers.values()].map(({ pid }) => pid);
+      await Promise.all([pool.stop(), pool.stop()]);
+      expect((await runs.load()).state).toBe("OK");
+      expect((await waits.load()).state).toBe("NEW");
+      expect(pids.filter(isAlive)).toEqual([]);
+      const again = await jobs.startPool({ ...quick, workers_nr_max: 1 });
+      expect(await waits.wait()).toBe(3);
+      await again.stop();
+    });
+
+    test("hard stop: what runs is HALTED, also where it never lets go; waiters wake", async () => {
+      const jobs = bench.jobs();
+      const pool = await jobs.startPool({ ...quick, workers_nr_max: 2 });
+      const [spins, again] = await jobs.scheduleAll([{ fn: fn("spin") }, { fn: fn("spin"), retries: 1 }]);
+      await until("both run", async () => (await jobs.count({ state: "RUNNING" })) === 2);
+      const waiting = spins!.settled();
+      await pool.stop({ graceful: false });
+      expect(await waiting).toMatchObject({ state: "ERROR", error_cat: "HALTED" });
+      expect(await again!.load()).toMatchObject({ state: "NEW", attempts: 1 });
+    });
+
+    test("a graceful stop that takes too long becomes a hard one", async () => {
+      const jobs = bench.jobs();
+      const pool = await jobs.startPool({ ...quick, workers_nr_max: 1 });
+      const spins = await jobs.schedule(fn("spin"));
+      await until("it runs", async () => (await spins.load()).state === "RUNNING");
+      await pool.stop({ timeoutMs: 100 });
+      expect(await spins.load()).toMatchObject({ state: "ERROR", error_cat: "HALTED" });
+    });
+
+    test("reset: no jobs, no actions, no outcomes are left, and work goes on", () =>
+      withPool({ workers_nr_max: 1 }, async (jobs) => {
+        await (await jobs.schedule(fn("add"), { args: [1, 2], returnQueues: ["q"] })).wait();
+        await jobs.reset({ confirm: true });
+        expect(await jobs.count()).toBe(0);
+        expect(await jobs.returnQueue("q").size()).toBe(0);
+        for await (const action of jobs.actions()) expect(action).toBeUndefined();
+        expect(await (await jobs.schedule(fn("add"), { args: [1, 2] })).wait()).toBe(3);
+      }));
+
+    test("a worker that cannot be started is told at once", async () => {
+      const jobs = bench.jobs();
+      const options = { ...quick, workers_nr_max: 1 };
+      await expect(jobs.startPool({ ...options, roots: ["/no/such/folder"] })).rejects.toThrow(
+        /is not a folder/,
+      );
+      await expect(jobs.startPool({ ...options, execArgv: ["--no-such-flag"] })).rejects.toThrow(
+        /no-such-flag|code 9/,
+      );
+      await expect(jobs.startPool({ ...options, min: 3 } as object)).rejects.toThrow(/min: not an option/);
+    });
+  });
+}
