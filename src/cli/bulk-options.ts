@@ -17,7 +17,7 @@ import {
   type LoadResult,
   type Source,
 } from "../bulk/index.ts";
-import type { Command } from "./command.ts";
+import { repeated, type Command } from "./command.ts";
 import type { Context } from "./context.ts";
 import { quote, show } from "./escape.ts";
 import { CommandError, UsageError } from "./failure.ts";
@@ -41,8 +41,6 @@ export interface BulkOptions {
   quiet?: boolean;
 }
 
-const gather = (value: string, before: string[] | undefined): string[] => [...(before ?? []), value];
-
 export function defineBulk(command: Command): Command {
   return command
     .option("-u, --work-units <file>", "file of units, - for standard input; .gz and .zst are decompressed")
@@ -50,7 +48,7 @@ export function defineBulk(command: Command): Command {
     .option(
       "--column <target=column>",
       "CSV: name, priority, delay or data.KEY = COLUMN[:TYPE]; repeat",
-      gather,
+      repeated,
     )
     .option("--delimiter <text>", "CSV: what stands between fields, a comma; tab is \\t")
     .option("--no-header", "CSV: the first record is a unit; columns are numbered from 1")

@@ -6,7 +6,7 @@ import { createGzip } from "node:zlib";
 import { exportLines } from "../../bulk/index.ts";
 import { reasonOf } from "../../config/index.ts";
 import { workUnitStatuses, type WorkUnitStatus } from "../../core/index.ts";
-import { command } from "../command.ts";
+import { command, repeated } from "../command.ts";
 import type { Context } from "../context.ts";
 import { quote } from "../escape.ts";
 import { CommandError, exit, UsageError } from "../failure.ts";
@@ -23,13 +23,11 @@ interface Options {
   quiet?: boolean;
 }
 
-const gather = (value: string, before: string[] | undefined): string[] => [...(before ?? []), value];
-
 export default command<Options>({
   define: (it) => {
-    it.option("-W, --work-spec-name <name>", "only this work spec; repeat for several", gather)
+    it.option("-W, --work-spec-name <name>", "only this work spec; repeat for several", repeated)
       .option("-o, --output <file>", "write to a file; .gz is compressed")
-      .option("-s, --status <status>", `only units that are ${workUnitStatuses.join(", ")}; repeat`, gather)
+      .option("-s, --status <status>", `only units that are ${workUnitStatuses.join(", ")}; repeat`, repeated)
       .option("--prefix <text>", "only units whose names begin so")
       .option("--attempts", "with every attempt of every unit")
       .option("--specs-only", "work specs without units")
