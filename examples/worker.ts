@@ -53,7 +53,7 @@ await running;
 
 for await (const unit of namespace.workSpec("index").workUnits()) console.log(unit.name, unit.data);
 const broken = await namespace.workSpec("resize").workUnit("broken.png");
-console.log(broken.status, String(broken.data.traceback).split("\n")[0]);
+console.log(broken.status, (broken.data.traceback as string).split("\n")[0]);
 assert.equal(worker.counts.finished, 4);
 assert.equal(worker.counts.retried, 1);
 assert.equal(broken.status, "failed");

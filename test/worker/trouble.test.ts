@@ -35,7 +35,7 @@ async function wait(t: Bench, what: string, condition: () => boolean | Promise<b
 }
 
 const warnings = (t: Bench): number =>
-  t.lines.filter(({ level, message }) => level === "warn" && /does not answer/.test(message)).length;
+  t.lines.filter(({ level, message }) => level === "warn" && message.includes("does not answer")).length;
 
 describe("a coordinator that does not answer for a while", () => {
   it("at the start: the worker waits for it", async () => {
@@ -49,7 +49,7 @@ describe("a coordinator that does not answer for a while", () => {
     line.state = "up";
     await wait(t, "it works", async () => (await t.status("s", "u")) === "finished");
     assert.equal(warnings(t), 1);
-    assert.equal(t.lines.filter(({ message }) => /answers again/.test(message)).length, 1);
+    assert.equal(t.lines.filter(({ message }) => message.includes("answers again")).length, 1);
   });
 
   it("while work runs: settles are asked again until they are stored, and nothing is lost or doubled", async () => {
