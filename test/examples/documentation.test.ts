@@ -33,6 +33,7 @@ const pages = [
   "docs/dependencies.md",
   "docs/data.md",
   "docs/locks.md",
+  "docs/jobs.md",
   "docs/errors.md",
   "docs/stores.md",
   "docs/sqlite.md",
