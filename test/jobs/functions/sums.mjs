@@ -6,7 +6,12 @@ import { setTimeout as delay } from "node:timers/promises";
  * What `currentJob()` of the package gives; this file has no package beside it.
  * @returns {import("../../../src/jobs/index.ts").CurrentJob}
  */
-const currentJob = () => Reflect.get(globalThis, Symbol.for("coordinate.jobs.current")).getStore();
+function currentJob() {
+  const storage = /** @type {{ getStore(): import("../../../src/jobs/index.ts").CurrentJob }} */ (
+    Reflect.get(globalThis, Symbol.for("coordinate.jobs.current"))
+  );
+  return storage.getStore();
+}
 
 /** @type {(a: number, b: number) => number} */
 export const add = (a, b) => a + b;
