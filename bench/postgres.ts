@@ -1,11 +1,12 @@
 /**
- * What the postgres store does in a second, beside a raw table and two peers on the same server in the same run.
+ * What the postgres store does in a second, and what others do on the same server in the same run.
  *
- *   npm run bench:postgres -- [--units 10000,1000000] [--seconds 5] [--hold 60] [--off] [--skip raw,peers,hold]
- *   (cd bench && npm install) brings the peers; without them their lines are left out.
+ *   npm run bench:postgres -- [--seconds 3] [--rounds 3] [--units 1000000] [--hold 60] [--off] [--skip turns,flat,raw,hold]
+ *   (cd bench && npm install) brings the peers; without them their columns are left out.
  *
  * The server is started for the purpose with its default settings; `--off` adds synchronous_commit=off. Rates are of calls
- * through the engine. Machines are noisy: beside each rate stands the processor time that a unit cost server and client.
+ * through the engine. Machines are noisy: contenders take turns, round by round, and what is shown is the median of the
+ * rounds; beside a rate stands the processor time that a unit cost the server. About six minutes.
  */
 import { readdirSync, readFileSync } from "node:fs";
 import { parseArgs } from "node:util";
@@ -13,26 +14,28 @@ import pg from "pg";
 import { encodeData, Engine } from "../src/core/index.ts";
 import { openPostgres } from "../src/postgres/index.ts";
 import { query, startServer } from "../test/postgres/server.ts";
+import { boss, graphile, inTime, rawTable, type Contender, type Meter, type Run } from "./postgres-peers.ts";
 
 const { values: given } = parseArgs({
   options: {
-    units: { type: "string", default: "10000,1000000" },
-    seconds: { type: "string", default: "5" },
+    seconds: { type: "string", default: "3" },
+    rounds: { type: "string", default: "3" },
+    units: { type: "string", default: "1000000" },
     hold: { type: "string", default: "60" },
     off: { type: "boolean", default: false },
     skip: { type: "string", default: "" },
   },
 });
-const sizes = given.units.split(",").map(Number);
 const seconds = Number(given.seconds);
+const rounds = Number(given.rounds);
+const many = Number(given.units);
 const skip = new Set(given.skip.split(","));
 
+const began = performance.now();
 const server = await startServer({ settings: given.off ? ["synchronous_commit = off"] : [] });
 const postmaster = readFileSync(`${server.directory}/postmaster.pid`, "utf8").split("\n")[0];
-const [version] = (await query(server.url(), "SHOW server_version")) as { server_version: string }[];
-console.log(
-  `PostgreSQL ${version?.server_version}, default settings${given.off ? ", synchronous_commit=off" : ""}\n`,
-);
+
+// ---- measuring
 
 /** Processor time of the server's sessions so far, in microseconds. */
 function serverTime(): number {
@@ -42,12 +45,10 @@ function serverTime(): number {
     try {
       const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
       const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
-      if (
-        fields[1] !== postmaster ||
-        !readFileSync(`/proc/${pid}/cmdline`, "utf8").startsWith("postgres: postgres ")
-      )
-        continue;
-      ticks += Number(fields[11]) + Number(fields[12]);
+      const isSession =
+        fields[1] === postmaster &&
+        readFileSync(`/proc/${pid}/cmdline`, "utf8").startsWith("postgres: postgres ");
+      if (isSession) ticks += Number(fields[11]) + Number(fields[12]);
     } catch {
       // a process that ended meanwhile
     }
@@ -55,70 +56,66 @@ function serverTime(): number {
   return ticks * 10_000;
 }
 
-interface Result {
+const log = new pg.Client({ connectionString: server.url() });
+await log.connect();
+async function walBytes(): Promise<number> {
+  const { rows } = await log.query<{ at: string }>(
+    "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::text AS at",
+  );
+  return Number(rows[0]?.at);
+}
+
+interface Sample {
   rate: number;
+  /** Per unit. */
+  serverMicros: number;
+  clientMicros: number;
+  wal: number;
 }
 
-/** Runs `work` by so many at once until the time is over; it answers how many units it did, 0 to stop. */
-async function measure(
-  label: string,
-  url: string,
-  at: number,
-  work: (who: number) => Promise<number>,
-  limit = Infinity,
-): Promise<Result> {
-  const wal = async (): Promise<number> =>
-    Number(
-      (
-        (await query(url, "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::text AS at")) as {
-          at: string;
-        }[]
-      )[0]?.at,
-    );
-  const commits = async (): Promise<number> =>
-    Number(
-      (
-        (await query(
-          url,
-          "SELECT xact_commit::text AS n FROM pg_stat_database WHERE datname = current_database()",
-        )) as { n: string }[]
-      )[0]?.n,
-    );
-  const [wal0, commits0, server0, client0, start] = [
-    await wal(),
-    await commits(),
-    serverTime(),
-    process.cpuUsage(),
-    performance.now(),
-  ];
-  let done = 0;
-  await Promise.all(
-    Array.from({ length: at }, async (_, who) => {
-      while (performance.now() - start < seconds * 1000 && done < limit) {
-        const count = await work(who);
-        if (count === 0) break;
-        done += count;
-      }
-    }),
-  );
-  const rate = done / ((performance.now() - start) / 1000);
-  const client = process.cpuUsage(client0);
-  const cpu = (micros: number): string => (micros / done).toFixed(1).padStart(7);
-  console.log(
-    `${label.padEnd(44)} ${Math.round(rate).toLocaleString("en").padStart(9)}/s   µs/unit server ${cpu(serverTime() - server0)} client ${cpu(client.user + client.system)}` +
-      `   WAL ${String(Math.round(((await wal()) - wal0) / done)).padStart(6)} B/unit   ${(((await commits()) - commits0) / done).toFixed(3)} commits/unit`,
-  );
-  return { rate };
+async function reading() {
+  const { user, system } = process.cpuUsage();
+  return { server: serverTime(), client: user + system, wal: await walBytes() };
 }
 
-const unitName = (i: number): string => `unit-${String(i).padStart(9, "0")}`;
-const data = (i: number) => encodeData({ n: i, path: "/some/where" });
+async function sample(run: (meter: Meter) => Promise<Run>): Promise<Sample> {
+  let from = await reading();
+  let to: typeof from | null = null;
+  const { done, seconds } = await run({
+    begin: async () => void (from = await reading()),
+    end: async () => void (to = await reading()),
+  });
+  to ??= await reading();
+  return {
+    rate: done / seconds,
+    serverMicros: (to.server - from.server) / done,
+    clientMicros: (to.client - from.client) / done,
+    wal: (to.wal - from.wal) / done,
+  };
+}
+
+function median(values: readonly number[]): number {
+  const sorted = [...values].sort((a, b) => a - b);
+  const middle = Math.floor(sorted.length / 2);
+  return sorted.length % 2 === 1 ? sorted[middle]! : (sorted[middle - 1]! + sorted[middle]!) / 2;
+}
+
+const whole = (value: number): string => Math.round(value).toLocaleString("en");
+
+function table(head: readonly string[], rows: readonly (readonly string[])[]): void {
+  const widths = head.map((cell, i) => Math.max(cell.length, ...rows.map((row) => row[i]?.length ?? 0)));
+  const line = (row: readonly string[]): string =>
+    row.map((cell, i) => (i === 0 ? cell.padEnd(widths[i] ?? 0) : cell.padStart(widths[i] ?? 0))).join("  ");
+  for (const row of [head, ...rows]) console.log(line(row).trimEnd());
+  console.log();
+}
 
 // ---- this store
 
-async function coordinate(waiting: number): Promise<{ best: number; single: number }> {
-  const url = await server.createDatabase();
-  const store = await openPostgres({ url, poolSize: 20 });
+const data = encodeData({ n: 1, path: "/some/where" });
+
+async function coordinate(url: string): Promise<Contender & { work: (batch: number) => Work }> {
+  const store = await openPostgres({ url, poolSize: 10 });
   const engine = new Engine(store);
   await engine.setWorkSpecs("", [{ data: encodeData({ name: "s" }) }]);
   let next = 0;
@@ -128,279 +125,192 @@ async function coordinate(waiting: number): Promise<{ best: number; single: numb
     await engine.addWorkUnits(
       "",
       "s",
-      Array.from({ length: count }, (_, i) => ({ name: unitName(from + i), data: data(from + i) })),
+      Array.from({ length: count }, (_, i) => ({
+        name: `unit-${String(from + i).padStart(9, "0")}`,
+        data,
+      })),
     );
     return count;
   };
-  const label = `coordinate, ${waiting.toLocaleString("en")} waiting:`;
-  await measure(`${label} adds of 1, 8 at once`, url, 8, () => add(1));
-  await measure(`${label} adds of 1,000`, url, 1, () => add(1000), waiting);
-  await measure(`${label} adds of 10,000 (COPY)`, url, 1, () => add(10_000), Math.max(waiting, 100_000));
-  await measure(
-    `${label} adds of 10,000 (COPY), 2 at once`,
+  const work =
+    (batch: number): Work =>
+    async (who) => {
+      const attempts = await engine.requestAttempts("", { worker: `w${who}`, number: batch });
+      if (attempts.length < batch) await add(10_000);
+      if (attempts.length === 0) return 0;
+      await engine.settleAttempts(
+        "",
+        attempts.map(({ id }) => ({ attempt: id, action: "finish" as const })),
+      );
+      return attempts.length;
+    };
+  const run = async (batch: number, at: number, time: number): Promise<Run> => inTime(at, time, work(batch));
+  return {
+    name: "coordinate",
     url,
-    2,
-    () => add(10_000),
-    Math.max(waiting, 100_000),
-  );
-  while (next < waiting) await add(10_000);
-  let best = 0;
-  let single = 0;
-  for (const batch of [1, 10, 100, 1000])
-    for (const claimers of [1, 2, 8]) {
-      const { rate } = await measure(
-        `${label} claim+finish of ${batch}, ${claimers} at once`,
-        url,
-        claimers,
-        async (who) => {
-          const attempts = await engine.requestAttempts("", { worker: `w${who}`, number: batch });
-          if (attempts.length < batch) await add(10_000);
-          if (attempts.length === 0) return 1e-9;
-          await engine.settleAttempts(
-            "",
-            attempts.map(({ id }) => ({ attempt: id, action: "finish" as const })),
-          );
-          return attempts.length;
-        },
-      );
-      if (batch === 1) single = Math.max(single, rate);
-      best = Math.max(best, rate);
-    }
-  await engine.close();
-  return { best, single };
-}
-
-// ---- the least that a table can do
-
-async function raw(waiting: number): Promise<number> {
-  const url = await server.createDatabase();
-  const pool = new pg.Pool({
-    connectionString: url,
-    max: 8,
-    options: "-c plan_cache_mode=force_generic_plan -c enable_seqscan=off",
-  });
-  await pool.query(`
-    CREATE TABLE raw (id bigint PRIMARY KEY, spec bigint NOT NULL, place float8 NOT NULL, name bytea NOT NULL, status smallint NOT NULL,
-      attempts int NOT NULL DEFAULT 0, worker bytea, started bigint, expiration bigint, ended bigint, data bytea);
-    CREATE UNIQUE INDEX raw_name ON raw (spec, name);
-    CREATE INDEX raw_ready ON raw (spec, place, name) WHERE status = 0;
-    CREATE INDEX raw_lease ON raw (spec, expiration) WHERE status = 3;
-    INSERT INTO raw (id, spec, place, name, status, data)
-      SELECT i, 1, 0, convert_to('unit-' || lpad(i::text, 9, '0'), 'UTF8'), 0, '\\x7b7d' FROM generate_series(1, ${waiting + 500_000}) AS i;`);
-  let best = 0;
-  for (const batch of [100, 1000])
-    for (const claimers of [1, 2, 8]) {
-      const { rate } = await measure(
-        `raw table: claim+settle of ${batch}, ${claimers} at once`,
-        url,
-        claimers,
-        async () => {
-          const { rows } = await pool.query<{ id: string }>({
-            name: "claim",
-            text: `WITH picked AS MATERIALIZED (
-              SELECT id FROM raw WHERE spec = 1 AND status = 0 ORDER BY place, name LIMIT $1 FOR UPDATE SKIP LOCKED)
-            UPDATE raw u SET status = 3, attempts = attempts + 1, worker = 'w', started = 1, expiration = 9e12 FROM picked p
-            WHERE u.id = p.id RETURNING u.id, u.name, u.attempts, u.data`,
-            values: [batch],
-          });
-          await pool.query({
-            name: "settle",
-            text: "UPDATE raw SET status = 4, ended = 2 WHERE id = ANY ($1::bigint[]) AND status = 3",
-            values: [rows.map(({ id }) => id)],
-          });
-          return rows.length;
-        },
-      );
-      best = Math.max(best, rate);
-    }
-  await pool.end();
-  return best;
-}
-
-// ---- peers; named by variables, so that nobody needs their types
-
-async function graphile(): Promise<{ best: number; single: number } | null> {
-  const name = "graphile-worker";
-  const worker = (await import(name).catch(() => null)) as {
-    run(options: object): Promise<{ stop(): Promise<void> }>;
-    makeWorkerUtils(options: object): Promise<{ migrate(): Promise<void>; release(): Promise<void> }>;
-    Logger: new (factory: () => () => void) => unknown;
-  } | null;
-  if (worker === null) return null;
-  const url = await server.createDatabase();
-  const logger = new worker.Logger(() => () => undefined);
-  const utils = await worker.makeWorkerUtils({ connectionString: url, logger });
-  await utils.migrate();
-  const add = (count: number): Promise<unknown> =>
-    query(
-      url,
-      `SELECT count(*) FROM graphile_worker.add_jobs(ARRAY(
-      SELECT json_populate_record(NULL::graphile_worker.job_spec, json_build_object('identifier', 't', 'payload', json_build_object('n', i)))
-      FROM generate_series(1, ${count}) AS i))`,
-    );
-  await measure("graphile-worker: adds of 1,000", url, 1, async () => {
-    await add(1000);
-    return 1000;
-  });
-  const results = { best: 0, single: 0 };
-  for (const batched of [false, true]) {
-    await query(url, "TRUNCATE graphile_worker._private_jobs");
-    const jobs = batched ? 200_000 : 20_000;
-    for (let i = 0; i < jobs; i += 10_000) await add(10_000);
-    // their plans depend on statistics, which autovacuum would bring within a minute
-    await query(url, "VACUUM ANALYZE");
-    let done = 0;
-    const start = performance.now();
-    const runner = await worker.run({
-      connectionString: url,
-      logger,
-      concurrency: batched ? 100 : 8,
-      maxPoolSize: 10,
-      pollInterval: 100,
-      noHandleSignals: true,
-      preset: batched
-        ? { worker: { localQueue: { size: 1000 }, completeJobBatchDelay: 0, failJobBatchDelay: 0 } }
-        : {},
-      taskList: {
-        t: () => {
-          done++;
-        },
-      },
-    });
-    while (done < jobs && performance.now() - start < seconds * 2000)
-      await new Promise((resolve) => setTimeout(resolve, 5));
-    const rate = done / ((performance.now() - start) / 1000);
-    await runner.stop();
-    console.log(
-      `graphile-worker: ${batched ? "batched (local queue of 1,000, 100 at once)" : "unbatched, 8 at once"}: ${Math.round(rate).toLocaleString("en")}/s`,
-    );
-    if (batched) results.best = rate;
-    else results.single = rate;
-  }
-  await utils.release();
-  return results;
-}
-
-async function boss(): Promise<number | null> {
-  const name = "pg-boss";
-  const module = (await import(name).catch(() => null)) as { PgBoss?: unknown; default?: unknown } | null;
-  if (module === null) return null;
-  interface Boss {
-    on(event: string, listener: () => void): void;
-    start(): Promise<void>;
-    stop(options: object): Promise<void>;
-    createQueue(name: string): Promise<void>;
-    insert(queue: string, jobs: object[]): Promise<unknown>;
-    fetch(queue: string, options: object): Promise<{ id: string }[]>;
-    complete(queue: string, ids: string[]): Promise<unknown>;
-  }
-  const PgBoss = (module.PgBoss ?? module.default) as new (options: object) => Boss;
-  const url = await server.createDatabase();
-  const instance = new PgBoss({ connectionString: url, max: 10 });
-  instance.on("error", () => undefined);
-  await instance.start();
-  await instance.createQueue("q");
-  const add = async (count: number): Promise<number> => {
-    await instance.insert(
-      "q",
-      Array.from({ length: count }, (_, n) => ({ data: { n, path: "/some/where" } })),
-    );
-    return count;
+    add,
+    work,
+    single: (at, time) => run(1, at, time),
+    batched: (at, time) => run(1000, at, time),
+    batchedAt: [2, 8],
+    close: () => engine.close(),
   };
-  await measure("pg-boss: adds of 1,000", url, 1, () => add(1000), 100_000);
-  for (let i = 0; i < 300_000; i += 10_000) await add(10_000);
-  await query(url, "VACUUM ANALYZE");
-  let best = 0;
-  for (const [batch, at] of [
-    [1, 8],
-    [100, 1],
-    [100, 8],
-    [1000, 1],
-    [1000, 8],
-  ] as const) {
-    const { rate } = await measure(
-      `pg-boss: fetch+complete of ${batch}, ${at} at once`,
-      url,
-      at,
-      async () => {
-        const jobs = await instance.fetch("q", { batchSize: batch });
-        if (jobs.length === 0) return 0;
-        await instance.complete(
-          "q",
-          jobs.map(({ id }) => id),
-        );
-        return jobs.length;
-      },
-    );
-    best = Math.max(best, rate);
-  }
-  await instance.stop({ graceful: false });
-  return best;
 }
 
-// ---- a reader that pins the horizon
+type Work = (who: number) => Promise<number>;
 
+/** Adds, alone and many, and the peers' adds of a thousand. */
+async function adds(contenders: readonly Contender[]): Promise<void> {
+  const rows: string[][] = [];
+  const measure = async (label: string, at: number, count: number, { add }: Contender): Promise<void> => {
+    const one = await sample(() => inTime(at, seconds, () => add(count), 300_000));
+    rows.push([
+      label,
+      whole(one.rate),
+      one.serverMicros.toFixed(1),
+      one.clientMicros.toFixed(1),
+      whole(one.wal),
+    ]);
+  };
+  const [ours, ...peers] = contenders;
+  if (ours === undefined) return;
+  await measure("coordinate: 1, 8 at once", 8, 1, ours);
+  await measure("coordinate: 1,000", 1, 1000, ours);
+  await measure("coordinate: 10,000 (COPY)", 1, 10_000, ours);
+  await measure("coordinate: 10,000 (COPY), 2 at once", 2, 10_000, ours);
+  for (const peer of peers) await measure(`${peer.name}: 1,000`, 1, 1000, peer);
+  table(["adds of", "a second", "server µs", "client µs", "WAL B"], rows);
+}
+
+/** Claim and finish, in turns: every contender once in each round. */
+async function turns(contenders: readonly Contender[]): Promise<void> {
+  const ways = [
+    ...[1, 8, 32].map((at) => ({
+      label: `one by one, ${at} at once`,
+      runs: contenders.map((one) => ({
+        name: one.name,
+        run: (meter: Meter) => one.single(at, seconds, meter),
+      })),
+    })),
+    {
+      label: "batched",
+      runs: contenders.flatMap((one) =>
+        one.batchedAt.map((at) => ({
+          name: one.batchedAt.length === 1 ? one.name : `${one.name}, ${at} at once`,
+          run: (meter: Meter) => one.batched(at, seconds, meter),
+        })),
+      ),
+    },
+  ];
+  const rows: string[][] = [];
+  for (const { label, runs } of ways) {
+    const samples = runs.map(() => [] as Sample[]);
+    for (let round = 0; round < rounds; round++)
+      for (const [i, { run }] of runs.entries()) samples[i]?.push(await sample(run));
+    const medians = samples.map((all) => median(all.map(({ rate }) => rate)));
+    const ours = Math.max(...medians.filter((_, i) => runs[i]?.name.startsWith("coordinate")));
+    for (const [i, all] of samples.entries()) {
+      const rates = all.map(({ rate }) => rate);
+      rows.push([
+        `${label}: ${runs[i]?.name}`,
+        whole(medians[i] ?? 0),
+        `${whole(Math.min(...rates))}-${whole(Math.max(...rates))}`,
+        (ours / (medians[i] ?? 0)).toFixed(2),
+        median(all.map(({ serverMicros }) => serverMicros)).toFixed(1),
+        median(all.map(({ clientMicros }) => clientMicros)).toFixed(1),
+        whole(median(all.map(({ wal }) => wal))),
+      ]);
+    }
+  }
+  table(["claim and finish", "a second", "of rounds", "ours/this", "server µs", "client µs", "WAL B"], rows);
+}
+
+/** The same work with few and with many units waiting, in turns. */
+async function flat(): Promise<void> {
+  const sizes = [10_000, many];
+  const stores: Awaited<ReturnType<typeof coordinate>>[] = [];
+  for (const size of sizes) {
+    const store = await coordinate(await server.createDatabase());
+    for (let i = 0; i < size; i += 10_000) await store.add(10_000);
+    stores.push(store);
+  }
+  const batches = [1, 100, 1000];
+  const rows: string[][] = [];
+  for (const batch of batches) {
+    const samples = stores.map(() => [] as Sample[]);
+    for (let round = 0; round < rounds; round++)
+      for (const [i, store] of stores.entries())
+        samples[i]?.push(await sample(() => inTime(2, seconds / 2, store.work(batch))));
+    const [few = 0, large = 0] = samples.map((all) => median(all.map(({ rate }) => rate)));
+    rows.push([
+      `batches of ${whole(batch)}, 2 at once`,
+      whole(few),
+      whole(large),
+      (large / few).toFixed(2),
+      ...samples.map((all) => median(all.map(({ serverMicros }) => serverMicros)).toFixed(1)),
+    ]);
+  }
+  for (const store of stores) await store.close();
+  const waiting = sizes.map((size) => `${whole(size)} wait`);
+  table(["claim and finish", ...waiting, "ratio", ...waiting.map((one) => `µs, ${one}`)], rows);
+}
+
+async function raw(): Promise<void> {
+  const bare = await rawTable(await server.createDatabase(), 500_000);
+  const store = await coordinate(await server.createDatabase());
+  for (let i = 0; i < 100_000; i += 10_000) await store.add(10_000);
+  const samples = { raw: [] as Sample[], ours: [] as Sample[] };
+  for (let round = 0; round < rounds; round++) {
+    samples.raw.push(await sample(() => bare.batched(2, seconds / 2)));
+    samples.ours.push(await sample((meter) => store.batched(2, seconds / 2, meter)));
+  }
+  await bare.close();
+  await store.close();
+  const [least, ours] = [samples.raw, samples.ours].map((all) => median(all.map(({ rate }) => rate)));
+  console.log(
+    `a bare table, batches of 1,000, 2 at once: ${whole(least ?? 0)} a second; this store has ${((ours ?? 0) / (least ?? 1)).toFixed(2)} of it\n`,
+  );
+}
+
+/** A reader that pins the horizon. */
 async function held(): Promise<void> {
   const url = await server.createDatabase();
-  const store = await openPostgres({ url, poolSize: 10 });
-  const engine = new Engine(store);
-  await engine.setWorkSpecs("", [{ data: encodeData({ name: "s" }) }]);
-  let next = 0;
-  const add = async (): Promise<void> => {
-    const from = next;
-    next += 10_000;
-    await engine.addWorkUnits(
-      "",
-      "s",
-      Array.from({ length: 10_000 }, (_, i) => ({ name: unitName(from + i), data: data(i) })),
-    );
-  };
-  for (let i = 0; i < 10; i++) await add();
-  const work = async (who: number): Promise<number> => {
-    const attempts = await engine.requestAttempts("", { worker: `w${who}`, number: 100 });
-    if (attempts.length < 100) await add();
-    if (attempts.length === 0) return 1e-9;
-    await engine.settleAttempts(
-      "",
-      attempts.map(({ id }) => ({ attempt: id, action: "finish" as const })),
-    );
-    return attempts.length;
-  };
-  const before = await measure("held snapshot: before, 2 at once", url, 2, work);
+  const store = await coordinate(url);
+  for (let i = 0; i < 100_000; i += 10_000) await store.add(10_000);
+  const rate = async (): Promise<number> => (await sample(() => inTime(2, seconds, store.work(100)))).rate;
+  const before = await rate();
   const reader = new pg.Client({ connectionString: url });
   await reader.connect();
   await reader.query("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM coordinate.unit");
-  const end = performance.now() + Number(given.hold) * 1000;
-  while (performance.now() < end) await work(0);
-  const after = await measure(`held snapshot: after ${given.hold} s, 2 at once`, url, 2, work);
+  await inTime(1, Number(given.hold), store.work(100));
+  const after = await rate();
   await reader.query("ROLLBACK");
   await reader.end();
+  await store.close();
   console.log(
-    `under a held snapshot: ${Math.round((100 * after.rate) / before.rate)} % of the rate before\n`,
+    `a snapshot held for ${given.hold} s, batches of 100, 2 at once: ${whole(before)} a second before, ${whole(after)} after (${Math.round((100 * after) / before)} %)\n`,
   );
-  await engine.close();
 }
 
 try {
-  const ours: { best: number; single: number }[] = [];
-  for (const size of sizes) {
-    ours.push(await coordinate(size));
-    console.log();
+  const [version] = (await query(server.url(), "SHOW server_version")) as { server_version: string }[];
+  const setting = given.off ? "synchronous_commit=off" : "default settings";
+  console.log(`PostgreSQL ${version?.server_version}, ${setting}; ${rounds} rounds of ${seconds} s\n`);
+  if (!skip.has("turns")) {
+    const all = [
+      await coordinate(await server.createDatabase()),
+      await graphile(await server.createDatabase()),
+      await boss(await server.createDatabase()),
+    ].filter((one) => one !== null);
+    await adds(all);
+    await turns(all);
+    for (const one of all) await one.close();
   }
-  const best = Math.max(...ours.map((one) => one.best));
-  const single = Math.max(...ours.map((one) => one.single));
-  if (!skip.has("raw")) console.log(`ratio to the raw table: ${(best / (await raw(10_000))).toFixed(2)}\n`);
-  if (!skip.has("peers")) {
-    const g = await graphile();
-    const b = await boss();
-    if (g !== null)
-      console.log(
-        `ratio to graphile-worker: batched ${(best / g.best).toFixed(2)}, unbatched ${(single / g.single).toFixed(2)}`,
-      );
-    if (b !== null) console.log(`ratio to pg-boss: ${(best / b).toFixed(2)}`);
-    console.log();
-  }
+  if (!skip.has("flat")) await flat();
+  if (!skip.has("raw")) await raw();
   if (!skip.has("hold")) await held();
+  console.log(`${Math.round((performance.now() - began) / 1000)} s in all`);
 } finally {
+  await log.end();
   await server.stop();
 }

@@ -66,19 +66,16 @@ export const folders = {
   bulk: { imports: ["core", "config", "rest/wire"], packages: ["csv-parse", "node:*"] },
   testing: { imports: [...coreAndObjects, "memory"], packages: ["vitest", "fast-check", "node:*"] },
   worker: {
-    imports: [...coreAndObjects, "memory"],
-    packages: ["@opentelemetry/api", "node:*"],
+    imports: coreAndObjects,
+    packages: ["node:*"],
     // What a child process says and hears, apart from the worker: a child must start fast.
     entries: ["index", "process/frame"],
   },
-  jobs: {
-    imports: [...coreAndObjects, "memory", "worker", "worker/process/frame"],
-    packages: ["acorn", "node:*"],
-  },
+  jobs: { imports: [...coreAndObjects, "worker", "worker/process/frame"], packages: ["acorn", "node:*"] },
   daemon: {
     imports: [...everyLibrary, "config/config-error", "config/did-you-mean", "rest/client", "dashboard"],
-    // What the command line needs of it without loading a server: the stores by their address, and kind errors.
-    entries: ["index", "backend", "did-you-mean"],
+    // What the command line needs of it without loading a server: the stores by their address, and their housekeeping.
+    entries: ["index", "backend", "housekeeping", "version"],
     packages: ["fastify", "@fastify/*", "@opentelemetry/api", "pino", "prom-client", "yaml", "node:*"],
   },
   cli: {
@@ -92,7 +89,8 @@ export const folders = {
       "rest/wire",
       "daemon",
       "daemon/backend",
-      "daemon/did-you-mean",
+      "daemon/housekeeping",
+      "daemon/version",
     ],
     packages: ["commander", "cli-progress", "fast-string-truncated-width", "yaml", "node:*"],
   },

@@ -1,9 +1,10 @@
-// Writes the JSON Schemas that the package ships, from the tables that validate: run after `npm run build`.
+// Writes the JSON Schemas that the package ships, from the tables that validate:
+// node --import ./examples/typescript.mjs scripts/schemas.mjs
 
 import { mkdirSync, writeFileSync } from "node:fs";
 import path from "node:path";
-import { configurationSchema } from "../dist/config/index.js";
-import { flowSchema, specSchema } from "../dist/flow/index.js";
+import { configurationSchema } from "../src/config/index.ts";
+import { flowSchema, specSchema } from "../src/flow/index.ts";
 
 const folder = path.join(import.meta.dirname, "..", "schema");
 mkdirSync(folder, { recursive: true });

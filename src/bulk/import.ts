@@ -9,6 +9,9 @@
  * again, by an attempt of the worker that had ended them; older attempts are not brought back. Dependencies are kept
  * for units that still wait for them.
  */
+import { closeSync, createReadStream, mkdtempSync, openSync, rmSync, writeSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
 import {
   decodeData,
   encodeData,
@@ -23,7 +26,7 @@ import {
   CoordinateError,
 } from "../core/index.ts";
 import { isMapping } from "../config/index.ts";
-import { readWire } from "../rest/wire.ts";
+import { readWire, writeLine } from "../rest/wire.ts";
 import { BulkError } from "./bulk-error.ts";
 import { exportVersion, type ExportCounts } from "./export.ts";
 import { readLines } from "./lines.ts";
@@ -52,6 +55,7 @@ interface UnitLine {
   line: number;
 }
 
+const unlimited = { maxBytes: Infinity, maxDepth: 1024 };
 const batchUnits = 1000;
 const batchSize = 1024 * 1024;
 
@@ -75,8 +79,8 @@ class Import {
   #ended = false;
   #batch: UnitLine[] = [];
   #size = 0;
-  /** Units that wait for others: added when all others are there. */
-  #waiting: UnitLine[] = [];
+  /** Units that wait for others: added when all others are there, and on the disk until then. */
+  readonly #waiting = new Spool();
 
   constructor(coordinate: Coordinate, ns: string, options: ImportOptions) {
     this.#coordinate = coordinate;
@@ -85,6 +89,14 @@ class Import {
   }
 
   async run(chunks: AsyncIterable<Buffer>): Promise<ExportCounts> {
+    try {
+      return await this.#read(chunks);
+    } finally {
+      this.#waiting.close();
+    }
+  }
+
+  async #read(chunks: AsyncIterable<Buffer>): Promise<ExportCounts> {
     for await (const lines of readLines(chunks))
       for (const { text, number } of lines) {
         this.#options.signal?.throwIfAborted();
@@ -102,7 +114,7 @@ class Import {
     const where = `${this.#options.name}:${number}`;
     let line: unknown;
     try {
-      line = readWire(text, { maxBytes: Infinity, maxDepth: 1024 });
+      line = readWire(text, unlimited);
     } catch (error) {
       throw new BulkError(`${where}: ${error instanceof Error ? error.message : String(error)}`);
     }
@@ -160,7 +172,7 @@ class Import {
       unit.input.dependencies = (dependencies as Required<DependencyInput>[]).map(
         ({ workSpec, workUnit, kind }) => ({ workSpec, workUnit, kind }),
       );
-      this.#waiting.push(unit);
+      this.#waiting.add(unit);
       return;
     }
     if (this.#batch[0] !== undefined && this.#batch[0].spec !== spec) await this.#flush();
@@ -205,21 +217,21 @@ class Import {
     this.#counts.attempts += attempts.length;
   }
 
-  /** Again and again until all are there: each round adds those whose dependencies the round before has added. */
+  /** Again and again until all are there: each round adds those whose dependencies are there by now. */
   async #addWaiting(): Promise<void> {
-    for (let left = this.#waiting; left.length > 0; left = this.#waiting) {
-      this.#waiting = [];
-      for (const unit of left) {
+    for (let left = this.#waiting.count; left > 0; left = this.#waiting.count) {
+      let stuck: UnitLine | null = null;
+      for await (const unit of this.#waiting.takeAll()) {
         try {
           await this.#coordinate.addWorkUnits(this.#ns, unit.spec, [unit.input]);
           this.#counts.units += 1;
         } catch (error) {
           if (!(error instanceof CoordinateError) || error.code !== "bad_dependency") throw error;
-          this.#waiting.push(unit);
+          this.#waiting.add(unit);
+          stuck ??= unit;
         }
       }
-      const [stuck] = this.#waiting;
-      if (stuck !== undefined && this.#waiting.length === left.length)
+      if (stuck !== null && this.#waiting.count === left)
         throw new BulkError(
           `${this.#options.name}:${stuck.line}: ${stuck.input.name} waits for a unit that is not there`,
         );
@@ -243,6 +255,50 @@ class Import {
       await this.#coordinate.setWorkSpecMeta(this.#ns, name, settable(meta));
       this.#counts.specs += 1;
     }
+  }
+}
+
+/** Units on the disk, in the order they came. */
+class Spool {
+  count = 0;
+  #directory: string | null = null;
+  #fd: number | null = null;
+  #files = 0;
+
+  add(unit: UnitLine): void {
+    this.#directory ??= mkdtempSync(path.join(tmpdir(), "coordinate-import-"));
+    this.#fd ??= openSync(this.#file(), "w", 0o600);
+    // the data must be called so, to be written as it is
+    const { data, ...input } = unit.input;
+    writeSync(this.#fd, writeLine({ ...unit, input, data }));
+    this.count += 1;
+  }
+
+  /** Those that came so far; what is added meanwhile comes the next time. */
+  async *takeAll(): AsyncGenerator<UnitLine> {
+    if (this.#fd === null) return;
+    const file = this.#file();
+    closeSync(this.#fd);
+    this.#fd = null;
+    this.#files += 1;
+    this.count = 0;
+    for await (const lines of readLines(createReadStream(file)))
+      for (const { text } of lines) {
+        if (text === "") continue;
+        const { data, ...unit } = readWire(text, unlimited) as UnitLine & { data: Data | null };
+        yield { ...unit, input: { ...unit.input, data } };
+      }
+    rmSync(file);
+  }
+
+  close(): void {
+    if (this.#fd !== null) closeSync(this.#fd);
+    this.#fd = null;
+    if (this.#directory !== null) rmSync(this.#directory, { recursive: true, force: true });
+  }
+
+  #file(): string {
+    return path.join(this.#directory ?? "", `${this.#files}.jsonl`);
   }
 }
 

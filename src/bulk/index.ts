@@ -10,6 +10,7 @@ export {
   type LoadOptions,
   type LoadProgress,
   type LoadResult,
+  type LoadStep,
   type LoadTarget,
 } from "./load.ts";
 export { openSource, type Source } from "./source.ts";

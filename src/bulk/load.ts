@@ -38,8 +38,10 @@ export interface LoadOptions {
   /** Goes on after what is wrong with one entry, and tells. Otherwise the first one ends the load. */
   keepGoing?: boolean;
   onBad?: (bad: BadEntry) => void;
+  /** How many bytes of the input were read, where that is of interest. */
+  bytesRead?: () => number;
   /** After every batch. */
-  onProgress?: (progress: LoadProgress) => void;
+  onProgress?: (progress: LoadStep) => void;
   journal?: Journal;
   /** For the names of requests, where there is no journal. */
   load: string;
@@ -55,6 +57,11 @@ export interface LoadProgress {
   created: number;
   /** Entries that could not be added. */
   bad: number;
+}
+
+export interface LoadStep extends LoadProgress {
+  /** Of the input, up to about the end of what was acknowledged. */
+  bytes: number;
 }
 
 export interface LoadResult extends LoadProgress {
@@ -73,6 +80,8 @@ interface Batch {
   bad: number;
   position: number;
   checksum: number;
+  /** How far the input was read when the batch was complete. */
+  bytes: number;
 }
 
 /** How long the server knows a request again is ten minutes; a minute less for clocks and for the way. */
@@ -96,6 +105,7 @@ class Load {
   readonly #window = new Set<Promise<void>>();
   readonly #names = new Set<string>();
   #batch: Batch;
+  #bytes = 0;
   #failure: Error | null = null;
 
   constructor(target: LoadTarget, options: LoadOptions) {
@@ -179,13 +189,14 @@ class Load {
   }
 
   #empty(number: number, position: number, checksum: number): Batch {
-    return { number, units: [], lines: [], size: 0, bad: 0, position, checksum };
+    return { number, units: [], lines: [], size: 0, bad: 0, position, checksum, bytes: 0 };
   }
 
   /** Sends the batch that was gathered, when there is room for it on the way; begins the next. */
   async #send(): Promise<void> {
     const batch = this.#batch;
     if (batch.units.length === 0 && batch.bad === 0) return;
+    batch.bytes = this.#options.bytesRead?.() ?? 0;
     this.#batch = this.#empty(batch.number + 1, batch.position, batch.checksum);
     while (this.#window.size >= this.#inFlight) await Promise.race(this.#window);
     if (batch.units.some(({ name }) => this.#names.has(name))) await Promise.all(this.#window);
@@ -220,7 +231,8 @@ class Load {
       journal?.done(done);
       this.#count(added.units, added.created, added.bad);
     }
-    onProgress?.({ ...this.#progress });
+    this.#bytes = Math.max(this.#bytes, batch.bytes);
+    onProgress?.({ ...this.#progress, bytes: this.#bytes });
   }
 
   #count(units: number, created: number, bad: number): void {

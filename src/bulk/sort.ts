@@ -11,7 +11,7 @@ import { readWire, writeLine } from "../rest/wire.ts";
 import { readLines } from "./lines.ts";
 
 export interface SortOptions {
-  /** Text of one piece, in characters; 16 million. */
+  /** Text of one piece, in characters; 8 million. */
   pieceSize?: number;
   /** Pieces that are merged at once; 64. */
   fanIn?: number;
@@ -30,7 +30,7 @@ export class UnitSorter {
   #pieces: string[] = [];
   #made = 0;
 
-  constructor({ pieceSize = 16_000_000, fanIn = 64, directory = tmpdir() }: SortOptions = {}) {
+  constructor({ pieceSize = 8_000_000, fanIn = 64, directory = tmpdir() }: SortOptions = {}) {
     this.#pieceSize = pieceSize;
     this.#fanIn = fanIn;
     this.#base = directory;

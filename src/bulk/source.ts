@@ -35,7 +35,7 @@ export function openSource(file: string, stdin: Readable): Source {
   } catch (error) {
     throw error instanceof BulkError ? error : new BulkError(`${file}: ${reasonOf(error)}`);
   }
-  return new Input(file, size, createReadStream(file, { highWaterMark: 262_144 }), file);
+  return new Input(file, size, createReadStream(file, { highWaterMark: 65_536 }), file);
 }
 
 type Compression = "gzip" | "zstd";

@@ -132,10 +132,11 @@ export async function runLoad(context: Context, workSpec: string, options: BulkO
     const journal = openJournal(context, options, input, JSON.stringify([where, ns, workSpec]), settings);
     const from = journal?.mark.position ?? 0;
     let units = journal?.mark.units ?? 0;
+    let bytes = 0;
     const progress = new Progress(
       context,
       path.basename(source.name),
-      () => ({ value: source.bytesRead(), total: source.size, units }),
+      () => ({ value: bytes, total: source.size, units }),
       options.quiet === true,
     );
     const bad = new BadLines(context, source.name);
@@ -151,7 +152,11 @@ export async function runLoad(context: Context, workSpec: string, options: BulkO
           signal: context.signal,
           keepGoing: options.keepGoing === true,
           onBad: bad.add,
-          onProgress: (made) => (units = made.units),
+          bytesRead: () => source.bytesRead(),
+          onProgress: (made) => {
+            units = made.units;
+            bytes = made.bytes;
+          },
           ...(options.batch !== undefined && { batchUnits: readCount(options.batch, "--batch", 1) }),
           ...(options.inFlight !== undefined && { inFlight: readCount(options.inFlight, "--in-flight", 1) }),
           ...(journal !== null && { journal }),
@@ -216,13 +221,9 @@ function openJournal(
 /** What failed, and how to go on. */
 function resumable(error: unknown, units: number): unknown {
   if (units === 0 || !(error instanceof Error)) return error;
-  return new CommandError(
-    error.message,
-    `${counted(units, "unit")} are stored; --resume goes on from there`,
-    {
-      cause: error,
-    },
-  );
+  return new CommandError(error.message, `${counted(units, "unit")} stored; --resume goes on from there`, {
+    cause: error,
+  });
 }
 
 function report(context: Context, name: string, result: LoadResult, seconds: number): void {

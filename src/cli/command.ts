@@ -29,3 +29,12 @@ export interface CommandModule<Options = object> {
 /** Gives the options of a command their type; what it answers is a command as the table wants it. */
 export const command = <Options extends object = object>(module: CommandModule<Options>): CommandModule =>
   module;
+
+/** For an option that may be repeated. */
+export const repeated = (value: string, before: string[] | undefined): string[] => [...(before ?? []), value];
+
+/** For one whose values may also stand in one word, with commas between them. */
+export const repeatedWords = (value: string, before: string[] | undefined): string[] => [
+  ...(before ?? []),
+  ...value.split(","),
+];

@@ -36,8 +36,12 @@ export class Session {
   readonly streams: Streams;
   /** Set while the interactive shell holds the terminal: questions go through it. */
   ask: ((question: string) => Promise<string | null>) | null = null;
+  /** In the shell: aborts when the line that runs is interrupted. */
+  interrupted: AbortSignal | null = null;
   /** Options that were given to the shell itself hold for every line of it. */
   defaults: GlobalOptions = {};
+  /** The daemon that was asked last, for what an error says of it. */
+  address: string | null = null;
   readonly #opened = new Map<string, Promise<Opened>>();
 
   constructor(streams: Streams) {
@@ -51,6 +55,7 @@ export class Session {
   /** One connection for a session: the shell's second command finds it open. */
   open(place: Place, use: StoreUse): Promise<Opened> {
     // a file is opened to look into it or to own it; for anything else there is one way
+    this.address = place.address ?? null;
     const key = JSON.stringify([place, place.backend?.startsWith("sqlite:") === true ? use : ""]);
     let opened = this.#opened.get(key);
     if (opened === undefined) {
@@ -154,6 +159,7 @@ export class Context {
 
   /** Aborts on Ctrl-C. A command that never asks for it ends at once, as any process does. */
   get signal(): AbortSignal {
+    if (this.session.interrupted !== null) return this.session.interrupted;
     if (this.#interrupted === null) {
       const controller = (this.#interrupted = new AbortController());
       const interrupt = (): void => controller.abort();

@@ -1,10 +1,11 @@
 #!/usr/bin/env node
 /** A worker under its own name: `coordinate worker`, which runs Python jobs unless it is told otherwise. */
-import { runMain } from "./run-main.ts";
-
 const words = process.argv.slice(2);
 const says = (option: string): boolean =>
   words.some((word) => word === option || word.startsWith(`${option}=`));
 const python =
   says("--tasks") || says("--runtime") || says("--help") || says("-h") ? [] : ["--runtime", "python"];
-await runMain(["worker", ...python, ...words]);
+process.argv.splice(2, Infinity, "worker", ...python, ...words);
+await import("./main.ts");
+
+export {};

@@ -1,5 +1,24 @@
 #!/usr/bin/env node
 /** `coordinate`: one command, or an interactive shell. */
-import { runMain } from "./run-main.ts";
+import module from "node:module";
 
-await runMain(process.argv.slice(2));
+// Node 22.8 and later keep what was compiled for the next start; it must be asked before anything else is loaded
+(module as { enableCompileCache?: () => unknown }).enableCompileCache?.();
+
+// `coordinate work_units | head` ends when its reader does, and that is no failure
+process.stdout.on("error", (error: NodeJS.ErrnoException) => process.exit(error.code === "EPIPE" ? 0 : 1));
+
+const { Session } = await import("./context.ts");
+const { runLine } = await import("./program.ts");
+const session = new Session({
+  stdin: process.stdin,
+  stdout: process.stdout,
+  stderr: process.stderr,
+  env: process.env,
+});
+const code = await runLine(session, process.argv.slice(2));
+await session.close().catch(() => undefined);
+// what was written must have been taken before the process ends, also where pipes are slow
+for (const stream of [process.stdout, process.stderr])
+  if (!stream.destroyed) await new Promise<void>((resolve) => stream.write("", () => resolve()));
+process.exit(code);

@@ -4,7 +4,7 @@
  */
 import { readFile } from "node:fs/promises";
 import { CoordinateError, type Coordinate, type WorkSpecRow } from "../core/index.ts";
-import { nearest } from "../daemon/did-you-mean.ts";
+import { nearest } from "../config/did-you-mean.ts";
 import type { Command } from "./command.ts";
 import type { Context } from "./context.ts";
 import { quote, unescape } from "./escape.ts";

@@ -36,14 +36,27 @@ export async function open(place: Place, use: StoreUse): Promise<Opened> {
   return openAddress(place.address ?? defaultAddress, place.token);
 }
 
+/** The first that answers. */
+async function openRpc(addresses: readonly string[]): Promise<Opened> {
+  const { connectCbor } = await import("../cbor/index.ts");
+  let failure: unknown;
+  for (const address of addresses) {
+    const rpc = /^cbor-?rpc:(?:\/\/)?(.+)$/.exec(address)?.[1];
+    if (rpc === undefined)
+      throw new UsageError(`--address ${address}: daemons behind CBOR-RPC and others do not mix`);
+    try {
+      const coordinate = await connectCbor(rpc.replace(/\/$/, ""), { connectMs: 5000 });
+      return { coordinate, where: address, rest: null, engine: null, sqlite: null };
+    } catch (error) {
+      failure = error;
+    }
+  }
+  throw failure;
+}
+
 async function openAddress(address: string, token: string | undefined): Promise<Opened> {
   const nothing = { engine: null, sqlite: null };
-  const rpc = /^cbor-?rpc:(?:\/\/)?(.+)$/.exec(address)?.[1];
-  if (rpc !== undefined) {
-    const { connectCbor } = await import("../cbor/index.ts");
-    const coordinate = await connectCbor(rpc.replace(/\/$/, ""), { connectMs: 5000 });
-    return { ...nothing, coordinate, where: address, rest: null };
-  }
+  if (/^cbor-?rpc:/.test(address)) return openRpc(address.split(","));
   // several daemons that share a store: the next is tried where one does not answer
   const addresses = address.split(",").map((one) => {
     if (/^(https?:\/\/|unix:)./.test(one)) return one;

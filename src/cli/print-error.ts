@@ -55,5 +55,6 @@ const isBug = (error: Error): boolean =>
 
 function placeOf(session: Session, { address, backend }: GlobalOptions): string {
   if (backend !== undefined) return "store";
-  return `daemon ${show(address ?? session.streams.env.COORDINATE_ADDRESS ?? "http://127.0.0.1:5980")}`;
+  const asked = address ?? session.address ?? session.streams.env.COORDINATE_ADDRESS;
+  return `daemon ${show(asked ?? "http://127.0.0.1:5980")}`;
 }

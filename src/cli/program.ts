@@ -1,24 +1,25 @@
 /** Reads a command line, loads the command that it names, runs it, and answers the exit code. */
 import { Command, CommanderError, Help, Option } from "commander";
-import { didYouMean } from "../daemon/did-you-mean.ts";
+import { didYouMean } from "../config/did-you-mean.ts";
+import { version } from "../daemon/version.ts";
 import { commands, groups, type CommandEntry } from "./commands.ts";
 import { Context, type GlobalOptions, type Session } from "./context.ts";
 import { exit, UsageError } from "./failure.ts";
 import { printError } from "./print-error.ts";
-import { version } from "./version.ts";
 
 const examples = `
 Examples:
-  coordinate serve                                run a daemon on this machine
-  coordinate summary --watch                      counts, every two seconds
-  coordinate work_units -W crawl -s failed        which units of crawl failed
-  coordinate work_unit -W crawl UNIT              what happened to one of them
-  coordinate retry -W crawl --all                 have all that failed done again
-  coordinate explain                              why is nothing running?
-  coordinate --backend sqlite:work.sqlite status crawl     a store, without a daemon
+  coordinate serve                              run a daemon on this machine
+  coordinate summary --watch                    counts, every two seconds
+  coordinate work_units crawl -s failed         which units of crawl failed
+  coordinate work_unit crawl UNIT               what happened to one of them
+  coordinate retry crawl --all                  have all that failed done again
+  coordinate explain                            why is nothing running?
+  coordinate --backend sqlite:FILE summary      a store, without a daemon
 
-Without a command on a terminal: an interactive shell. The daemon is at --address, else COORDINATE_ADDRESS,
-else what the configuration says, else http://127.0.0.1:5980.
+Without a command on a terminal: an interactive shell. The daemon is at
+--address, else COORDINATE_ADDRESS, else what the configuration says, else
+http://127.0.0.1:5980.
 Exit codes: 0 done, 1 failed, 2 nothing to do or wrong use.`;
 
 /** The options of every command. A fresh list each time: commander keeps state in them. */
@@ -44,7 +45,7 @@ export async function runLine(session: Session, argv: readonly string[]): Promis
   let code: number = exit.done;
   const program = makeProgram(session, (answered) => (code = answered));
   try {
-    await program.parseAsync([...argv], { from: "user" });
+    await program.parseAsync(askingForHelp(argv), { from: "user" });
     return code;
   } catch (error) {
     // commander has printed what there is to say
@@ -53,7 +54,13 @@ export async function runLine(session: Session, argv: readonly string[]): Promis
   }
 }
 
-export function makeProgram(session: Session, onCode: (code: number) => void): Command {
+/** `help COMMAND` is `COMMAND --help`: that loads the command, whose help is not known before. */
+function askingForHelp(argv: readonly string[]): string[] {
+  const [first, word] = argv;
+  return first === "help" && word !== undefined && !word.startsWith("-") ? [word, "--help"] : [...argv];
+}
+
+function makeProgram(session: Session, onCode: (code: number) => void): Command {
   const { stdout, stderr } = session.streams;
   const program = new Command("coordinate")
     .description("Job coordination: stores work units, hands them to workers, remembers every attempt.")
@@ -78,9 +85,10 @@ export function makeProgram(session: Session, onCode: (code: number) => void): C
     .action(async (word: string | undefined) => {
       if (word !== undefined)
         throw new UsageError(`no such command ${word}${didYouMean(word, commandWords())}`);
-      onCode(await runWithoutCommand(session, program));
+      if (!(await dumpConfig(session, program, onCode))) onCode(await runWithoutCommand(session, program));
     });
   for (const option of globalOptions()) program.addOption(option);
+  program.option("--dump-config [what]", "print the configuration and stop: full, effective or default");
   for (const group of Object.keys(groups)) {
     for (const entry of commands) {
       if (entry.group === group) addStub(program, entry);
@@ -88,10 +96,26 @@ export function makeProgram(session: Session, onCode: (code: number) => void): C
   }
   // a command is loaded when its name was read, and before what follows the name is
   program.hook("preSubcommand", async (_program, command) => {
+    // whatever command follows, as the Python tool has it
+    if (await dumpConfig(session, program, onCode)) throw new CommanderError(0, "coordinate.dumpConfig", "");
     const entry = commands.find(({ name }) => name === command.name());
     if (entry !== undefined) await fill(session, program, command, entry, onCode);
   });
   return program;
+}
+
+/** False when it was not asked for. */
+async function dumpConfig(
+  session: Session,
+  program: Command,
+  onCode: (code: number) => void,
+): Promise<boolean> {
+  const { dumpConfig: what } = program.opts<{ dumpConfig?: string | true }>();
+  if (what === undefined) return false;
+  const { printConfiguration } = await import("./commands/config.ts");
+  const context = new Context(session, onlyGiven(program), "read");
+  onCode(await printConfiguration(context, what === true ? undefined : what, "--dump-config"));
+  return true;
 }
 
 const commandWords = (): string[] => [
@@ -141,6 +165,8 @@ async function fill(
     command.helpOption("-h, --help", "print this");
   }
   module.define(command);
+  // what a command declares itself is its own affair: `--config` of one may be another file than that of all
+  const shared = new Set<string>();
   if (entry.raw !== true) {
     const taken = new Set(command.options.flatMap(({ short, long }) => [short, long]));
     for (const option of globalOptions()) {
@@ -148,11 +174,13 @@ async function fill(
       // -c of a command of its own leaves --config to everybody
       if (taken.has(option.short)) delete option.short;
       command.addOption(option.helpGroup("Options of every command:"));
+      shared.add(option.attributeName());
     }
   }
   command.action(async () => {
     const own = command.opts<GlobalOptions>();
-    const context = new Context(session, { ...onlyGiven(program), ...onlyGiven(command) }, entry.store);
+    const given = { ...onlyGiven(program), ...onlyGiven(command, shared) };
+    const context = new Context(session, given, entry.store);
     try {
       onCode(await module.run(context, { args: command.args, options: own, command }));
     } catch (error) {
@@ -164,14 +192,16 @@ async function fill(
 }
 
 /** What was said, without defaults: a value before the command holds unless it is said again after it. */
-function onlyGiven(command: Command): GlobalOptions {
-  const known = new Set(globalOptions().map((option) => option.attributeName()));
+function onlyGiven(command: Command, known = globalNames()): GlobalOptions {
   return Object.fromEntries(
     Object.entries(command.opts()).filter(
       ([key]) => known.has(key) && command.getOptionValueSource(key) !== "default",
     ),
   );
 }
+
+const globalNames = (): ReadonlySet<string> =>
+  new Set(globalOptions().map((option) => option.attributeName()));
 
 function usageOf(command: Command): string {
   return `coordinate ${command.name()} ${command.usage()}`;

@@ -2,10 +2,11 @@
  * The interactive shell: the same commands, one connection for all of them, a history that outlives it. An error of a
  * command is told, and the next line is read.
  */
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { appendFileSync, mkdirSync, readFileSync } from "node:fs";
 import { homedir } from "node:os";
 import path from "node:path";
 import { createInterface, type Interface } from "node:readline";
+import { setTimeout as wait } from "node:timers/promises";
 import { complete } from "./complete.ts";
 import type { Session } from "./context.ts";
 import { UsageError } from "./failure.ts";
@@ -22,13 +23,15 @@ export async function runShell(session: Session): Promise<number> {
   stdout.write("Coordinate. help lists the commands, quit or Ctrl-D ends.\n");
   let last = 0;
   const typedAhead: string[] = [];
+  let interrupt = new AbortController();
+  process.on("SIGINT", () => interrupt.abort());
   for (;;) {
     const line = typedAhead.shift() ?? (await readLine(session, history, typedAhead));
     if (line === null) break;
     const typed = line.trim();
     if (typed === "") continue;
     remember(history, typed);
-    writeHistory(file, history);
+    appendHistory(file, typed);
     let words: string[];
     try {
       words = splitWords(typed);
@@ -39,8 +42,10 @@ export async function runShell(session: Session): Promise<number> {
     if (words[0] === "coordinate") words.shift();
     if (words.length === 0) continue;
     if (words[0] === "quit" || words[0] === "exit") break;
-    session.ask = (question) => ask(session, question);
-    last = await interruptible(() => runLine(session, words));
+    session.ask = (question) => ask(session, question, typedAhead);
+    session.interrupted = interrupt.signal;
+    last = await Promise.race([runLine(session, words), givenUp(interrupt.signal)]);
+    interrupt = new AbortController();
     stdin.pause();
   }
   session.ask = null;
@@ -50,17 +55,10 @@ export async function runShell(session: Session): Promise<number> {
 /** After Ctrl-C a command may end by itself; one that does not is left to itself, and the shell goes on. */
 const patienceMs = 500;
 
-async function interruptible(work: () => Promise<number>): Promise<number> {
-  let interrupt = (): void => undefined;
-  const interrupted = new Promise<number>((resolve) => {
-    interrupt = () => void setTimeout(() => resolve(130), patienceMs);
-  });
-  process.on("SIGINT", interrupt);
-  try {
-    return await Promise.race([work(), interrupted]);
-  } finally {
-    process.off("SIGINT", interrupt);
-  }
+async function givenUp(signal: AbortSignal): Promise<number> {
+  await new Promise((resolve) => signal.addEventListener("abort", resolve, { once: true }));
+  await wait(patienceMs);
+  return 130;
 }
 
 /**
@@ -117,10 +115,20 @@ function onEnd(
   });
 }
 
-function ask({ streams: { stdin, stdout } }: Session, question: string): Promise<string | null> {
+/** What was typed before the question came answers it, as it does in any program that reads a terminal. */
+function ask(
+  { streams: { stdin, stdout } }: Session,
+  question: string,
+  ahead: string[],
+): Promise<string | null> {
+  const typed = ahead.shift();
+  if (typed !== undefined) {
+    stdout.write(`${question}${typed}\n`);
+    return Promise.resolve(typed);
+  }
   return new Promise((resolve) => {
     const reader = createInterface({ input: stdin, output: stdout, prompt: question });
-    onEnd(reader, resolve, stdout, []);
+    onEnd(reader, resolve, stdout, ahead);
     reader.prompt();
   });
 }
@@ -195,16 +203,19 @@ function readHistory(file: string | null): string[] {
 }
 
 function remember(history: string[], line: string): void {
-  if (history[0] !== line && !/--token[ =]/.test(line)) history.unshift(line);
+  if (history[0] !== line && !isSecret(line)) history.unshift(line);
   history.length = Math.min(history.length, mostHistory);
 }
 
-function writeHistory(file: string | null, history: readonly string[]): void {
-  if (file === null) return;
+/** Added to the file line by line: an end in the middle of it costs one line at most. */
+function appendHistory(file: string | null, line: string): void {
+  if (file === null || isSecret(line)) return;
   try {
     mkdirSync(path.dirname(file), { recursive: true, mode: 0o700 });
-    writeFileSync(file, `${[...history].reverse().join("\n")}\n`, { mode: 0o600 });
+    appendFileSync(file, `${line}\n`, { mode: 0o600 });
   } catch {
     // a directory that cannot be written costs the history, not the shell
   }
 }
+
+const isSecret = (line: string): boolean => /--token[ =]/.test(line);

@@ -89,14 +89,17 @@ function shrink(columns: readonly Column[], widths: number[], most: number): voi
 /** Words of a text in lines of at most `most` columns; `indent` stands before every line but the first. */
 export function wrap(text: string, most: number, indent = ""): string[] {
   if (!Number.isFinite(most)) return [text];
+  const lead = /^ */.exec(text)?.[0] ?? "";
   const lines: string[] = [];
-  let line = "";
-  for (const word of text.split(" ")) {
-    const longer = line === "" ? word : `${line} ${word}`;
-    if (line !== "" && width(longer) > most) {
+  let line = lead;
+  let empty = true;
+  for (const word of text.slice(lead.length).split(" ")) {
+    const longer = empty ? line + word : `${line} ${word}`;
+    if (!empty && width(longer) > most) {
       lines.push(line);
       line = indent + word;
     } else line = longer;
+    empty = false;
   }
   return [...lines, line];
 }

@@ -115,17 +115,34 @@ export async function openChosen(
   });
 }
 
-/** A worker changes the store, also where the command that shows one only looks. */
-export async function workplace(context: Context): Promise<Namespace> {
-  const { coordinate } = await context.opened("write");
-  return handles(coordinate).namespace(await context.namespace());
+/**
+ * Runs what works on a namespace. A worker changes the store, also where the command that shows one only looks; and a store
+ * that is opened here, without a daemon, is tidied here.
+ */
+export async function atWork<Outcome>(
+  context: Context,
+  log: Logger,
+  work: (namespace: Namespace) => Promise<Outcome>,
+): Promise<Outcome> {
+  const { coordinate, engine } = await context.opened("write");
+  const { Housekeeping } = await import("../daemon/housekeeping.ts");
+  const housekeeping = new Housekeeping(engine, 1000, {
+    onTidied: () => undefined,
+    onError: (error) => log.error({ err: error }, "the store could not be tidied"),
+  });
+  housekeeping.start();
+  try {
+    return await work(handles(coordinate).namespace(await context.namespace()));
+  } finally {
+    await housekeeping.stop();
+  }
 }
 
 /** Lines with the time; with `-v` also what is of use to find a fault. A short command tells only what went wrong. */
 export function openLog(context: Context, file: string | undefined, { brief = false } = {}): Logger {
   const stream =
     file === undefined ? context.session.streams.stderr : createWriteStream(file, { flags: "a" });
-  stream.on("error", (error) => {
+  stream.on("error", (error: Error) => {
     context.out.remark(`${file ?? "the log"}: ${error.message}`);
   });
   const write = (line: string): void => void stream.write(`${new Date().toISOString()} ${line}`);

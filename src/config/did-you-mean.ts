@@ -4,10 +4,10 @@ export function didYouMean(given: string, known: Iterable<string>): string {
   return best === null ? "" : `; did you mean ${best}?`;
 }
 
-/** Near is a third of the letters at most: of a word of five, one. */
+/** Near is a third of the letters at most, or two: but of a word of four letters one, since two make another word. */
 export function nearest(given: string, known: Iterable<string>): string | null {
   let best: string | null = null;
-  let least = Math.max(2, Math.floor(given.length / 3)) + 1;
+  let least = (given.length <= 4 ? 1 : Math.max(2, Math.floor(given.length / 3))) + 1;
   for (const name of known) {
     // the difference in length is the least that the distance can be, and spares most comparisons
     if (Math.abs(name.length - given.length) >= least) continue;

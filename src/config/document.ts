@@ -214,7 +214,7 @@ class Reading {
     const [problem] = [...document.errors, ...document.warnings];
     if (problem !== undefined) {
       const unknownTag = /^Unresolved tag: (.*)$/.exec(problem.message)?.[1];
-      const message = /call stack/.test(problem.message)
+      const message = problem.message.includes("call stack")
         ? "nested too deep"
         : unknownTag === undefined
           ? problem.message
@@ -320,7 +320,10 @@ function keyText(node: unknown, where: string): string {
   const { value } = node;
   if (value instanceof Include || value instanceof Variable)
     throw new ConfigError(`${where}: a key cannot be included`);
-  return value === null ? "" : typeof value === "string" ? value : String(value);
+  if (typeof value === "string") return value;
+  if (typeof value === "bigint" || typeof value === "number" || typeof value === "boolean")
+    return String(value);
+  return "";
 }
 
 function mergedMaps(value: unknown, where: string): Record<string, unknown>[] {

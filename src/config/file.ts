@@ -89,7 +89,8 @@ class FileReading {
     }
     // a file of the daemon's settings alone, or of the client's, needs no sections
     const known = findSetting("daemon", name) ?? findSetting("client", name);
-    if (known !== undefined) this.#setting(known, [name], value);
+    // no setting is a mapping: a block of that name is somebody else's
+    if (known !== undefined && !isMapping(value)) this.#setting(known, [name], value);
     else if (section !== undefined) this.#wrong([name], "expected settings and their values", value);
     else if (isMapping(value) && nearest(name, [...sectionNames, pythonBlock]) === null)
       setOwn(this.#read.application, name, value);
@@ -126,7 +127,7 @@ class FileReading {
       const at = [pythonBlock, name];
       const known = findSetting("client", name) ?? findSetting("worker", name);
       if (name === "fork_worker" && isMapping(value)) this.#section("worker", at, value);
-      else if (known?.key === "addresses") this.#setting(known, at, pythonAddresses(value));
+      else if (known?.key === "addresses") this.#setting(known, at, pythonAddresses(value), value);
       else if (known !== undefined) this.#setting(known, at, value);
       else if (pythonDaemonBlocks.includes(name) || pythonOnly.includes(name))
         this.#read.warnings.push(`${this.#document.where(at)}: ${at.join(".")}: has no meaning here`);
@@ -143,12 +144,13 @@ class FileReading {
     }
   }
 
-  #setting({ section, key, setting }: Known, at: Path, value: unknown): void {
+  /** `given` is what stands in the file, where that was read as something else. */
+  #setting({ section, key, setting }: Known, at: Path, value: unknown, given = value): void {
     // a key without a value says nothing
     if (value === null) return;
     const read = readValue(setting, value);
     if (read === null)
-      this.#wrong(at, `expected ${wantedBy(setting)}`, setting.secret === true ? "***" : value);
+      this.#wrong(at, `expected ${wantedBy(setting)}`, setting.secret === true ? "***" : given);
     else this.#read.given.set(`${section}.${key}`, { value: read, from: this.#document.where(at) });
   }
 

@@ -236,7 +236,7 @@ export const variableOf = (key: string): string =>
 
 const wanted: Readonly<Record<Setting["type"], string>> = {
   text: "text",
-  list: "a list of texts",
+  list: "text or a list of texts",
   count: "an integer of 0 or more",
   number: "a number of 0 or more",
   flag: "true or false",

@@ -6,16 +6,20 @@
 import type { Clock } from "./clock.ts";
 import { isCoordinateError } from "./errors.ts";
 import { isAnnouncing, type Store } from "./store.ts";
+import type { WorkSpecRef } from "./work-spec.ts";
 import type { WorkUnitRow } from "./work-unit.ts";
 
 export interface EndWait {
   ns: string;
+  workSpec: WorkSpecRef;
   names: readonly string[];
   deadline: number;
   /** Ends the wait; they are looked at once more. */
   signal: AbortSignal | undefined;
-  look: (names: readonly string[]) => Promise<(WorkUnitRow | null)[]>;
 }
+
+/** Looked at in one call of the store. */
+const mostAtOnce = 5000;
 
 const isOpen = (row: WorkUnitRow | null | undefined): row is WorkUnitRow =>
   row !== null && row !== undefined && row.status !== "finished" && row.status !== "failed";
@@ -26,6 +30,8 @@ export class EndWaits {
   /** Where the store cannot tell, or what it told was lost, units are looked at this often. */
   readonly #pollMs: number;
   readonly #asleep = new Set<AbortController>();
+  /** By namespace and work spec. */
+  readonly #looks = new Map<string, Look>();
   #stopped = false;
 
   constructor(store: Store, clock: Clock, pollMs: number) {
@@ -44,11 +50,18 @@ export class EndWaits {
     for (const wake of this.#asleep) wake.abort();
   }
 
-  async wait({ ns, names, deadline, signal, look }: EndWait): Promise<(WorkUnitRow | null)[]> {
+  /** Stopping may happen during any await. */
+  #isStopped(): boolean {
+    return this.#stopped;
+  }
+
+  async wait({ ns, workSpec, names, deadline, signal }: EndWait): Promise<(WorkUnitRow | null)[]> {
     const rows = new Map<string, WorkUnitRow | null>();
     const keep = (asked: readonly string[], found: readonly (WorkUnitRow | null)[]): void =>
       asked.forEach((name, i) => rows.set(name, found[i] ?? null));
     const distinct = [...new Set(names)];
+    const look = (asked: readonly string[]): Promise<(WorkUnitRow | null)[]> =>
+      this.#look(ns, workSpec, asked);
     const open = (): WorkUnitRow[] => [...rows.values()].filter(isOpen);
     const lookAgain = async (): Promise<void> => {
       const asked = open().map(({ name }) => name);
@@ -76,6 +89,47 @@ export class EndWaits {
     return names.map((name) => rows.get(name) ?? null);
   }
 
+  /**
+   * Looks of all who wait for units of one work spec go together: while one is under way those who come gather for the next.
+   * A thousand who begin to wait at once, or are woken at once, are two calls of the store and not a thousand.
+   */
+  async #look(ns: string, workSpec: WorkSpecRef, names: readonly string[]): Promise<(WorkUnitRow | null)[]> {
+    const key = JSON.stringify([ns, workSpec]);
+    let look = this.#looks.get(key);
+    if (look === undefined) this.#looks.set(key, (look = { next: null, running: Promise.resolve() }));
+    const shared = look;
+    if (shared.next === null) {
+      const asked = new Set<string>();
+      const found = shared.running.then(() => {
+        shared.next = null;
+        return this.#read(ns, workSpec, [...asked]);
+      });
+      shared.next = { asked, found };
+      shared.running = found.then(nothing, nothing).then(() => {
+        if (shared.next === null) this.#looks.delete(key);
+      });
+    }
+    const { asked, found } = shared.next;
+    for (const name of names) asked.add(name);
+    const rows = await found;
+    return names.map((name) => rows.get(name) ?? null);
+  }
+
+  async #read(
+    ns: string,
+    workSpec: WorkSpecRef,
+    names: readonly string[],
+  ): Promise<Map<string, WorkUnitRow | null>> {
+    const rows = new Map<string, WorkUnitRow | null>();
+    // also for no names at all: that there is no such work spec is told then, too
+    for (let from = 0; from === 0 || from < names.length; from += mostAtOnce) {
+      const some = names.slice(from, from + mostAtOnce);
+      const found = await this.#store.getWorkUnits(ns, workSpec, some, this.#clock.now());
+      some.forEach((name, i) => rows.set(name, found[i] ?? null));
+    }
+    return rows;
+  }
+
   /** Until all of the units have ended, the time has passed, or the wait is ended. `look` answers which go on. */
   async #sleep(
     ns: string,
@@ -92,7 +146,7 @@ export class EndWaits {
           left.delete(unit);
           if (left.size === 0) wake.abort();
         })
-      : () => undefined;
+      : nothing;
     signal?.addEventListener("abort", giveUp);
     try {
       const open = new Set(await look());
@@ -102,7 +156,7 @@ export class EndWaits {
       this.#asleep.add(wake);
       if (this.#stopped) return;
       await this.#clock.waitUntil(Math.min(deadline, this.#clock.now() + this.#pollMs), wake.signal);
-      if (!this.#stopped) await look();
+      if (!this.#isStopped()) await look();
     } finally {
       this.#asleep.delete(wake);
       stop();
@@ -110,3 +164,10 @@ export class EndWaits {
     }
   }
 }
+
+interface Look {
+  running: Promise<void>;
+  next: { asked: Set<string>; found: Promise<Map<string, WorkUnitRow | null>> } | null;
+}
+
+const nothing = (): void => undefined;

@@ -360,10 +360,10 @@ export class Engine implements Coordinate {
     const now = this.#clock.now();
     return this.#ends.wait({
       ns: namespace,
+      workSpec: spec,
       names: checked,
       deadline: now + checkSpan("waitMs", options.waitMs, now),
       signal: options.signal,
-      look: (asked) => this.#store.getWorkUnits(namespace, spec, asked, this.#clock.now()),
     });
   }
 

@@ -37,6 +37,7 @@ import { Metrics } from "./metrics.ts";
 import { pageHtml, pageRoutes } from "./page.ts";
 import { RateLimit, TokenAccess } from "./tokens.ts";
 import { trace } from "./traces.ts";
+import { version } from "./version.ts";
 
 export interface Daemon {
   /** Where it is served, as URLs. */
@@ -45,8 +46,6 @@ export interface Daemon {
   /** Stops accepting, answers what was accepted, gives everything back. Idempotent. */
   stop(): Promise<void>;
 }
-
-export const version = "0.1.0";
 
 export async function startDaemon(
   config: Config,

@@ -1,4 +1,5 @@
 export { ConfigError, configOf, readConfig, settings, type Config } from "./config.ts";
-export { startDaemon, version, type Daemon } from "./daemon.ts";
+export { startDaemon, type Daemon } from "./daemon.ts";
 export { runDaemon } from "./main.ts";
 export { createToken, listTokens, revokeToken, TokenAccess, type Grant, type TokenRow } from "./tokens.ts";
+export { version } from "./version.ts";

@@ -79,14 +79,21 @@ export const listQueues = (space: Space, previous: string | null, limit: number)
     .map(([name, queue]) => ({ name, messages: queue.size, oldest: queue.first?.at ?? 0 }));
 
 /** All or none: what is refused is found before anything is written. */
-export function putActions(space: Space, actions: readonly ActionInput[], now: number): boolean[] {
+export function putActions(
+  known: Space | undefined,
+  open: () => Space,
+  actions: readonly ActionInput[],
+  now: number,
+): boolean[] {
   const fresh = new Map<string, ActionRow>();
   const answer = actions.map(({ key, data }) => {
-    const known = space.actions.get(key) ?? fresh.get(key);
-    if (known === undefined) fresh.set(key, { key, data, createdTime: now });
-    else if (!sameData(known.data, data)) throw otherAction(key);
-    return known === undefined;
+    const there = known?.actions.get(key) ?? fresh.get(key);
+    if (there === undefined) fresh.set(key, { key, data, createdTime: now });
+    else if (!sameData(there.data, data)) throw otherAction(key);
+    return there === undefined;
   });
+  // a namespace that does not exist is not made by what is refused
+  const space = open();
   for (const [key, row] of fresh) space.actions.set(key, row);
   return answer;
 }

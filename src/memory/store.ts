@@ -589,7 +589,7 @@ export class MemoryStore implements Store, Watchable, Announcing {
   }
 
   async putActions(ns: string, actions: readonly ActionInput[], now: number): Promise<boolean[]> {
-    return putActions(this.#open(ns), actions, now);
+    return putActions(this.#spaces.get(ns), () => this.#open(ns), actions, now);
   }
 
   async getActions(ns: string, keys: readonly string[]): Promise<(ActionRow | null)[]> {

@@ -190,15 +190,18 @@ export class Attempt {
   ): void {
     if (status === null) return;
     const wrote = changed || (error === "lost_lease" && action === "renew");
-    if (wrote && data !== undefined && data !== null) {
-      this.#row = { ...this.#row, data };
-      this.#data = null;
-    }
-    this.#row = { ...this.#row, status, expirationTime };
-    if (changed) this.#row = { ...this.#row, chainingErrors };
+    const written = wrote && data !== undefined && data !== null;
     const mayBeActive = status === "pending" || status === "finished" || status === "failed";
-    if (!mayBeActive) this.#row = { ...this.#row, active: false };
-    else if (changed) this.#row = { ...this.#row, active: true };
+    // one copy: this is once for every unit of a busy worker
+    this.#row = {
+      ...this.#row,
+      status,
+      expirationTime,
+      data: written ? data : this.#row.data,
+      chainingErrors: changed ? chainingErrors : this.#row.chainingErrors,
+      active: mayBeActive && (changed || this.#row.active),
+    };
+    if (written) this.#data = null;
   }
 
   /**

@@ -1,6 +1,7 @@
 export { Attempt, type RetryOptions, type SettleAllOptions } from "./attempt.ts";
 export { CoordinateHandle, handles } from "./coordinate.ts";
 export { Namespace, type WorkerListing } from "./namespace.ts";
+export { Queue, type Message, type MessagesOptions } from "./queue.ts";
 export type { PageOptions, Scope } from "./scope.ts";
 export {
   WorkSpec,

@@ -1,18 +1,24 @@
 /** A namespace by its name: the work specs, workers and locks of one application. */
 import {
+  decodeData,
   missingWorkSpec,
+  type ActionRow,
   type Coordinate,
+  type DataObject,
   type Explained,
   type LockPath,
   type LockRefusal,
   type LockRequest,
   type NamespaceSettings,
+  type QueueRow,
   type ScheduleRequest,
   type SetWorkSpecOptions,
   type TallyRow,
+  type WaitingSinceRow,
   type WorkerQuery,
 } from "../core/index.ts";
 import { Attempt } from "./attempt.ts";
+import { Queue } from "./queue.ts";
 import { eachRow, encode, only, pageLimit, type PageOptions, type Scope } from "./scope.ts";
 import { WorkSpec } from "./work-spec.ts";
 import { WorkUnit } from "./work-unit.ts";
@@ -87,11 +93,54 @@ export class Namespace {
     for await (const row of eachRow(read)) yield new Worker(this.#scope, row.name, row);
   }
 
+  // ---- queues and actions
+
+  /** A handle by name, without asking whether there is anything in it. */
+  queue(name: string): Queue {
+    return new Queue(this.#scope, name);
+  }
+
+  /** The queues that have messages, in name order. */
+  async *queues({ pageSize }: PageOptions = {}): AsyncGenerator<QueueRow, void, undefined> {
+    const read = (from: { previous?: string }) =>
+      this.#scope.verbs.listQueues(this.name, { ...pageLimit(pageSize), ...from });
+    yield* eachRow(read);
+  }
+
+  /** Stores records by key; the same again is nothing, other data under a key is refused. Answers which were new. */
+  async putActions(actions: Iterable<readonly [key: string, data: object]>): Promise<boolean[]> {
+    const inputs = [...actions].map(([key, data]) => ({ key, data: encode(data) }));
+    return this.#scope.verbs.putActions(this.name, inputs);
+  }
+
+  /** The records of these keys, decoded, null where there is none. */
+  async getActions(keys: readonly string[]): Promise<(DataObject | null)[]> {
+    const rows = await this.#scope.verbs.getActions(this.name, keys);
+    return rows.map((row) => (row === null ? null : decodeData(row.data)));
+  }
+
+  /** Every record, in the order of keys. */
+  async *actions({ pageSize }: PageOptions = {}): AsyncGenerator<ActionRow, void, undefined> {
+    const read = (from: { previous?: string }) =>
+      this.#scope.verbs.listActions(this.name, { ...pageLimit(pageSize), ...from });
+    yield* eachRow(read);
+  }
+
+  /** Answers per key whether it was there. */
+  async deleteActions(keys: readonly string[]): Promise<boolean[]> {
+    return this.#scope.verbs.deleteActions(this.name, keys);
+  }
+
   // ---- looking in
 
   /** Exact numbers of units by work spec and status. */
   async tally(): Promise<TallyRow[]> {
     return this.#scope.verbs.tally(this.name);
+  }
+
+  /** Per work spec with available units, since when one of them has waited. */
+  async waitingSince(): Promise<WaitingSinceRow[]> {
+    return this.#scope.verbs.waitingSince(this.name);
   }
 
   /** For every work spec, why such a request would or would not be given work from it. */

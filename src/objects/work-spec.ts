@@ -8,6 +8,7 @@ import {
   type DataObject,
   type SetWorkSpecOptions,
   type Tally,
+  type WaitOptions,
   type WorkSpecMeta,
   type WorkSpecMetaChange,
   type WorkSpecRef,
@@ -174,6 +175,22 @@ export class WorkSpec {
     const read = (from: { previous?: string }) =>
       verbs.listWorkUnits(ns, this.#ref, { ...query, ...pageLimit(pageSize), ...from });
     for await (const row of eachRow(read)) yield this.#scope.workUnit(this.#ref, row);
+  }
+
+  /**
+   * Waits until all of these units have ended, for `waitMs` at most, and answers them in order as they stand then; null
+   * where there is none.
+   */
+  async awaitWorkUnits(names: readonly string[], options: WaitOptions = {}): Promise<(WorkUnit | null)[]> {
+    const { verbs, ns } = this.#scope;
+    const rows = await verbs.awaitWorkUnits(ns, this.#ref, names, options);
+    return rows.map((row) => (row === null ? null : this.#scope.workUnit(this.#ref, row)));
+  }
+
+  /** How many of the selected units there are, by status. */
+  async countWorkUnits(selection: WorkUnitSelection): Promise<Tally> {
+    const { verbs, ns } = this.#scope;
+    return verbs.countWorkUnits(ns, this.#ref, selection);
   }
 
   // Many units at once. Each answers how many units it touched, and refuses a selection that names nothing

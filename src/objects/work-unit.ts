@@ -7,6 +7,7 @@ import {
   type Data,
   type DataObject,
   type DependencyRow,
+  type WaitOptions,
   type WorkSpecRef,
   type WorkUnitRow,
   type WorkUnitStatus,
@@ -81,6 +82,15 @@ export class WorkUnit {
     return this.#row.dependencies;
   }
 
+  /** The queues that hear of its end. */
+  get queues(): readonly string[] {
+    return this.#row.queues;
+  }
+
+  get labels(): readonly string[] {
+    return this.#row.labels;
+  }
+
   /** Pending, finished or failed; null while the unit waits. */
   get activeAttempt(): Attempt | null {
     return this.#row.activeAttempt === null ? null : this.#scope.attempt(this.#row.activeAttempt);
@@ -104,6 +114,16 @@ export class WorkUnit {
   async refresh(): Promise<this> {
     const { verbs, ns } = this.#scope;
     const row = only(await this.#seen(verbs.getWorkUnits(ns, this.#ref, [this.name])));
+    if (row?.id !== this.id) throw new CoordinateError("gone", this.name);
+    this.#row = row;
+    this.#data = null;
+    return this;
+  }
+
+  /** Waits until it has ended, for `waitMs` at most, and tells where it stands then. */
+  async ended(options: WaitOptions = {}): Promise<this> {
+    const { verbs, ns } = this.#scope;
+    const row = only(await this.#seen(verbs.awaitWorkUnits(ns, this.#ref, [this.name], options)));
     if (row?.id !== this.id) throw new CoordinateError("gone", this.name);
     this.#row = row;
     this.#data = null;

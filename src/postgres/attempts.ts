@@ -17,7 +17,7 @@ import {
   type Settle,
 } from "../core/index.ts";
 import { catchUpUnit, expire } from "./expiry.ts";
-import type { Database, Session } from "./connection.ts";
+import { isRow, type Database, type Session } from "./connection.ts";
 import { park, resolve } from "./dependents.ts";
 import {
   attemptRow,
@@ -76,7 +76,7 @@ export const settleSql = `
       attempt_expiration = CASE WHEN g.action = 3 THEN g.time ELSE u.attempt_expiration END,
       attempt_own = u.attempt_own OR g.data IS NOT NULL,
       attempt_data = coalesce(g.data, u.attempt_data)
-    FROM fit, given g WHERE u.id = g.id AND ${plainUnit} AND fit.units = $3::bigint
+    FROM fit, given g WHERE ${isRow("u.id", "g.id")} AND ${plainUnit} AND fit.units = $3::bigint
     RETURNING u.spec, u.status, u.attempt_expiration, u.place, u.key, g.at
   ), tallied AS (
     ${tallyInsert}
@@ -208,7 +208,8 @@ async function readPast(batch: Batch, changes: readonly Settle[]): Promise<Map<s
   if (asked.length === 0) return new Map();
   const rows = await batch.tx.rows(
     `SELECT h.unit, h.number, h.status, h.expiration
-     FROM unnest($1::bigint[], $2::int[]) AS g (unit, number) JOIN @history h ON h.unit = g.unit AND h.number = g.number`,
+     FROM unnest($1::bigint[], $2::int[]) AS g (unit, number)
+       JOIN @history h ON ${isRow("h.unit", "g.unit")} AND ${isRow("h.number", "g.number")}`,
     [int8s(asked.map(({ unitId }) => unitId)), int4s(asked.map(({ number }) => number))],
   );
   return new Map(
@@ -411,9 +412,9 @@ export async function findAttempts(
     `SELECT ${unitColumns}, s.name, s.namespace, n.name, s.next_spec, s.max_running, s.dead,
        h.number, h.status, h.late, h.start, h."end", h.expiration, h.worker, h.errors, h.data
      FROM unnest($1::bigint[], $2::bigint[]) WITH ORDINALITY AS g (unit, number, at)
-     JOIN @unit u ON u.id = g.unit JOIN @spec s ON s.id = u.spec AND NOT s.dead
+     JOIN @unit u ON ${isRow("u.id", "g.unit")} JOIN @spec s ON s.id = u.spec AND NOT s.dead
      JOIN @namespace n ON n.id = s.namespace AND n.name = $3
-     LEFT JOIN @history h ON h.unit = g.unit AND h.number = g.number
+     LEFT JOIN @history h ON ${isRow("h.unit", "g.unit")} AND ${isRow("h.number", "g.number")}
      ORDER BY g.at`,
     [int8s(keys.map(({ unitId }) => unitId)), int8s(keys.map(({ number }) => number)), nameToBytes(ns)],
   );

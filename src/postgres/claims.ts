@@ -15,7 +15,7 @@ import {
 } from "../core/index.ts";
 import { readAttempts } from "./attempts.ts";
 import { catchUp, isPast } from "./expiry.ts";
-import type { Database, Row, Session } from "./connection.ts";
+import { isRow, type Database, type Row, type Session } from "./connection.ts";
 import { resolve } from "./dependents.ts";
 import { comparePlaces, start, type Floors, type Place } from "./floor.ts";
 import { knowWorkers, readKeys, writeLog } from "./log.ts";
@@ -34,12 +34,12 @@ const wholeClaim = `  ), superseded AS (
     INSERT INTO @worker (namespace, name, updated, expiration)
     SELECT DISTINCT spec.namespace, g.worker, $3::bigint, $3::bigint + $14::bigint FROM spec, unnest($5::bytea[]) AS g (worker)
     WHERE NOT (limited OR past OR stale) AND repeated IS NULL
-      AND NOT EXISTS (SELECT 1 FROM @worker w WHERE w.namespace = spec.namespace AND w.name = g.worker)
+      AND (SELECT true FROM @worker w WHERE w.namespace = spec.namespace AND w.name = g.worker) IS NULL
     ORDER BY 2
     ON CONFLICT DO NOTHING
   ), noted AS (
     INSERT INTO @request (namespace, spec, id, time, answer)
-    SELECT spec.namespace, 0, ($15::bytea[])[c.caller], $3::bigint, string_agg(c.id || '.' || c.attempts, ',')
+    SELECT spec.namespace, 0, ($15::bytea[])[c.caller], $3::bigint, string_agg(c.id || '.' || c.attempts, ',' ORDER BY c.turn)
     FROM claimed c, spec WHERE ($15::bytea[])[c.caller] IS NOT NULL GROUP BY spec.namespace, c.caller
 `;
 
@@ -47,7 +47,8 @@ const wholeClaim = `  ), superseded AS (
 const isStale = `CASE WHEN $12::bigint IS NULL THEN false ELSE
         $13::text <> (SELECT md5(s.meta) || ' ' || count(*) || ' ' || max(o.id) FROM @spec o
           WHERE o.namespace = s.namespace AND NOT o.dead)
-        OR $12::bigint <> (SELECT coalesce(sum(t.arrivals), 0) FROM @spec o JOIN @tally t ON t.spec = o.id
+        OR $12::bigint <> (SELECT coalesce(sum(c.arrivals), 0) FROM @spec o CROSS JOIN LATERAL
+          (SELECT sum(t.arrivals) AS arrivals FROM @tally t WHERE t.spec = o.id) c
           WHERE o.namespace = s.namespace AND NOT o.dead)
         OR EXISTS (SELECT 1 FROM @spec o WHERE o.namespace = s.namespace AND NOT o.dead AND o.id <> s.id
           AND (o.continuous OR ${isPast("o.id", "$3::bigint")})) END`;
@@ -55,7 +56,8 @@ const isStale = `CASE WHEN $12::bigint IS NULL THEN false ELSE
 /**
  * The claim. `picked` is fenced (MATERIALIZED): without that PostgreSQL may run it again for every row of the join and
  * lock more rows than LIMIT says (BUG #15715). The number of rows is checked once more where they are written. Who of the
- * callers gets a unit follows from its number among the picked, and from where each caller's places begin.
+ * callers gets a unit follows from its turn among the picked, and from where each caller's places begin; what is noted of them
+ * is in the order of turns, as nothing promises that a join keeps it.
  *
  * $1 spec, $2 limit of all callers, $3 now, $4 max retries, $5 workers, $6 expirations, $7 where the places of each caller
  * begin, $8 whether the spec's row is locked, $9 namespace, $10 and $11 where to begin, $12 and $13 what was seen; $14 how
@@ -93,20 +95,20 @@ const claimStatement = (whole: boolean): string => `
       ${whole ? "false" : "coalesce(bool_or(attempt_status IS NOT NULL), false)"} AS tried
     FROM picked
   ), given AS MATERIALIZED (
-    SELECT *, width_bucket(row_number() OVER (), $7::bigint[]) AS caller FROM picked
+    SELECT *, width_bucket(turn, $7::bigint[]) AS caller FROM (SELECT *, row_number() OVER () AS turn FROM picked) AS p
   ), claimed AS (
     UPDATE @unit u SET status = 3, attempts = p.attempts + 1, tries = p.tries + 1,
       attempt_status = 0, attempt_worker = ($5::bytea[])[p.caller], attempt_start = $3::bigint, attempt_end = 0,
       attempt_expiration = ($6::bigint[])[p.caller],
       attempt_late = false, attempt_own = false, attempt_errors = NULL, attempt_data = NULL
-    FROM given p, fit WHERE u.id = p.id AND u.status = 0 AND NOT fit.exhausted AND NOT fit.tried AND fit.picked <= $2::bigint
-    RETURNING u.id, u.key, u.long_name, u.attempts, u.place, u.data, p.caller,
+    FROM given p, fit WHERE ${isRow("u.id", "p.id")} AND NOT fit.exhausted AND NOT fit.tried AND fit.picked <= $2::bigint
+    RETURNING u.id, u.key, u.long_name, u.attempts, u.place, u.data, p.caller, p.turn,
       p.attempt_status AS old_status, p.attempt_late AS old_late, p.attempt_start AS old_start, p.attempt_end AS old_end,
       p.attempt_expiration AS old_expiration, p.attempt_worker AS old_worker, p.attempt_errors AS old_errors,
       CASE WHEN p.attempt_own THEN p.attempt_data ELSE u.data END AS old_data
 ${whole ? wholeClaim : ""}  ), logged AS (
     INSERT INTO @log (namespace, worker, units, numbers)
-    SELECT spec.namespace, ($5::bytea[])[c.caller], array_agg(c.id), array_agg(c.attempts)
+    SELECT spec.namespace, ($5::bytea[])[c.caller], array_agg(c.id ORDER BY c.turn), array_agg(c.attempts ORDER BY c.turn)
     FROM claimed c, spec GROUP BY spec.namespace, c.caller
   ), tallied AS (
     ${tallyInsert}

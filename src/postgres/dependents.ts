@@ -1,5 +1,6 @@
 /** What hangs on a unit: units that wait for it. */
 import { brokenDependency, CoordinateError, findCycle, type WorkUnitPut } from "../core/index.ts";
+import { isRow } from "./connection.ts";
 import {
   needState,
   needsState,
@@ -86,9 +87,9 @@ async function refuseCycles(
     const rows = await batch.tx.rows(
       `WITH RECURSIVE reached (id) AS (
          SELECT * FROM unnest($1::bigint[])
-         UNION SELECT d.target FROM @need d JOIN reached r ON d.unit = r.id
+         UNION SELECT d.target FROM reached r JOIN @need d ON ${isRow("d.unit", "r.id")}
        )
-       SELECT d.unit, d.target, d.target_name FROM reached r JOIN @need d ON d.unit = r.id ORDER BY d.unit, d.position`,
+       SELECT d.unit, d.target, d.target_name FROM reached r JOIN @need d ON ${isRow("d.unit", "r.id")} ORDER BY d.unit, d.position`,
       [int8s(targets)],
     );
     for (const [unit, target] of rows as [number, number][]) {

@@ -3,7 +3,7 @@
  * Whether there are any is one probe of two small indexes, part of the statement that looks for the work spec.
  */
 import { missingWorkSpec, nameToBytes, workSpecName, type WorkSpecRef } from "../core/index.ts";
-import type { Database, Session } from "./connection.ts";
+import { isRow, type Database, type Session } from "./connection.ts";
 import { park } from "./dependents.ts";
 import { Batch, readSpec, type Attempt, type Spec, type Unit } from "./state.ts";
 import { tallyConflict, tallyEpoch, tallyInsert } from "./tally.ts";
@@ -55,9 +55,9 @@ export const moveSql = `
   ), expired AS (
     UPDATE @unit u SET status = CASE WHEN u.not_before > $2::bigint THEN 1 ELSE 0 END, attempt_status = 1,
       attempt_end = u.attempt_expiration
-    FROM lapsed WHERE u.id = lapsed.id AND NOT lapsed.needs RETURNING u.status, u.place, u.key
+    FROM lapsed WHERE ${isRow("u.id", "lapsed.id")} AND NOT lapsed.needs RETURNING u.status, u.place, u.key
   ), ready AS (
-    UPDATE @unit u SET status = 0 FROM due WHERE u.id = due.id RETURNING u.place, u.key
+    UPDATE @unit u SET status = 0 FROM due WHERE ${isRow("u.id", "due.id")} RETURNING u.place, u.key
   ), moved AS MATERIALIZED (
     SELECT count(*) FILTER (WHERE status = 0) AS available, count(*) FILTER (WHERE status = 1) AS delayed,
       (SELECT count(*) FROM ready) AS due, (SELECT count(*) FROM lapsed WHERE needs) AS needy

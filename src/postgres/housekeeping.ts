@@ -1,7 +1,7 @@
 /** What nobody asks for but time: moved, failed, retired and forgotten a bounded piece at a time. */
 import { tooManyRetries, type Slice, type Tidied, type TidyLimits } from "../core/index.ts";
 import { catchUp, isPast } from "./expiry.ts";
-import type { Database, Session } from "./connection.ts";
+import { isRow, type Database, type Session } from "./connection.ts";
 import { resolve } from "./dependents.ts";
 import { purgeQueues } from "./queues.ts";
 import { Batch, type Allocate } from "./state.ts";
@@ -84,7 +84,7 @@ export async function tidyStore(
   const changed: Buffer[] = [];
   const total = (): number => tidied.expired + tidied.due + tidied.exhausted + tidied.retired;
   const left = (): number => Math.max(0, limits.units - total());
-  for (const spec of await readSpecs(db, now)) {
+  for (const spec of await readSpecs(db, null, now)) {
     const before = total();
     if (spec.past) {
       const { expired, due } = await catchUp(db, spec.id, now, left());
@@ -92,7 +92,9 @@ export async function tidyStore(
       tidied.due += due;
     }
     if (spec.maxRetries > 0 && left() > 0) tidied.exhausted += await failExhausted(db, spec, left(), now);
-    for (const rule of spec.retention)
+    // what was failed just now counts: here, or in another spec whose units this one's waited for
+    const { retention } = tidied.exhausted > 0 ? ((await readSpecs(db, spec.id, now))[0] ?? spec) : spec;
+    for (const rule of retention)
       if (left() > 0) tidied.retired += await retire(db, spec.id, rule, left(), now);
     if (total() > before) changed.push(spec.namespace);
   }
@@ -117,7 +119,7 @@ async function trimLog(db: Database, cursor: LogCursor): Promise<void> {
        ORDER BY namespace, worker, at LIMIT $4
      ), gone AS (
        DELETE FROM @log l USING looked s WHERE l.namespace = s.namespace AND l.worker = s.worker AND l.at = s.at
-         AND NOT EXISTS (SELECT 1 FROM unnest(s.units) AS g (id) JOIN @unit u ON u.id = g.id)
+         AND NOT EXISTS (SELECT 1 FROM unnest(s.units) AS g (id) JOIN @unit u ON ${isRow("u.id", "g.id")})
      )
      SELECT namespace, worker, at FROM looked ORDER BY namespace DESC, worker DESC, at DESC LIMIT 1`,
     [cursor.namespace, cursor.worker, cursor.at, 200],
@@ -127,12 +129,13 @@ async function trimLog(db: Database, cursor: LogCursor): Promise<void> {
   Object.assign(cursor, { namespace, worker, at });
 }
 
-/** The work specs that something may have to be done for. */
-async function readSpecs(db: Database, now: number): Promise<TidySpec[]> {
+/** The work specs that something may have to be done for, or one of them. */
+async function readSpecs(db: Database, only: number | null, now: number): Promise<TidySpec[]> {
   const rows = await db.rows(
     `SELECT s.id, n.name, ${isPast("s.id", "$1::bigint")}, s.meta, c.finished, c.failed
-     FROM @spec s JOIN @namespace n ON n.id = s.namespace, LATERAL ${tallyOf("s.id")} c WHERE NOT s.dead ORDER BY s.id`,
-    [now],
+     FROM @spec s JOIN @namespace n ON n.id = s.namespace, LATERAL ${tallyOf("s.id")} c
+     WHERE NOT s.dead AND ($2::bigint IS NULL OR s.id = $2::bigint) ORDER BY s.id`,
+    [now, only],
   );
   return (rows as [number, Buffer, boolean, string, number, number][]).map(
     ([id, namespace, past, text, finished, failed]) => {

@@ -4,6 +4,7 @@ import { systemRandom, type Random } from "../core/index.ts";
 import { Database, planSettings, type DatabaseOptions, type Pool } from "./connection.ts";
 import { Notifier, type ListeningClient } from "./notify.ts";
 import { migrate } from "./schema.ts";
+import { PoolShare } from "./share.ts";
 import { PostgresStore } from "./store.ts";
 
 export interface PostgresOptions {
@@ -13,7 +14,10 @@ export interface PostgresOptions {
   pool?: Pool;
   /** Where the tables are; `coordinate`. */
   schema?: string;
-  /** Connections at most; 10. */
+  /**
+   * Connections at most; 10. Of a pool of the program's own, how many it has. Two of them are never used for what lists, counts,
+   * changes many or tidies up.
+   */
   poolSize?: number;
   /** How long a request waits for a connection of the pool; 5 seconds. */
   connectTimeoutMs?: number;
@@ -51,6 +55,8 @@ export async function openPostgres(options: PostgresOptions = {}): Promise<Postg
     statementTimeoutMs = 30_000,
     lockTimeoutMs = 10_000,
     settings = [],
+    poolSize = 10,
+    connectTimeoutMs = 5000,
   } = options;
   const session = [
     ...planSettings,
@@ -65,7 +71,7 @@ export async function openPostgres(options: PostgresOptions = {}): Promise<Postg
   const config: pg.PoolConfig = {
     ...(options.url === undefined ? {} : { connectionString: options.url }),
     application_name: options.applicationName ?? "coordinate",
-    connectionTimeoutMillis: options.connectTimeoutMs ?? 5000,
+    connectionTimeoutMillis: connectTimeoutMs,
     // the server cancels first; this is for servers that do not answer at all
     query_timeout: options.answerTimeoutMs ?? statementTimeoutMs + 5000,
     keepAlive: true,
@@ -77,7 +83,7 @@ export async function openPostgres(options: PostgresOptions = {}): Promise<Postg
   let pool: Pool;
   let end = (): Promise<void> => Promise.resolve();
   if (options.pool === undefined) {
-    const own = new pg.Pool({ ...config, max: options.poolSize ?? 10, idleTimeoutMillis: 60_000 });
+    const own = new pg.Pool({ ...config, max: poolSize, idleTimeoutMillis: 60_000 });
     // an idle connection that breaks tells here; the next request finds out by itself
     own.on("error", () => undefined);
     pool = own;
@@ -94,6 +100,8 @@ export async function openPostgres(options: PostgresOptions = {}): Promise<Postg
     random: options.random ?? systemRandom,
   };
   const db = new Database(databaseOptions);
+  const share = new PoolShare(pool, Math.max(1, poolSize - 2), connectTimeoutMs);
+  const slow = new Database({ ...databaseOptions, pool: share }, db.counters);
   const mayListen = options.listenUrl !== undefined || perSession;
   const listens = options.notify ?? mayListen;
   const { options: _options, query_timeout: _timeout, ...plain } = config;
@@ -119,5 +127,5 @@ export async function openPostgres(options: PostgresOptions = {}): Promise<Postg
     await end();
     throw error;
   }
-  return new PostgresStore({ db, options: databaseOptions, notifier, end });
+  return new PostgresStore({ db, slow, options: databaseOptions, notifier, end });
 }

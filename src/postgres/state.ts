@@ -23,7 +23,7 @@ import {
   type WorkUnitRow,
   type WorkUnitStatus,
 } from "../core/index.ts";
-import type { Row, Session } from "./connection.ts";
+import { isRow, type Row, type Session } from "./connection.ts";
 import { comparePlaces, placeOf } from "./floor.ts";
 import { emptyDelta, writeTallies, type Delta } from "./tally.ts";
 import {
@@ -620,7 +620,7 @@ export class Batch {
          AS c (id, status, place, not_before, attempts, tries, origin, needs, dependents, attempt_status,
            attempt_worker, attempt_start, attempt_end, attempt_expiration, attempt_late, attempt_own, attempt_errors,
            has_data, data, has_attempt_data, attempt_data, since)
-       WHERE u.id = c.id`,
+       WHERE ${isRow("u.id", "c.id")}`,
       [
         int8s(units.map(({ id }) => id)),
         int2s(units.map(({ status }) => statusCode[status])),
@@ -751,7 +751,7 @@ export async function readNeeds(
        CASE WHEN u.status = 3 AND u.attempt_expiration <= $2::bigint THEN CASE WHEN u.not_before > $2::bigint THEN 1 ELSE 0 END
          WHEN u.status = 1 AND u.not_before <= $2::bigint THEN 0
          ELSE u.status END
-     FROM @need d LEFT JOIN @unit u ON u.id = d.target
+     FROM @need d LEFT JOIN @unit u ON ${isRow("u.id", "d.target")}
      WHERE d.unit = ANY ($1::bigint[]) ORDER BY d.unit, d.position`,
     [int8s(units.map(({ id }) => id)), now],
   );

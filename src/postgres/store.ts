@@ -108,6 +108,8 @@ import {
 
 export interface PostgresParts {
   db: Database;
+  /** The same with fewer connections, for what may take long. */
+  slow: Database;
   options: DatabaseOptions;
   notifier: Notifier;
   /** Ends the pool, where it is the store's own. */
@@ -141,6 +143,7 @@ const few = 20;
 export class PostgresStore implements Store, Watchable, Announcing {
   readonly #parts: PostgresParts;
   readonly #db: Database;
+  readonly #slow: Database;
   readonly #ids: UnitIds;
   readonly #watching: Watching;
   readonly #merges = {
@@ -164,6 +167,7 @@ export class PostgresStore implements Store, Watchable, Announcing {
   constructor(parts: PostgresParts, ids?: UnitIds) {
     this.#parts = parts;
     this.#db = parts.db;
+    this.#slow = parts.slow;
     this.#ids = ids ?? new UnitIds(parts.db);
     this.#watching = new Watching(parts.db, (listener) => parts.notifier.watch(listener));
   }
@@ -183,9 +187,11 @@ export class PostgresStore implements Store, Watchable, Announcing {
    * for others when the caller commits; those who wait for work hear of it then. Nothing is tried again.
    */
   within(client: Client): PostgresStore {
+    const db = new BorrowedDatabase(this.#parts.options, client);
     const parts = {
       ...this.#parts,
-      db: new BorrowedDatabase(this.#parts.options, client),
+      db,
+      slow: db,
       end: () => Promise.resolve(),
     };
     const store = new PostgresStore(parts, this.#ids);
@@ -218,6 +224,7 @@ export class PostgresStore implements Store, Watchable, Announcing {
     if (this.#borrowed) return;
     await this.#parts.notifier.close();
     this.#db.close();
+    this.#slow.close();
     await this.#parts.end();
   }
 
@@ -259,7 +266,7 @@ export class PostgresStore implements Store, Watchable, Announcing {
   }
 
   listWorkSpecs(ns: string, previous: string | null, limit: number): Promise<WorkSpecRow[]> {
-    return pageWorkSpecs(this.#db, ns, previous, limit);
+    return pageWorkSpecs(this.#slow, ns, previous, limit);
   }
 
   async deleteWorkSpecs(ns: string, refs: readonly WorkSpecRef[]): Promise<boolean[]> {
@@ -269,7 +276,7 @@ export class PostgresStore implements Store, Watchable, Announcing {
   }
 
   async purge(limit: number, now: number): Promise<Slice> {
-    const { deleted, done, changed } = await purgeUnits(this.#db, limit, now);
+    const { deleted, done, changed } = await purgeUnits(this.#slow, limit, now);
     for (const ns of changed) this.#changed(ns);
     return { deleted, done };
   }
@@ -353,23 +360,23 @@ export class PostgresStore implements Store, Watchable, Announcing {
   async tally(ns: string | null, now: number): Promise<TallyRow[]> {
     const namespace = ns === null ? null : nameToBytes(ns);
     await this.#catchUpAll(namespace, now);
-    return readTallies(this.#db, namespace);
+    return readTallies(this.#slow, namespace);
   }
 
   /** Moves what is past its time, in one namespace or in all. */
   async #catchUpAll(namespace: Buffer | null, now: number): Promise<void> {
-    const past = await this.#db.rows(
+    const past = await this.#slow.rows(
       `SELECT s.id FROM @namespace n JOIN @spec s ON s.namespace = n.id AND NOT s.dead
        WHERE NOT n.dead AND ($1::bytea IS NULL OR n.name = $1::bytea) AND ${isPast("s.id", "$2::bigint")}`,
       [namespace, now],
     );
-    for (const [id] of past as [number][]) await catchUp(this.#db, id, now);
+    for (const [id] of past as [number][]) await catchUp(this.#slow, id, now);
   }
 
   async waitingSince(ns: string | null, now: number): Promise<WaitingSinceRow[]> {
     const namespace = ns === null ? null : nameToBytes(ns);
     await this.#catchUpAll(namespace, now);
-    const rows = await this.#db.rows(waitingSinceSql, [namespace]);
+    const rows = await this.#slow.rows(waitingSinceSql, [namespace]);
     return (rows as [Buffer, Buffer, number, number][]).map(([space, spec, available, since]) => ({
       namespace: nameFromBytes(space),
       workSpec: nameFromBytes(spec),
@@ -513,7 +520,7 @@ export class PostgresStore implements Store, Watchable, Announcing {
     limit: number,
     now: number,
   ): Promise<WorkUnitRow[]> {
-    return readUnits(this.#db, await lookUp(this.#db, ns, ref, now), where, limit, now);
+    return readUnits(this.#slow, await lookUp(this.#slow, ns, ref, now), where, limit, now);
   }
 
   async countWorkUnits(
@@ -523,7 +530,7 @@ export class PostgresStore implements Store, Watchable, Announcing {
     limit: number,
     now: number,
   ): Promise<CountSlice> {
-    return countUnits(this.#db, await lookUp(this.#db, ns, ref, now), where, limit);
+    return countUnits(this.#slow, await lookUp(this.#slow, ns, ref, now), where, limit);
   }
 
   async updateWorkUnits(
@@ -534,8 +541,8 @@ export class PostgresStore implements Store, Watchable, Announcing {
     limit: number,
     now: number,
   ): Promise<UnitSlice> {
-    const spec = await lookUp(this.#db, ns, ref, now);
-    const slice = await this.#db.transaction((tx) =>
+    const spec = await lookUp(this.#slow, ns, ref, now);
+    const slice = await this.#slow.transaction((tx) =>
       updateUnits(this.#batch(tx, now), spec, where, change, limit),
     );
     this.#changed(ns);
@@ -549,8 +556,8 @@ export class PostgresStore implements Store, Watchable, Announcing {
     limit: number,
     now: number,
   ): Promise<UnitSlice> {
-    const spec = await lookUp(this.#db, ns, ref, now);
-    const slice = await this.#db.transaction((tx) => deleteUnits(this.#batch(tx, now), spec, where, limit));
+    const spec = await lookUp(this.#slow, ns, ref, now);
+    const slice = await this.#slow.transaction((tx) => deleteUnits(this.#batch(tx, now), spec, where, limit));
     this.#changed(ns);
     return slice;
   }
@@ -706,14 +713,14 @@ export class PostgresStore implements Store, Watchable, Announcing {
   }
 
   async listUnitAttempts(ns: string, ref: WorkSpecRef, name: string, now: number): Promise<AttemptRow[]> {
-    const spec = await lookUp(this.#db, ns, ref, now);
-    const [row] = await this.#db.rows(`SELECT ${unitColumns} FROM @unit u WHERE u.spec = $1 AND u.key = $2`, [
-      spec.id,
-      nameKey(name).key,
-    ]);
+    const spec = await lookUp(this.#slow, ns, ref, now);
+    const [row] = await this.#slow.rows(
+      `SELECT ${unitColumns} FROM @unit u WHERE u.spec = $1 AND u.key = $2`,
+      [spec.id, nameKey(name).key],
+    );
     if (row === undefined) throw missingUnit(name);
     const unit = readUnit(row, spec);
-    const past = await this.#db.rows(
+    const past = await this.#slow.rows(
       `SELECT number, status, late, start, "end", expiration, worker, errors, data FROM @history
        WHERE unit = $1 AND number <= $2 ORDER BY number`,
       [unit.id, unit.attempt === null ? unit.attempts : unit.attempts - 1],
@@ -732,8 +739,8 @@ export class PostgresStore implements Store, Watchable, Announcing {
     now: number,
   ): Promise<AttemptRow[]> {
     return which === "all"
-      ? loggedAttempts(this.#db, ns, worker, previous, limit, now)
-      : heldAttempts(this.#db, ns, worker, which, previous, limit, now);
+      ? loggedAttempts(this.#slow, ns, worker, previous, limit, now)
+      : heldAttempts(this.#slow, ns, worker, which, previous, limit, now);
   }
 
   // ---- workers
@@ -747,7 +754,7 @@ export class PostgresStore implements Store, Watchable, Announcing {
   }
 
   listWorkers(ns: string, query: WorkerQuery, limit: number, now: number): Promise<WorkerRow[]> {
-    return pageWorkers(this.#db, ns, query, limit, now);
+    return pageWorkers(this.#slow, ns, query, limit, now);
   }
 
   // ---- queues and actions
@@ -767,11 +774,11 @@ export class PostgresStore implements Store, Watchable, Announcing {
   }
 
   listQueues(ns: string, previous: string | null, limit: number): Promise<QueueRow[]> {
-    return listQueues(this.#db, ns, previous, limit);
+    return listQueues(this.#slow, ns, previous, limit);
   }
 
   clearQueue(ns: string, queue: string, limit: number): Promise<Slice> {
-    return clearQueue(this.#db, ns, queue, limit);
+    return clearQueue(this.#slow, ns, queue, limit);
   }
 
   putActions(ns: string, actions: readonly ActionInput[], now: number): Promise<boolean[]> {
@@ -783,7 +790,7 @@ export class PostgresStore implements Store, Watchable, Announcing {
   }
 
   listActions(ns: string, previous: string | null, limit: number): Promise<ActionRow[]> {
-    return listActions(this.#db, ns, previous, limit);
+    return listActions(this.#slow, ns, previous, limit);
   }
 
   deleteActions(ns: string, keys: readonly string[]): Promise<boolean[]> {
@@ -804,7 +811,7 @@ export class PostgresStore implements Store, Watchable, Announcing {
   // ---- housekeeping
 
   async tidy(limits: TidyLimits, now: number): Promise<Tidied> {
-    const { tidied, changed } = await tidyStore(this.#db, limits, this.#logs, now);
+    const { tidied, changed } = await tidyStore(this.#slow, limits, this.#logs, now);
     for (const ns of new Set(changed.map(nameFromBytes))) this.#changed(ns);
     return tidied;
   }

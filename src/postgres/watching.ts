@@ -98,7 +98,7 @@ export class Watching {
     const spent = performance.now() - begin;
     space.notBefore = performance.now() + Math.min(longestGapMs, Math.max(shortestGapMs, 4 * spent));
     space.busy = false;
-    if (space.again && !this.#closed && this.#spaces.get(ns) === space) this.#plan(ns, space);
+    if (isDue(space) && !this.#closed && this.#spaces.get(ns) === space) this.#plan(ns, space);
   }
 
   async #ask(ns: string, watches: Watches): Promise<void> {
@@ -124,6 +124,9 @@ export class Watching {
     this.#spaces.clear();
   }
 }
+
+/** It may have become so during the look. */
+const isDue = ({ again }: Space): boolean => again;
 
 export const endedSql = `
   SELECT g.id FROM unnest($1::bigint[]) AS g (id)

@@ -277,6 +277,7 @@ export class RestClient implements Coordinate {
     const params = new URLSearchParams();
     for (const status of query.statuses ?? []) params.append("status", status);
     if (query.prefix !== undefined) params.set("prefix", nameToUrl(query.prefix));
+    if (query.label !== undefined) params.set("label", nameToUrl(query.label));
     if (query.previous !== undefined) params.set("previous", nameToUrl(query.previous));
     const path = `/v1/namespace/${nameToUrl(ns)}/work-spec/${nameToUrl(workSpec)}/work-units?${params.toString()}`;
     const answer = await this.#once({

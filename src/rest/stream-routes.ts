@@ -47,7 +47,12 @@ export const streamRoutes = (limits?: DataLimits): readonly Route[] => [
     family: "stream",
     summary:
       "All work units that match, in name order, one on each line. Names in the query are encoded as in paths.",
-    query: { status: Type.Array(Type.String()), prefix: Type.String(), previous: Type.String() },
+    query: {
+      status: Type.Array(Type.String()),
+      prefix: Type.String(),
+      label: Type.String(),
+      previous: Type.String(),
+    },
     answer: workUnitRow,
     answerType: ndjson,
     handle: exportUnits,
@@ -130,11 +135,13 @@ async function exportUnits(call: Call): Promise<undefined> {
   const spec = call.param("spec");
   const statuses = call.query("status") as WorkUnitStatus[];
   const [prefix] = call.query("prefix");
+  const [label] = call.query("label");
   const [previous] = call.query("previous");
   const query: WorkUnitQuery = {
     limit: rowsAtOnce,
     ...(statuses.length > 0 && { statuses }),
     ...(prefix !== undefined && { prefix: nameFromUrl(prefix) }),
+    ...(label !== undefined && { label: nameFromUrl(label) }),
   };
   const read = (after: string | undefined) =>
     coordinate.listWorkUnits(ns, spec, { ...query, ...(after !== undefined && { previous: after }) });

@@ -13,7 +13,7 @@ import { CoordinateError } from "../core/index.ts";
 import type { Connection } from "./driver.ts";
 
 /** "Coor" in ASCII: what `file` and a careful operator see in the header. */
-const applicationId = 0x436f6f72;
+export const applicationId = 0x436f6f72;
 
 /** What a unit's row says of its status. A unit that waits is available, delayed or pending by where else it stands. */
 export const unitState = { waiting: 0, blocked: 1, finished: 2, failed: 3 } as const;
@@ -21,7 +21,7 @@ export const unitState = { waiting: 0, blocked: 1, finished: 2, failed: 3 } as c
 /** The position of an attempt's status in `attemptStatuses` of core; never to be reordered. */
 export const attemptCode = { pending: 0, expired: 1, finished: 2, failed: 3, retryable: 4 } as const;
 
-const migrations: readonly string[] = [
+export const migrations: readonly string[] = [
   `
   CREATE TABLE counter (
     one INTEGER PRIMARY KEY CHECK (one = 1),

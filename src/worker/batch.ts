@@ -12,6 +12,7 @@ import {
   type WorkSpecRef,
 } from "../core/index.ts";
 import { Attempt, Worker as WorkerHandle, WorkUnit, type Scope } from "../objects/index.ts";
+import type { Alarm, Alarms } from "./alarms.ts";
 import type { WorkerCounts, WorkerEvent } from "./counts.ts";
 import { giveUp } from "./each.ts";
 import { giveUpTime, renewTime, signalTime, type Lease, type ServerTime } from "./lease.ts";
@@ -21,11 +22,12 @@ import type { Task, TaskContext, TaskSpec } from "./task.ts";
 
 /** What all batches of a worker share. */
 export interface BatchSetting {
-  readonly verbs: Coordinate;
+  readonly settlingVerbs: (settle: Coordinate["settleAttempts"]) => Coordinate;
   readonly ns: string;
   readonly settler: Settler;
   readonly serverTime: ServerTime;
   readonly clock: Clock;
+  readonly alarms: Alarms;
   readonly log: Logger;
   readonly counts: WorkerCounts;
   readonly tell: (event: WorkerEvent) => void;
@@ -49,13 +51,16 @@ export class Batch {
   readonly #setting: BatchSetting;
   /** Those still pending, by id. */
   readonly #open = new Map<string, Held>();
-  readonly #settles = new Set<Promise<unknown>>();
+  /** Calls of settle that were not answered yet, and who waits for the last of them. */
+  #underWay = 0;
+  #allDone: () => void = () => undefined;
   #signal: AbortController | null = null;
   #expired: AbortController | null = null;
   #signalled: Error | null = null;
   #over: Error | null = null;
-  /** Wakes the watch; null while nobody watches. */
-  #watch: { until: number; wake: AbortController } | null = null;
+  #alarm: Alarm | null = null;
+  #timedOut = "";
+  #ended = false;
   #keepLifetime = false;
   #began = 0;
   /** Called when its attempts are given up, whatever the task goes on to do. */
@@ -88,7 +93,8 @@ export class Batch {
   /** Runs the task and settles what it leaves. Never rejects. */
   async run(spec: TaskSpec, findTask: () => Promise<Task>, timedOut: string): Promise<void> {
     this.#began = this.#setting.clock.now();
-    const watching = this.#watchLeases(timedOut);
+    this.#timedOut = timedOut;
+    this.#arm();
     try {
       const task = await findTask();
       await task(this.attempts, this.#context(spec));
@@ -99,8 +105,8 @@ export class Batch {
       await this.#giveUpOpen(error);
     }
     this.#open.clear();
-    this.#watch?.wake.abort();
-    await watching;
+    this.#ended = true;
+    this.#alarm?.cancel();
   }
 
   /** Its attempts were given up, and the task has not returned. */
@@ -134,9 +140,8 @@ export class Batch {
 
   /** Handles whose settles go through here, and all else to the coordinator. */
   #scope(): Scope {
-    const { ns } = this.#setting;
-    const settle = { value: (_ns: string, changes: readonly AttemptChange[]) => this.#settle(changes) };
-    const verbs = Object.create(passOn(this.#setting.verbs), { settleAttempts: settle }) as Coordinate;
+    const { ns, settlingVerbs } = this.#setting;
+    const verbs = settlingVerbs((_ns, changes) => this.#settle(changes));
     const scope: Scope = {
       verbs,
       ns,
@@ -147,19 +152,19 @@ export class Batch {
     return scope;
   }
 
-  async #settle(changes: readonly AttemptChange[]): Promise<AttemptChanged[]> {
+  /** Once for every unit that is settled: no promise of its own, the settler tells when it is done. */
+  #settle(changes: readonly AttemptChange[]): Promise<AttemptChanged[]> {
     const keepLifetime = this.#keepLifetime;
     this.#mark(changes, 1);
-    const settle = this.#setting.settler.settle(changes);
-    this.#settles.add(settle);
-    try {
-      const answers = await settle;
-      answers.forEach((answer, i) => this.#note(changes[i], answer, keepLifetime));
-      return answers;
-    } finally {
-      this.#settles.delete(settle);
+    this.#underWay++;
+    return this.#setting.settler.settle(changes, (answers) => {
+      for (let i = 0; i < changes.length; i++) {
+        const [change, answer] = [changes[i], answers?.[i]];
+        if (change !== undefined && answer !== undefined) this.#note(change, answer, keepLifetime);
+      }
       this.#mark(changes, -1);
-    }
+      if (--this.#underWay === 0) this.#allDone();
+    });
   }
 
   #mark(changes: readonly AttemptChange[], by: 1 | -1): void {
@@ -168,7 +173,7 @@ export class Batch {
       if (held === undefined) continue;
       held.ending += by;
       // an end that could not be stored, data that is too large: its time counts again
-      if (by === -1) this.#watch?.wake.abort();
+      if (by === -1) this.#arm();
     }
   }
 
@@ -179,15 +184,14 @@ export class Batch {
     return found;
   }
 
-  #note(change: AttemptChange | undefined, answer: AttemptChanged, keepLifetime: boolean): void {
+  #note(change: AttemptChange, answer: AttemptChanged, keepLifetime: boolean): void {
     const held = this.#open.get(answer.attempt);
-    if (change === undefined) return;
-    if (answer.error !== null) this.#refused(change, answer.error, held?.attempt);
+    if (answer.error !== null) this.#refused(change, answer.error);
     else if (answer.changed) this.#count(change);
     if (held === undefined) return;
     if (answer.error !== null || answer.status !== "pending") {
       this.#open.delete(answer.attempt);
-      if (this.#open.size === 0) this.#watch?.wake.abort();
+      if (this.#open.size === 0) this.#alarm?.cancel();
       return;
     }
     const expiration = this.#setting.serverTime.toLocal(answer.expirationTime);
@@ -195,7 +199,8 @@ export class Batch {
       ? held.lease.lifetimeMs
       : (change.lifetimeMs ?? expiration - this.#setting.clock.now());
     held.lease = { expiration, lifetimeMs };
-    if (this.#watch !== null && this.#nextPoint() < this.#watch.until) this.#watch.wake.abort();
+    // one that rings too early is set anew; one that rings too late must not be
+    if (this.#alarm === null || this.#nextPoint() < this.#alarm.time) this.#arm();
   }
 
   #count({ action }: AttemptChange): void {
@@ -205,10 +210,10 @@ export class Batch {
     else if (action === "retry") counts.retried++;
   }
 
-  #refused({ action }: AttemptChange, error: string, attempt: Attempt | undefined): void {
+  #refused({ action, attempt }: AttemptChange, error: string): void {
     const { counts, log, tell } = this.#setting;
     const { worker, workSpec } = this;
-    const unit = attempt?.workUnitName ?? "";
+    const unit = this.attempts.find(({ id }) => id === attempt)?.workUnitName ?? "";
     counts.refused++;
     tell({ type: "refused", worker, workSpec, unit, action, error });
     log.warn({ worker, workSpec, unit, action, error }, "a settle was refused");
@@ -216,7 +221,7 @@ export class Batch {
 
   /** What was asked for and not waited for. */
   async #allSettled(): Promise<void> {
-    while (this.#settles.size > 0) await Promise.allSettled([...this.#settles]);
+    while (this.#underWay > 0) await new Promise<void>((resolve) => (this.#allDone = resolve));
   }
 
   /** The task failed: so do the attempts that it left open, unless it said to try them again. */
@@ -261,28 +266,27 @@ export class Batch {
 
   // ---- time
 
-  /** Runs until nothing is open. */
-  async #watchLeases(timedOut: string): Promise<void> {
-    const { clock } = this.#setting;
-    while (this.#open.size > 0) {
-      const until = this.#nextPoint();
-      if (until > clock.now()) {
-        const wake = new AbortController();
-        this.#watch = { until, wake };
-        await clock.waitUntil(until, wake.signal);
-        this.#watch = null;
-        continue;
-      }
-      await this.#reached(timedOut);
-    }
+  /** Sets the alarm for what is next to be done. */
+  #arm(): void {
+    this.#alarm?.cancel();
+    this.#alarm = null;
+    if (this.#ended || this.#open.size === 0) return;
+    const next = this.#nextPoint();
+    if (next < Infinity) this.#alarm = this.#setting.alarms.at(next, () => void this.#ring());
+  }
+
+  async #ring(): Promise<void> {
+    this.#alarm = null;
+    await this.#reached();
+    this.#arm();
   }
 
   /** What is due at this time has come. */
-  async #reached(timedOut: string): Promise<void> {
+  async #reached(): Promise<void> {
     const now = this.#setting.clock.now();
     const leases = [...this.#open.values()].filter(({ ending }) => ending === 0);
     if (leases.some(({ lease }) => giveUpTime(lease) <= now)) {
-      await this.#timeOut(timedOut);
+      await this.#timeOut();
     } else if (leases.some(({ lease }) => signalTime(lease) <= now)) {
       this.signal(new Error("the lease ends soon"));
     } else if (this.#renews(now)) {
@@ -314,11 +318,12 @@ export class Batch {
     const renews = Promise.allSettled(due.map(({ attempt, lease }) => attempt.renew(lease.lifetimeMs)));
     const last = Math.min(...due.map(({ lease }) => signalTime(lease)));
     const done = new AbortController();
-    void renews.then(() => done.abort());
+    void renews.then(() => done.abort("renewed"));
     await this.#setting.clock.waitUntil(last, done.signal);
   }
 
-  async #timeOut(text: string): Promise<void> {
+  async #timeOut(): Promise<void> {
+    const text = this.#timedOut;
     const open = this.#undecided();
     const { counts, log } = this.#setting;
     const { worker, workSpec } = this;
@@ -337,9 +342,16 @@ export class Batch {
     const { log, clock } = this.#setting;
     const { worker } = this;
     let own: Logger | null = null;
+    const signal = (): AbortSignal => (this.#signal ??= aborted(this.#signalled)).signal;
+    const expired = (): AbortSignal => (this.#expired ??= aborted(this.#over)).signal;
+    // made when first asked for: most tasks look at some of it only
     return {
-      signal: this.#abortSignal("signal"),
-      expired: this.#abortSignal("expired"),
+      get signal() {
+        return signal();
+      },
+      get expired() {
+        return expired();
+      },
       get log() {
         return (own ??= log.child({ worker, workSpec: workSpec.name }));
       },
@@ -349,18 +361,6 @@ export class Batch {
       progress: (attempt, data) => this.#progress(attempt, data),
       renew: (lifetimeMs) => this.#renewOpen(lifetimeMs),
     };
-  }
-
-  #abortSignal(which: "signal" | "expired"): AbortSignal {
-    const controller = new AbortController();
-    if (which === "signal") {
-      this.#signal = controller;
-      if (this.#signalled !== null) controller.abort(this.#signalled);
-    } else {
-      this.#expired = controller;
-      if (this.#over !== null) controller.abort(this.#over);
-    }
-    return controller.signal;
   }
 
   async #progress(attempt: Attempt, data: object): Promise<void> {
@@ -407,6 +407,13 @@ class HeldAttempt extends Attempt {
   }
 }
 
+/** A controller that is aborted already, when there is a reason. */
+function aborted(reason: Error | null): AbortController {
+  const controller = new AbortController();
+  if (reason !== null) controller.abort(reason);
+  return controller;
+}
+
 const nothing = (): void => undefined;
 
 /** It rejects all the same for those who wait; the refusal itself was logged when it came. */
@@ -415,12 +422,24 @@ function caught<Answer>(promise: Promise<Answer>): Promise<Answer> {
   return promise;
 }
 
-/** Passes every verb on to where it belongs. */
-function passOn(verbs: Coordinate): Coordinate {
-  return new Proxy(verbs, {
+/**
+ * Makes verbs like the given ones with another way to settle. Made for every batch, hence a class: what is not its own comes
+ * from the prototype, which passes it on.
+ */
+export function settlingVerbs(inner: Coordinate): (settle: Coordinate["settleAttempts"]) => Coordinate {
+  class Settling {
+    readonly settleAttempts: Coordinate["settleAttempts"];
+
+    constructor(settle: Coordinate["settleAttempts"]) {
+      this.settleAttempts = settle;
+    }
+  }
+  const rest = new Proxy(inner, {
     get: (target, key): unknown => {
       const value: unknown = Reflect.get(target, key, target);
       return typeof value === "function" ? (value.bind(target) as unknown) : value;
     },
   });
+  Object.setPrototypeOf(Settling.prototype, rest);
+  return (settle) => new Settling(settle) as unknown as Coordinate;
 }

@@ -63,9 +63,12 @@ export class Claimer {
   readonly #unanswered = new Map<string, string>();
   #turn = 0;
   #requests = 0;
+  readonly #chance: string;
 
   constructor(setting: ClaimSetting) {
     this.#setting = setting;
+    const draw = (): string => setting.random().toString(36).slice(2);
+    this.#chance = draw() + draw();
     const sizes = new Map<number, Runtime[]>();
     for (const runtime of setting.runtimes) {
       const size = Math.min(setting.maxAttempts, runtime.maxAttempts ?? setting.maxAttempts);
@@ -250,10 +253,9 @@ export class Claimer {
     }
   }
 
+  /** Chance once for all: to make a text of it costs as much as a claim. */
   #requestId(): string {
-    const { random } = this.#setting;
-    const chance = (): string => random().toString(36).slice(2);
-    return `${(this.#requests++).toString(36)}-${chance()}${chance()}`;
+    return `${this.#chance}-${this.#requests++}`;
   }
 }
 

@@ -69,40 +69,44 @@ export function each(work: UnitFunction, { concurrency = 1 }: EachOptions = {}):
       `concurrency: expected an integer of 1 or more, got ${concurrency}`,
     );
   return async (attempts, context) => {
-    // nobody waits for these before going on: they are stored together
-    const settles: Promise<unknown>[] = [];
+    // each is stored with those that come at the same time, and the worker waits for all: nobody does in between
+    const results: Promise<unknown>[] = [];
+    const { signal } = context;
     let next = 0;
     const lane = async (): Promise<void> => {
       for (let attempt = attempts[next++]; attempt !== undefined; attempt = attempts[next++]) {
-        if (context.signal.aborted) {
-          settles.push(attempt.release());
+        if (signal.aborted) {
+          void attempt.release();
           continue;
         }
         try {
           const result = work(new Unit(attempt), context);
           const value = result instanceof Promise ? await result : result;
-          if (attempt.status === "pending") settles.push(finish(attempt, value));
+          if (attempt.status !== "pending") continue;
+          if (value === undefined || value === null) void attempt.finish();
+          else results.push(finish(attempt, value));
         } catch (error) {
-          if (attempt.status === "pending") settles.push(giveUp(attempt, error));
+          if (attempt.status === "pending") void giveUp(attempt, error);
         }
       }
     };
     if (concurrency === 1) await lane();
     else await Promise.all(Array.from({ length: Math.min(concurrency, attempts.length) }, lane));
-    // a settle that was refused has been logged by the worker: the others count all the same
-    await Promise.allSettled(settles);
+    await Promise.all(results);
   };
 }
 
-function finish(attempt: Attempt, value: unknown): Promise<unknown> {
-  if (value === undefined || value === null) return attempt.finish();
-  if (typeof value !== "object")
-    return attempt.failWith(`the task returned a ${typeof value}; it may return an object, or nothing`);
-  return attempt.finish(value).catch((error: unknown) => {
-    // what cannot be stored is a fault of the task, and said where a person looks for faults
-    if (!isCoordinateError(error, "bad_data") && !isCoordinateError(error, "too_large")) throw error;
-    return attempt.failWith(`the task returned what cannot be stored: ${error.message}`);
-  });
+/** Finishes with a result; what cannot be stored is a fault of the task, and said where a person looks for faults. */
+async function finish(attempt: Attempt, value: unknown): Promise<void> {
+  try {
+    if (typeof value !== "object" || value === null)
+      void attempt.failWith(`the task returned a ${typeof value}; it may return an object, or nothing`);
+    else await attempt.finish(value);
+  } catch (error) {
+    // any other refusal was logged by the worker
+    if (isCoordinateError(error, "bad_data") || isCoordinateError(error, "too_large"))
+      void attempt.failWith(`the task returned what cannot be stored: ${error.message}`);
+  }
 }
 
 /** Gives back or fails an attempt, as what was thrown says. */

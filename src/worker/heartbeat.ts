@@ -54,7 +54,7 @@ export class Heartbeat {
         this.#obey(rows.filter(({ desired }) => desired !== "terminate"));
         return;
       } catch (error) {
-        if (isRefusal(error)) throw error;
+        if (isRefusal(error) || isForbidden(error)) throw error;
         trouble.met("check in", error);
         await trouble.pause(tries, signal);
       }
@@ -109,4 +109,9 @@ export class Heartbeat {
   #obey(rows: readonly WorkerRow[]): void {
     for (const { name, desired } of rows) this.#setting.onDesired(name, desired);
   }
+}
+
+/** A wire's answer that the token is missing or wrong, or not for this: to start a worker is when a person looks. */
+function isForbidden(error: unknown): boolean {
+  return error instanceof Error && "status" in error && (error.status === 401 || error.status === 403);
 }

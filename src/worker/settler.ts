@@ -15,6 +15,7 @@ const mostUnderWay = 2;
 
 interface Part {
   readonly changes: readonly AttemptChange[];
+  readonly done: (answers: AttemptChanged[] | null) => void;
   readonly resolve: (answers: AttemptChanged[]) => void;
   readonly reject: (error: unknown) => void;
 }
@@ -36,10 +37,13 @@ export class Settler {
     this.#trouble = trouble;
   }
 
-  /** As the verb, for changes of any attempts. Rejects with a refusal, or with the last trouble when abandoned. */
-  settle(changes: readonly AttemptChange[]): Promise<AttemptChanged[]> {
+  /**
+   * As the verb, for changes of any attempts. Rejects with a refusal, or with the last trouble when abandoned. `done` is
+   * called before it resolves or rejects, with null when it rejects.
+   */
+  settle(changes: readonly AttemptChange[], done: Part["done"] = nothing): Promise<AttemptChanged[]> {
     return new Promise((resolve, reject) => {
-      this.#waiting.push({ changes, resolve, reject });
+      this.#waiting.push({ changes, done, resolve, reject });
       this.#schedule();
     });
   }
@@ -85,15 +89,18 @@ export class Settler {
 
   /** Never rejects: every part is told by itself. */
   async #send(parts: readonly Part[]): Promise<void> {
-    const changes = parts.length === 1 ? parts[0]!.changes : parts.flatMap((part) => part.changes);
+    const changes: AttemptChange[] = [];
+    for (const part of parts) changes.push(...part.changes);
     for (let tries = 0; ; tries++) {
       try {
         const answers = await this.#verbs.settleAttempts(this.#ns, changes);
         this.#trouble.over();
         let at = 0;
-        for (const { changes: own, resolve } of parts) {
-          resolve(parts.length === 1 ? answers : answers.slice(at, at + own.length));
+        for (const { changes: own, done, resolve } of parts) {
+          const part = parts.length === 1 ? answers : answers.slice(at, at + own.length);
           at += own.length;
+          done(part);
+          resolve(part);
         }
         return;
       } catch (error) {
@@ -101,7 +108,7 @@ export class Settler {
         this.#trouble.met("settle", error);
         if (!this.#abandoned.signal.aborted) await this.#trouble.pause(tries, this.#abandoned.signal);
         if (this.#abandoned.signal.aborted && tries > 0) {
-          for (const { reject } of parts) reject(error);
+          tellRejected(parts, error);
           return;
         }
       }
@@ -111,6 +118,15 @@ export class Settler {
   /** One bad change, data that is too large, refuses the whole call: then each part is asked by itself. */
   async #refused(parts: readonly Part[], error: unknown): Promise<void> {
     if (parts.length > 1) await Promise.all(parts.map((part) => this.#send([part])));
-    else for (const { reject } of parts) reject(error);
+    else tellRejected(parts, error);
+  }
+}
+
+const nothing = (): void => undefined;
+
+function tellRejected(parts: readonly Part[], error: unknown): void {
+  for (const { done, reject } of parts) {
+    done(null);
+    reject(error);
   }
 }

@@ -6,6 +6,7 @@
  * waited for. Should the current one turn out to be long, what was claimed ahead is given back untried after a second.
  */
 import type { AttemptRow, Clock } from "../core/index.ts";
+import type { Alarm, Alarms } from "./alarms.ts";
 import { Batch, type BatchSetting } from "./batch.ts";
 import type { Claimed, Claimer } from "./claimer.ts";
 import type { Runtime } from "./runtime.ts";
@@ -16,6 +17,7 @@ export interface SlotSetting {
   readonly claimer: Claimer;
   readonly batch: BatchSetting;
   readonly clock: Clock;
+  readonly alarms: Alarms;
   /** Claims ahead at all. */
   readonly ahead: boolean;
   readonly release: (rows: readonly AttemptRow[]) => Promise<void>;
@@ -36,7 +38,7 @@ export class Slot {
   #leave: () => void = () => undefined;
   #isAbandoned = false;
   #ahead: Claimed | null = null;
-  #holding: AbortController | null = null;
+  #holding: Alarm | null = null;
   /** How long the last batch took. */
   #recentMs = Infinity;
 
@@ -57,6 +59,11 @@ export class Slot {
   /** Works until it is stopped, and what it holds has ended. Never rejects. */
   async run(): Promise<void> {
     while (this.#mode !== "stop") {
+      const ahead = this.#takeAhead();
+      if (ahead !== null) {
+        await this.#work(ahead);
+        continue;
+      }
       const waiting = new AbortController();
       this.#waiting = waiting;
       if (this.#mode === "idle") {
@@ -65,7 +72,7 @@ export class Slot {
         );
         continue;
       }
-      const claimed = this.#takeAhead() ?? (await this.#setting.claimer.next(this.name, waiting.signal));
+      const claimed = await this.#setting.claimer.next(this.name, waiting.signal);
       this.#waiting = null;
       if (claimed !== null) await this.#work(claimed);
     }
@@ -75,7 +82,7 @@ export class Slot {
   set(mode: SlotMode): void {
     if (this.#mode === "stop" || this.#mode === mode) return;
     this.#mode = mode;
-    this.#waiting?.abort();
+    this.#waiting?.abort("mode");
     if (mode === "run") return;
     const ahead = this.#takeAhead();
     if (ahead !== null) void this.#letGo(ahead);
@@ -131,27 +138,25 @@ export class Slot {
     if (claimed === null) return;
     if (this.#mode !== "run") return this.#letGo(claimed);
     this.#ahead = claimed;
-    void this.#hold(claimed);
+    this.#hold(claimed);
   }
 
-  async #hold(claimed: Claimed): Promise<void> {
-    const { clock } = this.#setting;
+  #hold(claimed: Claimed): void {
+    const { clock, alarms } = this.#setting;
     const [first] = claimed.rows;
     if (first === undefined) return;
-    const holding = new AbortController();
-    this.#holding = holding;
     const halfLease = (first.expirationTime - first.startTime) / 2;
-    await clock.waitUntil(clock.now() + Math.min(holdMs, halfLease), holding.signal);
-    if (holding.signal.aborted || this.#ahead !== claimed) return;
-    this.#ahead = null;
-    await this.#letGo(claimed);
+    this.#holding = alarms.at(clock.now() + Math.min(holdMs, halfLease), () => {
+      if (this.#ahead === claimed) void this.#letGo(claimed);
+      this.#ahead = null;
+    });
   }
 
   #takeAhead(): Claimed | null {
     const claimed = this.#ahead;
     if (claimed === null) return null;
     this.#ahead = null;
-    this.#holding?.abort();
+    this.#holding?.cancel();
     return claimed;
   }
 

@@ -43,10 +43,10 @@ export interface TaskContext {
   readonly worker: string;
   readonly clock: Clock;
   /** Writes data on a pending attempt for others to see, and leaves its lease as it is. Rejects as a settle does. */
-  progress(attempt: Attempt, data: object): Promise<void>;
+  readonly progress: (attempt: Attempt, data: object) => Promise<void>;
   /**
    * All attempts that are still pending get a lease of this long from now, that of the worker's requests when absent. Rejects with
    * `lost_lease` or another refusal when one of them could not be renewed; the others are.
    */
-  renew(lifetimeMs?: number): Promise<void>;
+  readonly renew: (lifetimeMs?: number) => Promise<void>;
 }

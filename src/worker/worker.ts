@@ -6,6 +6,8 @@
  */
 import { CoordinateError, type AttemptRow, type DesiredState } from "../core/index.ts";
 import type { Namespace } from "../objects/index.ts";
+import { Alarms } from "./alarms.ts";
+import { settlingVerbs } from "./batch.ts";
 import { Claimer } from "./claimer.ts";
 import { noCounts, type WorkerCounts, type WorkerEvent } from "./counts.ts";
 import { guardRejections } from "./guard.ts";
@@ -35,6 +37,7 @@ export class Worker {
   readonly #settler: Settler;
   readonly #slots: readonly Slot[];
   readonly #heartbeat: Heartbeat;
+  readonly #alarms: Alarms;
   readonly #stopping = new AbortController();
   readonly #stopped: Promise<void>;
   #hasStopped: () => void = () => undefined;
@@ -87,10 +90,24 @@ export class Worker {
     const tell = (event: WorkerEvent): void => this.#tell(event);
     const { renewForMs, ahead } = settings;
     const counts = this.#counts;
-    const batch = { verbs, ns, settler, serverTime, clock, log, counts, tell, lifetimeMs, renewForMs };
+    const alarms = new Alarms(clock);
+    this.#alarms = alarms;
+    const batch = {
+      settlingVerbs: settlingVerbs(verbs),
+      alarms,
+      ns,
+      settler,
+      serverTime,
+      clock,
+      log,
+      counts,
+      tell,
+      lifetimeMs,
+      renewForMs,
+    };
     this.#slots = Array.from(
       { length: settings.concurrency },
-      (_, i) => new Slot(`${this.name}/${i + 1}`, { claimer, batch, clock, ahead, release }),
+      (_, i) => new Slot(`${this.name}/${i + 1}`, { claimer, batch, clock, alarms, ahead, release }),
     );
     this.#heartbeat = new Heartbeat({
       verbs,
@@ -133,6 +150,7 @@ export class Worker {
     } finally {
       signal?.removeEventListener("abort", onAbort);
       unguard();
+      this.#alarms.close();
       this.#state = "stopped";
       this.#hasStopped();
     }

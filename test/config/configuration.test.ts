@@ -264,11 +264,10 @@ describe("showing it", () => {
   });
 
   test("the schema in the package is the one of the table", () => {
-    const shipped = JSON.parse(
-      readFileSync(path.join(import.meta.dirname, "../../schema/configuration.schema.json"), "utf8"),
-    );
+    const place = path.join(import.meta.dirname, "../../schema/configuration.schema.json");
+    const shipped = JSON.parse(readFileSync(place, "utf8")) as object;
     expect(shipped).toEqual(JSON.parse(JSON.stringify(configurationSchema())));
-    const check = new Ajv().compile(shipped as object);
+    const check = new Ajv().compile(shipped);
     expect(check(parse("client: {address: http://a:1}\nworker: {num_workers: 3}\napp: {x: 1}\n"))).toBe(true);
     expect(check(parse("worker: {num_workers: x}\n"))).toBe(false);
     expect(check(parse("worker: {num_wokers: 3}\n"))).toBe(false);

@@ -281,6 +281,7 @@ describe("the daemon", () => {
     const metrics = await get("/metrics");
     expect(metrics).toContain('coordinate_work_units{namespace="n",work_spec="s",status="available"} 1');
     expect(metrics).toContain('coordinate_work_units{namespace="n",work_spec="s",status="finished"} 1');
+    expect(metrics).toMatch(/coordinate_queue_age_seconds\{namespace="n",work_spec="s"\} \d/);
     expect(metrics).toContain("coordinate_work_units_added_total 2");
     expect(metrics).toContain("coordinate_attempts_claimed_total 1");
     expect(metrics).toContain('coordinate_attempts_settled_total{status="finished"} 1');

@@ -27,10 +27,12 @@ const pages = [
   "docs/work-units.md",
   "docs/attempts.md",
   "docs/workers.md",
+  "docs/worker-framework.md",
   "docs/scheduling.md",
   "docs/chaining.md",
   "docs/continuous.md",
   "docs/dependencies.md",
+  "docs/queues.md",
   "docs/data.md",
   "docs/locks.md",
   "docs/jobs.md",
@@ -39,6 +41,9 @@ const pages = [
   "docs/sqlite.md",
   "docs/cbor-rpc.md",
   "docs/testing.md",
+  "docs/flows.md",
+  "docs/loading.md",
+  "docs/configuration.md",
 ];
 
 function program(page: string): string {

@@ -89,32 +89,52 @@ async function compare(model: Model, { coordinate, ids, ns }: Real): Promise<voi
   );
 }
 
+const queueNames = ["p", "q"];
+const queues = fc.option(fc.subarray(queueNames), { nil: undefined });
+const named = (given: readonly string[] | undefined): { queues?: readonly string[] } =>
+  given === undefined ? {} : { queues: given };
+
 const add = fc
-  .tuple(spec, fc.array(fc.record({ name, data, priority, delayMs: span }), { minLength: 1, maxLength: 4 }))
+  .tuple(
+    spec,
+    fc.array(fc.record({ name, data, priority, delayMs: span, queues }), { minLength: 1, maxLength: 4 }),
+  )
   .map(
     ([spec, units]) =>
       new Step(`add to ${spec}: ${JSON.stringify(units)}`, async (model, { coordinate, ns }) => {
         for (const unit of units)
-          model.add(spec, unit.name, unit.data as string | null, unit.priority, unit.delayMs);
-        await coordinate.addWorkUnits(ns, spec, units);
+          model.add(
+            spec,
+            unit.name,
+            unit.data as string | null,
+            unit.priority,
+            unit.delayMs,
+            undefined,
+            unit.queues,
+          );
+        await coordinate.addWorkUnits(
+          ns,
+          spec,
+          units.map(({ queues, ...unit }) => ({ ...unit, ...named(queues) })),
+        );
       }),
   );
 
 /** Units wait only for lower names, so there are no cycles: those have tests of their own. */
 const addWaiting = fc
-  .tuple(spec, name, fc.array(fc.record({ name, hard: fc.boolean() }), { maxLength: 2 }))
+  .tuple(spec, name, fc.array(fc.record({ name, hard: fc.boolean() }), { maxLength: 2 }), queues)
   .map(
-    ([spec, unit, needs]) =>
+    ([spec, unit, needs, queues]) =>
       new Step(
         `add to ${spec}: ${unit} after ${JSON.stringify(needs)}`,
         async (model, { coordinate, ns }) => {
           const known = needs.filter((need) => need.name < unit && model.find(spec, need.name) !== undefined);
-          model.add(spec, unit, null, 0, 0, known);
+          model.add(spec, unit, null, 0, 0, known, queues);
           const dependencies = known.map((need) => ({
             workUnit: need.name,
             kind: need.hard ? ("hard" as const) : ("soft" as const),
           }));
-          await coordinate.addWorkUnits(ns, spec, [{ name: unit, dependencies }]);
+          await coordinate.addWorkUnits(ns, spec, [{ name: unit, dependencies, ...named(queues) }]);
         },
       ),
   );
@@ -217,8 +237,38 @@ const limits = fc
       }),
   );
 
+/** Of units that end in one step the order is not promised, nor which of several broken dependencies is named. */
+const takeAll = fc.constantFrom(...queueNames).map(
+  (queue) =>
+    new Step(`take all of ${queue}`, async (model, { coordinate, ns }) => {
+      const messages = await coordinate.takeMessages(ns, queue, { max: 1000 });
+      const got = messages.map(({ workSpec, workUnit, status, data }) =>
+        anyDependency(`${workSpec} ${workUnit} ${status} ${data === null ? "none" : String(data)}`),
+      );
+      const expected = (model.queues.get(queue) ?? []).map(anyDependency);
+      assert.deepEqual(got.sort(), expected.sort());
+      assert.ok(messages.every(({ seq }, i) => i === 0 || seq > (messages[i - 1]?.seq ?? 0)));
+      model.queues.delete(queue);
+    }),
+);
+
 export const commands = fc.commands(
-  [add, add, addWaiting, claim, claim, settle, settle, settle, advance, reset, remove, prioritize, limits],
+  [
+    add,
+    add,
+    addWaiting,
+    claim,
+    claim,
+    settle,
+    settle,
+    settle,
+    advance,
+    reset,
+    remove,
+    prioritize,
+    limits,
+    takeAll,
+  ],
   {
     maxCommands: 100,
     size: "max",

@@ -24,6 +24,7 @@ export interface ModelUnit {
   triesFrom: number;
   needs: { unit: ModelUnit; hard: boolean; met: boolean }[];
   deleted: boolean;
+  queues: readonly string[];
 }
 
 /** What a listing shows of a unit. */
@@ -49,6 +50,16 @@ export class Model {
   specs: ModelSpec[] = [];
   units: ModelUnit[] = [];
   attempts: ModelAttempt[] = [];
+  /** By queue, what was told of units that ended. */
+  queues = new Map<string, string[]>();
+
+  /** A unit has just ended. */
+  tell(unit: ModelUnit, status: "finished" | "failed", data: string | null): void {
+    for (const queue of unit.queues) {
+      const told = this.queues.get(queue) ?? [];
+      this.queues.set(queue, [...told, `${unit.spec} ${unit.name} ${status} ${data ?? unit.data ?? "none"}`]);
+    }
+  }
 
   spec(name: string): ModelSpec {
     return this.specs.find((spec) => spec.name === name)!;
@@ -112,6 +123,7 @@ export class Model {
     priority: number,
     delay: number,
     needs?: { name: string; hard: boolean }[],
+    queues: readonly string[] = [],
   ): void {
     let unit = this.find(spec, name);
     if (unit === undefined) {
@@ -125,10 +137,12 @@ export class Model {
         triesFrom: 0,
         needs: [],
         deleted: false,
+        queues,
       };
       this.units.push(unit);
     } else if (["finished", "failed"].includes(this.status(unit))) this.takeFrom(unit);
     unit.data = data;
+    unit.queues = queues;
     unit.priority = priority;
     unit.notBefore = delay > 0 ? this.now + delay : 0;
     if (needs !== undefined)
@@ -164,6 +178,7 @@ export class Model {
     const attempt = this.begin(unit, "", 0);
     attempt.outcome = "failed";
     attempt.data = JSON.stringify({ ...(JSON.parse(unit.data ?? "{}") as object), traceback });
+    this.tell(unit, "failed", attempt.data);
   }
 
   failBroken(): void {
@@ -246,6 +261,8 @@ export class Model {
     } else if (action === "expire" || action === "renew") attempt.outcome = "released";
     else attempt.outcome = same as "finished";
     if (action === "retry") attempt.unit.notBefore = time > 0 ? this.now + time : 0;
+    if (action === "finish") this.tell(attempt.unit, "finished", attempt.data);
+    else if (action === "fail") this.tell(attempt.unit, "failed", attempt.data);
     if (action === "finish") this.chain(attempt);
     this.failBroken();
     return { error: null, changed: true };

@@ -84,6 +84,18 @@ export async function check(url: string, ledger: Ledger): Promise<string[]> {
          count(*) FILTER (WHERE status = 5)]::numeric[]
        FROM coordinate.unit u WHERE u.spec = s.id)`,
   );
+  // a unit's end and its messages are one step: each of its queues has one, of this end and of no other
+  const odd = (await query(
+    url,
+    `SELECT coalesce(e.unit, m.unit)::int AS unit, coalesce(m.n, 0)::int AS n FROM (
+       SELECT u.id AS unit, q.queue, u.attempts AS number, u.status
+       FROM coordinate.unit u, unnest(u.queues) AS q (queue) WHERE u.status >= 4
+     ) e FULL JOIN (
+       SELECT unit, queue, number, status, count(*) AS n FROM coordinate.message GROUP BY 1, 2, 3, 4
+     ) m ON m.unit = e.unit AND m.queue = e.queue AND m.number = e.number AND m.status = e.status
+     WHERE e.unit IS NULL OR m.n IS DISTINCT FROM 1`,
+  )) as { unit: number; n: number }[];
+  for (const { unit, n } of odd) wrong.push(`unit ${unit}: ${n} messages of its end`);
   if (counts.length > 0) wrong.push("counts differ from a recount");
   return wrong;
 }

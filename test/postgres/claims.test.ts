@@ -538,6 +538,31 @@ describe("a claim right after another", () => {
   });
 });
 
+test("what a claim gave is noted in the order it was given, whatever joins the planner uses", async () => {
+  const fresh = await server.createDatabase();
+  const setting = await openPostgres({ url: fresh, notify: false });
+  const setter = new Engine(setting, { clock });
+  await setter.setWorkSpecs(ns, [{ data: encodeData({ name: "s" }) }]);
+  // ids rise as names fall; of a table that is known to be small, the server reads all in the order of ids
+  await setter.addWorkUnits(
+    ns,
+    "s",
+    times(6, (i) => ({ name: name(5 - i) })),
+  );
+  await query(fresh, "ANALYZE");
+  const claiming = await openPostgres({ url: fresh, notify: false });
+  const claimer = new Engine(claiming, { clock });
+  const request = { worker: "w", number: 3, requestId: "r" };
+  const first = await claimer.requestAttempts(ns, request);
+  expect(unitsOf(first)).toEqual(times(3, name));
+  expect(await claimer.requestAttempts(ns, request)).toEqual(first);
+  await claimer.requestAttempts(ns, { worker: "w", number: 2 });
+  const { rows } = await claimer.listWorkerAttempts(ns, "w", { which: "all" });
+  expect(unitsOf(rows)).toEqual(times(5, (i) => name(4 - i)));
+  await claimer.close();
+  await setter.close();
+});
+
 test("16 workers, while another daemon adds and settles: nothing is given twice, and nothing is left", async () => {
   await specs({ name: "a" }, { name: "b", priority: 10 });
   const given: string[] = [];

@@ -206,10 +206,11 @@ test("a role that may only use the tables is enough for a daemon that does not m
   limited.username = "worker_only";
   const store = await openPostgres({ url: limited.href, migrate: false });
   const daemon = new Engine(store);
-  await daemon.addWorkUnits("", "s", [{ name: "u" }]);
+  await daemon.addWorkUnits("", "s", [{ name: "u", queues: ["q"], labels: ["red"] }]);
   const [attempt] = await daemon.requestAttempts("", { worker: "w" });
   const [answer] = await daemon.settleAttempts("", [{ attempt: attempt!.id, action: "finish" }]);
   expect(answer?.error).toBeNull();
+  expect(await daemon.takeMessages("", "q")).toHaveLength(1);
   await daemon.tidy();
   await daemon.deleteWorkSpecs("", ["s"]);
   await daemon.close();
@@ -286,3 +287,55 @@ test("one connection is enough: ids for what is made in a transaction are taken 
   expect((await engine.tally(""))[1]?.counts.available).toBe(2500);
   await engine.close();
 });
+
+test("however many list, there is a connection left for adds, claims and settles", async () => {
+  const { url, store, engine } = await open({
+    poolSize: 4,
+    connectTimeoutMs: 30_000,
+    lockTimeoutMs: 30_000,
+    notify: false,
+  });
+  await engine.addWorkUnits("", "s", [{ name: "a" }, { name: "b" }, { name: "c" }]);
+  await engine.requestAttempts("", { worker: "w" });
+  // whoever lists attempts has to wait; nothing else looks there
+  const blocker = new pg.Client({ connectionString: url });
+  await blocker.connect();
+  await blocker.query("BEGIN; LOCK TABLE coordinate.history IN ACCESS EXCLUSIVE MODE");
+  let listed = 0;
+  const lists = Array.from({ length: 12 }, async () => {
+    await engine.listUnitAttempts("", "s", "a");
+    listed++;
+  });
+  const waiting =
+    "SELECT count(*)::int AS n FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()";
+  // two of the four connections wait, the other ten requests stand in line
+  await expect.poll(() => query(url, waiting), { timeout: 20_000 }).toEqual([{ n: 2 }]);
+  await engine.addWorkUnits("", "s", [{ name: "d" }]);
+  const [attempt] = await engine.requestAttempts("", { worker: "w" });
+  expect(attempt?.workUnit).toBe("b");
+  const [answer] = await engine.settleAttempts("", [{ attempt: attempt!.id, action: "finish" }]);
+  expect(answer?.error).toBeNull();
+  expect(listed).toBe(0);
+  await blocker.query("ROLLBACK");
+  await blocker.end();
+  await Promise.all(lists);
+  expect(listed).toBe(12);
+  expect(store.counters.unknown).toBe(0);
+  await engine.close();
+}, 60_000);
+
+test("who waits too long to list is told that there is no connection, and the next goes on", async () => {
+  const { url, engine } = await open({ poolSize: 3, connectTimeoutMs: 300, notify: false });
+  await engine.addWorkUnits("", "s", [{ name: "a" }]);
+  const blocker = new pg.Client({ connectionString: url });
+  await blocker.connect();
+  await blocker.query("BEGIN; LOCK TABLE coordinate.history IN ACCESS EXCLUSIVE MODE");
+  const first = engine.listUnitAttempts("", "s", "a");
+  const second = engine.listUnitAttempts("", "s", "a");
+  await expect(second).rejects.toMatchObject({ code: "unavailable" });
+  await blocker.query("ROLLBACK");
+  await blocker.end();
+  expect(await first).toEqual([]);
+  expect(await engine.listUnitAttempts("", "s", "a")).toEqual([]);
+  await engine.close();
+}, 60_000);

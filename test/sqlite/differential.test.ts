@@ -7,7 +7,7 @@ import { afterAll, describe, expect, test } from "vitest";
 import { Engine, ManualClock, seededRandom } from "../../src/core/index.ts";
 import { MemoryStore } from "../../src/memory/index.ts";
 import { openSqlite, type SqliteStore } from "../../src/sqlite/index.ts";
-import { commands, commandsWithReopen, finish, start, type Pair } from "./differential.ts";
+import { commands, commandsWithReopen, finish, start, type Pair } from "../model/differential.ts";
 import { Fault, openWithFault } from "./fault.ts";
 
 const directory = mkdtempSync(path.join(tmpdir(), "coordinate-differential-"));
@@ -32,25 +32,22 @@ async function compare(runs: number, name: string, steps: typeof commands, hinde
       const options = { workerRetentionMs: 5000, clock };
       const pair: Pair = {
         memory: new Engine(memory, { ...options, random: first! }),
-        sqlite: new Engine(store, { ...options, random: second! }),
+        other: new Engine(store, { ...options, random: second! }),
         clock,
         ns: `run ${run++}`,
         attempts: [],
         async reopen() {
           await store.close();
           store = await open();
-          pair.sqlite = new Engine(store, { ...options, random: second! });
+          pair.other = new Engine(store, { ...options, random: second! });
           // an engine remembers which workers it has met
           pair.memory = new Engine(memory, { ...options, random: first! });
         },
         ...(hindered && { hinder: () => fault.arm(luck() < 0.3) }),
       };
       await start(pair);
-      try {
-        await fc.asyncModelRun(async () => ({ model: {}, real: pair }), run100);
-      } finally {
-        await finish(pair);
-      }
+      await fc.asyncModelRun(async () => ({ model: {}, real: pair }), run100);
+      await finish(pair);
     }),
     // the stores are the same in all runs, so that a shorter one tells nothing
     { numRuns: runs, endOnFailure: true },

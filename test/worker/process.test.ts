@@ -70,7 +70,7 @@ test(
     expect(ran.size).toBe(count);
     expect([...ran.values()].every((times) => times === 1)).toBe(true);
     expect(worker.counts.refused).toBe(0);
-    const warnings = lines.filter(({ message }) => /does not answer/.test(message));
+    const warnings = lines.filter(({ message }) => message.includes("does not answer"));
     expect(warnings.length).toBeLessThanOrEqual(2);
     expect(warnings.length).toBeGreaterThan(0);
     expect(lines.filter(({ level }) => level === "error")).toEqual([]);

@@ -88,7 +88,7 @@ export function bench(): Bench {
       await turns();
     },
     status: async (spec, name) => (await unit(spec, name)).status,
-    data: async (spec, name) => (await ns.workSpec(spec).workUnit(name)).data as Record<string, unknown>,
+    data: async (spec, name) => (await ns.workSpec(spec).workUnit(name)).data,
   };
 }
 

@@ -146,10 +146,10 @@ describe("stop", () => {
     down = true;
     void worker.stop();
     await turns();
-    let stopped = false;
-    void worker.stop().then(() => (stopped = true));
-    for (let s = 0; s < 5 && !stopped; s++) await t.advance(1000);
-    assert.equal(stopped, true);
+    const stopped: boolean[] = [];
+    void worker.stop().then(() => stopped.push(true));
+    for (let s = 0; s < 5 && stopped.length === 0; s++) await t.advance(1000);
+    assert.deepEqual(stopped, [true]);
     silent.open();
   });
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import pino from "pino";
 import { describe, it } from "vitest";
-import { encodeData, type AttemptRow } from "../../src/index.ts";
+import { encodeData, isCoordinateError, type AttemptRow } from "../../src/index.ts";
 import {
   each,
   linesLogger,
@@ -22,6 +22,8 @@ async function add(
   await t.ns.setWorkSpec({ runtime: "node", ...spec });
   await t.ns.workSpec(spec.name).addWorkUnits(units.map((name) => [name, { own: name }] as const));
 }
+
+const codeOf = (error: unknown): string => (isCoordinateError(error) ? error.code : String(error));
 
 const ended = (t: Bench, spec: string, unit: string): Promise<void> =>
   until(`${unit} has ended`, async () => ["finished", "failed"].includes(await t.status(spec, unit)));
@@ -232,7 +234,7 @@ describe("attempts that a task leaves open", () => {
     const reported = t.events.filter(({ type }) => type === "unsettled");
     assert.deepEqual(reported, [{ type: "unsettled", worker: "w/1", workSpec: "s", units: ["b"] }]);
     assert.equal(
-      t.lines.filter(({ level, message }) => level === "warn" && /unsettled/.test(message)).length,
+      t.lines.filter(({ level, message }) => level === "warn" && message.includes("unsettled")).length,
       1,
     );
     await t.advance(9999);
@@ -353,7 +355,7 @@ describe("each", () => {
   it("runs one at a time, or as many as it is told", async () => {
     for (const [options, most] of [[{}, 1] as const, [{ concurrency: 3 }, 3] as const]) {
       const t = bench();
-      await add(t, { name: "s" }, ..."abcdefgh");
+      await add(t, { name: "s" }, "a", "b", "c", "d", "e", "f", "g", "h");
       let now = 0;
       let seen = 0;
       const task = each(async () => {
@@ -442,6 +444,38 @@ describe("settling", () => {
     assert.equal(worker.counts.refused, 0);
   });
 
+  it("a change does not overtake an earlier one of the same attempt that is still under way; others do", async () => {
+    const t = bench();
+    await add(t, { name: "s" }, "a", "b");
+    const slow = gate();
+    const sent: string[] = [];
+    const over = wrapped(t.coordinate, {
+      settleAttempts: async (ns, changes) => {
+        sent.push(...changes.map(({ attempt, action }) => `${action} ${attempt.split(".")[0]}`));
+        if (changes.some(({ action }) => action === "renew")) await slow.promise;
+        return t.coordinate.settleAttempts(ns, changes);
+      },
+    });
+    t.start(
+      {
+        tasks: {
+          s: async ([a, b], { progress }) => {
+            void progress(a!, { part: 1 });
+            await turns(3);
+            void a!.finish({ part: 2 });
+            void b!.finish();
+          },
+        },
+      },
+      over,
+    );
+    await until("the other is finished", async () => (await t.status("s", "b")) === "finished");
+    assert.deepEqual(sent, ["renew 1", "finish 2"]);
+    slow.open();
+    await ended(t, "s", "a");
+    assert.deepEqual(sent, ["renew 1", "finish 2", "finish 1"]);
+  });
+
   it("one that is refused tells its task and nobody else, is logged, and ends nothing", async () => {
     const t = bench();
     await add(t, { name: "s" }, "gone", "kept", "lost", "settled");
@@ -450,8 +484,10 @@ describe("settling", () => {
       tasks: {
         s: async (attempts) => {
           // what was taken from it comes again
-          if (attempts.length !== 4)
-            return void (await Promise.all(attempts.map((attempt) => attempt.finish())));
+          if (attempts.length !== 4) {
+            await Promise.all(attempts.map((attempt) => attempt.finish()));
+            return;
+          }
           await t.ns.workSpec("s").deleteWorkUnits({ names: ["gone"] });
           await t.ns.workSpec("s").retry({ names: ["lost"] });
           await t.coordinate.settleAttempts("test", [{ attempt: attempts[3]!.id, action: "retry" }]);
@@ -459,7 +495,7 @@ describe("settling", () => {
             attempts.map((attempt) =>
               attempt.finish().then(
                 () => (codes[attempt.workUnitName] = "ok"),
-                (error: { code: string }) => (codes[attempt.workUnitName] = error.code),
+                (error: unknown) => (codes[attempt.workUnitName] = codeOf(error)),
               ),
             ),
           );
@@ -482,8 +518,8 @@ describe("settling", () => {
     t.start({
       tasks: {
         s: async ([a, b]) => {
-          const large = a!.finish({ fill: "x".repeat(17 * 1024 * 1024) }).catch((error: { code: string }) => {
-            codes.push(error.code);
+          const large = a!.finish({ fill: "x".repeat(17 * 1024 * 1024) }).catch((error: unknown) => {
+            codes.push(codeOf(error));
             return a!.fail({ traceback: "too much" });
           });
           await Promise.all([large, b!.finish()]);

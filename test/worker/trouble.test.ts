@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "vitest";
-import { CoordinateError, seededRandom, type AttemptRow, type Coordinate } from "../../src/index.ts";
-import { each, type Task } from "../../src/worker/index.ts";
+import { CoordinateError, handles, seededRandom, type AttemptRow, type Coordinate } from "../../src/index.ts";
+import { each, Worker, type Task } from "../../src/worker/index.ts";
 import { bench, turns, until, wrapped, type Bench } from "./setup.ts";
 
 /** A connection that fails when told: before the request arrives, or after it was carried out. */
@@ -35,7 +35,7 @@ async function wait(t: Bench, what: string, condition: () => boolean | Promise<b
 }
 
 const warnings = (t: Bench): number =>
-  t.lines.filter(({ level, message }) => level === "warn" && /does not answer/.test(message)).length;
+  t.lines.filter(({ level, message }) => level === "warn" && message.includes("does not answer")).length;
 
 describe("a coordinator that does not answer for a while", () => {
   it("at the start: the worker waits for it", async () => {
@@ -49,7 +49,7 @@ describe("a coordinator that does not answer for a while", () => {
     line.state = "up";
     await wait(t, "it works", async () => (await t.status("s", "u")) === "finished");
     assert.equal(warnings(t), 1);
-    assert.equal(t.lines.filter(({ message }) => /answers again/.test(message)).length, 1);
+    assert.equal(t.lines.filter(({ message }) => message.includes("answers again")).length, 1);
   });
 
   it("while work runs: settles are asked again until they are stored, and nothing is lost or doubled", async () => {
@@ -132,6 +132,18 @@ describe("a coordinator that does not answer for a while", () => {
     await t.advance(5000);
     await stopping;
     assert.equal(await t.status("s", "u"), "finished");
+  });
+
+  it("a token that is refused at the start is told, not waited out", async () => {
+    const t = bench();
+    const over = wrapped(t.coordinate, {
+      updateWorkers: () => Promise.reject(Object.assign(new Error("no such token"), { status: 401 })),
+    });
+    const worker = new Worker(handles(over).namespace("test"), {
+      clock: t.clock,
+      tasks: { s: each(() => undefined) },
+    });
+    await assert.rejects(worker.run(), /no such token/);
   });
 
   it("check-ins that fail are said again", async () => {

@@ -1,6 +1,6 @@
 /** `coordinate clear`: deletes units: all of a work spec, those of a status, or by name. */
 import { workUnitStatuses, type WorkUnitSelection } from "../../core/index.ts";
-import { command } from "../command.ts";
+import { command, repeatedWords } from "../command.ts";
 import { quote } from "../escape.ts";
 import { CommandError, exit } from "../failure.ts";
 import { defineNaming, readNaming, requireWorkSpec, type NamingOptions } from "../naming.ts";
@@ -12,15 +12,14 @@ interface Options extends NamingOptions {
   yes?: boolean;
 }
 
-const list = (value: string, before: string[] | undefined): string[] => [
-  ...(before ?? []),
-  ...value.split(","),
-];
-
 export default command<Options>({
   define: (it) => {
     defineNaming(it, "some")
-      .option("-s, --status <status>", `only these: ${workUnitStatuses.join(", ")}; may be repeated`, list)
+      .option(
+        "-s, --status <status>",
+        `only these: ${workUnitStatuses.join(", ")}; may be repeated`,
+        repeatedWords,
+      )
       .option("-y, --yes", "do not ask")
       .addHelpText("after", "\nWithout a status and without names, all units of the work spec are deleted.");
   },

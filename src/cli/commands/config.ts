@@ -9,6 +9,7 @@ import {
   type DumpWord,
 } from "../../config/index.ts";
 import { command } from "../command.ts";
+import type { Context } from "../context.ts";
 import { show } from "../escape.ts";
 import { CommandError, exit, UsageError } from "../failure.ts";
 
@@ -19,7 +20,18 @@ interface Options {
   schema?: boolean;
 }
 
-export function readDumpWord(word: string | undefined, what: string): DumpWord {
+/** Prints it, and answers the exit code. */
+export async function printConfiguration(
+  context: Context,
+  word: string | undefined,
+  what: string,
+): Promise<number> {
+  const dump = readDumpWord(word, what);
+  context.out.stream.write(dumpConfiguration(await context.configuration(), dump));
+  return exit.done;
+}
+
+function readDumpWord(word: string | undefined, what: string): DumpWord {
   const found = dumpWords.find((one) => one === (word ?? "effective"));
   if (found === undefined)
     throw new UsageError(`${what}: expected one of ${dumpWords.join(", ")}, got ${word ?? ""}`);

@@ -2,6 +2,7 @@
 import { accessSync, constants, statfsSync, statSync } from "node:fs";
 import path from "node:path";
 import type { Coordinate, TallyRow } from "../../core/index.ts";
+import { version } from "../../daemon/version.ts";
 import { command } from "../command.ts";
 import type { Context } from "../context.ts";
 import { quote, show } from "../escape.ts";
@@ -9,7 +10,6 @@ import { exit } from "../failure.ts";
 import type { Opened } from "../open.ts";
 import type { Style } from "../table.ts";
 import { bytes, count, counted, duration } from "../units.ts";
-import { version } from "../version.ts";
 import { listWorkers } from "../worker-list.ts";
 
 type Grade = "ok" | "note" | "wrong";

@@ -1,11 +1,11 @@
 /** `coordinate explain`: why is nothing running? The scheduler's own answer, in words, and what to do about it. */
 import type { Explained, NamespaceRow, ScheduleRequest, TallyRow } from "../../core/index.ts";
-import { command } from "../command.ts";
+import { command, repeated } from "../command.ts";
 import type { Context } from "../context.ts";
 import { quote, show } from "../escape.ts";
 import { exit } from "../failure.ts";
 import { requireWorkSpec } from "../naming.ts";
-import type { Style } from "../table.ts";
+import { cut, type Style } from "../table.ts";
 import { count, counted, readNumber } from "../units.ts";
 import { listWorkers } from "../worker-list.ts";
 
@@ -14,12 +14,10 @@ interface Options {
   gb?: string;
 }
 
-const list = (value: string, before: string[] | undefined): string[] => [...(before ?? []), value];
-
 export default command<Options>({
   define: (it) => {
     it.argument("[work-spec...]", "only these; without one, all")
-      .option("--runtime <name>", "as a worker that asks for this runtime; may be repeated", list)
+      .option("--runtime <name>", "as a worker that asks for this runtime; may be repeated", repeated)
       .option("--gb <n>", "as a worker that has so much memory");
   },
   run: async (context, { args, options }) => {
@@ -114,19 +112,27 @@ function aboutWorkers(
 }
 
 const advice: Partial<Record<NonNullable<Explained["excluded"]>, (name: string) => string>> = {
-  paused: (name) => `coordinate resume ${name}`,
-  no_weight: (name) => `coordinate set ${name} weight=20`,
-  max_running: (name) => `when one of them ends, or after coordinate set ${name} max_running=N`,
-  lower_priority: (name) => `when those have no work, or after coordinate set ${name} priority=N`,
-  enough_running: () => "when others have caught up, or some of its units end",
-  continuous_not_due: (name) => `at once with coordinate set ${name} next_continuous=now`,
+  paused: (name) => `coordinate resume ${name} lets it go on.`,
+  no_weight: (name) => `coordinate set ${name} weight=20 gives it a share.`,
+  max_running: (name) => `More may run when one of them ends, or after coordinate set ${name} max_running=N.`,
+  lower_priority: (name) =>
+    `Its turn comes when those have no work, or after coordinate set ${name} priority=N.`,
+  enough_running: () => "Its turn comes when others have caught up, or when some of its units end.",
+  continuous_not_due: (name) => `coordinate set ${name} next_continuous=now makes one at once.`,
 };
 
+/** The scheduler says "has no work" of a work spec, or a sentence about others. */
+function reasonSentence(reason: string): string {
+  const shown = show(reason);
+  if (/^(has|is|may|needs|generates) /.test(shown)) return `It ${shown}.`;
+  return `${shown[0]?.toUpperCase() ?? ""}${shown.slice(1)}.`;
+}
+
 function aboutSpec({ out }: Context, one: Explained, row: TallyRow | undefined): void {
-  const name = show(one.workSpec);
   const chance =
     one.excluded === null ? `chance ${(one.chance * 100).toFixed(one.chance < 0.1 ? 1 : 0)} %` : "not now";
   const style: Style = one.excluded === null ? "green" : "yellow";
+  const name = cut(show(one.workSpec), out.columns - chance.length - 2);
   out.line(`${out.paint("bold", name)}  ${out.paint(style, chance)}`);
   const { delayed = 0, blocked = 0, failed = 0, available = 0, pending = 0 } = row?.counts ?? {};
   const parts = [
@@ -137,11 +143,11 @@ function aboutSpec({ out }: Context, one: Explained, row: TallyRow | undefined):
     failed > 0 && `${count(failed)} failed`,
   ].filter((part) => part !== false);
   out.sentence(
-    `  It ${show(one.reason)}. Weight ${one.weight}, priority ${one.priority}${parts.length > 0 ? `; ${parts.join(", ")}` : ""}.`,
+    `  ${reasonSentence(one.reason)} Weight ${one.weight}, priority ${one.priority}${parts.length > 0 ? `; ${parts.join(", ")}` : ""}.`,
     "  ",
   );
   const todo = one.excluded === null ? undefined : advice[one.excluded]?.(quote(one.workSpec));
-  if (todo !== undefined) out.sentence(`  It goes on: ${todo}.`, "  ");
+  if (todo !== undefined) out.sentence(`  ${todo}`, "  ");
   if (one.excluded === "no_work") noWork(out, { delayed, blocked, failed }, quote(one.workSpec));
 }
 

@@ -65,9 +65,11 @@ export default command<Options>({
 
 function show({ out }: Context, paths: readonly LockPath[], owners: readonly (string | null)[]): number {
   if (out.json) out.printJson(paths.map((path, i) => ({ path, owner: owners[i] ?? null })));
-  else paths.forEach((path, i) => out.line(`${textOf(path)}: ${quote(owners[i] ?? "(unlocked)")}`));
+  else paths.forEach((path, i) => out.line(`${textOf(path)}: ${owner(owners[i] ?? null)}`));
   return exit.done;
 }
+
+const owner = (name: string | null): string => (name === null ? "(unlocked)" : quote(name));
 
 function refused({ path, owner }: LockRefusal, action: string): CommandError {
   const holder =

@@ -1,6 +1,6 @@
 /** `coordinate mode`: what workers should do: run, idle or terminate. They finish what they hold before they obey. */
 import { CoordinateError, desiredStates, type Coordinate, type DesiredState } from "../../core/index.ts";
-import { command } from "../command.ts";
+import { command, repeated } from "../command.ts";
 import type { Context } from "../context.ts";
 import { quote } from "../escape.ts";
 import { exit, UsageError } from "../failure.ts";
@@ -11,12 +11,10 @@ interface Options {
   worker?: string[];
 }
 
-const list = (value: string, before: string[] | undefined): string[] => [...(before ?? []), value];
-
 export default command<Options>({
   define: (it) => {
     it.argument("[mode]", `${desiredStates.join(", ")}; for a worker also default: as its namespace`)
-      .option("--worker <name>", "only this worker; may be repeated", list)
+      .option("--worker <name>", "only this worker; may be repeated", repeated)
       .addHelpText("after", "\nWithout a mode, shows what is set, and what the workers say that they do.");
   },
   run: async (context, { args: [word], options }) => {

@@ -1,6 +1,6 @@
 /** `coordinate prioritize`: which units of a work spec go first. */
 import { workUnitStatuses, type PriorityChange, type WorkUnitSelection } from "../../core/index.ts";
-import { command } from "../command.ts";
+import { command, repeatedWords } from "../command.ts";
 import { quote } from "../escape.ts";
 import { CommandError, exit, UsageError } from "../failure.ts";
 import {
@@ -22,17 +22,16 @@ interface Options extends NamingOptions {
   all?: boolean;
 }
 
-const list = (value: string, before: string[] | undefined): string[] => [
-  ...(before ?? []),
-  ...value.split(","),
-];
-
 export default command<Options>({
   define: (it) => {
     defineNaming(it, "some")
       .option("-p, --priority <n>", "set it to this; 1 if neither is given")
       .option("--adjust <n>", "add this to it; may be below 0")
-      .option("-s, --status <status>", `only these: ${workUnitStatuses.join(", ")}; may be repeated`, list)
+      .option(
+        "-s, --status <status>",
+        `only these: ${workUnitStatuses.join(", ")}; may be repeated`,
+        repeatedWords,
+      )
       .option("--prefix <text>", "all units whose names begin so")
       .option("-a, --all", "all units of the work spec");
   },

@@ -1,6 +1,6 @@
 /** `coordinate prune`: removes ended units that are old, and on a store that is opened directly does the housekeeping. */
 import type { Coordinate, Engine, WorkUnitRow } from "../../core/index.ts";
-import { command } from "../command.ts";
+import { command, repeatedWords } from "../command.ts";
 import { quote } from "../escape.ts";
 import { exit, UsageError } from "../failure.ts";
 import { requireWorkSpec } from "../naming.ts";
@@ -14,16 +14,15 @@ interface Options {
   dryRun?: boolean;
 }
 
-const list = (value: string, before: string[] | undefined): string[] => [
-  ...(before ?? []),
-  ...value.split(","),
-];
-
 export default command<Options>({
   define: (it) => {
     it.argument("[work-spec...]", "only these; without one, all of the namespace")
       .option("--older-than <time>", "units that ended so long ago: 90s, 12h, 7d")
-      .option("-s, --status <status>", "finished or failed; finished if not given; may be repeated", list)
+      .option(
+        "-s, --status <status>",
+        "finished or failed; finished if not given; may be repeated",
+        repeatedWords,
+      )
       .option("--dry-run", "count them and delete nothing")
       .addHelpText(
         "after",

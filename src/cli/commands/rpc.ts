@@ -1,5 +1,5 @@
 /** `coordinate rpc`: any verb of the interface, with JSON for its arguments. */
-import { didYouMean } from "../../daemon/did-you-mean.ts";
+import { didYouMean } from "../../config/did-you-mean.ts";
 import { verbNames, verbs, type Verb, type VerbRow } from "../../rest/verbs.ts";
 import { readWire } from "../../rest/wire.ts";
 import { command } from "../command.ts";

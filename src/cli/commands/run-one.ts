@@ -4,11 +4,11 @@ import { command } from "../command.ts";
 import { exit } from "../failure.ts";
 import { readCount, readNumber } from "../units.ts";
 import {
+  atWork,
   defineWorkerOptions,
   openChosen,
   openLog,
   readWorkerSetting,
-  workplace,
   type WorkerOptionTexts,
 } from "../worker-options.ts";
 
@@ -44,23 +44,21 @@ export default command<Options>({
     const maxAttempts =
       maxJobs === undefined ? (setting.maxAttempts ?? 1) : readCount(maxJobs, "--max-jobs", 1);
     const log = openLog(context, options.logpath, { brief: true });
-    const namespace = await workplace(context);
-    const runtimes = await openChosen(setting, maxAttempts, log);
-    try {
-      const { hadWork } = await runOne(
-        namespace,
-        {
-          runtimes,
-          log,
-          maxAttempts,
-          workSpecs: setting.workSpecs,
-          ...(setting.lifetimeMs !== undefined && { lifetimeMs: setting.lifetimeMs }),
-        },
-        { ...(count !== undefined && { count }), ...(ms !== undefined && { ms }) },
-      );
-      return hadWork ? exit.done : exit.nothing;
-    } finally {
-      await Promise.all(runtimes.map((one) => one.close(0)));
-    }
+    const limits = { ...(count !== undefined && { count }), ...(ms !== undefined && { ms }) };
+    return atWork(context, log, async (namespace) => {
+      const runtimes = await openChosen(setting, maxAttempts, log);
+      try {
+        const lifetime = setting.lifetimeMs === undefined ? {} : { lifetimeMs: setting.lifetimeMs };
+        const { workSpecs } = setting;
+        const { hadWork } = await runOne(
+          namespace,
+          { runtimes, log, maxAttempts, workSpecs, ...lifetime },
+          limits,
+        );
+        return hadWork ? exit.done : exit.nothing;
+      } finally {
+        await Promise.all(runtimes.map((one) => one.close(0)));
+      }
+    });
   },
 });

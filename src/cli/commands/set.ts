@@ -1,6 +1,6 @@
 /** `coordinate set`: what the scheduler looks at in a work spec, shown and changed without setting the spec again. */
 import type { WorkSpecMeta, WorkSpecMetaChange } from "../../core/index.ts";
-import { didYouMean } from "../../daemon/did-you-mean.ts";
+import { didYouMean } from "../../config/did-you-mean.ts";
 import { command } from "../command.ts";
 import { quote } from "../escape.ts";
 import { exit, UsageError } from "../failure.ts";

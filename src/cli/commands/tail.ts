@@ -2,7 +2,7 @@
 import { setTimeout as wait } from "node:timers/promises";
 import type { TallyRow } from "../../core/index.ts";
 import type { StreamedEvent } from "../../rest/client.ts";
-import { command } from "../command.ts";
+import { command, repeatedWords } from "../command.ts";
 import type { Context } from "../context.ts";
 import { totals } from "../counts.ts";
 import { quote, show } from "../escape.ts";
@@ -18,11 +18,6 @@ interface Options {
   type?: string[];
 }
 
-const list = (value: string, before: string[] | undefined): string[] => [
-  ...(before ?? []),
-  ...value.split(","),
-];
-
 export default command<Options>({
   define: (it) => {
     it.option("-n, --count <n>", "stop after so many events")
@@ -30,7 +25,7 @@ export default command<Options>({
       .option(
         "--type <type>",
         "only these: workSpecs, workUnits, attempts, workers, namespace; may be repeated",
-        list,
+        repeatedWords,
       )
       .addHelpText(
         "after",
@@ -134,7 +129,7 @@ function print({ out }: Context, event: StreamedEvent): void {
     return;
   }
   const at = time(event.time, Date.now());
-  out.line(cut(`${out.paint("dim", at)}  ${sentence(event)}`, out.columns + (out.isTerminal ? 9 : 0)));
+  out.line(cut(`${out.paint("dim", at)}  ${sentence(event)}`, out.columns));
 }
 
 interface Item {

@@ -8,7 +8,7 @@ import {
   revokeToken,
   type Grant,
 } from "../../daemon/index.ts";
-import { command } from "../command.ts";
+import { command, repeated } from "../command.ts";
 import type { Context } from "../context.ts";
 import { show } from "../escape.ts";
 import { CommandError, exit, UsageError } from "../failure.ts";
@@ -28,15 +28,13 @@ A token opens the namespaces it names (all when none is) for read, work, write o
 each includes those before it. The text of a token is shown once. --data-dir or --tokens say whose tokens, as for
 the daemon.`;
 
-const list = (value: string, before: string[] | undefined): string[] => [...(before ?? []), value];
-
 export default command<Options>({
   define: (it) => {
     it.argument("<action>", "create, list or revoke")
       .argument("[id]", "of the token to revoke")
       .option("--name <name>", "create: whose it is")
-      .option("--namespace <name>", "create: a namespace that it opens; may be repeated", list)
-      .option("--scope <scope>", "create: read, work, write or admin; may be repeated", list)
+      .option("--namespace <name>", "create: a namespace that it opens; may be repeated", repeated)
+      .option("--scope <scope>", "create: read, work, write or admin; may be repeated", repeated)
       .option("--days <n>", "create: how long it is good for; for ever if not given")
       .option("--data-dir <path>", "the daemon's data directory")
       .option("--tokens <file>", "the daemon's file of tokens")

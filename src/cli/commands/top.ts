@@ -155,13 +155,18 @@ function heading({ out }: Context, view: View, seen: Look, columns: number): str
   const sum = (key: "total" | "pending" | "failed"): number => sums.reduce((all, one) => all + one[key], 0);
   const perSecond = [...seen.rates.values()].reduce<number>((all, one) => all + (one ?? 0), 0);
   const todo = seen.tally.reduce((all, row) => all + left(row), 0);
+  // the work spec that takes longest; those that stand still say nothing of the time
+  const longest = seen.tally.reduce((all, row) => {
+    const own = seen.rates.get(row.workSpec) ?? 0;
+    return own > 0 ? Math.max(all, (left(row) / own) * 1000) : all;
+  }, 0);
   const facts = [
     counted(seen.tally.length, "work spec"),
     counted(sum("total"), "unit"),
     `${count(sum("pending"))} pending`,
     `${count(sum("failed"))} failed`,
     rate(perSecond),
-    todo === 0 ? "all done" : `${leftTime(todo, perSecond)} left`,
+    todo === 0 ? "all done" : longest === 0 ? "" : `${duration(longest)} left`,
   ];
   return [
     out.paint("bold", first) + " ".repeat(Math.max(2, columns - width(first) - clock.length)) + clock,
@@ -184,12 +189,12 @@ function specLines({ out }: Context, view: View, seen: Look, columns: number, ro
   const wide = columns >= 100;
   const heads: Column[] = [
     { head: "Work spec", least: 10 },
-    { head: "Avail", align: "right" },
+    { head: "Waiting", align: "right" },
     { head: "Pending", align: "right" },
     { head: "Failed", align: "right" },
     { head: "Finished", align: "right" },
     { head: "Done/s", align: "right" },
-    { head: "Left", align: "right" },
+    { head: "Time left", align: "right" },
     ...(wide ? [{ head: "Progress" }] : []),
   ];
   const rows = sorted(view, seen).map((row): (string | Cell)[] => {
@@ -212,7 +217,8 @@ function specLines({ out }: Context, view: View, seen: Look, columns: number, ro
 }
 
 function bar(done: number, total: number, size: number): string {
-  const part = total === 0 ? 0 : done / total;
+  if (total === 0) return "";
+  const part = done / total;
   const full = Math.floor(part * size);
   return `${"█".repeat(full)}${"░".repeat(Math.max(0, size - full))} ${pad(`${Math.floor(part * 100)} %`, 5, "right")}`;
 }

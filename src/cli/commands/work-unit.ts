@@ -3,6 +3,8 @@ import {
   dataByteLength,
   dataGetText,
   dataToJson,
+  decodeData,
+  jsonData,
   type AttemptRow,
   type Coordinate,
   type WorkUnitRow,
@@ -11,6 +13,7 @@ import { command } from "../command.ts";
 import type { Context } from "../context.ts";
 import { quote, show, showJson, showText } from "../escape.ts";
 import { CommandError, exit, UsageError } from "../failure.ts";
+import { writeJson } from "../json.ts";
 import { defineNaming, listed, readNaming, requireWorkSpec, type NamingOptions } from "../naming.ts";
 import { cut, type Cell, type Style } from "../table.ts";
 import { count, counted, duration, relative, time } from "../units.ts";
@@ -118,17 +121,17 @@ function print(context: Context, { unit, attempts, lineage }: Record_, options: 
       `${show(one.workSpec)} / ${show(one.workUnit)} (${one.status ?? "deleted"}${one.kind === "soft" ? ", either way" : ""})`,
     ]),
     ...lineage.map((one, i): [string, string] => [
-      i === 0 ? "Made by" : "which",
+      i === 0 ? "Made by" : "",
       one.workSpec === ""
-        ? `attempt ${one.attempt}, deleted since`
-        : `${show(one.workSpec)} / ${show(one.workUnit)}, attempt ${one.attempt} (${one.status})`,
+        ? `${i === 0 ? "" : "← "}attempt ${one.attempt}, deleted since`
+        : `${i === 0 ? "" : "← "}${show(one.workSpec)} / ${show(one.workUnit)}, attempt ${one.attempt} (${one.status})`,
     ]),
     ["Data", dataLine(context, unit, options.data === true)],
   ];
   for (const [label, text] of facts) {
     if (text === "") continue;
     const [first = "", ...rest] = text.split("\n");
-    out.line(`  ${`${label}:`.padEnd(11)} ${cut(first, out.columns - 14)}`);
+    out.line(`  ${(label === "" ? "" : `${label}:`).padEnd(11)} ${cut(first, out.columns - 14)}`);
     for (const line of rest) out.line(`  ${cut(line, out.columns - 2)}`);
   }
   printAttempts(context, attempts, options.all === true, now);
@@ -140,7 +143,8 @@ function dataLine({ out }: Context, { data }: WorkUnitRow, full: boolean): strin
   const { text } = dataToJson(data);
   if (!full) {
     const room = out.columns - 14;
-    const line = showJson(text.replace(/\s*\n\s*/g, " "));
+    const { traceback: _below, ...rest } = decodeData(jsonData(text, { maxBytes: Infinity }));
+    const line = showJson(writeJson(rest));
     if (line.length <= room) return line;
     const size = ` (${count(dataByteLength(data))} bytes; --data shows all)`;
     return cut(line, Math.max(20, room - size.length)) + size;
@@ -165,7 +169,7 @@ function printAttempts(context: Context, attempts: readonly AttemptRow[], all: b
       { head: "Worker", least: 8 },
       { head: "Started" },
       { head: "Took", align: "right" },
-      { head: "Remarks", least: 8 },
+      ...(shown.some((row) => remarks(row, now) !== "") ? [{ head: "Remarks", least: 8 }] : []),
     ],
     shown.map((row): (string | Cell)[] => [
       String(row.number),

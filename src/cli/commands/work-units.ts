@@ -8,7 +8,7 @@ import {
   type WorkUnitRow,
   type WorkUnitStatus,
 } from "../../core/index.ts";
-import { command } from "../command.ts";
+import { command, repeatedWords } from "../command.ts";
 import type { Context } from "../context.ts";
 import { show, showJson, showText } from "../escape.ts";
 import { exit, UsageError } from "../failure.ts";
@@ -33,7 +33,11 @@ const pageSize = 1000;
 export default command<Options>({
   define: (it) => {
     defineNaming(it)
-      .option("-s, --status <status>", `only these: ${workUnitStatuses.join(", ")}; may be repeated`, list)
+      .option(
+        "-s, --status <status>",
+        `only these: ${workUnitStatuses.join(", ")}; may be repeated`,
+        repeatedWords,
+      )
       .option("-n, --limit <n>", "at most so many; 100 on a terminal, else 1000")
       .option("--all", "all of them, however many")
       .option("--prefix <text>", "only names that begin so")
@@ -57,11 +61,6 @@ export default command<Options>({
     return exit.done;
   },
 });
-
-const list = (value: string, before: string[] | undefined): string[] => [
-  ...(before ?? []),
-  ...value.split(","),
-];
 
 export function readStatuses(words: readonly string[]): WorkUnitStatus[] {
   return words.map((word) => {
@@ -95,14 +94,16 @@ async function print(
     };
     if (query.limit === 0) break;
     const page = await coordinate.listWorkUnits(ns, workSpec, query);
+    // one write a page: a million small ones would take longer than the asking
+    const pieces: Uint8Array[] = [];
     for (const row of page.rows) {
-      if (out.json) out.stream.write(`${shown === 0 ? "" : ","}\n  ${jsonOf(row, options)}`);
-      else if (options.print0 === true)
-        out.stream.write(Buffer.concat([nameToBytes(row.name), Buffer.of(0)]));
+      if (out.json) pieces.push(Buffer.from(`${shown === 0 ? "" : ","}\n  ${jsonOf(row, options)}`));
+      else if (options.print0 === true) pieces.push(nameToBytes(row.name), Buffer.of(0));
       else if (options.details === true) printDetails(context, row);
-      else out.line(show(row.name));
+      else pieces.push(Buffer.from(`${show(row.name)}\n`));
       shown += 1;
     }
+    out.stream.write(Buffer.concat(pieces));
     previous = page.next ?? undefined;
     // a reader that is slower than we are is waited for: millions of names must not pile up here
     if (out.stream.writableNeedDrain) await new Promise((resolve) => out.stream.once("drain", resolve));

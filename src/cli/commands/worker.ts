@@ -7,11 +7,11 @@ import type { Context } from "../context.ts";
 import { CommandError, exit, UsageError } from "../failure.ts";
 import { readCount, readDuration } from "../units.ts";
 import {
+  atWork,
   defineWorkerOptions,
   openChosen,
   openLog,
   readWorkerSetting,
-  workplace,
   type WorkerOptionTexts,
 } from "../worker-options.ts";
 import { defineJobsOptions, runJobsWorker, type JobsWorkerOptions } from "./jobs-worker.ts";
@@ -69,27 +69,28 @@ async function runUntilStopped(context: Context, options: Options): Promise<numb
   const heartbeatMs = span(options.heartbeat, "--heartbeat") ?? setting.heartbeatMs;
   const given = count(options.concurrency, "--concurrency");
   const log = openLog(context, options.logpath);
-  const namespace = await workplace(context);
-  const runtimes = await openChosen(setting, maxAttempts, log);
-  const cores = availableParallelism();
-  const concurrency = given ?? runtimes.reduce((sum, { capacity }) => sum + (capacity ?? cores), 0);
-  if (options.pidfile !== undefined) writeFileSync(options.pidfile, `${process.pid}\n`);
-  try {
-    const outcome = await runWorker(namespace, {
-      runtimes,
-      log,
-      concurrency,
-      workSpecs: setting.workSpecs,
-      ...(options.name !== undefined && { name: options.name }),
-      ...(maxAttempts !== undefined && { maxAttempts }),
-      ...(setting.lifetimeMs !== undefined && { lifetimeMs: setting.lifetimeMs }),
-      ...(setting.pollMs !== undefined && { pollMs: setting.pollMs }),
-      ...(heartbeatMs !== undefined && { heartbeatMs }),
-      ...(graceMs !== undefined && { graceMs }),
-    });
-    return outcome === "forced" ? forced : exit.done;
-  } finally {
-    await Promise.all(runtimes.map((runtime) => runtime.close(0)));
-    if (options.pidfile !== undefined) rmSync(options.pidfile, { force: true });
-  }
+  return atWork(context, log, async (namespace) => {
+    const runtimes = await openChosen(setting, maxAttempts, log);
+    const cores = availableParallelism();
+    const concurrency = given ?? runtimes.reduce((sum, { capacity }) => sum + (capacity ?? cores), 0);
+    try {
+      if (options.pidfile !== undefined) writeFileSync(options.pidfile, `${process.pid}\n`);
+      const outcome = await runWorker(namespace, {
+        runtimes,
+        log,
+        concurrency,
+        workSpecs: setting.workSpecs,
+        ...(options.name !== undefined && { name: options.name }),
+        ...(maxAttempts !== undefined && { maxAttempts }),
+        ...(setting.lifetimeMs !== undefined && { lifetimeMs: setting.lifetimeMs }),
+        ...(setting.pollMs !== undefined && { pollMs: setting.pollMs }),
+        ...(heartbeatMs !== undefined && { heartbeatMs }),
+        ...(graceMs !== undefined && { graceMs }),
+      });
+      return outcome === "forced" ? forced : exit.done;
+    } finally {
+      await Promise.all(runtimes.map((runtime) => runtime.close(0)));
+      if (options.pidfile !== undefined) rmSync(options.pidfile, { force: true });
+    }
+  });
 }

@@ -20,6 +20,7 @@ import { childEnvironment } from "../process/environment.ts";
 import { defaultGraceMs } from "../process/group.ts";
 import type { Runtime } from "../runtime.ts";
 import type { TaskContext } from "../task.ts";
+import { orFail } from "../unstorable.ts";
 import { fillArguments, isText, readCommandSpec, type CommandSpec } from "./arguments.ts";
 import { runCommand, type CommandLimits, type CommandResult } from "./run.ts";
 
@@ -118,10 +119,10 @@ async function runUnit(
   const program = { command: spec.command[0], args, env, ...(cwd !== undefined && { cwd }) };
   const result = await runCommand(program, input, limits, { signal, expired });
   if (result.exit.code === 0 && result.exit.cause === "exited")
-    return () => attempt.finish(finishedData(attempt, result));
+    return () => orFail(attempt, attempt.finish(finishedData(attempt, result)));
   if (result.exit.cause === "stopped") return () => attempt.expire();
   log.warn({ unit: name, stderr: result.stderr }, `${spec.command[0]} ${result.exit.text}`);
-  return () => attempt.fail(failedData(attempt, result, spec.command[0]));
+  return () => orFail(attempt, attempt.fail(failedData(attempt, result, spec.command[0])));
 }
 
 const isPassable = (text: string): boolean => !text.includes("\0") && isText(text);

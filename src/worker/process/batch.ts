@@ -16,6 +16,7 @@ import { giveUp, retry } from "../each.ts";
 import type { Logger } from "../log.ts";
 import type { TaskContext } from "../task.ts";
 import { workerStops } from "../stops.ts";
+import { orFail } from "../unstorable.ts";
 import { ChildEndedError, type Child } from "./child.ts";
 import type { Message } from "./frame.ts";
 import type { Exit } from "./group.ts";
@@ -231,7 +232,15 @@ class Batch {
         return;
       case "settle": {
         const change = readSettle(head);
-        return this.#answer(child, change.ref, this.#settle(change, data));
+        const settled = this.#settle(change, data);
+        // a child that waits for the answer can say itself what it makes of a refusal
+        const attempt = change.ref === 0 ? this.#open.get(change.attempt) : undefined;
+        if (attempt === undefined) return this.#answer(child, change.ref, settled);
+        const ended = orFail(attempt, settled).then((changed) => {
+          this.#open.delete(attempt.id);
+          return changed;
+        });
+        return this.#answer(child, change.ref, ended);
       }
       case "progress": {
         const { ref, attempt } = readProgress(head);
@@ -239,7 +248,11 @@ class Batch {
       }
       case "renew": {
         const { ref, lifetimeMs } = readRenew(head);
-        return this.#answer(child, ref, this.#context.renew(lifetimeMs));
+        return this.#answer(
+          child,
+          ref,
+          this.#context.renew(lifetimeMs).then(() => null),
+        );
       }
       case "log": {
         const { level, text, details } = readLog(head);
@@ -251,14 +264,14 @@ class Batch {
   }
 
   /** What is settled for a child that does not wait for it is remembered all the same, until it is. */
-  #answer(child: Child, ref: number, work: Promise<AttemptChanged | undefined | void>): void {
+  #answer(child: Child, ref: number, work: Promise<AttemptChanged | null>): void {
     const answer = (error: AnswerHead["error"], changed: AttemptChanged | null): void => {
       if (ref === 0) return;
       child.send({ head: { kind: "answer", ref, error, changed } satisfies AnswerHead, data: [] });
     };
     const answered = work
       .then(
-        (changed) => answer(null, changed ?? null),
+        (changed) => answer(null, changed),
         (error: unknown) => {
           if (ref === 0) this.#context.log.warn({ error }, "a result of a child could not be settled");
           if (isCoordinateError(error)) answer({ code: error.code, value: error.value }, null);
@@ -298,8 +311,9 @@ class Batch {
     }
   }
 
-  async #progress(id: string, data: Data | null): Promise<void> {
-    if (data !== null) await this.#context.progress(this.#attempt(id), data as object);
+  async #progress(id: string, data: Data | null): Promise<null> {
+    if (data !== null) await this.#context.progress(this.#attempt(id), data);
+    return null;
   }
 
   #attempt(id: string): Attempt {
@@ -321,8 +335,5 @@ const isRefusal = (error: unknown): boolean =>
 function errorOf({ failure, data }: Done): Error | null {
   if (failure === null) return null;
   const { text, retryMs } = failure;
-  // data in the encoding it is carried in is data like any other
-  return retryMs === null
-    ? new ChildTaskError(text)
-    : retry(retryMs, (data ?? undefined) as object | undefined);
+  return retryMs === null ? new ChildTaskError(text) : retry(retryMs, data ?? undefined);
 }

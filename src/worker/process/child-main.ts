@@ -121,7 +121,7 @@ async function run(head: RunHead, [specData, ...unitData]: readonly (Data | null
       data: unitData[i] ?? null,
     }));
     const attempts = await handles(verbsOf(rows)).namespace().worker(head.worker).requestAttempts();
-    const workSpec = { name: head.workSpec, data: specData == null ? {} : decodeData(specData) };
+    const workSpec = { name: head.workSpec, data: specData ? decodeData(specData) : {} };
     await task(attempts, contextOf(head.worker, workSpec, signal.signal, expired.signal));
   } catch (thrown) {
     const again = isRetry(thrown) ? thrown : null;
@@ -145,7 +145,7 @@ function verbsOf(rows: AttemptRow[]): Coordinate {
     settleAttempts: (_ns, changes) => Promise.all(changes.map(settle)),
   };
   return new Proxy(known, {
-    get: (target, verb) =>
+    get: (target, verb): unknown =>
       Reflect.get(target, verb) ??
       (() => Promise.reject(new CoordinateError("not_supported", `${String(verb)} in a child process`))),
   }) as Coordinate;

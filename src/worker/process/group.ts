@@ -69,7 +69,6 @@ export class ProcessGroup {
   readonly stderr: Readable | null;
   readonly channel: Duplex | null;
   readonly #warden: Warden;
-  readonly #process: ChildProcess | null;
   #stop: Stop | null = null;
   #killTimer: NodeJS.Timeout | undefined;
   #ended = false;
@@ -84,13 +83,12 @@ export class ProcessGroup {
     this.#warden = warden;
     const started = start(program, input, channel);
     if ("cause" in started) {
-      this.#process = this.stdin = this.stdout = this.stderr = this.channel = null;
+      this.stdin = this.stdout = this.stderr = this.channel = null;
       this.#ended = true;
       this.exited = Promise.resolve(started);
       return;
     }
     const child = started;
-    this.#process = child;
     this.pid = child.pid;
     this.stdin = child.stdin;
     this.stdout = child.stdout;

@@ -166,8 +166,16 @@ class CborReader:
         if major == 4:
             return [self.item() for _ in range(number)]
         if major == 5:
-            return {self.key(): self.item() for _ in range(number)}
+            return self.entries(number)
         return self.tagged(number)
+
+    def entries(self, count):
+        # Not a comprehension: Python 3.7 evaluates the value of one before its key.
+        found = {}
+        for _ in range(count):
+            key = self.key()
+            found[key] = self.item()
+        return found
 
     def key(self):
         key = self.item()

@@ -7,9 +7,10 @@ import { setTimeout as delay } from "node:timers/promises";
  * @returns {import("../../../src/jobs/index.ts").CurrentJob}
  */
 function currentJob() {
-  const storage = /** @type {{ getStore(): import("../../../src/jobs/index.ts").CurrentJob }} */ (
-    Reflect.get(globalThis, Symbol.for("coordinate.jobs.current"))
-  );
+  /** @typedef {{ getStore(): import("../../../src/jobs/index.ts").CurrentJob }} Storage */
+  const holder = /** @type {Record<symbol, Storage>} */ (/** @type {unknown} */ (globalThis));
+  const storage = holder[Symbol.for("coordinate.jobs.current")];
+  if (storage === undefined) throw new Error("no job runs here");
   return storage.getStore();
 }
 

@@ -153,6 +153,35 @@ function compare(database: Database, ledger: readonly Entry[]): string[] {
     if (specs.get(unit.spec) === "second" && !outputs.has(unit.name))
       wrong.push(`output ${unit.name} without its finish`);
 
+  // a unit's end and its messages are one step: each of its queues has one, of this end and of no other
+  const named = new Map(
+    all<{ unit: number; queues: string | null; labels: string | null }>("SELECT * FROM extra").map(
+      ({ unit, queues, labels }) => [
+        unit,
+        {
+          queues: JSON.parse(queues ?? "[]") as string[],
+          labels: JSON.parse(labels ?? "[]") as string[],
+        },
+      ],
+    ),
+  );
+  const messages = all<{ queue: Uint8Array; attempt: string; status: number }>(
+    "SELECT queue, attempt, status FROM message ORDER BY seq",
+  ).map(({ queue, attempt, status }) => `${Buffer.from(queue).toString()} ${attempt} ${status}`);
+  const expected = units.flatMap((unit) =>
+    unit.state === 2 || unit.state === 3
+      ? (named.get(unit.id)?.queues ?? []).map(
+          (queue) => `${queue} ${unit.id}.${unit.attempts} ${unit.state}`,
+        )
+      : [],
+  );
+  if (JSON.stringify(messages.sort()) !== JSON.stringify(expected.sort()))
+    wrong.push(`${messages.length} messages where ${expected.length} belong`);
+  const labels = all<{ unit: number }>("SELECT unit FROM label").map(({ unit }) => unit);
+  const labelled = [...named].flatMap(([unit, extra]) => extra.labels.map(() => unit));
+  if (String(labels.sort()) !== String(labelled.sort()) || labelled.some((unit) => !byId.has(unit)))
+    wrong.push("labels differ from what units say");
+
   // what was acknowledged is there, and what is there was asked for
   const asked = new Set<string>();
   const claimed = new Map<number, number>();

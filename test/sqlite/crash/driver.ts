@@ -123,10 +123,12 @@ export class Driver {
       () => `unit ${++this.#lastName}`,
     );
     this.#note({ op: "add", phase: "ask", names });
-    const units = names.map((name) => ({
+    const units = names.map((name, i) => ({
       name,
       data: JSON.stringify({ name }),
       priority: Math.floor(this.#random() * 3),
+      ...(i % 2 === 0 && { queues: ["ends", "all"] }),
+      ...(i % 3 === 0 && { labels: ["third"] }),
     }));
     const answer = await store.ask("addWorkUnits", "", "first", units);
     return this.#answered("add", answer, { names });

@@ -48,7 +48,7 @@ describe("a command", () => {
     const { worker, ended } = bench.start([commandRuntime()]);
     await until("the unit is made", async () => {
       const [unit] = await bench.namespace.verbs.getWorkUnits("test", "next", ["made"]);
-      return unit != null;
+      return unit !== null;
     });
     await worker.stop();
     await ended;
@@ -135,6 +135,13 @@ describe("a command", () => {
     });
     expect(noisy.traceback.length).toBeLessThan(9000);
     expect(noisy.traceback).toMatch(/xend$/);
+  });
+
+  test("whose result is too large fails and says so", async () => {
+    const told = await run({ command: ["sh", "-c", "head -c 17000000 /dev/zero | tr '\\0' x"] }, ["a"], {
+      maxOutput: 20_000_000,
+    });
+    expect(told.traceback).toContain("the result cannot be stored");
   });
 
   test("that is too slow is ended, with what it started", async () => {

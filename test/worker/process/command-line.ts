@@ -2,6 +2,7 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import path from "node:path";
 import { execArgv } from "./harness.ts";
+import { until } from "./processes.ts";
 
 const cli = path.join(import.meta.dirname, "..", "..", "..", "src", "cli");
 
@@ -17,7 +18,7 @@ export interface Ran {
 export function start(args: readonly string[], { program = "main.ts", cwd = import.meta.dirname } = {}): Ran {
   const child = spawn(process.execPath, [...execArgv, path.join(cli, program), ...args], {
     cwd,
-    env: { PATH: process.env.PATH ?? "", HOME: "/nonexistent" },
+    env: { PATH: process.env.PATH ?? "", HOME: "/nonexistent", PYTHONDONTWRITEBYTECODE: "1" },
     stdio: ["ignore", "pipe", "pipe"],
   });
   let output = "";
@@ -26,4 +27,15 @@ export function start(args: readonly string[], { program = "main.ts", cwd = impo
   const ended = new Promise<number | null>((resolve) => child.once("exit", (code) => resolve(code)));
   if (child.pid === undefined) throw new Error("it could not be started");
   return { child, pid: child.pid, output: () => output, ended };
+}
+
+/** A daemon; resolves with its address when it serves. */
+export async function serve(args: readonly string[]): Promise<Ran & { url: string }> {
+  const ran = start(["serve", ...args]);
+  const url = (): string => /serves (\S+)/.exec(ran.output())?.[1] ?? "";
+  let isOver = false;
+  void ran.ended.then(() => (isOver = true));
+  await until("the daemon serves", () => isOver || url() !== "", 60_000);
+  if (url() === "") throw new Error(`the daemon ended:\n${ran.output()}`);
+  return { ...ran, url: url() };
 }

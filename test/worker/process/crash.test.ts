@@ -1,5 +1,5 @@
 /** Every way to go wrong, with real processes, and what becomes of each attempt. */
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
@@ -8,9 +8,8 @@ import { handles } from "../../../src/index.ts";
 import { openPostgres } from "../../../src/postgres/index.ts";
 import { RestClient } from "../../../src/rest/index.ts";
 import { Worker, type ChildRuntime } from "../../../src/worker/index.ts";
-import { startProcess, type Started } from "../../daemon/built.ts";
 import { freePort, startServer } from "../../postgres/server.ts";
-import { start } from "./command-line.ts";
+import { serve, start } from "./command-line.ts";
 import { collect, nodeChildren, openBench, tasksFile } from "./harness.ts";
 import { descendants, isAlive, until } from "./processes.ts";
 
@@ -38,8 +37,10 @@ describe("a unit that goes wrong, each in a batch of its own", () => {
     const told = new Map<string, string>();
     for (const how of bad) {
       const attempts = await bench.attempts("one", how);
-      expect(attempts.map(({ status }) => status)).toEqual(["failed"]);
-      told.set(how, attempts[0]!.traceback);
+      // on a busy machine a unit may have been given back untried, when no child was ready in time
+      const tried = attempts.filter(({ status }) => status !== "expired");
+      expect(tried.map(({ status }) => status)).toEqual(["failed"]);
+      told.set(how, tried[0]!.traceback);
     }
     expect(told.get("throw")).toMatch(/^Error: thrown on purpose\n {4}at /);
     expect(told.get("reject")).toMatch(/^Error: rejected on purpose\n {4}at /);
@@ -50,7 +51,10 @@ describe("a unit that goes wrong, each in a batch of its own", () => {
     expect(told.get("grow")).toMatch(/^the child process used \d+ MiB of memory, the limit is 250 MiB/);
     expect(told.get("grandchild")).toBe("job expired");
     for (const name of good)
-      expect(await bench.attempts("one", name)).toMatchObject([{ status: "finished", data: { done: name } }]);
+      expect((await bench.attempts("one", name)).at(-1)).toMatchObject({
+        status: "finished",
+        data: { done: name },
+      });
     const grandchild = Number(/grandchild (\d+)/.exec(bench.lines.join(""))?.[1]);
     expect(grandchild).toBeGreaterThan(0);
     await until("the grandchild is dead", () => !isAlive(grandchild));
@@ -122,7 +126,7 @@ async function openDaemon(): Promise<{ client: RestClient; url: string; restart:
   const port = await freePort();
   const store = `sqlite:${path.join(directory, "store.sqlite")}`;
   const args = ["--backend", store, "--http", `127.0.0.1:${port}`, "--data-dir", directory];
-  let daemon: Started = await startProcess(args);
+  let daemon = await serve(args);
   const client = new RestClient(daemon.url);
   const kill = async (): Promise<void> => {
     daemon.child.kill("SIGKILL");
@@ -138,7 +142,7 @@ async function openDaemon(): Promise<{ client: RestClient; url: string; restart:
     url: daemon.url,
     async restart() {
       await kill();
-      daemon = await startProcess(args);
+      daemon = await serve(args);
     },
   };
 }

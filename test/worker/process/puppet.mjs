@@ -58,10 +58,11 @@ channel.on("data", (chunk) => {
   read = Buffer.concat([read, chunk]);
   while (read.length >= 8 && read.length >= 8 + read.readUInt32BE(0)) {
     const end = 8 + read.readUInt32BE(0);
-    const head = JSON.parse(read.toString("utf8", 8, end));
+    /** @type {{ kind: string, order?: string, value: number }} */
+    const head = JSON.parse(read.toString("utf8", 8, end)); // eslint-disable-line @typescript-eslint/no-unsafe-assignment -- its supervisor wrote it
     read = read.subarray(end);
     if (head.kind === "start" && head.order === undefined) send({ kind: "ready", taskNames: [] });
-    else orders[head.order]?.(head.value);
+    else orders[head.order ?? ""]?.(head.value);
   }
 });
 channel.on("close", () => process.exit(0));

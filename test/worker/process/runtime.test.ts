@@ -105,11 +105,9 @@ describe("tasks in child processes", () => {
 });
 
 describe("a file of tasks", () => {
-  test.each([
-    ["that is not there", "no-such-file.js", "Cannot find module"],
-    ["without tasks", "processes-none.mjs", "Cannot find module"],
-  ])("%s", async (_what, tasks, text) => {
-    await expect(processRuntime({ tasks, execArgv, log: collect().log })).rejects.toThrow(text);
+  test("that is not there", async () => {
+    const opening = processRuntime({ tasks: "no-such-file.js", execArgv, log: collect().log });
+    await expect(opening).rejects.toThrow("Cannot find module");
   });
 
   test("that exports nothing to run", async () => {

@@ -63,6 +63,10 @@ def unstorable(unit):
     unit.data["bad"] = object()
 
 
+def too_large(unit):
+    unit.data["much"] = "x" * (17 * 1024 * 1024)
+
+
 def not_a_dict(unit):
     unit.data = 5
 

@@ -31,6 +31,8 @@ async function python(options: PythonRuntimeOptions = {}): Promise<ChildRuntime>
     processes: 1,
     graceMs: 1000,
     cwd: import.meta.dirname,
+    env: { PYTHONDONTWRITEBYTECODE: "1" },
+    ...(process.env.TEST_PYTHON !== undefined && { python: process.env.TEST_PYTHON }),
     log: collect().log,
     ...options,
   });
@@ -72,12 +74,10 @@ describe("a Python job", () => {
     await bench.namespace.setWorkSpec({ name: "next", runtime: "nobody" });
     await bench.add("first", [["a"]], job("chain", { then: "next" }));
     const { worker, ended } = bench.start([shared]);
-    await until("the unit is made", async () =>
-      (await bench.namespace.workSpec("next")).workUnit("a-next").then(
-        (unit) => unit.data.from === "a",
-        () => false,
-      ),
-    );
+    await until("the unit is made", async () => {
+      const [unit] = await bench.namespace.verbs.getWorkUnits("test", "next", ["a-next"]);
+      return unit?.data === '{"from":"a"}';
+    });
     await worker.stop();
     await ended;
   });
@@ -137,7 +137,7 @@ describe("a Python job", () => {
       nan: Infinity,
       keys: { "1": "one", b: 2 },
     });
-    expect(String((made as DataObject).uuid)).toBe("12345678-1234-1234-1234-123456789abc");
+    expect(String((made as DataObject & { uuid: Uuid }).uuid)).toBe("12345678-1234-1234-1234-123456789abc");
   });
 
   test("data that a job does not change stays as it is to the byte", async () => {
@@ -162,6 +162,7 @@ describe("a Python job", () => {
     ["raises", "ValueError: raised on purpose", { before: true }],
     ["leaves", "SystemExit: 3", {}],
     ["unstorable", "data cannot hold a value of type object", {}],
+    ["too_large", "the result cannot be stored: Too large", {}],
     ["not_a_dict", "the data of a work unit is a dict, not int", {}],
     ["fails_itself", "ValueError: not today", {}],
     ["no_such_function", "has no attribute 'no_such_function'", {}],

@@ -1,0 +1,60 @@
+/** A worker as a program has it: tasks, a stop on signals, and a report at the end. Over REST only the first line differs. */
+import assert from "node:assert/strict";
+import { openMemory } from "../src/index.ts";
+import { each, retry, Worker, type Task } from "../src/worker/index.ts";
+
+const coordinate = openMemory();
+// a daemon: const coordinate = handles(new RestClient("http://localhost:5980/"));
+const namespace = coordinate.namespace("shop");
+
+// `resize` makes thumbnails and hands them on to `index` by its output
+const [images] = await namespace.setWorkSpecs([
+  { name: "resize", runtime: "node", then: "index", max_retries: 3 },
+  { name: "index", runtime: "node" },
+]);
+await images?.addWorkUnits([
+  ["cat.png", { width: 640 }],
+  ["dog.png", { width: 480 }],
+  ["broken.png", {}],
+]);
+
+// one unit at a time: what is returned is stored, what is thrown fails the unit, `retry` gives it back
+const resize = each(
+  ({ name, data, attempt }) => {
+    if (typeof data.width !== "number") throw new Error(`${name} has no width`);
+    if (name === "dog.png" && attempt.number === 1) throw retry(50);
+    return { output: { [`thumb-${name}`]: { width: data.width / 10 } } };
+  },
+  { concurrency: 4 },
+);
+
+// or a whole batch, for work that is cheaper together
+const index: Task = async (attempts, { signal, log }) => {
+  log.info({ count: attempts.length }, "indexing");
+  for (const attempt of attempts) {
+    if (signal.aborted) break;
+    await attempt.finish({ ...attempt.data, indexed: true });
+  }
+};
+
+const worker = new Worker(namespace, { tasks: { resize, index }, graceMs: 5000 });
+
+// the first signal lets tasks finish, the second one does not
+for (const signal of ["SIGINT", "SIGTERM"] as const) process.on(signal, () => void worker.stop());
+
+const running = worker.run();
+
+// a real worker runs until it is told to stop; here, until everything has ended
+const waits = async (): Promise<boolean> =>
+  (await namespace.tally()).some(({ counts }) => counts.available + counts.delayed + counts.pending > 0);
+while (await waits()) await new Promise((go) => setTimeout(go, 10));
+await worker.stop();
+await running;
+
+for await (const unit of namespace.workSpec("index").workUnits()) console.log(unit.name, unit.data);
+const broken = await namespace.workSpec("resize").workUnit("broken.png");
+console.log(broken.status, (broken.data.traceback as string).split("\n")[0]);
+assert.equal(worker.counts.finished, 4);
+assert.equal(worker.counts.retried, 1);
+assert.equal(broken.status, "failed");
+await coordinate.close();

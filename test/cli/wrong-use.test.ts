@@ -1,0 +1,193 @@
+/** What is asked for in a wrong way: one line that says what was wrong, exit code 2, no stack. */
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { executable } from "../daemon/built.ts";
+import { coordinate } from "./run.ts";
+
+const place = mkdtempSync(path.join(tmpdir(), "coordinate-cli-"));
+const file = (name: string): string => path.join(place, name);
+
+beforeAll(() => {
+  executable("coordinate");
+  writeFileSync(file("nameless.yaml"), "weight: 3\n");
+  writeFileSync(file("broken.yaml"), "name: [unclosed\n");
+  writeFileSync(file("list.yaml"), "- 1\n");
+  writeFileSync(file("bad-config.yaml"), "coordinate:\n  address: 5\n");
+}, 240_000);
+afterAll(() => rmSync(place, { recursive: true, force: true }));
+
+/** The words, the exit code, and what is said. `memory:` is a store that every command can open. */
+const wrong: readonly [words: string, code: number, said: RegExp][] = [
+  ["", 2, /Usage: coordinate/],
+  ["sumary", 2, /no such command sumary; did you mean summary\?/],
+  ["dance", 2, /no such command dance\n/],
+  ["--colour summary", 2, /unknown option '--colour'/],
+  ["summary --colour", 2, /unknown option '--colour'/],
+  ["summary --jsn", 2, /did you mean --json/i],
+  ["summary extra", 2, /too many arguments/],
+  ["summary --watch soon --backend memory:", 2, /--watch: expected a time/],
+  ["summary --times 0 --backend memory:", 2, /--times: expected a whole number of 1 or more/],
+  ["summary --namespace", 2, /argument missing/],
+  ["summary --address ftp://x", 2, /--address ftp:\/\/x: expected http:/],
+  ["summary --address x", 2, /--address x: expected/],
+  ["summary --address http://localhost:1 --backend memory:", 2, /give one of them/],
+  ["summary --backend ''", 2, /--backend: empty/],
+  ["summary --backend floppy:a", 1, /floppy:… is not known; there are memory:/],
+  ["summary --backend sqlite:PLACE/none.sqlite", 1, /no store at .*none\.sqlite; a daemon makes one/],
+  ["summary --backend sqlite:PLACE/list.yaml", 1, /list\.yaml/],
+  ["summary --config PLACE/none.yaml", 1, /none\.yaml/],
+  ["summary --config PLACE/broken.yaml", 1, /broken\.yaml/],
+  ["summary --config PLACE/list.yaml", 1, /expected settings and their values/],
+  ["summary --config PLACE/bad-config.yaml", 1, /address: expected text/],
+  ["summary --token @PLACE/none --address http://127.0.0.1:1", 1, /--token/],
+  ["status --backend memory:", 2, /which work spec\?/],
+  ["status a b --backend memory:", 2, /too many arguments/],
+  ["status a -W b --backend memory:", 2, /one work spec at a time/],
+  ["status -W a -w b --backend memory:", 2, /give one of them/],
+  ["status -w PLACE/none.yaml --backend memory:", 2, /no such file/],
+  ["status -w PLACE/nameless.yaml --backend memory:", 1, /a work spec has a name/],
+  ["status -w PLACE/broken.yaml --backend memory:", 1, /broken\.yaml/],
+  ["status nope --backend memory:", 1, /No such work spec nope; namespace \(default\) has none/],
+  ["work_spec --backend memory:", 2, /which work spec\?/],
+  ["work_spec nope --backend memory:", 1, /No such work spec nope/],
+  ["work_specs extra --backend memory:", 2, /too many arguments/],
+  ["work_units --backend memory:", 2, /which work spec\?/],
+  ["work_units x -s done --backend memory:", 2, /--status: expected one of available, delayed/],
+  ["work_units x -n many --backend memory:", 2, /--limit: expected a whole number/],
+  ["work_units x -n 3 --all --backend memory:", 2, /give one of them/],
+  ["work_units 'a\\q' -e --backend memory:", 2, /\\\\q is no escape/],
+  ["work_unit --backend memory:", 2, /which work spec\?/],
+  ["work_unit x --backend memory:", 2, /which work unit\?/],
+  ["work_unit x y --backend memory:", 1, /No such work spec x/],
+  ["retry --backend memory:", 2, /which work spec\?/],
+  ["retry x --backend memory:", 2, /which units\?/],
+  ["retry x y --all --backend memory:", 2, /give one of them/],
+  ["retry -W - --backend memory:", 2, /-W - needs --all/],
+  ["retry nope --all --backend memory:", 1, /No such work spec nope/],
+  ["clear --backend memory:", 2, /which work spec\?/],
+  ["clear nope --backend memory:", 1, /No such work spec nope/],
+  ["clear nope -s dead --backend memory:", 2, /--status: expected one of/],
+  ["delete nope -y --backend memory:", 1, /No such work spec nope; nothing was deleted/],
+  ["pause --backend memory:", 2, /which work specs\?/],
+  ["pause a --all --backend memory:", 2, /which work specs\?/],
+  ["pause nope --backend memory:", 1, /No such work spec nope/],
+  ["resume --backend memory:", 2, /which work specs\?/],
+  ["resume nope --backend memory:", 1, /No such work spec nope/],
+  ["prioritize x --backend memory:", 2, /which units\?/],
+  ["prioritize x y --priority high --backend memory:", 2, /--priority: expected a number/],
+  ["prioritize x y --priority 1 --adjust 2 --backend memory:", 2, /give one of them/],
+  ["prioritize x y --all --backend memory:", 2, /give one of them/],
+  ["prioritize nope y --backend memory:", 1, /No such work spec nope/],
+  ["set --backend memory:", 2, /missing required argument/],
+  ["set nope --backend memory:", 1, /No such work spec nope/],
+  ["set x weight --backend memory:", 2, /expected KEY=VALUE/],
+  ["set x wait=1 --backend memory:", 2, /wait cannot be set; there are priority/],
+  ["set x wieght=1 --backend memory:", 2, /did you mean weight\?/],
+  ["set x weight=heavy --backend memory:", 2, /weight: expected a number/],
+  ["set x max_running=-1 --backend memory:", 2, /max_running: expected a whole number/],
+  ["set x paused=maybe --backend memory:", 2, /paused: expected true or false/],
+  ["set x interval=often --backend memory:", 2, /interval: expected a time/],
+  ["set x min_gb=-1 --backend memory:", 2, /min_gb: expected 0 or more/],
+  ["set x next_continuous=someday --backend memory:", 2, /expected now or a date/],
+  ["explain nope --backend memory:", 1, /No such work spec nope/],
+  ["explain --gb lots --backend memory:", 2, /--gb: expected a number/],
+  ["workers -n 0 --backend memory:", 2, /--limit: expected a whole number of 1/],
+  ["worker nobody --backend memory:", 1, /No such worker nobody; coordinate workers --all lists them/],
+  ["mode sleep --backend memory:", 2, /expected run, idle, terminate, got sleep/],
+  ["mode default --backend memory:", 2, /expected run, idle, terminate/],
+  ["mode --worker nobody --backend memory:", 1, /No such worker nobody/],
+  ["tail -n 0 --backend memory:", 2, /--count: expected a whole number of 1/],
+  ["tail --for ever --backend memory:", 2, /--for: expected a time/],
+  ["top --backend memory:", 2, /top needs a terminal/],
+  ["lock --backend memory:", 2, /missing required argument/],
+  ["lock show --backend memory:", 2, /missing required argument/],
+  ["lock pick a --backend memory:", 2, /expected show, take, renew, release, clear/],
+  ["lock take [1] --backend memory:", 2, /expected a JSON list of labels/],
+  ["lock take a --for long --backend memory:", 2, /--for: expected a time/],
+  ["lock release a --owner me --backend memory:", 1, /cannot release/],
+  ["backup --backend memory:", 2, /missing required argument/],
+  ["backup PLACE/copy --backend memory:", 1, /backup copies an SQLite store/],
+  [
+    "prune --status pending --older-than 1d --backend memory:",
+    2,
+    /only finished and failed units have ended/,
+  ],
+  ["prune --older-than ever --backend memory:", 2, /--older-than: expected a time/],
+  ["prune nope --older-than 1d --backend memory:", 1, /No such work spec nope/],
+  ["bench fly --backend memory:", 2, /expected add, do, clear/],
+  ["bench --units none --backend memory:", 2, /--units: expected a whole number/],
+  ["bench --batch 0 --backend memory:", 2, /--batch: expected a whole number of 1/],
+  ["bench do --backend memory:", 1, /bench does not exist/],
+  ["bench clear --backend memory:", 2, /^$/],
+  ["rpc fly --backend memory:", 2, /no such verb fly/],
+  ["rpc getWorkSpec --backend memory:", 2, /did you mean getWorkSpecs\?/],
+  ["rpc getWorkSpecs --backend memory:", 2, /expected getWorkSpecs WORKSPECS/],
+  ["rpc getWorkSpecs '[1' --backend memory:", 2, /\[1: /],
+  ["rpc getWorkSpecs 5 --backend memory:", 1, /Bad argument/],
+  ["rpc tally 5 6 --backend memory:", 2, /expected tally/],
+  ["completion csh", 2, /expected bash, zsh or fish, got csh/],
+  ["completion", 2, /missing required argument/],
+  ["token dance --data-dir PLACE", 2, /expected create, list or revoke/],
+  ["token revoke 1 --data-dir PLACE", 1, /no such token 1/],
+  ["serve --colour", 78, /there is no such option/],
+  ["serve --http nowhere --backend memory: --data-dir PLACE", 78, /expected HOST:PORT/],
+  [
+    "summary --address http://127.0.0.1:1",
+    1,
+    /ECONNREFUSED.*; is a daemon running at http:\/\/127\.0\.0\.1:1\?/,
+  ],
+  ["summary --address cborrpc://127.0.0.1:1", 1, /ECONNREFUSED.*; is a daemon running/],
+  ["summary --address unix:PLACE/none.sock", 1, /ENOENT.*; is a daemon running/],
+  ["doctor --address http://127.0.0.1:1", 1, /^$/],
+];
+
+describe("wrong use", { concurrent: true }, () => {
+  test.each(wrong)("coordinate %s -> %i", { timeout: 120_000 }, async (words, code, said) => {
+    const ran = await coordinate(words.replaceAll("PLACE", place));
+    expect(ran.err).toMatch(said);
+    expect(ran.code).toBe(code);
+    expect(ran.err).not.toMatch(/^ +at .*:\d+/m);
+    // results are for programs: a failure leaves none, or, for doctor and bench, one that says so
+    if (code !== 0 && !/^(doctor|bench clear)/.test(words)) expect(ran.out).toBe("");
+  });
+});
+
+describe("asking for help", { concurrent: true }, () => {
+  test.each([
+    ["--help", /Work:[\s\S]*Looking in:[\s\S]*Workers:[\s\S]*Administration:[\s\S]*Options:[\s\S]*Examples:/],
+    ["help", /Looking in:/],
+    ["help work_units", /Usage: coordinate work_units \[options\]/],
+    ["work-units --help", /-s, --status <status>/],
+    ["summary -h", /Options of every command:/],
+    ["serve --help", /coordinated: serves work units/],
+    ["--version", /^\d+\.\d+\.\d+\n$/],
+    ["completion bash", /complete -o default -F _coordinate coordinate/],
+    ["completion zsh", /#compdef coordinate/],
+    ["completion fish", /complete -c coordinate/],
+    ["complete_words -- su", /^summary\n$/],
+    ["complete_words -- work_", /^work_spec\nwork_specs\nwork_unit\nwork_units\n$/],
+    ["complete_words -- work_units x -s f", /^failed\nfinished\n$/],
+    ["complete_words -- work_units --pre", /^--prefix\n$/],
+    ["complete_words -- mode ''", /^idle\nrun\nterminate\n$/],
+    ["rpc", /listWorkUnits WORKSPEC \[\{…\}\] +read/],
+  ])("coordinate %s", { timeout: 120_000 }, async (words, printed) => {
+    const ran = await coordinate(words);
+    expect(ran.err).toBe("");
+    expect(ran.out).toMatch(printed);
+    expect(ran.code).toBe(0);
+  });
+
+  test("the examples fit a window of 80 columns", async () => {
+    const { out } = await coordinate("--help");
+    const [, examples = ""] = out.split("Examples:");
+    for (const line of examples.split("\n")) expect(line.length, line).toBeLessThanOrEqual(80);
+  });
+
+  test("-v tells where it happened", async () => {
+    const { err, code } = await coordinate("summary --address http://127.0.0.1:1 -v");
+    expect(err).toMatch(/^ +at .*:\d+/m);
+    expect(code).toBe(1);
+  });
+});

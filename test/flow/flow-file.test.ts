@@ -1,0 +1,165 @@
+import { describe, expect, test } from "vitest";
+import { ConfigError, parseDocumentText } from "../../src/config/index.ts";
+import { readFlow, readSpecFile, withConfiguration, type Flow, type SpecFile } from "../../src/flow/index.ts";
+
+const env = { WEIGHT: "7", OFF: "false", WORD: "heavy" };
+const flow = (text: string): Flow => readFlow(parseDocumentText(text, "flow.yaml", { env }));
+const spec = (text: string): SpecFile => readSpecFile(parseDocumentText(text, "spec.yaml", { env }));
+
+const wrong = (read: () => unknown): string[] => {
+  try {
+    read();
+  } catch (error) {
+    if (error instanceof ConfigError) return error.message.split("\n");
+    throw error;
+  }
+  return [];
+};
+
+describe("flow files", () => {
+  test("work specs, groups to any depth, and names that are their paths", () => {
+    const { specs, warnings } = flow(`
+flows:
+  hello: {min_gb: 1, runtime: go}
+  a:
+    b:
+      c: {min_gb: 0.5, then: a.d}
+    d: {min_gb: 2, extra: {kept: [1, 2]}}
+yakonfig_modules: [yakonfig, coordinate]
+`);
+    expect(specs.map(({ name, data }) => [name, data])).toEqual([
+      ["hello", { name: "hello", min_gb: 1, runtime: "go" }],
+      ["a.b.c", { name: "a.b.c", min_gb: 0.5, then: "a.d" }],
+      ["a.d", { name: "a.d", min_gb: 2, extra: { kept: [1, 2] } }],
+    ]);
+    expect(specs[2]?.where).toBe("flow.yaml:7");
+    expect(warnings).toEqual([]);
+  });
+
+  test("without min_gb an entry is a work spec all the same, where another known key says so", () => {
+    expect(
+      flow("flows:\n  a: {runtime: go}\n  task: {b: {min_gb: 1}}\n").specs.map(({ name }) => name),
+    ).toEqual(["a", "task.b"]);
+  });
+
+  test("what is wrong is told with file, line and key, all of it at once", () => {
+    expect(
+      wrong(() =>
+        flow(`flows:
+  hello:
+    min_gb: 1
+    weight: heavy
+    max_running: 1.5
+    continuous: yes
+    then: [x]
+    config: nothing
+    retention: {finished: {max_age: -1}}
+`),
+      ),
+    ).toEqual([
+      'flow.yaml:4: flows.hello.weight: expected a number, got "heavy"',
+      "flow.yaml:5: flows.hello.max_running: expected an integer of 0 or more, got 1.5",
+      'flow.yaml:6: flows.hello.continuous: expected a boolean, got "yes"; write true or false',
+      "flow.yaml:7: flows.hello.then: expected a string, got a list",
+      'flow.yaml:8: flows.hello.config: expected an object, got "nothing"',
+      "flow.yaml:9: flows.hello.retention.finished.max_age: expected a number of 0 or more, got -1",
+    ]);
+  });
+
+  test.each([
+    ["", "flow.yaml: expected a mapping with the key flows"],
+    ["- a", "flow.yaml: expected a mapping with the key flows"],
+    ["flow: {}", "flow.yaml: expected a mapping with the key flows, and there is flow"],
+    ["flows: 3", "flow.yaml:1: flows: expected work specs by name, got 3"],
+    ["flows:\n  a: 3", "flow.yaml:2: flows.a: expected work specs by name, got 3"],
+    [
+      "flows:\n  a:\n    min_bg: 1\n    x: 2",
+      "flow.yaml:3: flows.a: neither a work spec, for it has no min_gb, nor a group, for min_bg is no mapping; did you mean min_gb?",
+    ],
+    [
+      "flows:\n  a.b: {min_gb: 1}\n  a:\n    b: {min_gb: 1}",
+      "flow.yaml:4: a.b is given twice, before at flow.yaml:2",
+    ],
+    [
+      "flows: {a: {min_gb: 1}}\nyakonfig_modules: x",
+      'flow.yaml:2: yakonfig_modules: expected a list of module names, got "x"',
+    ],
+    ['flows: {"": {min_gb: 1}}', "flow.yaml:1: flows.: Bad name of a work spec: empty"],
+    [`flows: {${"n".repeat(1025)}: {min_gb: 1}}`, "name of 1025 bytes"],
+    ["flows:\n  a: {min_gb: 1}\n  a: {min_gb: 2}", "flow.yaml:3: a is given twice"],
+    [
+      "flows:\n  a: {min_gb: !env WORD}",
+      'flow.yaml:2: flows.a.min_gb: expected a number of 0 or more, got "heavy"',
+    ],
+  ])("%j", (text, message) => {
+    expect(wrong(() => flow(text)).join("\n")).toContain(message);
+  });
+
+  test("what is odd is told and kept", () => {
+    const { specs, warnings } = flow(`
+flows:
+  a: {min_gb: 1, wieght: 3, name: other, url: kept}
+  empty: {}
+  nothing:
+modules: []
+yakonfig_module: []
+`);
+    expect(warnings).toEqual([
+      "flow.yaml:6: modules: not a known key",
+      "flow.yaml:7: yakonfig_module: not a known key; did you mean yakonfig_modules?",
+      "flow.yaml:3: flows.a.wieght: not a known key; did you mean weight?",
+      "flow.yaml:3: flows.a.name: ignored; here the name is a",
+      "flow.yaml:4: flows.empty: empty, and ignored; a work spec has at least min_gb",
+      "flow.yaml:5: flows.nothing: empty, and ignored; a work spec has at least min_gb",
+    ]);
+    expect(specs[0]?.data).toEqual({ name: "a", min_gb: 1, wieght: 3, url: "kept" });
+  });
+
+  test("values of the environment are read as what their key wants", () => {
+    expect(
+      flow("flows:\n  a: {min_gb: !env WEIGHT, disabled: !env OFF, desc: !env WEIGHT}").specs[0]?.data,
+    ).toEqual({
+      name: "a",
+      min_gb: 7,
+      disabled: false,
+      desc: "7",
+    });
+  });
+
+  test("the configuration in effect is injected where there is none, and laid under what there is", () => {
+    const { specs } = flow(`
+flows:
+  plain: {min_gb: 1}
+  over: {min_gb: 1, config: {db: {port: 2}, tmp: null, x: 1}}
+`);
+    const base = { db: { host: "h1", port: 1 }, tmp: "/t" };
+    expect(specs.map((one) => withConfiguration(one, base).config)).toEqual([
+      { db: { host: "h1", port: 1 }, tmp: "/t" },
+      { db: { host: "h1", port: 2 }, x: 1 },
+    ]);
+  });
+});
+
+describe("files of one work spec", () => {
+  test("YAML or JSON, stored as they are", () => {
+    expect(spec("name: a\nmin_gb: 1\nconfig: {x: 1}\n").data).toEqual({
+      name: "a",
+      min_gb: 1,
+      config: { x: 1 },
+    });
+    expect(spec('{"name": "a", "weigth": 1}')).toMatchObject({
+      name: "a",
+      warnings: ["spec.yaml:1: weigth: not a known key; did you mean weight?"],
+    });
+  });
+
+  test.each([
+    ["", "spec.yaml: expected the keys of a work spec, got null"],
+    ["min_gb: 1", "spec.yaml: a work spec must have a name"],
+    ["flows: {a: {min_gb: 1}}", "this is a flow file: coordinate flow takes it"],
+    ["name: 3", "spec.yaml:1: name: expected a string, got 3"],
+    ["name: a\nweight: x", 'spec.yaml:2: weight: expected a number, got "x"'],
+  ])("%j", (text, message) => {
+    expect(wrong(() => spec(text)).join("\n")).toContain(message);
+  });
+});

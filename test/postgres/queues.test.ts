@@ -1,0 +1,259 @@
+/** Queues, labels and waits where they differ from a store of one process: several daemons, older ones among them. */
+import { setTimeout as delay } from "node:timers/promises";
+import pg from "pg";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { encodeData, Engine, ManualClock, nameToBytes, type QueueMessage } from "../../src/core/index.ts";
+import { settleSql } from "../../src/postgres/attempts.ts";
+import { forSchema } from "../../src/postgres/connection.ts";
+import { openPostgres, type PostgresStore } from "../../src/postgres/index.ts";
+import { migrations, schemaVersion } from "../../src/postgres/schema.ts";
+import { bools, byteas, int2s, int4s, int8s } from "../../src/postgres/values.ts";
+import { openServer, query, type Server } from "./server.ts";
+
+let server: Server;
+beforeAll(async () => {
+  server = await openServer();
+}, 60_000);
+afterAll(() => server.stop());
+
+const times = <Value>(count: number, make: (i: number) => Value): Value[] =>
+  Array.from({ length: count }, (_, i) => make(i));
+
+/** Two daemons on one database, each with its own connections. */
+async function pair(): Promise<{ url: string; stores: PostgresStore[]; engines: [Engine, Engine] }> {
+  const url = await server.createDatabase();
+  const stores = [
+    await openPostgres({ url, poolSize: 3, notifyMs: 10 }),
+    await openPostgres({ url, poolSize: 3, notifyMs: 10 }),
+  ];
+  const clock = await stores[0]!.clock();
+  const engines = stores.map((store) => new Engine(store, { clock })) as [Engine, Engine];
+  await engines[0].setWorkSpecs("", [{ data: encodeData({ name: "s" }) }]);
+  return { url, stores, engines };
+}
+
+const closeAll = (engines: readonly Engine[]): Promise<unknown> =>
+  Promise.all(engines.map((engine) => engine.close()));
+
+test("two daemons that settle and take at the same time: every message is taken once", async () => {
+  const { engines } = await pair();
+  const [a, b] = engines;
+  const count = Number(process.env.MESSAGES ?? 400);
+  await a.addWorkUnits(
+    "",
+    "s",
+    times(count, (i) => ({ name: `u${i}`, queues: ["q"] })),
+  );
+  const taken: QueueMessage[] = [];
+  let settled = 0;
+  const settle = async (engine: Engine): Promise<void> => {
+    for (;;) {
+      const attempts = await engine.requestAttempts("", { worker: "w", number: 7 });
+      if (attempts.length === 0) return;
+      await engine.settleAttempts(
+        "",
+        attempts.map(({ id }, i) => ({ attempt: id, action: i % 2 === 0 ? "finish" : "fail" })),
+      );
+      settled += attempts.length;
+    }
+  };
+  const take = async (engine: Engine, name: string): Promise<void> => {
+    for (let i = 0; taken.length < count; i++) {
+      const options = { max: 5, waitMs: 200, ...(i % 2 === 0 && { requestId: `${name} ${i}` }) };
+      taken.push(...(await engine.takeMessages("", "q", options)));
+    }
+  };
+  await Promise.all([settle(a), settle(b), take(a, "a"), take(a, "a2"), take(b, "b"), take(b, "b2")]);
+  expect(settled).toBe(count);
+  expect(taken).toHaveLength(count);
+  expect(new Set(taken.map(({ seq }) => seq)).size).toBe(count);
+  expect(new Set(taken.map(({ workUnit }) => workUnit)).size).toBe(count);
+  await closeAll(engines);
+}, 60_000);
+
+test("who waits on one daemon hears what another does: ends, deletions and messages", async () => {
+  const { engines } = await pair();
+  const [here, there] = engines;
+  await there.addWorkUnits("", "s", [
+    { name: "a", queues: ["q"] },
+    { name: "b", dependencies: [{ workUnit: "a" }] },
+    { name: "c" },
+  ]);
+  const ended = here.awaitWorkUnits("", "s", ["a", "b", "c"], { waitMs: 50_000 });
+  const messages = here.takeMessages("", "q", { waitMs: 50_000 });
+  while (here.waiting < 2) await delay(5);
+  const [attempt] = await there.requestAttempts("", { worker: "w" });
+  await there.settleAttempts("", [{ attempt: attempt!.id, action: "fail" }]);
+  await there.deleteWorkUnits("", "s", { names: ["c"] });
+  expect((await ended).map((row) => row?.status ?? null)).toEqual(["failed", "failed", null]);
+  expect((await messages).map(({ workUnit }) => workUnit)).toEqual(["a"]);
+  await closeAll(engines);
+}, 60_000);
+
+test("two thousand who wait cost a daemon a few statements, and others none", async () => {
+  const { engines, stores } = await pair();
+  const [here, there] = engines;
+  const count = 2000;
+  await there.addWorkUnits(
+    "",
+    "s",
+    times(count + 100, (i) => ({ name: `u${String(i).padStart(5, "0")}` })),
+  );
+  const attempts = await there.requestAttempts("", { worker: "w", number: count + 100 });
+  const [watched, others] = [attempts.slice(0, count), attempts.slice(count)];
+  const answers = watched.map(({ workUnit }) =>
+    here.awaitWorkUnits("", "s", [workUnit], { waitMs: 120_000 }),
+  );
+  while (here.waiting < count) await delay(20);
+  const before = stores[0]!.counters.statements;
+  const settles = stores[1]!.counters.statements;
+  // ends that concern nobody: they are looked at together, not once for each who waits
+  for (const { id } of others) await there.settleAttempts("", [{ attempt: id, action: "finish" }]);
+  expect(stores[1]!.counters.statements - settles).toBeLessThanOrEqual(2 * others.length);
+  await delay(100);
+  expect(stores[0]!.counters.statements - before).toBeLessThanOrEqual(2 * others.length + 20);
+  expect(here.waiting).toBe(count);
+  for (let from = 0; from < count; from += 500)
+    await there.settleAttempts(
+      "",
+      watched.slice(from, from + 500).map(({ id }) => ({ attempt: id, action: "finish" as const })),
+    );
+  const rows = (await Promise.all(answers)).flat();
+  expect(rows.every((row) => row?.status === "finished")).toBe(true);
+  await closeAll(engines);
+}, 120_000);
+
+/** Copies what the tables of an older schema hold out of a schema of this version. */
+async function downgrade(url: string, from: string, to: string, version: number): Promise<void> {
+  const client = new pg.Client({ connectionString: url });
+  await client.connect();
+  await client.query(`CREATE SCHEMA ${to}`);
+  for (const { statements } of migrations.slice(0, version))
+    for (const statement of statements) await client.query(forSchema(statement, to));
+  await client.query(
+    `CREATE TABLE ${to}.migration (version integer PRIMARY KEY, works_with integer NOT NULL, applied timestamptz NOT NULL DEFAULT now())`,
+  );
+  const { rows: tables } = await client.query<{ name: string; columns: string }>(
+    `SELECT table_name AS name, string_agg(quote_ident(column_name), ', ') AS columns FROM information_schema.columns
+     WHERE table_schema = $1 GROUP BY table_name`,
+    [to],
+  );
+  for (const { name, columns } of tables)
+    await client.query(`INSERT INTO ${to}.${name} (${columns}) SELECT ${columns} FROM ${from}.${name}`);
+  await client.query(`DELETE FROM ${to}.migration WHERE version > ${version}`);
+  await client.query(`SELECT setval('${to}.unit_block', (SELECT last_value FROM ${from}.unit_block))`);
+  await client.query(`DROP SCHEMA ${from} CASCADE`);
+  await client.end();
+}
+
+test("a database of schema 1, with work in it, is brought up to date", async () => {
+  const url = await server.createDatabase();
+  const clock = new ManualClock(1_000_000);
+  const before = new Engine(await openPostgres({ url, schema: "newer", notify: false }), { clock });
+  await before.setWorkSpecs("", [{ data: encodeData({ name: "s" }) }]);
+  await before.addWorkUnits(
+    "",
+    "s",
+    times(20, (i) => ({ name: `u${String(i).padStart(2, "0")}`, data: encodeData({ i }) })),
+  );
+  await before.addWorkUnits("", "s", [{ name: "waits", dependencies: [{ workUnit: "u00" }] }]);
+  const attempts = await before.requestAttempts("", { worker: "w", number: 6, lifetimeMs: 3_600_000 });
+  await before.settleAttempts("", [
+    { attempt: attempts[1]!.id, action: "finish" },
+    { attempt: attempts[2]!.id, action: "fail" },
+    { attempt: attempts[3]!.id, action: "retry", delayMs: 60_000 },
+  ]);
+  const seen = (await before.listWorkUnits("", "s")).rows;
+  const tally = await before.tally("");
+  await before.close();
+  await downgrade(url, "newer", "coordinate", 1);
+
+  const store = await openPostgres({ url, notify: false });
+  expect(await query(url, "SELECT max(version)::int AS n FROM coordinate.migration")).toEqual([
+    { n: schemaVersion },
+  ]);
+  const engine = new Engine(store, { clock });
+  expect((await engine.listWorkUnits("", "s")).rows).toEqual(seen);
+  expect(await engine.tally("")).toEqual(tally);
+  await engine.addWorkUnits("", "s", [
+    { name: "u00", queues: ["q"], labels: ["red"] },
+    { name: "fresh", queues: ["q"], labels: ["red"] },
+  ]);
+  await engine.settleAttempts("", [{ attempt: attempts[0]!.id, action: "finish" }]);
+  expect((await engine.takeMessages("", "q")).map(({ workUnit }) => workUnit)).toEqual(["u00"]);
+  const red = (await engine.listWorkUnits("", "s", { label: "red" })).rows;
+  expect(red.map(({ name }) => name)).toEqual(["fresh", "u00"]);
+  expect((await engine.getWorkUnits("", "s", ["waits"]))[0]?.status).toBe("available");
+  await engine.close();
+}, 60_000);
+
+test("a daemon of the version before ends a unit and deletes one: messages come, and labels go", async () => {
+  const { url, engines } = await pair();
+  const [engine] = engines;
+  await engine.addWorkUnits("", "s", [
+    { name: "a", queues: ["q"], labels: ["red"], data: encodeData({ n: 1 }) },
+    { name: "b", labels: ["red"] },
+  ]);
+  const [attempt] = await engine.requestAttempts("", { worker: "w" });
+  const [unitId = 0, number = 0] = attempt!.id.split(".").map(Number);
+  // the statements of schema 1 name neither queues nor labels
+  expect(settleSql).not.toMatch(/queues|labels|message/);
+  const client = new pg.Client({ connectionString: url });
+  await client.connect();
+  const one = [int8s([unitId]), int4s([number]), int2s([0]), int8s([0]), byteas([null]), bools([false])];
+  const { rows } = await client.query(forSchema(settleSql, "coordinate"), [
+    nameToBytes(""),
+    attempt!.startTime + 1,
+    1,
+    ...one,
+  ]);
+  expect(rows).toHaveLength(1);
+  const [message] = await engine.takeMessages("", "q");
+  expect(message).toMatchObject({ workUnit: "a", status: "finished", attempt: attempt!.id, data: '{"n":1}' });
+  await client.query("DELETE FROM coordinate.unit WHERE id = $1", [unitId]);
+  await client.end();
+  expect(await query(url, "SELECT count(*)::int AS n FROM coordinate.label")).toEqual([{ n: 1 }]);
+  expect((await engine.listWorkUnits("", "s", { label: "red" })).rows.map(({ name }) => name)).toEqual(["b"]);
+  await closeAll(engines);
+}, 60_000);
+
+test("the longest label of the longest name is found", async () => {
+  const { engines } = await pair();
+  const [engine] = engines;
+  // bytes that do not compress, or the index entry would be small all the same
+  const noise = (length: number, seed: number): string =>
+    times(length, (i) => String.fromCharCode(33 + ((i * 7919 + seed * 104729 + ((i * i) % 89)) % 90))).join(
+      "",
+    );
+  const labels = times(8, (i) => noise(256, i));
+  const names = [noise(2600, 1), noise(4096, 2), "short"];
+  await engine.addWorkUnits(
+    "",
+    "s",
+    names.map((name) => ({ name, labels })),
+  );
+  await engine.addWorkUnits("", "s", [{ name: "other", labels: [`${labels[0]!.slice(0, 255)}!`] }]);
+  for (const label of labels)
+    expect((await engine.listWorkUnits("", "s", { label })).rows.map(({ name }) => name).sort()).toEqual(
+      [...names].sort(),
+    );
+  expect(await engine.deleteWorkUnits("", "s", { label: labels[3]! })).toBe(3);
+  await closeAll(engines);
+}, 60_000);
+
+test("what fails and finishes in one settle is told twice", async () => {
+  const { engines } = await pair();
+  const [engine] = engines;
+  await engine.addWorkUnits("", "s", [{ name: "u", queues: ["q"] }]);
+  const [attempt] = await engine.requestAttempts("", { worker: "w" });
+  await engine.settleAttempts("", [
+    { attempt: attempt!.id, action: "fail", data: encodeData({ n: 1 }) },
+    { attempt: attempt!.id, action: "finish", data: encodeData({ n: 2 }) },
+  ]);
+  const told = await engine.takeMessages("", "q");
+  expect(told.map(({ status, data }) => [status, data])).toEqual([
+    ["failed", '{"n":1}'],
+    ["finished", '{"n":2}'],
+  ]);
+  await closeAll(engines);
+}, 60_000);

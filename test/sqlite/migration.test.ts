@@ -1,0 +1,103 @@
+/** A file of the version before, with work in it, is brought up to date when it is opened. */
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { afterAll, expect, test } from "vitest";
+import { encodeData, Engine, ManualClock } from "../../src/core/index.ts";
+import { loadDriver } from "../../src/sqlite/driver.ts";
+import { openSqlite } from "../../src/sqlite/index.ts";
+import { applicationId, migrations, schemaVersion } from "../../src/sqlite/schema.ts";
+
+const directory = mkdtempSync(path.join(tmpdir(), "coordinate-migration-"));
+afterAll(() => rmSync(directory, { recursive: true, force: true }));
+
+/** Copies what the tables of an older schema hold out of a file of this one. */
+function downgrade(from: string, to: string, version: number): void {
+  const connection = loadDriver().open(to);
+  for (const statements of migrations.slice(0, version)) connection.exec(statements);
+  connection.exec(`PRAGMA application_id = ${applicationId}; PRAGMA user_version = ${version}`);
+  connection.exec(`ATTACH '${from}' AS new; DELETE FROM counter`);
+  const tables = connection.prepare("SELECT name FROM main.sqlite_schema WHERE type = 'table'").all();
+  for (const [table] of tables) {
+    const columns = connection
+      .prepare(`SELECT name FROM pragma_table_info('${String(table)}')`)
+      .all()
+      .map(([name]) => `"${String(name)}"`)
+      .join(", ");
+    connection.exec(
+      `INSERT INTO main.${String(table)} (${columns}) SELECT ${columns} FROM new.${String(table)}`,
+    );
+  }
+  connection.close();
+}
+
+test("work of a file of schema 1 goes on, and may have queues and labels", async () => {
+  const clock = new ManualClock(1_000_000);
+  const newer = path.join(directory, "new.sqlite");
+  const older = path.join(directory, "old.sqlite");
+  const before = new Engine(await openSqlite(newer), { clock });
+  await before.setWorkSpecs("", [{ data: encodeData({ name: "s" }) }]);
+  const names = Array.from({ length: 20 }, (_, i) => `u${String(i).padStart(2, "0")}`);
+  await before.addWorkUnits(
+    "",
+    "s",
+    names.map((name) => ({ name, data: encodeData({ name }) })),
+  );
+  await before.addWorkUnits("", "s", [{ name: "waits", dependencies: [{ workUnit: "u00" }] }]);
+  const attempts = await before.requestAttempts("", { worker: "w", number: 6, lifetimeMs: 3_600_000 });
+  await before.settleAttempts("", [
+    { attempt: attempts[1]!.id, action: "finish" },
+    { attempt: attempts[2]!.id, action: "fail" },
+    { attempt: attempts[3]!.id, action: "retry", delayMs: 60_000 },
+  ]);
+  const seen = (await before.listWorkUnits("", "s")).rows;
+  const tally = await before.tally("");
+  await before.close();
+  downgrade(newer, older, 1);
+
+  const store = await openSqlite(older);
+  expect((await store.statistics()).schemaVersion).toBe(schemaVersion);
+  const engine = new Engine(store, { clock });
+  expect((await engine.listWorkUnits("", "s")).rows).toEqual(seen);
+  expect(await engine.tally("")).toEqual(tally);
+  // a unit that runs is given a queue, and ends by an attempt of before
+  await engine.addWorkUnits("", "s", [
+    { name: "u00", queues: ["q"], labels: ["red"] },
+    { name: "fresh", queues: ["q"], labels: ["red"] },
+  ]);
+  expect(
+    (await engine.settleAttempts("", [{ attempt: attempts[0]!.id, action: "finish" }]))[0]?.error,
+  ).toBeNull();
+  expect((await engine.takeMessages("", "q")).map(({ workUnit }) => workUnit)).toEqual(["u00"]);
+  expect((await engine.listWorkUnits("", "s", { label: "red" })).rows.map(({ name }) => name)).toEqual([
+    "fresh",
+    "u00",
+  ]);
+  expect((await engine.getWorkUnits("", "s", ["waits"]))[0]?.status).toBe("available");
+  expect(await engine.waitingSince("")).toEqual([
+    { namespace: "", workSpec: "s", since: 1_000_000, exact: true },
+  ]);
+  expect(await store.check()).toEqual({ ok: true, problems: [] });
+  await engine.close();
+});
+
+test("leases, messages and what was taken outlive the process", async () => {
+  const file = path.join(directory, "reopened.sqlite");
+  const engine = new Engine(await openSqlite(file));
+  await engine.setWorkSpecs("", [{ data: encodeData({ name: "s" }) }]);
+  await engine.addWorkUnits("", "s", [{ name: "u", queues: ["q"] }]);
+  const [attempt] = await engine.requestAttempts("", { worker: "w" });
+  await engine.close();
+  // the lease is read from the file, and with it that somebody is to hear of the end
+  const again = new Engine(await openSqlite(file));
+  await again.settleAttempts("", [{ attempt: attempt!.id, action: "finish" }]);
+  await again.close();
+  const once = new Engine(await openSqlite(file));
+  const taken = await once.takeMessages("", "q", { requestId: "r" });
+  expect(taken).toHaveLength(1);
+  await once.close();
+  const last = new Engine(await openSqlite(file));
+  expect(await last.takeMessages("", "q", { requestId: "r" })).toEqual(taken);
+  expect(await last.takeMessages("", "q")).toEqual([]);
+  await last.close();
+});
