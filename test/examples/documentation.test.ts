@@ -35,6 +35,7 @@ const pages = [
   "docs/queues.md",
   "docs/data.md",
   "docs/locks.md",
+  "docs/jobs.md",
   "docs/errors.md",
   "docs/stores.md",
   "docs/sqlite.md",

@@ -5,8 +5,8 @@ import type { Jobs, JobPool } from "../../src/jobs/index.ts";
 import { Bench, fn, quick, sqliteStack } from "./stack.ts";
 
 /** Made of text, so that nothing has been put into it by a compiler. */
-const made = <Result>(source: string): ((...args: readonly unknown[]) => Result) =>
-  (0, eval)(`(${source}\n)`) as (...args: readonly unknown[]) => Result;
+const made = (source: string): ((...args: readonly unknown[]) => unknown) =>
+  (0, eval)(`(${source}\n)`) as (...args: readonly unknown[]) => unknown;
 
 describe("inline functions", () => {
   let bench: Bench;
@@ -24,7 +24,7 @@ describe("inline functions", () => {
   });
 
   test("run, with args and kwargs, beside functions of modules", async () => {
-    const product = await jobs.schedule(made<number>("(a, b, { c }) => a * b * c"), {
+    const product = await jobs.schedule(made("(a, b, { c }) => a * b * c"), {
       args: [2, 3],
       kwargs: { c: 7 },
     });
@@ -103,8 +103,8 @@ describe("inline functions", () => {
 
   test("are compiled once, and again in another process", async () => {
     const source = "function counted() { return (counted.calls = (counted.calls ?? 0) + 1); }";
-    const first = await jobs.schedule(made<number>(source));
-    const second = await jobs.schedule(made<number>(source));
+    const first = await jobs.schedule(made(source));
+    const second = await jobs.schedule(made(source));
     expect([await first.wait(), await second.wait()]).toEqual([1, 2]);
   });
 

@@ -72,8 +72,8 @@ export class Bench {
   }
 
   static async open(stack: Stack): Promise<Bench> {
-    const { coordinate, close } = await stack.open();
-    return new Bench(coordinate, close);
+    const opened = await stack.open();
+    return new Bench(opened.coordinate, () => opened.close());
   }
 
   /** Jobs in a namespace of their own. */

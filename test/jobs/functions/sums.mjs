@@ -6,7 +6,13 @@ import { setTimeout as delay } from "node:timers/promises";
  * What `currentJob()` of the package gives; this file has no package beside it.
  * @returns {import("../../../src/jobs/index.ts").CurrentJob}
  */
-const currentJob = () => Reflect.get(globalThis, Symbol.for("coordinate.jobs.current")).getStore();
+function currentJob() {
+  /** @typedef {{ getStore(): import("../../../src/jobs/index.ts").CurrentJob }} Storage */
+  const holder = /** @type {Record<symbol, Storage>} */ (/** @type {unknown} */ (globalThis));
+  const storage = holder[Symbol.for("coordinate.jobs.current")];
+  if (storage === undefined) throw new Error("no job runs here");
+  return storage.getStore();
+}
 
 /** @type {(a: number, b: number) => number} */
 export const add = (a, b) => a + b;
