@@ -166,7 +166,7 @@ describe("coordinate run_one", () => {
     expect((await run(args)).code).toBe(0);
     expect((await run(args)).code).toBe(2);
     const after = await open();
-    const unit = await (await after.namespace().workSpec("s")).workUnit("a");
+    const unit = await after.namespace().workSpec("s").workUnit("a");
     expect([unit.status, unit.data.stdout]).toEqual(["finished", "a\n"]);
     await after.close();
   });

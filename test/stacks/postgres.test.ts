@@ -39,8 +39,8 @@ const stack = (name: string, way: (url: string) => Way | Promise<Way>): Stack =>
 const bouncer = findPgBouncer();
 
 async function behindPgBouncer(program: string, url: string): Promise<Way> {
-  const { url: through, stop } = await startPgBouncer(program, url);
-  return { options: { url: through, pgBouncer: true }, end: stop };
+  const started = await startPgBouncer(program, url);
+  return { options: { url: started.url, pgBouncer: true }, end: () => started.stop() };
 }
 
 /** Where there is no PgBouncer, what it does: every transaction has another session, in which nothing was left. */
