@@ -596,7 +596,7 @@ export class Batch {
       [...units].sort((a, b) => a.id - b.id).map(({ id, queues, labels }) => ({ id, queues, labels })),
     );
     await this.tx.rows(
-      `UPDATE @unit u SET queues = e.queues, labels = e.labels FROM (${extrasFrom(1)}) e WHERE u.id = e.id`,
+      `UPDATE @unit u SET queues = e.queues, labels = e.labels FROM (${extrasFrom(1)}) e WHERE ${isRow("u.id", "e.id")}`,
       [ids, kinds, values],
     );
   }

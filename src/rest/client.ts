@@ -53,12 +53,15 @@ import { readLines } from "./lines.ts";
 import type { NodeTransportOptions } from "./node-transport.ts";
 import { TransportError, type Transport, type TransportAnswer, type TransportRequest } from "./transport.ts";
 import { nameToUrl } from "./url-name.ts";
-import { kebab, verbBody, verbs, type Verb } from "./verbs.ts";
+import { kebab, verbBody, verbs, type Verb, type VerbRow } from "./verbs.ts";
 import { readWire, writeLine, writeWire } from "./wire.ts";
 
 export type { StreamedEvent } from "./events-text.ts";
 export { fetchTransport } from "./fetch-transport.ts";
 export { TransportError, type Transport, type TransportAnswer, type TransportRequest } from "./transport.ts";
+
+/** How much longer than others a request may take that goes through a whole work spec. */
+const slowTimes = 40;
 
 export interface RestClientOptions extends NodeTransportOptions {
   /** A bearer token, where the server wants one. */
@@ -494,15 +497,15 @@ export class RestClient implements Coordinate {
     signal?: AbortSignal,
     waitMs = 0,
   ): Promise<Result> {
+    const { repeat, slow }: VerbRow = verbs[verb];
     const request: TransportRequest = {
       method: "POST",
       path,
       body: writeWire(body),
       headers: this.#typed("application/json"),
-      timeoutMs: (this.#options.timeoutMs ?? 30_000) + waitMs,
+      timeoutMs: (this.#options.timeoutMs ?? 30_000) * (slow === true ? slowTimes : 1) + waitMs,
       signal,
     };
-    const { repeat } = verbs[verb];
     const retries = this.#options.retries ?? 4;
     for (let tries = 0; ; tries++) {
       const from = this.#at;

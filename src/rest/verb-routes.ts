@@ -1,6 +1,7 @@
 /** The complete wire: every verb of Coordinate, one route each, straight from the tables. */
 import { CoordinateError, type AttemptRow, type Coordinate, type WorkUnitRow } from "../core/index.ts";
 import { verbSchemas } from "./schema.ts";
+import { HttpError } from "./errors.ts";
 import type { Call, Route } from "./route.ts";
 import { kebab, verbArgs, verbNames, verbs, type Verb, type VerbRow } from "./verbs.ts";
 import { writeWire } from "./wire.ts";
@@ -37,7 +38,7 @@ async function requestAttempts(call: Call): Promise<string> {
   if (waits && attempts.length > 0 && call.request.raw.socket.destroyed) {
     await coordinate.settleAttempts(
       ns,
-      attempts.map(({ id }) => ({ attempt: id, action: "expire" })),
+      attempts.map(({ id }) => ({ attempt: id, action: "expire", untried: true })),
     );
     throw new CoordinateError("closed");
   }
@@ -63,8 +64,17 @@ const takeMessages = async (call: Call): Promise<string> => {
   return writeWire(await askVerb(call.coordinate, "takeMessages", [call.ns, ...args]));
 };
 
-const waiting: Partial<Record<Verb, (call: Call) => Promise<string>>> = {
+/** A worker reports of itself; to tell it, or others, what to do is an operator's business. */
+async function updateWorkers(call: Call): Promise<string> {
+  const changes = call.body.changes as readonly { desired?: unknown }[];
+  if (changes.some(({ desired }) => desired !== undefined) && !call.identity.may("write", call.ns))
+    throw new HttpError("forbidden", "This needs scope write in that namespace: it sets a desired state");
+  return writeWire(await askVerb(call.coordinate, "updateWorkers", [call.ns, changes]));
+}
+
+const special: Partial<Record<Verb, (call: Call) => Promise<string>>> = {
   requestAttempts,
+  updateWorkers,
   awaitWorkUnits,
   takeMessages,
 };
@@ -98,7 +108,7 @@ export const verbRoutes: readonly Route[] = [
   ...verbNames
     .filter((verb) => verb !== "listNamespaces")
     .map((verb) => {
-      const handle = waiting[verb];
+      const handle = special[verb];
       return handle === undefined ? namespaced(verb) : { ...namespaced(verb), handle };
     }),
 ];

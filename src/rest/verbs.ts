@@ -27,6 +27,8 @@ export interface VerbRow {
   repeat: "same" | "id" | "never";
   /** The last argument may say `waitMs`: the answer then takes as long as it takes. */
   waits?: boolean;
+  /** It may go through millions of units, a slice at a time: the answer takes longer than others. */
+  slow?: boolean;
   /** It looks at all namespaces; the answer shows those that the caller may read. */
   global?: boolean;
 }
@@ -46,7 +48,7 @@ export const verbs = {
   addWorkUnits: { scope: "write", params: ["workSpec", "units"], rest: true, repeat: "id" },
   getWorkUnits: { scope: "read", params: ["workSpec", "names"], repeat: "same" },
   listWorkUnits: { scope: "read", params: ["workSpec"], rest: true, repeat: "same" },
-  countWorkUnits: { scope: "read", params: ["workSpec", "selection"], repeat: "same" },
+  countWorkUnits: { scope: "read", params: ["workSpec", "selection"], repeat: "same", slow: true },
   awaitWorkUnits: {
     scope: "read",
     params: ["workSpec", "names"],
@@ -54,10 +56,20 @@ export const verbs = {
     repeat: "same",
     waits: true,
   },
-  setWorkUnitPriorities: { scope: "write", params: ["workSpec", "selection", "change"], repeat: "never" },
-  setWorkUnitDelays: { scope: "write", params: ["workSpec", "selection", "notBefore"], repeat: "same" },
-  resetWorkUnits: { scope: "write", params: ["workSpec", "selection"], repeat: "never" },
-  deleteWorkUnits: { scope: "write", params: ["workSpec", "selection"], repeat: "never" },
+  setWorkUnitPriorities: {
+    scope: "write",
+    params: ["workSpec", "selection", "change"],
+    repeat: "never",
+    slow: true,
+  },
+  setWorkUnitDelays: {
+    scope: "write",
+    params: ["workSpec", "selection", "notBefore"],
+    repeat: "same",
+    slow: true,
+  },
+  resetWorkUnits: { scope: "write", params: ["workSpec", "selection"], repeat: "never", slow: true },
+  deleteWorkUnits: { scope: "write", params: ["workSpec", "selection"], repeat: "never", slow: true },
 
   requestAttempts: { scope: "work", params: [], rest: true, repeat: "id", waits: true },
   makeAttempts: { scope: "work", params: ["requests"], repeat: "never" },
@@ -73,7 +85,7 @@ export const verbs = {
   takeMessages: { scope: "write", params: ["queue"], rest: true, repeat: "id", waits: true },
   countMessages: { scope: "read", params: ["queues"], repeat: "same" },
   listQueues: { scope: "read", params: [], rest: true, repeat: "same" },
-  clearQueue: { scope: "write", params: ["queue"], repeat: "never" },
+  clearQueue: { scope: "write", params: ["queue"], repeat: "never", slow: true },
 
   putActions: { scope: "write", params: ["actions"], repeat: "same" },
   getActions: { scope: "read", params: ["keys"], repeat: "same" },
