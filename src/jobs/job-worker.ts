@@ -8,7 +8,13 @@
  * runner is the one that does so.
  */
 import type { KeyLike } from "node:crypto";
-import { CoordinateError, encodeData, isCoordinateError, type AttemptRow } from "../core/index.ts";
+import {
+  CoordinateError,
+  encodeData,
+  isCoordinateError,
+  type AttemptRow,
+  type ErrorCode,
+} from "../core/index.ts";
 import type { Attempt, Namespace } from "../objects/index.ts";
 import { environment, Worker, type Logger, type TaskContext, type WorkerEvent } from "../worker/index.ts";
 import { isSigned, type Action } from "./action.ts";
@@ -292,7 +298,7 @@ export class JobWorker {
     } catch (error) {
       if (!isCoordinateError(error)) throw error;
       // the store cannot be asked now: that is no fault of the job
-      if (error.status >= 500) {
+      if (cannotAnswer.has(error.code)) {
         log.warn({ job: attempt.workUnitName, err: error }, "a job could not be read, and is given back");
         return null;
       }
@@ -325,7 +331,10 @@ export class JobWorker {
     const isInline = action.kind === "inline";
     // who could put a unit into the other work spec must not thereby have its code run
     if (isInline && (!inline || attempt.workSpecName !== queue.inlineSpec))
-      throw new CoordinateError("not_supported", "inline functions by this worker");
+      throw new CoordinateError(
+        "bad_argument",
+        `action ${action.key}: this worker runs no inline functions of this queue`,
+      );
     if (isInline && trustedKeys.length > 0 && !isSigned(action.key, job.signature, trustedKeys))
       throw new CoordinateError(
         "bad_argument",
@@ -427,6 +436,14 @@ export class JobWorker {
       this.#running.stop.abort(new JobTaken("the job was cancelled or taken away"));
   }
 }
+
+/** Errors of the system, and not of what was asked. */
+const cannotAnswer: ReadonlySet<string> = new Set<ErrorCode>([
+  "unavailable",
+  "unknown_outcome",
+  "closed",
+  "internal",
+]);
 
 class JobTaken extends Error {
   override readonly name = "JobTaken";

@@ -109,12 +109,13 @@ describe("inline functions", () => {
   });
 
   test("are not run when their content is not what their key says", async () => {
-    const job = await jobs.schedule(made("() => 'the real one'"), { delayMs: 400 });
+    const job = await jobs.schedule(made("() => 'the real one'"), { delayMs: 600_000 });
     const { action_id } = await job.load();
     const { encodeData } = await import("../../src/index.ts");
     await bench.coordinate.deleteActions(jobs.namespace, [action_id]);
     const forged = { kind: "inline", module: "", methodname: "anonymous", code: "() => 'forged'" };
     await bench.coordinate.putActions(jobs.namespace, [{ key: action_id, data: encodeData(forged) }]);
+    await bench.coordinate.setWorkUnitDelays(jobs.namespace, job.spec, { names: [job.id] }, 0);
     const { state, error } = await job.settled();
     expect([state, error?.message]).toEqual(["ERROR", expect.stringContaining("not what its key says")]);
   });

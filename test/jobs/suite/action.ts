@@ -109,9 +109,10 @@ export function actionSuite(stack: Stack): void {
     });
 
     test("an action that was deleted is an error of its jobs", async () => {
-      const job = await jobs.schedule(fn("echo"), { delayMs: 300 });
+      const job = await jobs.schedule(fn("echo"), { delayMs: 600_000 });
       const { action_id } = await job.load();
       await bench.coordinate.deleteActions(jobs.namespace, [action_id]);
+      await bench.coordinate.setWorkUnitDelays(jobs.namespace, job.spec, { names: [job.id] }, 0);
       const { state, error } = await job.settled();
       expect(state).toBe("ERROR");
       expect(error?.message).toContain(action_id);
