@@ -1,4 +1,5 @@
 /** Continuous work specs generate their own units: one at a time, not before the interval has passed. */
+import { latestTime } from "./check.ts";
 import type { WorkSpecMeta } from "./work-spec.ts";
 
 /** The name of a generated unit: Unix time in seconds with three decimals. */
@@ -16,3 +17,7 @@ export function freeContinuousName(now: number, exists: (name: string) => boolea
 export function mayGenerate(meta: WorkSpecMeta, available: number, pending: number, now: number): boolean {
   return meta.continuous && available === 0 && pending === 0 && meta.nextContinuous <= now;
 }
+
+/** When the next one may be generated, given that one is now. An interval may be longer than time goes. */
+export const nextGeneration = (meta: WorkSpecMeta, now: number): number =>
+  Math.min(now + meta.intervalMs, latestTime);

@@ -2,7 +2,7 @@
  * A work spec describes a family of jobs. Its data is the user's; its metadata is what the scheduler looks at,
  * derived from the data's special keys and then adjustable on its own.
  */
-import { describeValue } from "./check.ts";
+import { describeValue, latestTime } from "./check.ts";
 import { decodeData, type Data } from "./data.ts";
 import { CoordinateError } from "./errors.ts";
 import { checkName } from "./names.ts";
@@ -154,8 +154,10 @@ export function checkMetaChange(change: WorkSpecMetaChange): WorkSpecMetaChange 
         break;
       case "minGb":
       case "intervalMs":
-      case "nextContinuous":
         if (!isFiniteNumber(value) || value < 0) throw bad(field, "a number of 0 or more", value);
+        break;
+      case "nextContinuous":
+        if (!isFiniteNumber(value) || value < 0 || value > latestTime) throw bad(field, "a time", value);
         break;
       case "maxRunning":
       case "maxGetwork":

@@ -6,6 +6,7 @@ import {
   freeContinuousName,
   judge,
   mayGenerate,
+  nextGeneration,
   readOutputs,
   tooManyRetries,
   type AttemptChanged,
@@ -51,7 +52,7 @@ export function claimUnits(
       [{ name, data: encodeData({}), priority: 0, notBefore: 0, dependencies: null }],
       now,
     );
-    spec.meta = { ...meta, nextContinuous: now + meta.intervalMs };
+    spec.meta = { ...meta, nextContinuous: nextGeneration(meta, now) };
     places = 1;
   }
   let exhausted = 0;

@@ -9,6 +9,7 @@ import {
   continuousName,
   mayGenerate,
   nameToBytes,
+  nextGeneration,
   tooManyRetries,
   type AttemptRow,
   type Claim,
@@ -392,7 +393,10 @@ async function claimByRule(
   let units: Unit[];
   if (mayGenerate(meta, available, pending, now)) {
     units = [await generate(batch, spec, now)];
-    await tx.rows("UPDATE @spec SET next_continuous = $2 WHERE id = $1", [spec.id, now + meta.intervalMs]);
+    await tx.rows("UPDATE @spec SET next_continuous = $2 WHERE id = $1", [
+      spec.id,
+      nextGeneration(meta, now),
+    ]);
   } else {
     const picked = await tx.rows(
       `SELECT id FROM @unit WHERE spec = $1 AND status = 0 ORDER BY place, key LIMIT $2 FOR UPDATE SKIP LOCKED`,

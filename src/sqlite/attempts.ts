@@ -6,6 +6,7 @@ import {
   freeContinuousName,
   judge,
   mayGenerate,
+  nextGeneration,
   nameFromBytes,
   readOutputs,
   tooManyRetries,
@@ -95,7 +96,7 @@ function* generate(state: State, spec: Spec, now: number): Steps<void> {
   state.undo(() => {
     spec.meta = meta;
   });
-  spec.meta = { ...meta, nextContinuous: now + meta.intervalMs };
+  spec.meta = { ...meta, nextContinuous: nextGeneration(meta, now) };
   state.sql.setSpecMeta.run(JSON.stringify(spec.meta), spec.id);
 }
 
