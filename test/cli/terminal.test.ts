@@ -218,7 +218,8 @@ describe("the shell", { timeout: 180_000 }, () => {
         { expect: "tail", signal: constants.signals.SIGINT },
         { expect: prompt, send: "\u0003" },
         { expect: "^C", send: "help pause\n" },
-        { expect: "Usage: coordinate pause", send: "\u0004" },
+        { expect: "Usage: coordinate pause" },
+        { expect: prompt, send: "\u0004" },
       ],
     );
     expect(shown.left, shown.output).toBe(0);

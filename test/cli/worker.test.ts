@@ -105,7 +105,7 @@ describe("coordinate worker", () => {
   });
 
   test.each([
-    [[], "give --tasks FILE or --runtime LIST"],
+    [[], "give --tasks FILE, --runtime LIST or --jobs"],
     [["--runtime", "perl"], "--runtime perl: expected node, python, command"],
     [["--runtime", "node"], "--runtime node needs --tasks FILE"],
     [["--runtime", "command", "--processes", "many"], "--processes: expected a whole number"],

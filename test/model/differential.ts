@@ -375,8 +375,15 @@ const count = fc
   );
 
 /** Numbers are the store's own, and of units that end in one step the order is not promised. */
-const told = (messages: readonly QueueMessage[]): string[] =>
-  messages.map(({ seq: _seq, data, ...rest }) => shown({ ...rest, data: String(data) })).sort();
+function told(messages: readonly QueueMessage[]): object[] {
+  // ids differ from store to store: of an attempt, only its number tells the order
+  const order = ({ attempt, ...rest }: Told): string => shown({ ...rest, number: attempt?.split(".")[1] });
+  return messages
+    .map(({ seq: _seq, data, ...rest }): Told => ({ ...rest, data: String(data) }))
+    .sort((a, b) => (order(a) < order(b) ? -1 : 1));
+}
+
+type Told = Omit<QueueMessage, "seq" | "data"> & { data: string };
 
 const take = fc
   .tuple(fc.constantFrom(...queueNames), requestId)
