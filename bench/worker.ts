@@ -452,7 +452,7 @@ async function main(): Promise<void> {
         rates.rest = Math.max(rates.rest ?? 0, await measure("rest", label, url, ...settings));
       });
   if (["postgres", "graphile", "boss"].some(wanted)) {
-    const server = await startServer({});
+    const server = await startServer({ settings: ["max_connections = 200"] });
     try {
       if (wanted("postgres")) await both("postgres", "postgres", () => server.createDatabase());
       if (wanted("graphile"))
