@@ -1,6 +1,6 @@
 /**
- * The routes of the Go server, in which its client runs unchanged: reference/rest.md, section 5. Where the Go server
- * is at fault (its sections 14 and 15) these do what the interface promises instead; docs/rest.md lists where.
+ * The routes of the Go server, in which its client runs unchanged. Where the Go server is at fault these do
+ * what the interface promises instead; docs/rest.md lists where.
  */
 import { Type, type TSchema } from "@sinclair/typebox";
 import {

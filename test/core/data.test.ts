@@ -507,7 +507,7 @@ describe("encodeData", () => {
 });
 
 describe("the two wires", () => {
-  // reference/rest.md section 8
+  // as the Go client sends and expects it
   test.each<[base64: string, value: Record<string, unknown>, json: string]>([
     ["oWNrZXnYgIA=", { key: new Tuple() }, '{"key":[]}'],
     [

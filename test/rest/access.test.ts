@@ -120,6 +120,22 @@ describe("every route", () => {
     expect(await passes(tally, "read@", "-")).toBe(200);
   });
 
+  test("a worker reports of itself with scope work, and is not told what to do with it", async () => {
+    const update = async (caller: string, change: object): Promise<number> => {
+      const { statusCode } = await app.inject({
+        method: "POST",
+        url: "/v1/namespace/mine/update-workers",
+        headers: { authorization: caller, "content-type": "application/json" },
+        payload: JSON.stringify({ changes: [{ name: "w", ...change }] }),
+      });
+      return statusCode;
+    };
+    expect(await update("work@mine", { mode: "run" })).toBe(200);
+    expect(await update("work@mine", { desired: "terminate" })).toBe(403);
+    expect((await engine.getWorkers("mine", ["w"]))[0]?.desired).not.toBe("terminate");
+    expect(await update("admin@mine", { desired: "terminate" })).toBe(200);
+  });
+
   test("events are for those who may read", async () => {
     const events = routes.find(({ id }) => id === "events")!;
     expect(await passes(events, "read@mine", "other")).toBe(403);

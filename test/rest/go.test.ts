@@ -1,4 +1,4 @@
-/** The exchange of a Go client, to the byte: reference/rest.md says what it sends and what it needs. */
+/** The exchange of a Go client, to the byte: what it sends and what it needs. */
 import { createConnection } from "node:net";
 import type { FastifyInstance } from "fastify";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
