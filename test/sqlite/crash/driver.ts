@@ -29,10 +29,12 @@ export class StoreProcess {
   constructor({ built, file, durability = "full", under = [] }: StoreOptions) {
     const program = [process.execPath, path.join(import.meta.dirname, "store.mjs"), built, file, durability];
     const [command = "", ...args] = [...under, ...program];
-    this.#child = spawn(command, args, { stdio: ["pipe", "pipe", "ignore"] });
+    // a group of its own: a tracer that is killed lets the process it traces go on
+    this.#child = spawn(command, args, { stdio: ["pipe", "pipe", "ignore"], detached: true });
     this.opened = new Promise((resolve) => (this.#opened = resolve));
     this.exited = new Promise((resolve) => {
-      this.#child.once("exit", () => {
+      // not before the last one that holds the pipes has ended: whoever looks at the file then must be alone with it
+      this.#child.once("close", () => {
         this.#opened({ ready: false, error: { code: "killed", message: "" } });
         for (const answer of this.#waiting.values()) answer(null);
         this.#waiting.clear();
@@ -61,7 +63,13 @@ export class StoreProcess {
   }
 
   kill(): void {
-    this.#child.kill("SIGKILL");
+    if (this.#child.pid === undefined) return;
+    try {
+      process.kill(-this.#child.pid, "SIGKILL");
+    } catch (error) {
+      // it has ended already
+      if ((error as NodeJS.ErrnoException).code !== "ESRCH") throw error;
+    }
   }
 
   /** Lets it end by itself. */
