@@ -149,6 +149,7 @@ describe("where it listens", () => {
 });
 
 describe("TLS", () => {
+  // they are made by openssl, which not every machine has
   const made = makeCertificates();
   test.skipIf(made === null)("clients with a certificate are served, others are not", async () => {
     const { ca, server, client, stranger } = made!;

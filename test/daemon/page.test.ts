@@ -24,6 +24,7 @@ const hostile = [
   "a\u202eb\u0000c",
 ];
 
+// it needs a browser, which a fresh machine may not have; CI installs one
 test.skipIf(browserPath === undefined)(
   "shows names as text, and asks for a token",
   { timeout: 90_000 },

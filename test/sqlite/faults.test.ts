@@ -53,6 +53,7 @@ afterAll(() => {
   rmSync(directory, { recursive: true, force: true });
 });
 
+// to mount a small disk needs root
 describe.skipIf(noSmallDisk !== "")("a full disk", () => {
   test("refuses with no_space, loses nothing, and goes on when there is space again", async () => {
     const file = path.join(small, "full.sqlite");
@@ -137,6 +138,7 @@ describe.skipIf(noSmallDisk !== "")("a full disk", () => {
   }, 60_000);
 });
 
+// it needs strace, and leave to trace; CI installs it
 describe.skipIf(noTracer !== "")("a failing disk", () => {
   /** Runs a load against a store whose system calls fail from some moment on; answers what was refused. */
   async function failing(name: string, inject: string, seed: number): Promise<Driver> {

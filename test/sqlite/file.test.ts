@@ -121,6 +121,7 @@ describe("permissions and places", () => {
     expect(String(error)).toMatch(message);
   });
 
+  // only root can become somebody who may not
   test.skipIf(process.getuid?.() !== 0)("no permission is named in the message", () => {
     const closed = path.join(directory, "closed");
     mkdirSync(closed, { mode: 0o755 });

@@ -14,6 +14,7 @@ const tests = [
   "test/sqlite/plans.test.ts",
 ];
 
+// where Node is 24 or later already, the other files have shown it
 test.skipIf(Number(process.versions.node.split(".")[0]) >= 24)(
   "the store works on Node 24",
   ({ skip }) => {
