@@ -162,40 +162,36 @@ export interface Claimed {
   stale?: boolean;
 }
 
+/** What claims are made with. */
+export interface Claiming {
+  db: Database;
+  ns: string;
+  hints: ClaimHints;
+  allocate: Allocate;
+  /** How long a worker is active that is made by its first claim. */
+  workerLifetimeMs: number;
+  /** The earlier look that the claims were chosen from; null after a look of their own. */
+  seen: Seen | null;
+  now: number;
+}
+
 /**
  * Claims of one work spec, by any number of callers: in one statement, or in a transaction that holds the spec's row where
  * `max_running` or `continuous` need it. They agree in `maxRetries`, and in whether they have request ids. Answers each
  * in its place; when there is not enough for all, those who stand first are served.
  */
-export async function claimUnits(
-  db: Database,
-  ns: string,
-  claims: readonly Claim[],
-  hints: ClaimHints,
-  allocate: Allocate,
-  workerLifetimeMs: number,
-  seen: Seen | null,
-  now: number,
-): Promise<Claimed[]> {
+export async function claimUnits(claiming: Claiming, claims: readonly Claim[]): Promise<Claimed[]> {
   try {
-    return await tryClaim(db, ns, claims, hints, allocate, workerLifetimeMs, seen, now);
+    return await tryClaim(claiming, claims);
   } catch (error) {
     // what it had locked is free again, and others may have passed it by
-    for (const { workSpec } of claims) hints.floors.reset(workSpec.id);
+    for (const { workSpec } of claims) claiming.hints.floors.reset(workSpec.id);
     throw error;
   }
 }
 
-async function tryClaim(
-  db: Database,
-  ns: string,
-  claims: readonly Claim[],
-  hints: ClaimHints,
-  allocate: Allocate,
-  workerLifetimeMs: number,
-  seen: Seen | null,
-  now: number,
-): Promise<Claimed[]> {
+async function tryClaim(claiming: Claiming, claims: readonly Claim[]): Promise<Claimed[]> {
+  const { db, ns, hints, allocate, workerLifetimeMs, seen, now } = claiming;
   const [first] = claims;
   if (first === undefined) return [];
   const { workSpec, maxRetries, requestId } = first;
@@ -262,7 +258,7 @@ async function tryClaim(
       if (nothing && at !== start && floors.mayRestart(id)) continue;
       return claimed;
     }
-    if (answer === "repeated") return repeated(db, ns, claims, hints, allocate, workerLifetimeMs, seen, now);
+    if (answer === "repeated") return repeated(claiming, claims);
     if (answer === "stale") return claims.map(() => ({ ...nothing(), stale: true }));
     // others may lock what is past its time, and then it is not ours to wait for
     if (tries > 5) return claims.map(nothing);
@@ -278,16 +274,8 @@ async function tryClaim(
 const nothing = (): Claimed => ({ attempts: [], more: false });
 
 /** Somebody asks again: who asked before is given what they were given, the others go by themselves. */
-async function repeated(
-  db: Database,
-  ns: string,
-  claims: readonly Claim[],
-  hints: ClaimHints,
-  allocate: Allocate,
-  workerLifetimeMs: number,
-  seen: Seen | null,
-  now: number,
-): Promise<Claimed[]> {
+async function repeated(claiming: Claiming, claims: readonly Claim[]): Promise<Claimed[]> {
+  const { db, ns, now } = claiming;
   const answers: Claimed[] = [];
   for (const claim of claims) {
     const [row] = await db.rows(
@@ -300,7 +288,7 @@ async function repeated(
         attempts: await readAttempts(db, ns, readKeys(row[0] as string), now, true),
         more: false,
       });
-    else answers.push(...(await tryClaim(db, ns, [claim], hints, allocate, workerLifetimeMs, seen, now)));
+    else answers.push(...(await tryClaim(claiming, [claim])));
   }
   return answers;
 }

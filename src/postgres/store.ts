@@ -606,16 +606,16 @@ export class PostgresStore implements Store, Watchable, Announcing {
     const holds = ({ recent }: Claim): boolean => recent === undefined || recent === known?.look;
     const claims = asked.map(({ claim }) => claim);
     const held = claims.filter(holds);
-    const answers = await claimUnits(
-      this.#db,
+    const claiming = {
+      db: this.#db,
       ns,
-      held,
-      this.#hints,
-      (count, session) => this.#ids.take(count, session),
+      hints: this.#hints,
+      allocate: (count: number, session?: Session) => this.#ids.take(count, session),
       workerLifetimeMs,
-      held[0]?.recent === undefined ? null : (known?.only ?? null),
-      Math.max(...asked.map(({ now }) => now)),
-    );
+      seen: held[0]?.recent === undefined ? null : (known?.only ?? null),
+      now: Math.max(...asked.map(({ now }) => now)),
+    };
+    const answers = await claimUnits(claiming, held);
     let at = 0;
     return claims.map((claim) =>
       holds(claim) ? (answers[at++] ?? noClaim) : { attempts: [], more: false, stale: true },
