@@ -529,7 +529,7 @@ export class Engine implements Coordinate {
       workSpec: { name, id },
       worker: ask.worker,
       limit,
-      expiration: now + ask.lifetimeMs,
+      lifetimeMs: ask.lifetimeMs,
       maxRetries: meta.maxRetries,
       requestId: ask.requestId,
       ...(recent !== undefined && { recent }),
@@ -549,7 +549,7 @@ export class Engine implements Coordinate {
         workSpec: checkName("work spec", workSpec),
         workUnit: checkName("work unit", workUnit),
         worker: checkName("worker", worker),
-        expiration: now + (checkSpan("lifetimeMs", lifetimeMs, now) || defaultLifetimeMs),
+        lifetimeMs: checkSpan("lifetimeMs", lifetimeMs, now) || defaultLifetimeMs,
       };
     });
     return this.#store.makeAttempts(this.#ns(ns), makes, now);

@@ -263,7 +263,8 @@ export interface Claim {
   workSpec: { name: string; id: number };
   worker: string;
   limit: number;
-  expiration: number;
+  /** The lease counts from the claim, however long the request waited for it. */
+  lifetimeMs: number;
   /** 0 is unlimited. */
   maxRetries: number;
   requestId: string | null;
@@ -275,7 +276,7 @@ export interface Make {
   workSpec: string;
   workUnit: string;
   worker: string;
-  expiration: number;
+  lifetimeMs: number;
 }
 
 export interface AttemptKey {

@@ -208,7 +208,7 @@ async function tryClaim(claiming: Claiming, claims: readonly Claim[]): Promise<C
   }
   const common = [
     byteas(claims.map(({ worker }) => nameToBytes(worker))),
-    int8s(claims.map(({ expiration }) => expiration)),
+    int8s(claims.map(({ lifetimeMs }) => now + lifetimeMs)),
     int8s(starts),
   ];
   const values = (plain: boolean, locked: boolean, at: Place): unknown[] => [
@@ -344,7 +344,7 @@ function readClaim(rows: readonly Row[], claims: readonly Claim[], places: numbe
       active: true,
       startTime: now,
       endTime: 0,
-      expirationTime: claim.expiration,
+      expirationTime: now + claim.lifetimeMs,
       data: bytesData(row[10] as Buffer | null),
       late: false,
       chainingErrors: [],
@@ -402,7 +402,7 @@ async function claimByRule(
       exhausted++;
       continue;
     }
-    const attempt = batch.begin(unit, claim.worker, claim.expiration);
+    const attempt = batch.begin(unit, claim.worker, now + claim.lifetimeMs);
     attempts.push(attemptRow(unit, attempt));
   }
   await batch.flush();

@@ -654,7 +654,8 @@ export class PostgresStore implements Store, Watchable, Announcing {
       await batch.loadNeeds([...batch.units.values()]);
       for (const unit of [...batch.units.values()]) await catchUpUnit(batch, unit);
       const made = units.map((unit, i) => {
-        const { worker = "", expiration = now } = makes[i] ?? {};
+        const { worker = "", lifetimeMs = 0 } = makes[i] ?? {};
+        const expiration = now + lifetimeMs;
         return attemptRow(unit, batch.begin(unit, worker, expiration));
       });
       await batch.flush();

@@ -113,7 +113,8 @@ function claimSome(
   const { sql } = state;
   const rows = (state.counters.extras === 0 ? sql.claimable : sql.claimableQueued).all(spec.id, limit);
   if (rows.length === 0) return 0;
-  const { expiration, maxRetries } = claim;
+  const { maxRetries } = claim;
+  const expiration = now + claim.lifetimeMs;
   // units by the number of their next attempt: nearly always the first
   const ids = new Map<number, number[]>();
   const superseded: number[] = [];

@@ -520,7 +520,8 @@ export class SqliteStore implements Store, Watchable, Announcing {
         ids.push(unit.id);
       }
       return ids.map((id, i) => {
-        const { worker = "", expiration = now } = makes[i] ?? {};
+        const { worker = "", lifetimeMs = 0 } = makes[i] ?? {};
+        const expiration = now + lifetimeMs;
         // one unit may be asked for twice: the second attempt finds what the first has made of it
         const unit = findUnit(state, id);
         if (unit === undefined) throw new Error("a unit that was just found is not there");
