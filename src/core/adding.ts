@@ -15,18 +15,20 @@ export function* addUnits<Unit extends UnitState>(
   spec: Unit["spec"],
   puts: readonly WorkUnitPut[],
 ): Rule<AddedWorkUnit[]> {
-  const added = yield* putUnits(set, spec, puts, null);
+  const added = yield* putUnits(set, spec, puts);
   yield* follow(set);
   return added;
 }
 
-/** The same within a verb that does more; `origin` is the attempt whose output the units are. */
+/** The same within a verb that does more. */
 export function* putUnits<Unit extends UnitState>(
   set: WorkingSet<Unit>,
   spec: Unit["spec"],
   puts: readonly WorkUnitPut[],
-  origin: string | null,
 ): Rule<AddedWorkUnit[]> {
+  const addNew = set.addNew(spec, puts);
+  const allNew = addNew === null ? null : yield* addNew;
+  if (allNew !== null) return allNew;
   yield set.loadNames(
     spec,
     puts.map(({ name }) => name),
@@ -58,7 +60,7 @@ export function* putUnits<Unit extends UnitState>(
     }
     unit.priority = put.priority;
     unit.notBefore = put.notBefore;
-    if (origin !== null) unit.origin = origin;
+    if (put.origin !== undefined) unit.origin = put.origin;
     if (put.queues !== undefined || put.labels !== undefined || set.extras(unit) !== noExtras)
       set.setExtras(unit, { queues: put.queues ?? noExtras.queues, labels: put.labels ?? noExtras.labels });
     const needs = plan?.needs[i] ?? null;

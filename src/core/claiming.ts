@@ -63,12 +63,9 @@ function* generate<Unit extends UnitState>(set: WorkingSet<Unit>, spec: Unit["sp
     yield set.loadNames(spec, names);
     const name = names.find((one) => set.find(spec, one) === undefined);
     if (name === undefined) continue;
-    yield* putUnits(
-      set,
-      spec,
-      [{ name, data: encodeData({}), priority: 0, notBefore: 0, dependencies: null }],
-      null,
-    );
+    yield* putUnits(set, spec, [
+      { name, data: encodeData({}), priority: 0, notBefore: 0, dependencies: null },
+    ]);
     break;
   }
   set.setNextContinuous(spec, nextGeneration(spec.meta, set.now));

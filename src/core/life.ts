@@ -52,8 +52,8 @@ export function begin<Unit extends UnitState>(
   unit.tries++;
   const attempt = newAttempt(++unit.attempts, worker, "pending", start, start + lifetimeMs, unit.data);
   unit.attempt = attempt;
-  set.enter(unit, "pending");
   set.began(unit, attempt, true);
+  set.enter(unit, "pending");
   return attempt;
 }
 
@@ -197,8 +197,8 @@ export function renewLease<Unit extends UnitState>(
   attempt.status = "pending";
   attempt.expiration = expiration;
   attempt.end = 0;
-  set.enter(unit, "pending");
   if (lapsed) set.began(unit, attempt, false);
+  set.enter(unit, "pending");
 }
 
 /** Gives the unit back before its lease has ended. */

@@ -122,13 +122,18 @@ function settleOne<Unit extends UnitState>(
 
 // ---- chaining
 
-/** A unit that a finished attempt's output asks for. */
-const outputPut = ({ name, data, priority, delayMs }: OutputUnit, now: number): WorkUnitPut => ({
+/** A unit that the output of a finished attempt asks for. */
+export const outputPut = (
+  { name, data, priority, delayMs }: OutputUnit,
+  origin: string,
+  now: number,
+): WorkUnitPut => ({
   name,
   data,
   priority,
   notBefore: delayMs > 0 ? now + delayMs : 0,
   dependencies: null,
+  origin,
 });
 
 /** Makes the units of a finished attempt's `output`, in the same step. */
@@ -149,8 +154,8 @@ function* chain<Unit extends UnitState>(
     set.save(unit);
   }
   if (units.length === 0) return;
-  const puts = units.map((one) => outputPut(one, set.now));
-  yield* putUnits(set, next, puts, attemptId(unit.id, attempt.number));
+  const puts = units.map((one) => outputPut(one, answer.attempt, set.now));
+  yield* putUnits(set, next, puts);
 }
 
 /** Loads at once what the outputs of all changes may touch. */

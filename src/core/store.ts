@@ -241,6 +241,8 @@ export interface WorkUnitPut {
   /** Never empty: absent is none, also for a unit that has some. */
   queues?: readonly string[];
   labels?: readonly string[];
+  /** The attempt whose output the unit is. */
+  origin?: string;
 }
 
 /** As a query, checked. Absent is no condition; an empty list matches nothing. */

@@ -15,7 +15,7 @@ import type { DependencyKind } from "./dependency.ts";
 import type { QueueMessage } from "./queue.ts";
 import type { AttemptKey, WorkUnitPut } from "./store.ts";
 import type { WorkSpecMeta } from "./work-spec.ts";
-import type { DependencyRow, WorkUnitRow, WorkUnitStatus } from "./work-unit.ts";
+import type { AddedWorkUnit, DependencyRow, WorkUnitRow, WorkUnitStatus } from "./work-unit.ts";
 
 /** Something to wait for; undefined when everything is at hand. */
 export type Loading = Promise<unknown> | undefined;
@@ -138,6 +138,8 @@ export abstract class WorkingSet<Unit extends UnitState> {
 
   // ---- writing
 
+  /** A fast path: adds units that are all new and depend on nothing; null, and nothing is written, when that is not so. */
+  abstract addNew(spec: Unit["spec"], puts: readonly WorkUnitPut[]): Rule<AddedWorkUnit[] | null> | null;
   /** A new unit, which nobody sees before `add`. */
   abstract make(spec: Unit["spec"], put: WorkUnitPut): Unit;
   /** The unit exists from now on; it is in no order and not counted before it enters a status. */

@@ -1,7 +1,7 @@
 /** The rows of a verb in the memory store: the units themselves. Nothing has to be loaded, and what is written is there at once. */
 import {
   noExtras,
-  Watches,
+  type Watches,
   workerLifetimeMs,
   WorkingSet,
   type AttemptState,
@@ -123,6 +123,10 @@ export class MemorySet extends WorkingSet<Unit> {
   }
 
   // ---- writing
+
+  addNew(): null {
+    return null;
+  }
 
   make(spec: Spec, { name, data, priority, notBefore }: WorkUnitPut): Unit {
     return new Unit(++this.#tables.units.lastId, spec, name, data, priority, notBefore, this.now);

@@ -131,6 +131,7 @@ export const sql = {
   // ---- what waits
 
   firstReady: "SELECT place FROM ready WHERE spec = ? ORDER BY place LIMIT 1",
+  firstReadyUnit: "SELECT unit FROM ready WHERE spec = ? ORDER BY place, name LIMIT 1",
   addReady: "INSERT INTO ready VALUES (?, ?, CAST(? AS TEXT), ?, ?)",
   dropReady: "DELETE FROM ready WHERE spec = ? AND place = ? AND name = CAST(? AS TEXT)",
   spent:
@@ -147,12 +148,12 @@ export const sql = {
   // ---- claiming and settling
 
   claimable: `
-    SELECT r.unit, r.name, r.place, u.data, u.attempts, u.tries, u.status
+    SELECT r.unit, r.name, r.place, u.data, u.attempts, u.tries, u.status, 0, u.since, u.ended
     FROM ready AS r CROSS JOIN unit AS u ON u.id = r.unit WHERE r.spec = ? ORDER BY r.place, r.name LIMIT ? + 0`,
   /** The same where units may have queues. */
   claimableQueued: `
     SELECT r.unit, r.name, r.place, u.data, u.attempts, u.tries, u.status,
-      EXISTS (SELECT 1 FROM extra AS e WHERE e.unit = r.unit AND e.queues IS NOT NULL)
+      EXISTS (SELECT 1 FROM extra AS e WHERE e.unit = r.unit AND e.queues IS NOT NULL), u.since, u.ended
     FROM ready AS r CROSS JOIN unit AS u ON u.id = r.unit WHERE r.spec = ? ORDER BY r.place, r.name LIMIT ? + 0`,
   /** Of a row value with a CAST in it SQLite uses the first part only, so higher places go by themselves. */
   dropPlacesBefore: "DELETE FROM ready WHERE spec = ? AND place < ?",
@@ -214,7 +215,7 @@ export const sql = {
     ORDER BY name LIMIT ? + 0`,
   unitStanding: `
     SELECT u.state, EXISTS (SELECT 1 FROM lease AS l WHERE l.unit = u.id), u.not_before > 0 AND EXISTS (
-      SELECT 1 FROM delayed AS d WHERE d.spec = u.spec AND d.not_before = u.not_before AND d.unit = u.id)
+      SELECT 1 FROM delayed AS d WHERE d.spec = u.spec AND d.not_before = u.not_before AND d.unit = u.id), u.spec
     FROM unit AS u WHERE u.id = ?`,
   firstWaiting: `
     SELECT u.created, u.since, u.not_before, u.ended FROM ready AS r CROSS JOIN unit AS u ON u.id = r.unit
@@ -254,6 +255,7 @@ export const sql = {
   addNeed: "INSERT INTO need VALUES (?, ?, ?, ?, ?, ?, ?)",
   setMet: "UPDATE need SET met = 1 WHERE unit = ? AND position = ?",
   dropNeeds: "DELETE FROM need WHERE unit = ?",
+  anyDependent: "SELECT 1 FROM need WHERE target = ? LIMIT 1",
   dependents: "SELECT DISTINCT unit FROM need WHERE target = ? ORDER BY unit",
 
   // ---- retention and deletion

@@ -14,7 +14,8 @@ import {
   type WorkerRow,
 } from "../core/index.ts";
 import type { Row, Value } from "./driver.ts";
-import { dataValue, readData, type Space, type State } from "./state.ts";
+import type { Space, State } from "./state.ts";
+import { dataValue, readData } from "./values.ts";
 
 interface Worker {
   id: number;
