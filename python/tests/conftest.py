@@ -1,6 +1,6 @@
 """A real daemon for the tests, on a SQLite file or on PostgreSQL.
 
-COORDINATE_TEST_DAEMON is the command that serves (default: the one of this repository, built), COORDINATE_TEST_BACKENDS the
+TEST_DAEMON is the command that serves (default: the one of this repository, built), TEST_BACKENDS the
 backends, separated by blanks; a PostgreSQL one is the address of a server in which databases may be made.
 """
 
@@ -22,9 +22,9 @@ import pytest
 import coordinate
 
 ROOT = Path(__file__).resolve().parents[2]
-DAEMON = shlex.split(os.environ.get("COORDINATE_TEST_DAEMON", "node %s" % (ROOT / "dist" / "cli" / "coordinated.js")))
+DAEMON = shlex.split(os.environ.get("TEST_DAEMON", "node %s" % (ROOT / "dist" / "cli" / "coordinated.js")))
 CLI = DAEMON[:-1] + [str(Path(DAEMON[-1]).with_name("main.js"))]
-BACKENDS = os.environ.get("COORDINATE_TEST_BACKENDS", "sqlite").split()
+BACKENDS = os.environ.get("TEST_BACKENDS", "sqlite").split()
 
 
 class Daemon:
