@@ -135,7 +135,7 @@ coordinate:
     });
     expect(worker).toMatchObject({ worker_job_fetch: 7, num_workers: 2, stop_jobs_early: 20 });
     expect(application).toEqual({ yakonfig: {}, logging: { root: { level: "INFO" } } });
-    expect(warnings).toEqual([expect.stringMatching(/:8: coordinate\.server: has no meaning here$/)]);
+    expect(warnings).toEqual([expect.stringMatching(/:8: coordinate\.server: has no effect here; say daemon.cborrpc/)]);
   });
 });
 
