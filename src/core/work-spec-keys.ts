@@ -4,8 +4,8 @@
  */
 import { nameFromBytes } from "./names.ts";
 
-/** `amount` is a number of 0 or more, `count` an integer of 0 or more. */
-export type WorkSpecKeyKind = "number" | "amount" | "count" | "boolean" | "text" | "object";
+/** `amount` is a number of 0 or more, `count` an integer of 0 or more, `arguments` a list or an object. */
+export type WorkSpecKeyKind = "number" | "amount" | "count" | "boolean" | "text" | "object" | "arguments";
 
 export interface WorkSpecKey {
   readonly kind: WorkSpecKeyKind;
@@ -34,7 +34,11 @@ export const workSpecKeys = {
     help: "The function to call before a job is stopped by force",
     forWorkers: true,
   },
-  run_params: { kind: "object", help: "Further arguments of the function", forWorkers: true },
+  run_params: {
+    kind: "arguments",
+    help: "Further arguments of the function: a list, or keywords and their values",
+    forWorkers: true,
+  },
   config: {
     kind: "object",
     help: "The configuration of the jobs; in a flow it is laid over the configuration in effect, and null deletes a key",
@@ -68,6 +72,7 @@ const wanted: Readonly<Record<WorkSpecKeyKind, string>> = {
   boolean: "a boolean",
   text: "a string",
   object: "an object",
+  arguments: "a list or an object",
 };
 
 export const wantedKind = (kind: WorkSpecKeyKind): string => wanted[kind];
@@ -79,6 +84,7 @@ interface KindValue {
   boolean: boolean;
   text: string;
   object: Record<string, unknown>;
+  arguments: readonly unknown[] | Record<string, unknown>;
 }
 
 /** The value as its kind has it; undefined when it is of another. */
@@ -98,11 +104,18 @@ const readers: { readonly [Kind in WorkSpecKeyKind]: (value: unknown) => KindVal
   },
   boolean: (value) => (typeof value === "boolean" ? value : undefined),
   text: textOf,
-  object: (value) =>
-    typeof value === "object" && value !== null && !Array.isArray(value) && !(value instanceof Uint8Array)
-      ? (value as Record<string, unknown>)
-      : undefined,
+  object: objectOf,
+  arguments: (value) => (Array.isArray(value) ? (value as readonly unknown[]) : objectOf(value)),
 };
+
+function objectOf(value: unknown): Record<string, unknown> | undefined {
+  return typeof value === "object" &&
+    value !== null &&
+    !Array.isArray(value) &&
+    !(value instanceof Uint8Array)
+    ? (value as Record<string, unknown>)
+    : undefined;
+}
 
 function atLeast(least: number, value: unknown): number | undefined {
   const number = typeof value === "bigint" ? Number(value) : value;

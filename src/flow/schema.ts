@@ -74,6 +74,8 @@ function schemaOf({ kind, help, keys }: WorkSpecKey): Record<string, unknown> {
       return { description, type: ["boolean", "null"] };
     case "text":
       return { description, type: ["string", "null"] };
+    case "arguments":
+      return { description, type: ["array", "object", "null"] };
     case "object":
       return {
         description,
