@@ -83,7 +83,8 @@ const quieter: Readonly<Record<string, string>> = {
 const verbose: OtherFlag = { value: false, apply: (flags) => (flags.daemon.logLevel = "debug") };
 const quiet: OtherFlag = {
   value: false,
-  apply: ({ daemon }) => (daemon.logLevel = quieter[String(daemon.logLevel ?? "info")] ?? "silent"),
+  apply: ({ daemon }) =>
+    (daemon.logLevel = quieter[(daemon.logLevel as string | undefined) ?? "info"] ?? "silent"),
 };
 const port: OtherFlag = { value: true, apply: (flags, value) => (flags.port = value) };
 
