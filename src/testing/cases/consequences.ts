@@ -207,8 +207,10 @@ const order: Case[] = [
         { attempt: c.id, action: "fail" },
         { attempt: a.id, action: "fail" },
       ]);
-      const failed = (names: string): string[] => [...names].map((name) => `${name} failed`);
-      assert.deepEqual(await told(t), failed("cabefdg"));
+      assert.deepEqual(
+        await told(t),
+        ["c", "a", "b", "e", "f", "d", "g"].map((name) => `${name} failed`),
+      );
     },
   },
   {
