@@ -45,9 +45,11 @@ export interface RetentionLimit {
 
 /**
  * What a value is. In data, a `duration` is seconds, and a `time` is seconds since 1970 or a date as RFC 3339 has it; in
- * metadata both are milliseconds. An `amount` is a number of 0 or more, a `count` an integer of 0 or more.
+ * metadata both are milliseconds. An `amount` is a number of 0 or more, a `count` an integer of 0 or more, `arguments`
+ * are a list or an object.
  */
-export type FieldKind = "number" | "amount" | "count" | "boolean" | "text" | "object" | "duration" | "time";
+export type FieldKind =
+  "number" | "amount" | "count" | "boolean" | "text" | "object" | "arguments" | "duration" | "time";
 
 export interface WorkSpecField {
   readonly kind: FieldKind;
@@ -94,7 +96,11 @@ export const workSpecFields = {
     help: "The function to call before a job is stopped by force",
     forWorkers: true,
   },
-  run_params: { kind: "object", help: "Further arguments of the function", forWorkers: true },
+  run_params: {
+    kind: "arguments",
+    help: "Further arguments of the function: a list, or keywords and their values",
+    forWorkers: true,
+  },
   config: {
     kind: "object",
     help: "The configuration of the jobs; in a flow it is laid over the configuration in effect, and null deletes a key",
@@ -270,6 +276,7 @@ const wanted: Readonly<Record<FieldKind, string>> = {
   boolean: "a boolean",
   text: "a string",
   object: "an object",
+  arguments: "a list or an object",
   duration: "a number of 0 or more",
   time: "a time",
 };
@@ -285,6 +292,11 @@ export const checkKind = (kind: FieldKind, value: unknown): unknown =>
     ? between(0, value, kind === "time" ? latestTime : Infinity)
     : readKind(kind, value);
 
+const objectOf = (value: unknown): unknown =>
+  typeof value === "object" && value !== null && !Array.isArray(value) && !(value instanceof Uint8Array)
+    ? value
+    : undefined;
+
 const dataReaders: Readonly<Record<FieldKind, (value: unknown) => unknown>> = {
   number: (value) => between(-Infinity, value),
   amount: (value) => between(0, value),
@@ -294,10 +306,8 @@ const dataReaders: Readonly<Record<FieldKind, (value: unknown) => unknown>> = {
   },
   boolean: (value) => (typeof value === "boolean" ? value : undefined),
   text: textOf,
-  object: (value) =>
-    typeof value === "object" && value !== null && !Array.isArray(value) && !(value instanceof Uint8Array)
-      ? value
-      : undefined,
+  object: objectOf,
+  arguments: (value) => (Array.isArray(value) ? value : objectOf(value)),
   duration: (value) => inMilliseconds(between(0, value)),
   time: (value) => {
     const text = textOf(value);

@@ -71,6 +71,7 @@ const forms: Readonly<Record<FieldKind, Record<string, unknown>>> = {
   boolean: { type: ["boolean", "null"] },
   text: { type: ["string", "null"] },
   object: { type: ["object", "null"] },
+  arguments: { type: ["array", "object", "null"] },
   duration: { type: ["number", "null"], minimum: 0 },
   time: { type: ["number", "string", "null"], minimum: 0, format: "date-time" },
 };

@@ -65,7 +65,7 @@ export function checkSpecName(name: string, where: string, { wrong }: Findings):
 }
 
 function fromText({ kind }: WorkSpecField, value: unknown): unknown {
-  if (typeof value !== "string" || kind === "text" || kind === "object") return value;
+  if (typeof value !== "string" || ["text", "object", "arguments"].includes(kind)) return value;
   if (kind === "boolean") return value === "true" ? true : value === "false" ? false : value;
   return /^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$/i.test(value) ? Number(value) : value;
 }

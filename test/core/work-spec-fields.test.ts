@@ -28,6 +28,7 @@ const samples: Readonly<Record<FieldKind, { data: unknown; meta: unknown; wrong:
   boolean: { data: true, meta: true, wrong: [1, "true"] },
   text: { data: "next", meta: "next", wrong: [1, {}] },
   object: { data: {}, meta: {}, wrong: [1, [], "x"] },
+  arguments: { data: [1], meta: [1], wrong: [1, "x"] },
   duration: { data: 1.5, meta: 1500, wrong: [-1, "1"] },
   time: {
     data: "2030-01-02T03:04:05Z",

@@ -21,7 +21,8 @@ const readers: Readonly<Record<FieldKind, (text: string, name: string) => unknow
   count: (text, name) => readCount(text, name),
   boolean: readFlag,
   text: (text) => text,
-  object: readObject,
+  object: readJson,
+  arguments: readJson,
   duration: readDuration,
   time: readTime,
 };
@@ -119,10 +120,10 @@ function readTime(text: string, key: string): number {
   return Math.round(at);
 }
 
-function readObject(text: string, key: string): unknown {
+function readJson(text: string, key: string): unknown {
   try {
     return JSON.parse(text) as unknown;
   } catch {
-    throw new UsageError(`${key}: expected a JSON object, got ${text}`);
+    throw new UsageError(`${key}: expected JSON, got ${text}`);
   }
 }
