@@ -54,6 +54,7 @@ export const daemonSettings = {
     oneOf: ["strict", "lenient"],
     help: "whether a Python worker that lost its lease may still finish the unit; lenient is as the old daemons were",
   },
+  pid: { type: "text", default: "", help: "file to write the process id to; removed at the end" },
   tokens: {
     type: "text",
     default: "",
