@@ -106,8 +106,10 @@ export class MemorySet extends WorkingSet<Unit> {
     return unit.dependents !== null;
   }
 
-  dependents(unit: Unit): Iterable<Unit> {
-    return unit.dependents ?? [];
+  *dependents(unit: Unit): Iterable<Unit> {
+    // one that was removed after this unit was could not be taken out of its list any more
+    for (const dependent of unit.dependents ?? [])
+      if (this.#tables.units.get(dependent.id) === dependent) yield dependent;
   }
 
   count(spec: Spec, status: WorkUnitStatus): number {
