@@ -1,7 +1,4 @@
-/**
- * Queues of messages and records of actions. Messages are written by a trigger on `unit`, in the statement that ends the unit,
- * whatever statement that is and whichever version of the program sends it: see `schema.ts`.
- */
+/** Queues of messages and records of actions: what a namespace has besides its work. */
 import {
   attemptId,
   nameFromBytes,
@@ -15,10 +12,40 @@ import {
   type Slice,
 } from "../core/index.ts";
 import type { Database, Row, Session } from "./connection.ts";
-import { byteas, bytesData, dataBytes, textKey } from "./values.ts";
+import { byteas, bytesData, dataBytes, int2s, int4s, int8s, textKey } from "./values.ts";
 import { openNamespace } from "./work-specs.ts";
 
 // ---- queues
+
+export interface NewMessage extends Omit<QueueMessage, "seq"> {
+  namespaceId: number;
+  unit: number;
+  number: number;
+}
+
+/** Appends messages. Their numbers are taken within the transaction: what was acknowledged before it began has lower ones. */
+export async function writeMessages(tx: Session, messages: readonly NewMessage[]): Promise<void> {
+  const seqs = await tx.rows("SELECT nextval('@message_seq') FROM generate_series(1, $1::int)", [
+    messages.length,
+  ]);
+  await tx.rows(
+    `INSERT INTO @message (seq, namespace, unit, at, number, status, queue, spec, name, data)
+     SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::int[], $6::smallint[], $7::bytea[],
+       $8::bytea[], $9::bytea[], $10::bytea[])`,
+    [
+      int8s((seqs as [number][]).map(([seq]) => seq)),
+      int8s(messages.map(({ namespaceId }) => namespaceId)),
+      int8s(messages.map(({ unit }) => unit)),
+      int8s(messages.map(({ at }) => at)),
+      int4s(messages.map(({ number }) => number)),
+      int2s(messages.map(({ status }) => (status === "finished" ? 4 : 5))),
+      byteas(messages.map(({ queue }) => nameToBytes(queue))),
+      byteas(messages.map(({ workSpec }) => nameToBytes(workSpec))),
+      byteas(messages.map(({ workUnit }) => nameToBytes(workUnit))),
+      byteas(messages.map(({ data }) => dataBytes(data))),
+    ],
+  );
+}
 
 const columns = "seq, spec, name, unit, number, status, at, data";
 

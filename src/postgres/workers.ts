@@ -1,5 +1,6 @@
 /** Workers: rows by namespace and name, and which attempts they made. */
 import {
+  attemptRow,
   CoordinateError,
   nameFromBytes,
   nameToBytes,
@@ -13,9 +14,9 @@ import {
   type WorkerQuery,
   type WorkerRow,
 } from "../core/index.ts";
-import { currentUnit, findAttempts } from "./attempts.ts";
+import { findAttempts } from "./attempts.ts";
 import type { Row, Session } from "./connection.ts";
-import { attemptRow, readSpec, readUnit, unitColumnCount, unitColumns } from "./state.ts";
+import { asOf, fullColumns, readFullUnit } from "./units.ts";
 import { byteas, bytesData, dataBytes, keyText, textKey } from "./values.ts";
 import { openNamespace } from "./work-specs.ts";
 
@@ -185,7 +186,7 @@ async function writeWorker(
 // ---- the attempts of workers
 
 const heldSql = (workers: string): string => `
-  SELECT ${unitColumns}, s.name, s.namespace, n.name, s.next_spec, s.max_running, s.dead
+  SELECT ${fullColumns}
   FROM @namespace n JOIN @spec s ON s.namespace = n.id AND NOT s.dead JOIN @unit u ON u.spec = s.id AND u.status = 3
   WHERE n.name = $1 AND NOT n.dead AND u.attempt_expiration > $2::bigint AND u.id > $4::bigint
     AND u.attempt_worker IN (${workers})
@@ -212,7 +213,7 @@ export async function heldAttempts(
     limit,
   ]);
   return rows.flatMap((row) => {
-    const unit = currentUnit(readUnit(row, readSpec(row[1] as number, row.slice(unitColumnCount))), now);
+    const unit = asOf(readFullUnit(row), now);
     return unit.attempt === null ? [] : [attemptRow(unit, unit.attempt)];
   });
 }

@@ -3,12 +3,12 @@ import pg from "pg";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { encodeData, Engine, ManualClock } from "../../src/core/index.ts";
 import { openPostgres, type PostgresStore } from "../../src/postgres/index.ts";
-import { settleSql } from "../../src/postgres/attempts.ts";
+import { settleSql } from "../../src/postgres/fast-paths.ts";
 import { candidatesSql } from "../../src/postgres/candidates.ts";
 import { claimSql, plainClaimSql } from "../../src/postgres/claims.ts";
 import { forSchema, planSettings } from "../../src/postgres/connection.ts";
 import { moveSql } from "../../src/postgres/expiry.ts";
-import { insertSql } from "../../src/postgres/work-units.ts";
+import { insertSql } from "../../src/postgres/fast-paths.ts";
 import { openServer, query, type Server } from "./server.ts";
 
 let server: Server;

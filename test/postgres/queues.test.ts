@@ -3,7 +3,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import pg from "pg";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { encodeData, Engine, ManualClock, nameToBytes, type QueueMessage } from "../../src/core/index.ts";
-import { settleSql } from "../../src/postgres/attempts.ts";
+import { settleSql } from "../../src/postgres/fast-paths.ts";
 import { forSchema } from "../../src/postgres/connection.ts";
 import { openPostgres, type PostgresStore } from "../../src/postgres/index.ts";
 import { migrations, schemaVersion } from "../../src/postgres/schema.ts";
