@@ -19,12 +19,7 @@ interface Failing {
   tests: readonly string[];
 }
 
-const expiry = (...verbs: string[]): string[] =>
-  verbs.map((verb) => `consequences: expiry reaches dependents in other work specs at once: ${verb}`);
-
 const failing: readonly Failing[] = [
-  // ---- messages
-
   // ---- workers
   {
     reason: "an attempt leaves its worker's active list when another takes the unit",
