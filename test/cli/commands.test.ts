@@ -125,7 +125,7 @@ const stories: readonly Story[] = [
       {
         once: true,
         run: "summary --compat",
-        out: /^Work spec .*\n={34} .*\ncrawl {36}1 {7}1 {7}1 {7}1 {7}6\n/,
+        out: /^Work spec {25} {4}Avail {2}Pending {3}Failed Finished {4}Total\n={34}( ={8}){5}\ncrawl {37}1( {8}1){3} {8}6\n/,
       },
       { once: true, run: "--json summary --text", out: /^\{"crawl".*\}\nWork spec/ },
       { once: true, run: "summary --watch 0.05 --times 3 --json", out: /^(\{"crawl".*\}\n){3}$/ },
@@ -234,7 +234,15 @@ const stories: readonly Story[] = [
       { run: "--compat prioritize nope x", out: "" },
       { run: "--compat prioritize crawl nope", out: "" },
       { run: "--compat status nope", code: 1, err: /No such work spec/ },
-      { run: "--compat workers", out: "w1 ()\n" },
+      { run: "--compat work_units -W nope", out: "" },
+      { run: "--compat workers", out: "" },
+      { run: "--compat worker_stats", out: /"num_workers": 0/ },
+      { run: `rpc updateWorkers '[{"name":"w1","active":true,"mode":"RUN"}]'`, out: /"w1"/ },
+      { run: "--compat workers", out: "w1 (RUN)\n" },
+      {
+        run: "--compat work_unit crawl b d",
+        out: /^b \(5\)\n {2}Expires: [A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\n {2}Worker: w1 \(No information\)\n {2}Traceback:\nError: boom\n[\s\S]*\nd \(1\)\n {2}Expires: .*\n$/,
+      },
     ],
   },
   {
