@@ -54,11 +54,10 @@ export async function runLines(session: Session): Promise<number | null> {
   const { stdin } = session.streams;
   let last: number | null = null;
   // a question is answered by the next line, so lines are read as they are wanted
-  const lines = createInterface({ input: stdin, terminal: false })[Symbol.asyncIterator]();
-  const next = async (): Promise<string | null> => {
-    const { done, value } = await lines.next();
-    return done === true ? null : value;
-  };
+  const lines: AsyncIterator<string, undefined> = createInterface({ input: stdin, terminal: false })[
+    Symbol.asyncIterator
+  ]();
+  const next = async (): Promise<string | null> => (await lines.next()).value ?? null;
   session.ask = async (question) => {
     session.streams.stderr.write(question);
     return next();
