@@ -34,6 +34,8 @@ from .errors import (
 )
 from .handles import Change
 from .transport import Cancel
+from .work_unit import Retry, WorkUnit
+from .worker import Worker
 
 __version__ = "0.1.0"
 
@@ -61,9 +63,12 @@ __all__ = [
     "NotFound",
     "NotPending",
     "ProgrammerError",
+    "Retry",
     "TooLarge",
     "Unauthorized",
     "Unavailable",
     "UnknownOutcome",
+    "WorkUnit",
+    "Worker",
     "connect",
 ]

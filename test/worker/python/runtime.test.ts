@@ -77,6 +77,15 @@ describe("a Python job", () => {
     await ended;
   });
 
+  test("can import the package that its unit belongs to", async () => {
+    const bench = openBench();
+    await bench.add("spec", [["a"]], job("imports"));
+    await bench.work([shared]);
+    expect(await bench.attempts("spec", "a")).toMatchObject([
+      { status: "finished", data: { same: [true, true, true] } },
+    ]);
+  });
+
   test("knows its unit, its spec and the parameters", async () => {
     const bench = openBench();
     await bench.add("spec", [["näme"]], job("described", { config: { depth: 3 } }));
