@@ -64,7 +64,8 @@ export async function openPostgres(options: PostgresOptions = {}): Promise<Postg
     "bytea_output=hex",
     `statement_timeout=${statementTimeoutMs}`,
     `lock_timeout=${lockTimeoutMs}`,
-    `idle_in_transaction_session_timeout=${statementTimeoutMs}`,
+    // a daemon that is stopped in a transaction keeps what it has locked from the others no longer than this
+    `idle_in_transaction_session_timeout=${Math.min(1000, statementTimeoutMs)}`,
     ...settings,
   ];
   const perSession = options.pool === undefined && !pgBouncer;
@@ -119,6 +120,8 @@ export async function openPostgres(options: PostgresOptions = {}): Promise<Postg
     send: async (channel, payloads) => {
       await db.rows("SELECT pg_notify($1, payload) FROM unnest($2::text[]) AS payload", [channel, payloads]);
     },
+    settings: planSettings,
+    run: (client, sql, values) => db.run(client, sql, values),
     debounceMs: options.notifyMs ?? 50,
   });
   try {
