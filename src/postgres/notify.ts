@@ -4,7 +4,6 @@
  * and one statement every few milliseconds tells the others. A daemon that dies before that tells nobody, and a connection
  * may fall silent without an error: watching.ts finds out what was not told.
  */
-import { setTimeout as delay } from "node:timers/promises";
 import { nameFromBytes, nameToBytes } from "../core/index.ts";
 import type { Client, Row, Session } from "./connection.ts";
 
@@ -28,8 +27,6 @@ export interface NotifierOptions {
   debounceMs: number;
 }
 
-/** An answer that takes longer than this is looked for on another connection. */
-const answerMs = 300;
 /** A listening connection that has not answered for this long is replaced. */
 const silentMs = 2000;
 const minRetryDelayMs = 100;
@@ -78,16 +75,15 @@ export class Notifier {
   }
 
   /**
-   * Runs a statement on the listening connection, which shows that it lives. Null when there is none or it does not answer
-   * soon; one that stays silent is replaced.
+   * Runs a statement on the listening connection, which shows that it lives: one that does not answer is replaced. Null when
+   * there is none, or it still owes an answer. Does not fail.
    */
-  async ask(sql: string, values: readonly unknown[]): Promise<Row[] | null> {
+  ask(sql: string, values: readonly unknown[]): Promise<Row[] | null> | null {
     const client = this.#ready;
     if (client === null) return null;
     this.#ready = null;
     const silent = setTimeout(() => this.#lost(client), silentMs).unref();
-    const soon = new AbortController();
-    const answer = this.#options
+    return this.#options
       .run(client, sql, values)
       .then((rows) => {
         if (this.#client === client) this.#ready = client;
@@ -97,12 +93,7 @@ export class Notifier {
         this.#lost(client);
         return null;
       })
-      .finally(() => {
-        clearTimeout(silent);
-        soon.abort();
-      });
-    const late = delay(answerMs, null, { signal: soon.signal, ref: false }).catch(() => answer);
-    return Promise.race([answer, late]);
+      .finally(() => clearTimeout(silent));
   }
 
   async #send(): Promise<void> {

@@ -77,6 +77,7 @@ import {
 import { attemptRow, Batch, missingUnit, readUnit, unitColumns, type Spec } from "./state.ts";
 import { readTallies } from "./tally.ts";
 import { nameKey, textKey } from "./values.ts";
+import type { LivePool } from "./live.ts";
 import { Watching } from "./watching.ts";
 import { heldAttempts, loggedAttempts, pageWorkers, readWorkers, writeWorkers } from "./workers.ts";
 import {
@@ -109,6 +110,7 @@ export interface PostgresParts {
   db: Database;
   /** The same with fewer connections, for what may take long. */
   slow: Database;
+  live: LivePool;
   options: DatabaseOptions;
   notifier: Notifier;
   /** Ends the pool, where it is the store's own. */
@@ -168,7 +170,7 @@ export class PostgresStore implements Store, Watchable {
     this.#db = parts.db;
     this.#slow = parts.slow;
     this.#ids = ids ?? new UnitIds(parts.db);
-    this.#watching = watching ?? new Watching(parts.db, parts.notifier);
+    this.#watching = watching ?? new Watching(parts.db, parts.live, parts.notifier);
   }
 
   /** Round trips and retries so far. */

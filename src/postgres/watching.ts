@@ -10,13 +10,17 @@
  * ends or messages of a namespace that changed asks for all of them at once, in one statement, and never spends more than a
  * fifth of its time so.
  */
+import { setTimeout as delay } from "node:timers/promises";
 import { nameToBytes, Watches } from "../core/index.ts";
 import type { Session } from "./connection.ts";
+import type { LivePool } from "./live.ts";
 import type { Notifier } from "./notify.ts";
 import { byteas, int8s } from "./values.ts";
 
 /** Between two rounds over all namespaces that are waited for. Together with the claim this keeps the promise of 2 s. */
 const roundMs = 1000;
+/** An answer that takes longer than this is looked for on another connection. */
+const answerMs = 300;
 /** Asked about in one statement. */
 const mostAtOnce = 5000;
 /** Between two looks at least, and at most. */
@@ -37,13 +41,15 @@ interface Space {
 
 export class Watching {
   readonly #session: Session;
+  readonly #pool: LivePool;
   readonly #notifier: Notifier;
   readonly #spaces = new Map<string, Space>();
   #round: NodeJS.Timeout | null = null;
   #closed = false;
 
-  constructor(session: Session, notifier: Notifier) {
+  constructor(session: Session, pool: LivePool, notifier: Notifier) {
     this.#session = session;
+    this.#pool = pool;
     this.#notifier = notifier;
   }
 
@@ -94,6 +100,7 @@ export class Watching {
         space.mark = mark;
         this.changed(ns);
       });
+      await this.#pool.endSilent(this.#session);
     } catch {
       // a database that does not answer now is asked again in a second
     }
@@ -105,8 +112,18 @@ export class Watching {
   /** On the connection that listens, which shows that it lives; else on any. */
   async #marks(names: readonly string[]): Promise<string[]> {
     const values = [byteas(names.map(nameToBytes))];
-    const rows = (await this.#notifier.ask(marksSql, values)) ?? (await this.#session.rows(marksSql, values));
+    const first = this.#notifier.ask(marksSql, values) ?? this.#session.rows(marksSql, values);
+    const rows = (await this.#soon(first)) ?? (await this.#session.rows(marksSql, values));
     return rows.map(([mark]) => mark as string);
+  }
+
+  /** Null when there is no answer soon: if one connection died without a word, others may have. */
+  async #soon<Answer>(answer: Promise<Answer>): Promise<Answer | null> {
+    const late = delay(answerMs, "late" as const, { ref: false });
+    const first = await Promise.race([answer, late]);
+    if (first !== "late") return first;
+    this.#pool.suspect();
+    return null;
   }
 
   isWatched(ns: string): boolean {
