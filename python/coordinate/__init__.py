@@ -33,7 +33,10 @@ from .errors import (
     UnknownOutcome,
 )
 from .handles import Change
+from .task_master import TaskMaster, run_one
 from .transport import Cancel
+from .work_unit import Retry, WorkUnit
+from .worker import Worker
 
 __version__ = "0.1.0"
 
@@ -61,9 +64,14 @@ __all__ = [
     "NotFound",
     "NotPending",
     "ProgrammerError",
+    "Retry",
+    "TaskMaster",
     "TooLarge",
     "Unauthorized",
     "Unavailable",
     "UnknownOutcome",
+    "WorkUnit",
+    "Worker",
     "connect",
+    "run_one",
 ]

@@ -22,10 +22,12 @@ WireData = Union[Dict[str, Any], str, None]
 _JSON_INTEGER_BITS = 1024
 
 
-def to_wire(data: Optional[Mapping[str, Any]]) -> WireData:
-    """Raises BadData for what data cannot hold."""
+def to_wire(data: Union[Mapping[str, Any], bytes, None]) -> WireData:
+    """Of a dict, or of data that is encoded already. Raises BadData for what data cannot hold."""
     if data is None:
         return None
+    if isinstance(data, bytes):
+        return base64.b64encode(data).decode("ascii") if is_cbor(data) else as_dict(json.loads(data))
     if not isinstance(data, dict):
         if not isinstance(data, Mapping):
             raise BadData("data is a dict, not %s" % type(data).__name__)
@@ -48,10 +50,17 @@ def from_wire(data: WireData) -> Data:
     return data
 
 
+def encoded(data: WireData) -> Optional[bytes]:
+    """What stands for data in JSON, as `encode` has it."""
+    if data is None:
+        return None
+    return base64.b64decode(data) if isinstance(data, str) else dump_json(data)
+
+
 def encode(data: Any, as_cbor: bool = False) -> bytes:
     """JSON text where that says everything, unless `as_cbor`; else CBOR. The two are told apart by the first byte."""
     if not isinstance(data, dict):
-        raise BadData("data is a dict, not %s" % type(data).__name__)
+        raise BadData("the data of a work unit is a dict, not %s" % type(data).__name__)
     if not as_cbor and is_plain(data):
         return dump_json(data)
     return cbor.dumps(data)

@@ -253,7 +253,7 @@ class Change(NamedTuple):
 
     attempt: str
     action: str
-    data: Optional[Mapping[str, Any]] = None
+    data: Union[Mapping[str, Any], bytes, None] = None
     delay: Optional[float] = None
     lifetime: Optional[float] = None
     untried: bool = False
@@ -315,6 +315,12 @@ class Namespace(Handle[M]):
         """In name order, each pinned."""
         async for row in self._scope.each_row("listWorkSpecs", body_of(limit=page_size)):
             yield WorkSpec(self._scope, row["name"], row["id"])
+
+    @listing
+    async def work_spec_data(self, page_size: Optional[int] = None) -> AsyncIterator[Tuple[str, Data]]:
+        """The names and the data of all work specs, in name order."""
+        async for row in self._scope.each_row("listWorkSpecs", body_of(limit=page_size)):
+            yield row["name"], from_wire(row["data"])
 
     # ---- workers and attempts
 

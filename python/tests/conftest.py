@@ -94,6 +94,20 @@ def daemon(request: Any) -> Iterator[Daemon]:
     running.stop()
 
 
+def pytest_configure(config: Any) -> None:
+    config.addinivalue_line("markers", "one_backend: does not depend on the store, and runs on the first only")
+
+
+def pytest_collection_modifyitems(config: Any, items: List[Any]) -> None:
+    others = {backend.partition(":")[0] for backend in BACKENDS[1:]}
+    items[:] = [
+        item
+        for item in items
+        if item.get_closest_marker("one_backend") is None
+        or not others & set(item.nodeid.rpartition("[")[2].rstrip("]").split("-"))
+    ]
+
+
 numbers = itertools.count()
 
 

@@ -313,7 +313,7 @@ def test_workers(client, ns):
     with pytest.raises(coordinate.errors.WorkerCycle):
         worker.update(parent="w")
     ns.update_workers([{"name": "x", "active": True}, {"name": "y", "active": True, "parent": "x"}])
-    assert [each.name for each in ns.workers(active=True, root=True)] == ["boss", "w", "x"] or True
+    assert {each.name for each in ns.workers(active=True, root=True)} >= {"w", "x"}
     assert [each.name for each in ns.workers(prefix="y")] == ["y"]
     assert worker.deactivate().active is False
     ns.set_work_spec({"name": "spec"}).add_work_units(["a", "b"])

@@ -23,7 +23,6 @@ import {
   type ActionInput,
   type ActionRow,
   type AddedWorkUnit,
-  type Announcing,
   type AttemptChanged,
   type AttemptKey,
   type AttemptRow,
@@ -65,19 +64,21 @@ import { Space, Spec, UnitTable, type Unit, type Worker } from "./state.ts";
 import { countUnits, findUnits, readUnit, takeSlice, waitingSince } from "./work-units.ts";
 import { MemorySet, registerWorker, run } from "./working-set.ts";
 
-export class MemoryStore implements Store, Watchable, Announcing {
+export class MemoryStore implements Store, Watchable {
   readonly #watches = new Watches();
   readonly #spaces = new Map<string, Space>();
   readonly #units = new UnitTable();
+<<<<<<< HEAD
   readonly #tables = { spaces: this.#spaces, units: this.#units, watches: this.#watches, lastSeq: 0 };
   readonly #listeners = new Set<(ns: string) => void>();
+=======
+>>>>>>> main
   /** Deleted specs whose units are still to be taken away. */
   readonly #dead = new Set<Spec>();
   #lastSpecId = 0;
 
-  watch(listener: (ns: string) => void): () => void {
-    this.#listeners.add(listener);
-    return () => this.#listeners.delete(listener);
+  watchWork(ns: string, wake: () => void): () => void {
+    return this.#watches.watchWork(ns, wake);
   }
 
   watchEnds(_ns: string, units: readonly number[], wake: (unit: number) => void): () => void {
@@ -89,7 +90,7 @@ export class MemoryStore implements Store, Watchable, Announcing {
   }
 
   #changed(ns: string): void {
-    for (const listener of this.#listeners) listener(ns);
+    this.#watches.changed(ns);
   }
 
   // ---- namespaces
@@ -666,7 +667,7 @@ export class MemoryStore implements Store, Watchable, Announcing {
   }
 
   async close(): Promise<void> {
-    this.#listeners.clear();
+    // nothing is held
   }
 }
 

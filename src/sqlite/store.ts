@@ -20,7 +20,6 @@ import {
   type ActionInput,
   type ActionRow,
   type AddedWorkUnit,
-  type Announcing,
   type AttemptChanged,
   type AttemptKey,
   type AttemptRow,
@@ -103,11 +102,10 @@ export interface OpenedFile {
 /** How many rows a listing reads before it lets others have a turn. */
 const rowsAtOnce = 1000;
 
-export class SqliteStore implements Store, Watchable, Announcing {
+export class SqliteStore implements Store, Watchable {
   readonly #opened: OpenedFile;
   readonly #state: State;
   readonly #committer: Committer;
-  readonly #listeners = new Set<(ns: string) => void>();
   readonly #cursor = { worker: 0, log: 0 };
   #closing: Promise<void> | null = null;
 
@@ -160,6 +158,7 @@ export class SqliteStore implements Store, Watchable, Announcing {
     return done;
   }
 
+<<<<<<< HEAD
   /** Where units depend on others, all specs of the namespace: a lease that ends in one may fail a unit of another. */
   *#concerned(specs: Iterable<Spec>): Iterable<Spec> {
     if (this.#state.counters.needs === 0) yield* specs;
@@ -169,6 +168,10 @@ export class SqliteStore implements Store, Watchable, Announcing {
   watch(listener: (ns: string) => void): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
+=======
+  watchWork(ns: string, wake: () => void): () => void {
+    return this.#state.watches.watchWork(ns, wake);
+>>>>>>> main
   }
 
   watchEnds(_ns: string, units: readonly number[], wake: (unit: number) => void): () => void {
@@ -185,7 +188,7 @@ export class SqliteStore implements Store, Watchable, Announcing {
     if (changed.size === 0) return;
     const names = [...changed];
     changed.clear();
-    for (const name of names) for (const listener of this.#listeners) listener(name);
+    for (const name of names) this.#state.watches.changed(name);
   }
 
   // ---- namespaces
@@ -734,7 +737,6 @@ export class SqliteStore implements Store, Watchable, Announcing {
   }
 
   async #close(): Promise<void> {
-    this.#listeners.clear();
     await this.#committer.close();
     // after a fault of the disk nothing may be written, and closing writes
     if (this.failure === null) closeFile(this.#opened);
