@@ -68,11 +68,7 @@ export class MemoryStore implements Store, Watchable {
   readonly #watches = new Watches();
   readonly #spaces = new Map<string, Space>();
   readonly #units = new UnitTable();
-<<<<<<< HEAD
   readonly #tables = { spaces: this.#spaces, units: this.#units, watches: this.#watches, lastSeq: 0 };
-  readonly #listeners = new Set<(ns: string) => void>();
-=======
->>>>>>> main
   /** Deleted specs whose units are still to be taken away. */
   readonly #dead = new Set<Spec>();
   #lastSpecId = 0;

@@ -14,10 +14,11 @@ import {
   type Settle,
   type WorkUnitPut,
 } from "../core/index.ts";
-import { isRow, type Database, type Transaction } from "./connection.ts";
+import { isRow, type Database, type Row, type Transaction } from "./connection.ts";
 import { isNeedyPast } from "./expiry.ts";
 import { extraArrays, extrasFrom, labelRows } from "./extras.ts";
 import { comparePlaces, placeOf, type Place } from "./floor.ts";
+import { takeSeqs } from "./queues.ts";
 import { emptyDelta, epochOf, tallyConflict, tallyInsert, writeTallies } from "./tally.ts";
 import type { Spec } from "./units.ts";
 import { bools, byteas, CopyRows, dataBytes, float8s, int2s, int4s, int8s, nameKey } from "./values.ts";
@@ -172,8 +173,21 @@ export function namedValues(spec: number, rows: readonly NewRow[]): unknown[] {
 
 // ---- settling
 
-const plainUnit = `u.attempts = g.number AND u.attempt_status = 0 AND u.attempt_expiration > $2::bigint
-      AND NOT (u.needs AND g.action = 2) AND NOT ((u.dependents OR u.queues IS NOT NULL) AND g.action < 2)`;
+const plainUnit = (queued: boolean): string => `u.attempts = g.number AND u.attempt_status = 0
+      AND u.attempt_expiration > $2::bigint AND NOT (u.needs AND g.action = 2)
+      AND NOT ((u.dependents${queued ? "" : " OR u.queues IS NOT NULL"}) AND g.action < 2)`;
+
+const toldColumns = `, u.id, u.attempts, u.attempt_end, u.queues, coalesce(u.long_name, u.key) AS name,
+      coalesce(CASE WHEN u.attempt_own THEN u.attempt_data END, u.data) AS data`;
+
+/** In the order of the changes, which come sorted by unit. */
+const toldSql = `told AS (
+    INSERT INTO @message (seq, namespace, unit, at, number, status, queue, spec, name, data)
+    SELECT ($11::bigint[])[row_number() OVER (ORDER BY ($12::int[])[c.at], q.at)], s.namespace, c.id, c.attempt_end,
+      c.attempts, c.status, q.queue, s.name, c.name, c.data
+    FROM changed c JOIN @spec s ON s.id = c.spec CROSS JOIN LATERAL unnest(c.queues) WITH ORDINALITY AS q (queue, at)
+    WHERE c.status >= 4
+  ), `;
 
 const fastActions = { finish: 0, fail: 1, retry: 2, renew: 3 } as const;
 
@@ -188,16 +202,19 @@ const fastActions = { finish: 0, fail: 1, retry: 2, renew: 3 } as const;
  * $1 namespace, $2 now, $3 how many; then per change the unit, number, action, time, data, and whether it may chain; $10 the
  * second of arrivals.
  */
-export const settleSql = `
+const settleStatement = (queued: boolean): string => `
   WITH given AS MATERIALIZED (
     SELECT * FROM unnest($4::bigint[], $5::int[], $6::smallint[], $7::bigint[], $8::bytea[], $9::boolean[])
       WITH ORDINALITY AS g (id, number, action, time, data, chains, at)
   ), found AS MATERIALIZED (
-    SELECT f.spec, count(*) AS units, bool_or(g.chains) AS chains
-    FROM given g CROSS JOIN LATERAL (SELECT u.spec FROM @unit u WHERE u.id = g.id AND ${plainUnit} LIMIT 1) f
+    SELECT f.spec, count(*) AS units, bool_or(g.chains) AS chains${queued ? ", sum(cardinality(f.queues)) AS messages" : ""}
+    FROM given g CROSS JOIN LATERAL (
+      SELECT u.spec${queued ? ", u.queues" : ""} FROM @unit u WHERE u.id = g.id AND ${plainUnit(queued)} LIMIT 1
+    ) f
     GROUP BY f.spec
   ), fit AS MATERIALIZED (
-    SELECT sum(f.units) AS units FROM found f JOIN @spec s ON s.id = f.spec JOIN @namespace n ON n.id = s.namespace
+    SELECT sum(f.units) AS units${queued ? ", coalesce(sum(f.messages), 0) <= cardinality($11::bigint[]) AS enough" : ""}
+    FROM found f JOIN @spec s ON s.id = f.spec JOIN @namespace n ON n.id = s.namespace
     WHERE NOT s.dead AND n.name = $1 AND NOT (f.chains AND s.next_spec <> '') AND NOT ${isNeedyPast("$2::bigint")}
   ), changed AS (
     UPDATE @unit u SET
@@ -208,9 +225,9 @@ export const settleSql = `
       attempt_expiration = CASE WHEN g.action = 3 THEN g.time ELSE u.attempt_expiration END,
       attempt_own = u.attempt_own OR g.data IS NOT NULL,
       attempt_data = coalesce(g.data, u.attempt_data)
-    FROM fit, given g WHERE ${isRow("u.id", "g.id")} AND ${plainUnit} AND fit.units = $3::bigint
-    RETURNING u.spec, u.status, u.attempt_expiration, u.place, u.key, g.at
-  ), tallied AS (
+    FROM fit, given g WHERE ${isRow("u.id", "g.id")} AND ${plainUnit(queued)} AND fit.units = $3::bigint${queued ? " AND fit.enough" : ""}
+    RETURNING u.spec, u.status, u.attempt_expiration, u.place, u.key, g.at${queued ? toldColumns : ""}
+  ), ${queued ? toldSql : ""}tallied AS (
     ${tallyInsert}
     SELECT spec, pg_backend_pid(), count(*) FILTER (WHERE status = 0), count(*) FILTER (WHERE status = 1), 0,
       -count(*) FILTER (WHERE status <> 3), count(*) FILTER (WHERE status = 4), count(*) FILTER (WHERE status = 5), 0, 0,
@@ -222,11 +239,19 @@ export const settleSql = `
   )
   SELECT at, attempt_expiration FROM changed`;
 
-/** Answers each change in its place; undefined where the rules have to decide. */
+export const settleSql = settleStatement(false);
+/** The same for units of which some have queues. $11 numbers for their messages, $12 the order of the changes. */
+export const settleQueuedSql = settleStatement(true);
+
+/**
+ * Answers each change in its place; undefined where the rules have to decide. `queues` is how many queues a unit may have:
+ * so many numbers of messages are taken first.
+ */
 export async function settlePlain(
   db: Database,
   ns: string,
   changes: readonly Settle[],
+  queues: number,
   now: number,
 ): Promise<(AttemptChanged | undefined)[]> {
   const answers = new Array<AttemptChanged | undefined>(changes.length).fill(undefined);
@@ -239,7 +264,14 @@ export async function settlePlain(
     now,
   );
   if (plain === null) return answers;
-  const rows = await db.write(settleSql, plain, { repeatable: true });
+  const ends = changes.filter(({ action }) => action === "finish" || action === "fail").length;
+  let rows: Row[];
+  if (queues === 0 || ends === 0) rows = await db.write(settleSql, plain, { repeatable: true });
+  else {
+    const seqs = await takeSeqs(db, ends * queues);
+    const order = int4s(sorted.map(({ i }) => i));
+    rows = await db.write(settleQueuedSql, [...plain, int8s(seqs), order], { repeatable: true });
+  }
   for (const [at, expirationTime] of rows as [number, number][]) {
     const { change, i } = sorted[at - 1]!;
     answers[i] = { ...unchanged(change), changed: true, status: actionStatus[change.action], expirationTime };

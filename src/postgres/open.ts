@@ -134,10 +134,6 @@ export async function openPostgres(options: PostgresOptions = {}): Promise<Postg
     await end();
     throw error;
   }
-<<<<<<< HEAD
   const { fastPaths = true } = options;
-  return new PostgresStore({ db, slow, options: databaseOptions, notifier, fastPaths, end });
-=======
-  return new PostgresStore({ db, slow, live, options: databaseOptions, notifier, end });
->>>>>>> main
+  return new PostgresStore({ db, slow, live, options: databaseOptions, notifier, fastPaths, end });
 }

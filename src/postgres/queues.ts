@@ -23,17 +23,20 @@ export interface NewMessage extends Omit<QueueMessage, "seq"> {
   number: number;
 }
 
-/** Appends messages. Their numbers are taken within the transaction: what was acknowledged before it began has lower ones. */
+/** Numbers of messages. They are taken by the call that uses them: what was acknowledged before it began has lower ones. */
+export async function takeSeqs(session: Session, count: number): Promise<number[]> {
+  const rows = await session.rows("SELECT nextval('@message_seq') FROM generate_series(1, $1::int)", [count]);
+  return (rows as [number][]).map(([seq]) => seq);
+}
+
 export async function writeMessages(tx: Session, messages: readonly NewMessage[]): Promise<void> {
-  const seqs = await tx.rows("SELECT nextval('@message_seq') FROM generate_series(1, $1::int)", [
-    messages.length,
-  ]);
+  const seqs = await takeSeqs(tx, messages.length);
   await tx.rows(
     `INSERT INTO @message (seq, namespace, unit, at, number, status, queue, spec, name, data)
      SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::int[], $6::smallint[], $7::bytea[],
        $8::bytea[], $9::bytea[], $10::bytea[])`,
     [
-      int8s((seqs as [number][]).map(([seq]) => seq)),
+      int8s(seqs),
       int8s(messages.map(({ namespaceId }) => namespaceId)),
       int8s(messages.map(({ unit }) => unit)),
       int8s(messages.map(({ at }) => at)),

@@ -180,6 +180,8 @@ export class PostgresStore implements Store, Watchable {
     tried: new Map(),
     workers: new Map(),
   };
+  /** How many queues a unit has that ended lately, by namespace: so many messages the next settle is prepared for. */
+  readonly #queues = new Map<string, number>();
   /** Specs whose adds met units that exist, lately: the next one does not try the shorter way first. */
   readonly #upserts = new Map<number, number>();
 
@@ -409,13 +411,15 @@ export class PostgresStore implements Store, Watchable {
     rule: (set: PostgresSet, tx: Session) => Rule<Answer>,
     repeatable = false,
   ): Promise<Answer> {
-    const { answer, woken } = await db.transaction(
+    const { answer, woken, told } = await db.transaction(
       async (tx) => {
         const set = new PostgresSet(tx, now, (count, session) => this.#ids.take(count, session));
-        return { answer: await apply(set, rule(set, tx)), woken: set.woken };
+        return { answer: await apply(set, rule(set, tx)), woken: set.woken, told: set.told };
       },
       { repeatable },
     );
+    for (const [namespace, queues] of told)
+      this.#queues.set(namespace, Math.max(queues, this.#queues.get(namespace) ?? 0));
     for (const { namespace, unit } of woken)
       if (this.#watching.isWatched(namespace)) this.#watching.ended(namespace, [unit]);
     return answer;
@@ -594,18 +598,12 @@ export class PostgresStore implements Store, Watchable {
     limit: number,
     now: number,
   ): Promise<UnitSlice> {
-<<<<<<< HEAD
     const spec = await this.#lookUp(this.#slow, ns, ref, now);
     const slice = await this.#changeSlice(spec, where, limit, now, function* (set, units) {
       yield* removeUnits(set, units);
       return units.length;
     });
-    this.#changed(ns);
-=======
-    const spec = await lookUp(this.#slow, ns, ref, now);
-    const slice = await this.#slow.transaction((tx) => deleteUnits(this.#batch(tx, now), spec, where, limit));
     await this.#changed(ns);
->>>>>>> main
     return slice;
   }
 
@@ -735,7 +733,8 @@ export class PostgresStore implements Store, Watchable {
   }
 
   async #settle(ns: string, changes: readonly Settle[], now: number): Promise<AttemptChanged[]> {
-    const plain = this.#parts.fastPaths ? await settlePlain(this.#db, ns, changes, now) : [];
+    const queues = this.#queues.get(ns) ?? 0;
+    const plain = this.#parts.fastPaths ? await settlePlain(this.#db, ns, changes, queues, now) : [];
     // what is not plain, and what another transaction changed at the same moment
     const left = changes.filter((_, i) => plain[i] === undefined);
     if (left.length === 0) return plain as AttemptChanged[];
@@ -859,13 +858,8 @@ export class PostgresStore implements Store, Watchable {
   // ---- housekeeping
 
   async tidy(limits: TidyLimits, now: number): Promise<Tidied> {
-<<<<<<< HEAD
     const { tidied, changed } = await tidyStore(this.#slow, limits, this.#logs, now, this.#parts.fastPaths);
-    for (const ns of new Set(changed.map(nameFromBytes))) this.#changed(ns);
-=======
-    const { tidied, changed } = await tidyStore(this.#slow, limits, this.#logs, now);
     for (const ns of new Set(changed.map(nameFromBytes))) await this.#changed(ns);
->>>>>>> main
     return tidied;
   }
 }

@@ -90,6 +90,7 @@ export class PostgresSet extends WorkingSet<Unit> {
   readonly #begun = new Map<string, { namespaceId: number; worker: string; keys: AttemptKey[] }>();
   readonly #nextContinuous = new Map<number, number>();
   readonly #messages: NewMessage[] = [];
+  readonly #told = new Map<string, number>();
   readonly #woken: { namespace: string; unit: number }[] = [];
   readonly #retired = new Map<number, { finished: number; failed: number }>();
   #ready: { spec: number; units: Unit[] } | null = null;
@@ -105,6 +106,11 @@ export class PostgresSet extends WorkingSet<Unit> {
   /** Those of the units that were found. */
   units(ids: Iterable<number>): Unit[] {
     return [...ids].map((id) => this.unit(id)).filter((unit) => unit !== undefined);
+  }
+
+  /** The most queues that heard of one unit's end, by namespace. */
+  get told(): ReadonlyMap<string, number> {
+    return this.#told;
   }
 
   /** The namespaces in which units may have become available. */
@@ -483,6 +489,8 @@ export class PostgresSet extends WorkingSet<Unit> {
   }
 
   protected tell(message: Omit<QueueMessage, "seq">, unit: Unit): void {
+    const { namespace } = unit.spec;
+    this.#told.set(namespace, Math.max(this.#told.get(namespace) ?? 0, unit.extras.queues.length));
     this.#messages.push({
       ...message,
       namespaceId: unit.spec.namespaceId,

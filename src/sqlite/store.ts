@@ -158,20 +158,14 @@ export class SqliteStore implements Store, Watchable {
     return done;
   }
 
-<<<<<<< HEAD
   /** Where units depend on others, all specs of the namespace: a lease that ends in one may fail a unit of another. */
   *#concerned(specs: Iterable<Spec>): Iterable<Spec> {
     if (this.#state.counters.needs === 0) yield* specs;
     else for (const space of new Set([...specs].map((spec) => spec.space))) yield* space.specs.values();
   }
 
-  watch(listener: (ns: string) => void): () => void {
-    this.#listeners.add(listener);
-    return () => this.#listeners.delete(listener);
-=======
   watchWork(ns: string, wake: () => void): () => void {
     return this.#state.watches.watchWork(ns, wake);
->>>>>>> main
   }
 
   watchEnds(_ns: string, units: readonly number[], wake: (unit: number) => void): () => void {
