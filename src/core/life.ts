@@ -61,12 +61,12 @@ export function begin<Unit extends UnitState>(
 export function supersede<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit, at: number): void {
   const { attempt } = unit;
   if (attempt === null) return;
-  if (attempt.status === "pending") {
+  const lost = attempt.status === "pending";
+  if (lost) {
     attempt.status = "expired";
     attempt.end = Math.max(at, attempt.start);
-    set.released(unit, attempt);
   }
-  set.archive(unit, attempt);
+  set.archive(unit, attempt, lost);
   unit.attempt = null;
 }
 

@@ -84,6 +84,7 @@ function settleOne<Unit extends UnitState>(
     return null;
   }
   const { action } = change;
+  if (current === null) set.released(unit, attempt);
   answer.status = attempt.status;
   answer.expirationTime = attempt.expiration;
   let verdict = judge(attempt.status, current !== null, action);

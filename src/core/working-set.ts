@@ -152,8 +152,11 @@ export abstract class WorkingSet<Unit extends UnitState> {
   abstract save(unit: Unit): void;
   /** Saves the data of an attempt that is history. */
   abstract savePast(unit: Unit, attempt: AttemptState): void;
-  /** The attempt becomes history; the unit is saved by what follows. */
-  abstract archive(unit: Unit, attempt: AttemptState): void;
+  /**
+   * The attempt becomes history; the unit is saved by what follows. `lost`: it ran until now, and stays on its worker's list
+   * until the worker settles it or its lease would have ended.
+   */
+  abstract archive(unit: Unit, attempt: AttemptState, lost: boolean): void;
   abstract setNeeds(unit: Unit, needs: readonly Need[]): void;
   abstract meet(unit: Unit, need: Need): void;
   abstract setExtras(unit: Unit, extras: Extras): void;
@@ -166,7 +169,7 @@ export abstract class WorkingSet<Unit extends UnitState> {
 
   /** The unit's attempt runs: its worker is known and holds it. `claimed` is false for one that was renewed after it had expired. */
   abstract began(unit: Unit, attempt: AttemptState, claimed: boolean): void;
-  /** The worker of an attempt no longer holds its unit. */
+  /** The worker of an attempt no longer holds its unit, or has heard that it lost it. */
   abstract released(unit: Unit, attempt: AttemptState): void;
   /** Appends a message. */
   protected abstract tell(message: Omit<QueueMessage, "seq">, unit: Unit): void;

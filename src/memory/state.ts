@@ -222,6 +222,8 @@ export class Worker {
   desired: DesiredState | null = null;
   /** The units it holds. */
   readonly holds = new Set<Unit>();
+  /** Attempts that were taken from it before their lease ended, and that it has not settled yet. */
+  readonly lost = new Map<AttemptState, Unit>();
   /** Every attempt it made, as pairs of unit id and number. */
   log: number[] = [];
   /** How long the log was when it was last looked through. */

@@ -26,6 +26,7 @@ import {
   type AttemptChanged,
   type AttemptKey,
   type AttemptRow,
+  type AttemptState,
   type Candidates,
   type Claim,
   type CountSlice,
@@ -444,11 +445,24 @@ export class MemoryStore implements Store, Watchable {
     catchUpSpace(this.#tables, space, now);
     const names = which === "active" ? [name] : [...worker.children];
     return names
-      .flatMap((one) => [...(space.workers.get(one)?.holds ?? [])])
-      .filter((unit) => !unit.spec.deleted && unit.id > (previous?.unitId ?? 0))
-      .sort((a, b) => a.id - b.id)
+      .flatMap((one) => this.#held(space.workers.get(one), now))
+      .filter(({ unit }) => !unit.spec.deleted)
+      .map(({ unit, attempt }) => ({ unitId: unit.id, number: attempt.number, unit, attempt }))
+      .filter((one) => previous === null || compareKeys(one, previous) > 0)
+      .sort(compareKeys)
       .slice(0, limit)
-      .flatMap((unit) => (unit.attempt === null ? [] : [attemptRow(unit, unit.attempt)]));
+      .map(({ unit, attempt }) => attemptRow(unit, attempt));
+  }
+
+  /** What a worker holds, and what it lost while its lease had not ended. */
+  #held(worker: Worker | undefined, now: number): { unit: Unit; attempt: AttemptState }[] {
+    const held: { unit: Unit; attempt: AttemptState }[] = [];
+    for (const unit of worker?.holds ?? [])
+      if (unit.attempt !== null) held.push({ unit, attempt: unit.attempt });
+    for (const [attempt, unit] of worker?.lost ?? [])
+      if (attempt.expiration > now && this.#units.get(unit.id) === unit) held.push({ unit, attempt });
+      else worker?.lost.delete(attempt);
+    return held;
   }
 
   /** Newest first. Attempts of units that are gone are passed over. */
@@ -617,14 +631,9 @@ export class MemoryStore implements Store, Watchable {
         if (time >= limits.requestsBefore) break;
         space.requests.delete(id);
       }
-      for (const worker of space.workers.values()) {
-        this.#trimLog(worker);
-        const { name, parent, expiration, holds, children } = worker;
-        if (expiration >= limits.workersBefore || holds.size > 0 || children.size > 0) continue;
-        space.workers.delete(name);
-        if (parent !== null) space.workers.get(parent)?.children.delete(name);
-        tidied.workers++;
-      }
+      for (const worker of space.workers.values()) this.#trimLog(worker);
+      for (const worker of space.workers.values())
+        tidied.workers += forgetWorker(space, worker, limits.workersBefore);
       if (tidied.expired + tidied.due + tidied.exhausted + tidied.retired > before) this.#changed(space.name);
     }
     return tidied;
@@ -666,6 +675,19 @@ export class MemoryStore implements Store, Watchable {
     // nothing is held
   }
 }
+
+/** Forgets a worker that was not heard of for long, holds nothing and has no children; and then its parent, if that is so too. */
+function forgetWorker(space: Space, worker: Worker | undefined, before: number): number {
+  if (worker === undefined || worker.expiration >= before) return 0;
+  if (worker.holds.size > 0 || worker.children.size > 0) return 0;
+  space.workers.delete(worker.name);
+  if (worker.parent === null) return 1;
+  const parent = space.workers.get(worker.parent);
+  parent?.children.delete(worker.name);
+  return 1 + forgetWorker(space, parent, before);
+}
+
+const compareKeys = (a: AttemptKey, b: AttemptKey): number => a.unitId - b.unitId || a.number - b.number;
 
 function earliest(a: number | undefined, b: number | undefined): number {
   if (a === undefined) return b ?? 0;

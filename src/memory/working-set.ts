@@ -171,8 +171,11 @@ export class MemorySet extends WorkingSet<Unit> {
     // the object is the row
   }
 
-  archive(unit: Unit, attempt: AttemptState): void {
+  archive(unit: Unit, attempt: AttemptState, lost: boolean): void {
     (unit.history ??= []).push(attempt);
+    const worker = lost ? unit.spec.space.workers.get(attempt.worker) : undefined;
+    worker?.holds.delete(unit);
+    worker?.lost.set(attempt, unit);
   }
 
   setNeeds(unit: Unit, needs: readonly Need[]): void {
@@ -227,7 +230,9 @@ export class MemorySet extends WorkingSet<Unit> {
   }
 
   released(unit: Unit, attempt: AttemptState): void {
-    unit.spec.space.workers.get(attempt.worker)?.holds.delete(unit);
+    const worker = unit.spec.space.workers.get(attempt.worker);
+    if (attempt === unit.attempt) worker?.holds.delete(unit);
+    else worker?.lost.delete(attempt);
   }
 
   protected tell(message: Omit<QueueMessage, "seq">, { spec: { space } }: Unit): void {

@@ -235,9 +235,10 @@ async function tryClaim(claiming: Claiming, claims: readonly Claim[]): Promise<C
     const { at, raise } = floors.begin(id);
     const expected = tried.get(id) ?? 0;
     if (expected > 0) tried.set(id, expected - 1);
-    const since = performance.now() - knownMs;
     const plain =
-      expected === 0 && requestId === null && who.every((one) => (workers.get(one) ?? -Infinity) > since);
+      expected === 0 &&
+      requestId === null &&
+      who.every((one) => (workers.get(one) ?? -Infinity) > now - knownMs);
     const sql = plain ? plainClaimSql : claimSql;
     const answer = limited.has(id)
       ? await holding(async (tx) => {
@@ -251,7 +252,7 @@ async function tryClaim(claiming: Claiming, claims: readonly Claim[]): Promise<C
       if (last !== undefined) raise(last);
       if (!plain && last !== undefined) {
         if (workers.size > 10_000) workers.clear();
-        for (const one of who) workers.set(one, performance.now());
+        for (const one of who) workers.set(one, now);
       }
       const nothing = claimed.every(({ attempts, more }) => attempts.length === 0 && !more);
       // nothing from here on: but there may be something before it that another claim had locked and gave back

@@ -212,10 +212,12 @@ const settleStatement = (queued: boolean): string => `
       SELECT u.spec${queued ? ", u.queues" : ""} FROM @unit u WHERE u.id = g.id AND ${plainUnit(queued)} LIMIT 1
     ) f
     GROUP BY f.spec
+  ), needy AS MATERIALIZED (
+    SELECT ${isNeedyPast("$2::bigint")} AS past
   ), fit AS MATERIALIZED (
     SELECT sum(f.units) AS units${queued ? ", coalesce(sum(f.messages), 0) <= cardinality($11::bigint[]) AS enough" : ""}
     FROM found f JOIN @spec s ON s.id = f.spec JOIN @namespace n ON n.id = s.namespace
-    WHERE NOT s.dead AND n.name = $1 AND NOT (f.chains AND s.next_spec <> '') AND NOT ${isNeedyPast("$2::bigint")}
+    WHERE NOT s.dead AND n.name = $1 AND NOT (f.chains AND s.next_spec <> '') AND NOT (SELECT past FROM needy)
   ), changed AS (
     UPDATE @unit u SET
       status = CASE g.action WHEN 0 THEN 4 WHEN 1 THEN 5 WHEN 3 THEN 3 ELSE CASE WHEN g.time > $2::bigint THEN 1 ELSE 0 END END,
@@ -237,7 +239,7 @@ const settleStatement = (queued: boolean): string => `
     FROM changed WHERE status <> 3 GROUP BY spec
     ${tallyConflict}
   )
-  SELECT at, attempt_expiration FROM changed`;
+  SELECT at, attempt_expiration FROM changed UNION ALL SELECT 0, 0 FROM needy WHERE past`;
 
 export const settleSql = settleStatement(false);
 /** The same for units of which some have queues. $11 numbers for their messages, $12 the order of the changes. */
@@ -245,7 +247,8 @@ export const settleQueuedSql = settleStatement(true);
 
 /**
  * Answers each change in its place; undefined where the rules have to decide. `queues` is how many queues a unit may have:
- * so many numbers of messages are taken first.
+ * so many numbers of messages are taken first. `needyPast`: leases of units with dependencies may have ended, and what follows
+ * from that comes first.
  */
 export async function settlePlain(
   db: Database,
@@ -253,7 +256,7 @@ export async function settlePlain(
   changes: readonly Settle[],
   queues: number,
   now: number,
-): Promise<(AttemptChanged | undefined)[]> {
+): Promise<{ answers: (AttemptChanged | undefined)[]; needyPast: boolean }> {
   const answers = new Array<AttemptChanged | undefined>(changes.length).fill(undefined);
   const sorted = changes
     .map((change, i) => ({ change, i }))
@@ -263,7 +266,7 @@ export async function settlePlain(
     sorted.map(({ change }) => change),
     now,
   );
-  if (plain === null) return answers;
+  if (plain === null) return { answers, needyPast: true };
   const ends = changes.filter(({ action }) => action === "finish" || action === "fail").length;
   let rows: Row[];
   if (queues === 0 || ends === 0) rows = await db.write(settleSql, plain, { repeatable: true });
@@ -273,10 +276,11 @@ export async function settlePlain(
     rows = await db.write(settleQueuedSql, [...plain, int8s(seqs), order], { repeatable: true });
   }
   for (const [at, expirationTime] of rows as [number, number][]) {
+    if (at === 0) return { answers, needyPast: true };
     const { change, i } = sorted[at - 1]!;
     answers[i] = { ...unchanged(change), changed: true, status: actionStatus[change.action], expirationTime };
   }
-  return answers;
+  return { answers, needyPast: false };
 }
 
 /** The values of the plain statement; null when some change is not plain by itself. */

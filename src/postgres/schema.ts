@@ -276,7 +276,10 @@ export const migrations: readonly Migration[] = [
       "DROP FUNCTION @label_key(bytea)",
       "ALTER TABLE @message ALTER COLUMN seq DROP DEFAULT",
       // running units with dependencies: when their lease ends, units of other specs may fail
-      "CREATE INDEX unit_needy ON @unit (attempt_expiration) WHERE status = 3 AND needs",
+      "CREATE INDEX unit_needy ON @unit (attempt_expiration) WHERE needs AND attempt_status = 0",
+      // attempts that were taken from their worker before the lease ended, and that it has not settled yet
+      "ALTER TABLE @history ADD COLUMN held boolean NOT NULL DEFAULT false",
+      "CREATE INDEX history_held ON @history (worker, unit, number) WHERE held",
     ],
   },
 ];

@@ -734,11 +734,13 @@ export class PostgresStore implements Store, Watchable {
 
   async #settle(ns: string, changes: readonly Settle[], now: number): Promise<AttemptChanged[]> {
     const queues = this.#queues.get(ns) ?? 0;
-    const plain = this.#parts.fastPaths ? await settlePlain(this.#db, ns, changes, queues, now) : [];
+    const { answers: plain, needyPast } = this.#parts.fastPaths
+      ? await settlePlain(this.#db, ns, changes, queues, now)
+      : { answers: [], needyPast: true };
     // what is not plain, and what another transaction changed at the same moment
     const left = changes.filter((_, i) => plain[i] === undefined);
     if (left.length === 0) return plain as AttemptChanged[];
-    await expireNeedy(this.#db, now, Infinity);
+    if (needyPast) await expireNeedy(this.#db, now, Infinity);
     const decided = await this.#apply(this.#db, now, (set) => settleAttempts(set, ns, left), true);
     return changes.map((_, i) => plain[i] ?? decided.shift()!);
   }
@@ -859,6 +861,7 @@ export class PostgresStore implements Store, Watchable {
 
   async tidy(limits: TidyLimits, now: number): Promise<Tidied> {
     const { tidied, changed } = await tidyStore(this.#slow, limits, this.#logs, now, this.#parts.fastPaths);
+    if (tidied.workers > 0) this.#hints.workers.clear();
     for (const ns of new Set(changed.map(nameFromBytes))) await this.#changed(ns);
     return tidied;
   }

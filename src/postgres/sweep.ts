@@ -222,6 +222,16 @@ async function forgetOld(tx: Session, limits: TidyLimits, now: number): Promise<
   await tx.rows("DELETE FROM @message WHERE request IS NOT NULL AND taken < $1::bigint", [
     limits.requestsBefore,
   ]);
+  let forgotten = 0;
+  // parents go after their last child
+  for (let last = -1; last !== forgotten;) {
+    last = forgotten;
+    forgotten += await forgetWorkers(tx, limits.workersBefore);
+  }
+  return forgotten;
+}
+
+async function forgetWorkers(tx: Session, before: number): Promise<number> {
   const rows = await tx.rows(
     `DELETE FROM @worker w WHERE w.expiration < $1::bigint
        AND NOT EXISTS (SELECT 1 FROM @worker c WHERE c.namespace = w.namespace AND c.parent = w.name)
@@ -229,7 +239,7 @@ async function forgetOld(tx: Session, limits: TidyLimits, now: number): Promise<
          SELECT 1 FROM @spec s JOIN @unit u ON u.spec = s.id AND u.status = 3
          WHERE s.namespace = w.namespace AND NOT s.dead AND u.attempt_worker = w.name)
      RETURNING w.namespace, w.name`,
-    [limits.workersBefore],
+    [before],
   );
   for (const [namespace, name] of rows)
     await tx.rows("DELETE FROM @log WHERE namespace = $1 AND worker = $2", [namespace, name]);

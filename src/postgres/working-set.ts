@@ -85,6 +85,7 @@ export class PostgresSet extends WorkingSet<Unit> {
   readonly #past = new Map<string, AttemptState>();
   readonly #archived: { unit: Unit; attempt: AttemptState; lost: boolean }[] = [];
   readonly #rewritten = new Map<string, { unit: Unit; attempt: AttemptState }>();
+  readonly #heard: AttemptKey[] = [];
   readonly #counts = new Map<number, Tally>();
   readonly #renamed = new Set<Unit>();
   readonly #begun = new Map<string, { namespaceId: number; worker: string; keys: AttemptKey[] }>();
@@ -426,8 +427,8 @@ export class PostgresSet extends WorkingSet<Unit> {
     this.#rewritten.set(pastKey(unit.id, attempt.number), { unit, attempt });
   }
 
-  archive(unit: Unit, attempt: AttemptState): void {
-    this.#archived.push({ unit, attempt, lost: false });
+  archive(unit: Unit, attempt: AttemptState, lost: boolean): void {
+    this.#archived.push({ unit, attempt, lost });
     this.#past.set(pastKey(unit.id, attempt.number), attempt);
   }
 
@@ -484,8 +485,12 @@ export class PostgresSet extends WorkingSet<Unit> {
     if (claimed) begun.keys.push({ unitId: unit.id, number: attempt.number });
   }
 
-  released(): void {
-    // who holds what follows from the units' rows
+  released(unit: Unit, attempt: AttemptState): void {
+    // what a worker holds follows from the units' rows; what it lost is marked in the history
+    if (attempt === unit.attempt) return;
+    const archived = this.#archived.find((one) => one.attempt === attempt);
+    if (archived === undefined) this.#heard.push({ unitId: unit.id, number: attempt.number });
+    else archived.lost = false;
   }
 
   protected tell(message: Omit<QueueMessage, "seq">, unit: Unit): void {
@@ -522,6 +527,7 @@ export class PostgresSet extends WorkingSet<Unit> {
     if (updates.length > 0) await this.#update(updates);
     if (this.#archived.length > 0) await this.#insertHistory();
     if (this.#rewritten.size > 0) await this.#updateHistory();
+    if (this.#heard.length > 0) await this.#dropHeld();
     const rewired = changed.filter((unit) => this.#rewired.has(unit));
     if (rewired.length > 0) await this.#writeNeeds(rewired);
     if (this.#met.length > 0) await this.#meetNeeds();
@@ -616,7 +622,7 @@ export class PostgresSet extends WorkingSet<Unit> {
     const attempt = <Value>(read: (attempt: AttemptState) => Value): (Value | null)[] =>
       units.map((unit) => (unit.attempt === null ? null : read(unit.attempt)));
     const own = units.map(({ attempt: one, data }) => (one === null ? null : one.data !== data));
-    const dataChanged = units.map(({ data, stored }) => stored === null || data !== stored.data);
+    const dataChanged = units.map(({ data, stored }) => stored?.data !== data);
     const attemptChanged = units.map(
       (unit, i) => (own[i] === true ? unit.attempt?.data : undefined) !== unit.stored?.attemptData,
     );
@@ -672,9 +678,9 @@ export class PostgresSet extends WorkingSet<Unit> {
     const rows = this.#archived.filter(({ unit }) => !this.#removed.has(unit));
     if (rows.length === 0) return;
     await this.#tx.rows(
-      `INSERT INTO @history (unit, number, status, late, start, "end", expiration, worker, errors, data)
+      `INSERT INTO @history (unit, number, status, late, start, "end", expiration, worker, errors, data, held)
        SELECT * FROM unnest($1::bigint[], $2::int[], $3::smallint[], $4::boolean[], $5::bigint[], $6::bigint[],
-         $7::bigint[], $8::bytea[], $9::text[], $10::bytea[])`,
+         $7::bigint[], $8::bytea[], $9::text[], $10::bytea[], $11::boolean[])`,
       [
         int8s(rows.map(({ unit }) => unit.id)),
         int4s(rows.map(({ attempt }) => attempt.number)),
@@ -686,7 +692,17 @@ export class PostgresSet extends WorkingSet<Unit> {
         byteas(rows.map(({ attempt }) => nameToBytes(attempt.worker))),
         texts(rows.map(({ attempt }) => writeErrors(attempt.chainingErrors))),
         byteas(rows.map(({ attempt }) => dataBytes(attempt.data))),
+        bools(rows.map(({ lost }) => lost)),
       ],
+    );
+  }
+
+  /** The workers of these attempts have heard that they lost them. */
+  async #dropHeld(): Promise<void> {
+    await this.#tx.rows(
+      `UPDATE @history h SET held = false FROM unnest($1::bigint[], $2::int[]) AS g (unit, number)
+       WHERE ${isRow("h.unit", "g.unit")} AND ${isRow("h.number", "g.number")} AND h.held`,
+      [int8s(this.#heard.map(({ unitId }) => unitId)), int4s(this.#heard.map(({ number }) => number))],
     );
   }
 

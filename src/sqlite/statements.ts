@@ -166,9 +166,12 @@ export const sql = {
   /** Before a claim takes units from attempts that ended. */
   supersedeMany: `
     INSERT INTO history
-    SELECT id, attempts, status, worker, started, ended, expiration, late, errors, iif(own, attempt_data, data)
+    SELECT id, attempts, status, worker, started, ended, expiration, late, errors, iif(own, attempt_data, data), NULL
     FROM unit WHERE id IN ${ids}`,
-  addHistory: "INSERT INTO history VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+  addHistory: "INSERT INTO history VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+  dropHeld: "UPDATE history SET held = NULL WHERE unit = ? AND number = ? AND held = 1",
+  heldPast:
+    "SELECT unit, number FROM history WHERE held = 1 AND worker = ? AND expiration > ? ORDER BY unit, number",
   setHistoryData: "UPDATE history SET data = ? WHERE unit = ? AND number = ?",
   history: `
     SELECT number, status, worker, started, ended, expiration, late, errors, data FROM history WHERE unit = ?
@@ -295,6 +298,9 @@ export const sql = {
   setWorker: `
     UPDATE worker SET parent = ?, mode = ?, data = ?, updated = ?, expiration = ?, deactivated = ?, desired = ?
     WHERE id = ?`,
+  oldParent: `
+    SELECT p.id, p.name FROM worker AS w JOIN worker AS p ON p.namespace = w.namespace AND p.name = w.parent AND p.known = 1
+    WHERE w.id = ? AND p.expiration < ?`,
   forgetWorker: "UPDATE worker SET known = 0, parent = NULL, data = NULL WHERE id = ?",
   workers: `
     SELECT id, name, parent, mode, data, updated, expiration, deactivated, desired FROM worker

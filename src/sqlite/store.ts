@@ -570,16 +570,15 @@ export class SqliteStore implements Store, Watchable {
       if (!this.#caughtUp(space.specs.values(), now)) return again;
       if (which === "all") return logged(state, ns, worker, previous, limit);
       const workers = which === "active" ? [worker] : childrenOf(state, space, name);
-      const ids = workers
-        .flatMap((one) => [...state.leases.heldBy(one)])
-        .filter((id) => id > (previous?.unitId ?? 0));
+      const keys = workers
+        .flatMap((one) => heldAttempts(state, one, now))
+        .filter((key) => previous === null || compareKeys(key, previous) > 0)
+        .sort(compareKeys);
       const rows: AttemptRow[] = [];
-      for (const id of ids.sort((a, b) => a - b)) {
+      for (const key of keys) {
         if (rows.length === limit) break;
-        const unit = findUnit(state, id);
-        const attempt = unit?.attempt ?? null;
-        if (unit !== undefined && attempt !== null && !unit.spec.deleted)
-          rows.push(attemptRow(unit, attempt));
+        const row = findAttempt(state, ns, key);
+        if (row !== null) rows.push(row);
       }
       return rows;
     });
@@ -900,6 +899,20 @@ function findAttempt(state: State, ns: string, { unitId, number }: AttemptKey): 
   const attempt = unit.attempt?.number === number ? unit.attempt : pastAttempt(state, unitId, number);
   return attempt === undefined ? null : attemptRow(unit, attempt);
 }
+
+/** What a worker holds, and what it lost while its lease had not ended. */
+function heldAttempts(state: State, worker: number, now: number): AttemptKey[] {
+  const held = [...state.leases.heldBy(worker)].map((unitId) => ({
+    unitId,
+    number: state.leases.get(unitId)?.number ?? 0,
+  }));
+  const lost = state.sql.heldPast
+    .all(worker, now)
+    .map(([unitId, number]) => ({ unitId: unitId as number, number: number as number }));
+  return [...held, ...lost];
+}
+
+const compareKeys = (a: AttemptKey, b: AttemptKey): number => a.unitId - b.unitId || a.number - b.number;
 
 /** Newest first. Attempts of units that are gone are passed over. */
 function logged(

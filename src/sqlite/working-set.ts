@@ -297,7 +297,7 @@ export class SqliteSet extends WorkingSet<Unit> {
     this.#state.sql.setHistoryData.run(dataValue(attempt.data), unit.id, attempt.number);
   }
 
-  archive(unit: Unit, attempt: AttemptState): void {
+  archive(unit: Unit, attempt: AttemptState, lost: boolean): void {
     const state = this.#state;
     const { number, status, start, end, expiration, late, chainingErrors, data } = attempt;
     this.#past.set(`${unit.id}.${number}`, attempt);
@@ -313,6 +313,7 @@ export class SqliteSet extends WorkingSet<Unit> {
       Number(late),
       errorsValue(chainingErrors),
       dataValue(data),
+      lost ? 1 : null,
     );
   }
 
@@ -377,8 +378,10 @@ export class SqliteSet extends WorkingSet<Unit> {
     else log.push([unit.id, attempt.number]);
   }
 
-  released(): void {
-    // who holds what follows from the leases
+  released(unit: Unit, attempt: AttemptState): void {
+    // what a worker holds follows from the leases; what it lost is marked in the history
+    if (attempt !== unit.attempt && this.#state.sql.dropHeld.run(unit.id, attempt.number) > 0)
+      this.#state.writes++;
   }
 
   protected tell(message: Omit<QueueMessage, "seq">, unit: Unit): void {

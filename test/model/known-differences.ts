@@ -20,24 +20,6 @@ export const differences = {
 export type Difference = keyof typeof differences;
 
 export const knownDifferences: Readonly<Record<"sqlite" | "postgres", readonly Difference[]>> = {
-  sqlite: [
-    "message order",
-    "expiry",
-    "names given twice",
-    "tracebacks",
-    "forgotten workers",
-    "exhausted units",
-    "cycles",
-  ],
-  postgres: [
-    "messages",
-    "expiry",
-    "names given twice",
-    "tracebacks",
-    "forgotten workers",
-    "exhausted units",
-    "long names",
-    "cycles",
-    "error texts",
-  ],
+  sqlite: [],
+  postgres: ["long names"],
 };

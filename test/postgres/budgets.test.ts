@@ -291,6 +291,7 @@ describe("plans", () => {
     for (const scan of Object.values(known).flat()) expect(scan).toMatch(/: (Index|CTE) Scan /);
     expect(known.claim).toContain("unit: Index Scan unit_ready");
     expect(known.settle?.filter((scan) => scan.startsWith("unit"))).toEqual([
+      "unit: Index Scan unit_needy",
       "unit: Index Scan unit_pkey",
       "unit: Index Scan unit_pkey",
     ]);

@@ -2,12 +2,10 @@
 import { setTimeout as delay } from "node:timers/promises";
 import pg from "pg";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { encodeData, Engine, ManualClock, nameToBytes, type QueueMessage } from "../../src/core/index.ts";
-import { settleSql } from "../../src/postgres/fast-paths.ts";
+import { encodeData, Engine, ManualClock, type QueueMessage } from "../../src/core/index.ts";
 import { forSchema } from "../../src/postgres/connection.ts";
 import { openPostgres, type PostgresStore } from "../../src/postgres/index.ts";
 import { migrations, schemaVersion } from "../../src/postgres/schema.ts";
-import { bools, byteas, int2s, int4s, int8s } from "../../src/postgres/values.ts";
 import { openServer, query, type Server } from "./server.ts";
 
 let server: Server;

@@ -11,7 +11,6 @@ export type FailingStack =
   | "postgres in process"
   | "cbor-rpc";
 
-const all: readonly FailingStack[] = ["memory", "sqlite", "postgres"];
 
 interface Failing {
   reason: string;
@@ -21,38 +20,6 @@ interface Failing {
 
 const failing: readonly Failing[] = [
   // ---- workers
-  {
-    reason: "an attempt leaves its worker's active list when another takes the unit",
-    stores: all,
-    tests: ["another attempt was made", "the unit was reset"].map(
-      (how) =>
-        `attempts: a worker's active attempts include one that it lost because ${how}, until it settles it`,
-    ),
-  },
-  {
-    reason: "a parent is looked at before its child was forgotten, and is left for the next sweep",
-    stores: all,
-    tests: [
-      "housekeeping: a parent and its child are forgotten together, when the parent was known before the child",
-    ],
-  },
-  {
-    reason: "a parent is left for the next sweep",
-    stores: ["postgres"],
-    tests: [
-      "housekeeping: a parent and its child are forgotten together, when the child was known before the parent",
-    ],
-  },
-  {
-    reason: "an engine takes a worker that it has seen to be known for ever",
-    stores: all,
-    tests: ["housekeeping: a worker that was forgotten is known again by a request for work that finds none"],
-  },
-  {
-    reason: "a claim takes a worker to be known for a minute of real time",
-    stores: ["postgres in process"],
-    tests: ["housekeeping: a worker that was forgotten is known again by a claim, and holds what it claimed"],
-  },
   {
     reason: "a page begins where the row of `previous` is, and that row was removed",
     stores: ["memory"],
