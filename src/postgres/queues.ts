@@ -185,12 +185,7 @@ export async function putActions(
   now: number,
 ): Promise<boolean[]> {
   const distinct = new Map<string, ActionInput>();
-  const repeated = actions.map((action) => {
-    const before = distinct.get(action.key);
-    if (before === undefined) distinct.set(action.key, action);
-    else if (!sameData(before.data, action.data)) throw otherAction(action.key);
-    return before !== undefined;
-  });
+  for (const action of actions) if (!distinct.has(action.key)) distinct.set(action.key, action);
   const namespace = await openNamespace(tx, ns);
   // in one order, so that two who put the same keys wait for each other and do not deadlock
   const sorted = [...distinct.values()]
@@ -203,12 +198,13 @@ export async function putActions(
     [namespace, now, byteas(sorted.map(({ key }) => key)), byteas(sorted.map(({ data }) => data))],
   );
   const fresh = new Set((added as [Buffer][]).map(([key]) => nameFromBytes(key)));
+  const there = new Map([...distinct].map(([key, { data }]) => [key, data]));
   const old = [...distinct.keys()].filter((key) => !fresh.has(key));
   if (old.length > 0)
-    for (const row of await getActions(tx, ns, old))
-      if (row !== null && !sameData(row.data, distinct.get(row.key)?.data ?? row.data))
-        throw otherAction(row.key);
-  return actions.map(({ key }, i) => repeated[i] === false && fresh.has(key));
+    for (const row of await getActions(tx, ns, old)) if (row !== null) there.set(row.key, row.data);
+  // the first conflict in the order given is the one that is named
+  for (const { key, data } of actions) if (!sameData(there.get(key) ?? data, data)) throw otherAction(key);
+  return actions.map((action) => fresh.has(action.key) && distinct.get(action.key) === action);
 }
 
 export async function getActions(

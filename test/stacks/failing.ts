@@ -11,7 +11,6 @@ export type FailingStack =
   | "postgres in process"
   | "cbor-rpc";
 
-
 interface Failing {
   reason: string;
   stores: readonly FailingStack[];
@@ -44,13 +43,6 @@ const failing: readonly Failing[] = [
     reason: "bytes of a name that are not UTF-8 are lost in the text of an error",
     stores: ["cbor-rpc"],
     tests: ["dependencies: the error of a cycle names its units, whatever their bytes"],
-  },
-
-  // ---- actions
-  {
-    reason: "conflicts within the call are found before those with what is stored",
-    stores: ["postgres"],
-    tests: ["actions: of several conflicts the first in the order given is named"],
   },
 ];
 
