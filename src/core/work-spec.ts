@@ -30,6 +30,8 @@ export interface WorkSpecMeta {
   thenPreempts: boolean;
   /** Cannot be set. */
   runtime: string;
+  /** The task that a worker needs to run it: the `task` key, else the name; null for one that runs a `module`. Cannot be set. */
+  task: string | null;
   retention: Retention;
 }
 
@@ -112,9 +114,20 @@ export function readWorkSpec(data: Data): { name: string; meta: WorkSpecMeta } {
       nextWorkSpecName: key("then") ?? "",
       thenPreempts: key("then_preempts") ?? true,
       runtime: key("runtime") ?? "",
+      task: taskOf(spec, name),
       retention: readRetention(key("retention")),
     },
   };
+}
+
+/** Work specs that were stored by a version that did not know of tasks lack it. */
+export const knowsTask = (meta: WorkSpecMeta): boolean => "task" in meta;
+
+/** Keys of workers: other types than text are theirs to judge. */
+function taskOf(spec: Record<string, unknown>, name: string): string | null {
+  const text = (key: "module" | "task"): string => (Object.hasOwn(spec, key) && textOf(spec[key])) || "";
+  if (text("module") !== "") return null;
+  return text("task") || name;
 }
 
 /**

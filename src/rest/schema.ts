@@ -74,6 +74,7 @@ const workSpecMeta = Type.Object({
   nextWorkSpecName: Type.String(),
   thenPreempts: Type.Boolean(),
   runtime: Type.String(),
+  task: maybe(nullable(Type.String())),
   retention: Type.Object({ finished: maybe(retentionLimit), failed: maybe(retentionLimit) }),
 });
 
@@ -186,6 +187,7 @@ const workerChange = Type.Object(
 const schedule = {
   workSpecs: maybe(listOf(Type.String())),
   runtimes: maybe(listOf(Type.String())),
+  tasks: maybe(listOf(Type.String())),
   availableGb: maybe(Type.Number()),
 };
 

@@ -19,6 +19,8 @@ export interface RuntimeChoice {
   readonly runtimes: readonly RuntimeName[];
   /** Children of each runtime; one for each core when absent. 0 runs the tasks of `node` in this process. */
   readonly processes?: number;
+  /** Units at once in each child of `node`, of tasks that are plain functions. */
+  readonly concurrency?: number;
   /** Attempts of a batch. A Python job or a command is claimed by itself when absent: the lease is for one. */
   readonly maxAttempts?: number;
   /** The interpreter. */
@@ -61,7 +63,12 @@ async function openRuntime(name: RuntimeName, choice: RuntimeChoice): Promise<Ru
     case "node": {
       if (tasks === undefined)
         throw new CoordinateError("bad_argument", "tasks: the runtime node needs a file of tasks");
-      return processes === 0 ? tasksRuntime(await loadTasks(tasks)) : processRuntime({ ...children, tasks });
+      if (processes === 0) return tasksRuntime(await loadTasks(tasks));
+      return processRuntime({
+        ...children,
+        tasks,
+        ...(choice.concurrency !== undefined && { concurrency: choice.concurrency }),
+      });
     }
     case "python":
       return pythonRuntime({
