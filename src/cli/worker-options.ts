@@ -98,6 +98,7 @@ export async function openChosen(
   setting: WorkerSetting,
   maxAttempts: number | undefined,
   log: Logger,
+  concurrency?: number,
 ): Promise<Runtime[]> {
   const { runtimes, tasks, processes, python, memoryLimit, childLifetimeMs, stopEarlyMs, lifetimeMs } =
     setting;
@@ -112,6 +113,7 @@ export async function openChosen(
     ...(stopEarlyMs !== undefined && { stopEarlyMs }),
     ...(lifetimeMs !== undefined && { lifetimeMs }),
     ...(maxAttempts !== undefined && { maxAttempts }),
+    ...(concurrency !== undefined && { concurrency }),
   });
 }
 

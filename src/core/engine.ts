@@ -771,7 +771,8 @@ export class Engine implements Coordinate {
   async explain(ns: string, request: ScheduleRequest): Promise<Explained[]> {
     const now = this.#clock.now();
     const { settings, candidates } = await this.#store.candidates(this.#ns(ns), null, false, now);
-    if (request.tasks !== undefined && (await this.#deriveTasks(ns, candidates))) return this.explain(ns, request);
+    if (request.tasks !== undefined && (await this.#deriveTasks(ns, candidates)))
+      return this.explain(ns, request);
     return explainChoice(candidates.sort(byName), checkSchedule(request), now, settings.policy);
   }
 

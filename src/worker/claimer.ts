@@ -146,7 +146,7 @@ export class Claimer<Run extends Runnable> {
       return {
         runtime,
         maxAttempts,
-        sizes: new ClaimSizes(maxAttempts, runtime.firstAttempts),
+        sizes: new ClaimSizes(maxAttempts, runtime.firstAttempts ?? runtime.maxAttempts),
         ready: [],
         running: 0,
         asking: 0,

@@ -1,4 +1,5 @@
 /** A worker as a program: the runtimes that were asked for, and the signals of the process. The command line is a thin cover of it. */
+import { availableParallelism } from "node:os";
 import { CoordinateError } from "../core/index.ts";
 import type { Namespace } from "../objects/index.ts";
 import { commandRuntime } from "./command/runtime.ts";
@@ -19,7 +20,7 @@ export interface RuntimeChoice {
   readonly runtimes: readonly RuntimeName[];
   /** Children of each runtime; one for each core when absent. 0 runs the tasks of `node` in this process. */
   readonly processes?: number;
-  /** Units at once in each child of `node`, of tasks that are plain functions. */
+  /** Units at once of `node`, of tasks that are plain functions; shared out among the children. 10 in each child when absent. */
   readonly concurrency?: number;
   /** Attempts of a batch. A Python job or a command is claimed by itself when absent: the lease is for one. */
   readonly maxAttempts?: number;
@@ -67,7 +68,9 @@ async function openRuntime(name: RuntimeName, choice: RuntimeChoice): Promise<Ru
       return processRuntime({
         ...children,
         tasks,
-        ...(choice.concurrency !== undefined && { concurrency: choice.concurrency }),
+        ...(choice.concurrency !== undefined && {
+          concurrency: Math.ceil(choice.concurrency / (children.processes ?? availableParallelism())),
+        }),
       });
     }
     case "python":

@@ -16,7 +16,7 @@ export interface Runtime {
   readonly capacity?: number;
   /** How many attempts a claim may have; the worker's `maxAttempts` when absent, and never more than that. Read once. */
   readonly maxAttempts?: number;
-  /** How many attempts the first claim asks for; one for each free slot when absent. Later claims adapt to how long a claim takes. */
+  /** How many attempts the first claim asks for; its `maxAttempts`, else one for each free slot, when absent. Later claims adapt. */
   readonly firstAttempts?: number;
   /** The `traceback` of attempts whose time is up; "timed out" when absent. */
   readonly timedOut?: string;

@@ -53,6 +53,7 @@ const keys: readonly {
     wrong: [0, "no"],
   },
   { key: "runtime", field: "runtime", otherwise: "", value: "go", becomes: "go", wrong: [1, {}] },
+  { key: "task", field: "task", otherwise: "s", value: "resize", becomes: "resize", wrong: [] },
 ];
 
 /** What an operator may set, and what not. */
@@ -215,7 +216,15 @@ export const workSpecs: CaseGroup = {
       },
     ),
     ...table(
-      ["canBeContinuous", "nextWorkSpecName", "runtime", "thenPreempts", "retention", "availableCount"],
+      [
+        "canBeContinuous",
+        "nextWorkSpecName",
+        "runtime",
+        "task",
+        "thenPreempts",
+        "retention",
+        "availableCount",
+      ],
       (field) => `metadata: ${field} cannot be set`,
       async (t, field) => {
         const before = await t.spec("s");
