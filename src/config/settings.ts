@@ -54,6 +54,7 @@ export const daemonSettings = {
     oneOf: ["strict", "lenient"],
     help: "whether a Python worker that lost its lease may still finish the unit; lenient is as the old daemons were",
   },
+  pid: { type: "text", default: "", help: "file to write the process id to; removed at the end" },
   tokens: {
     type: "text",
     default: "",
@@ -186,6 +187,11 @@ export const workerSettings = {
     type: "number",
     default: 15,
     help: "seconds before the end of its lease at which a job that still runs is stopped",
+  },
+  available_gb: {
+    type: "number",
+    default: 0,
+    help: "memory that the worker states: work specs with a larger min_gb are not for it; 0 states none",
   },
 } as const satisfies Record<string, Setting>;
 

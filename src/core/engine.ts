@@ -525,10 +525,10 @@ export class Engine implements Coordinate {
     await this.#store.putWorkSpecs(
       ns,
       rows.map(({ id, name, data }) => {
-        const { task } = readWorkSpec(data).meta;
+        const { taskName, runsModule } = readWorkSpec(data).meta;
         const meta = (old: WorkSpecMeta | null): WorkSpecMeta => {
           if (old === null) throw missingWorkSpec(name);
-          return { ...old, task };
+          return { ...old, taskName, runsModule };
         };
         return { ref: { name, id }, data: null, meta };
       }),

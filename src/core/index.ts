@@ -19,13 +19,7 @@ export * from "./store.ts";
 export { readUnitLine } from "./unit-line.ts";
 export * from "./waiting.ts";
 export * from "./watches.ts";
-export {
-  readKind,
-  wantedKind,
-  workSpecKeys,
-  type WorkSpecKey,
-  type WorkSpecKeyKind,
-} from "./work-spec-keys.ts";
+export * from "./work-spec-fields.ts";
 export * from "./work-spec.ts";
 export * from "./work-unit.ts";
 export * from "./worker.ts";

@@ -84,7 +84,7 @@ function filter(candidate: Candidate, request: ScheduleRequest, now: number): Ex
   if (listed(request.workSpecs) && !request.workSpecs.includes(candidate.name)) return "other_work_spec";
   const runtimes = runtimesOf(request);
   if (runtimes !== null && !runtimes.includes(meta.runtime)) return "other_runtime";
-  if (request.tasks !== undefined && !hasTask(request.tasks, meta.task)) return "no_task";
+  if (request.tasks !== undefined && !hasTask(request.tasks, meta)) return "no_task";
   if ((request.availableGb ?? 0) > 0 && meta.minGb > (request.availableGb ?? 0)) return "needs_memory";
   if (meta.maxRunning > 0 && pending >= meta.maxRunning) return "max_running";
   if (available > 0 || mayGenerate(meta, available, pending, now)) return null;
@@ -101,10 +101,10 @@ function runtimesOf({ runtimes, tasks }: ScheduleRequest): readonly string[] | n
   return tasks === undefined ? null : ["", "node"];
 }
 
-/** Whether a task is among names and patterns; null is the task of a work spec that runs a `module`, which nobody has. */
-const hasTask = (tasks: readonly string[], task: string | null): boolean =>
-  task !== null &&
-  tasks.some((name) => name === task || (name.endsWith("*") && task.startsWith(name.slice(0, -1))));
+/** Whether the task of a work spec is among names and patterns. */
+const hasTask = (tasks: readonly string[], { taskName, runsModule }: WorkSpecMeta): boolean =>
+  !runsModule &&
+  tasks.some((name) => name === taskName || (name.endsWith("*") && taskName.startsWith(name.slice(0, -1))));
 
 function judgeAll(
   candidates: readonly Candidate[],
@@ -248,9 +248,9 @@ function reason(
     case "other_runtime":
       return `has runtime ${JSON.stringify(meta.runtime)}; asked for ${JSON.stringify(runtimesOf(request))}`;
     case "no_task":
-      return meta.task === null
+      return meta.runsModule
         ? "runs a module; asked for work specs that run a task"
-        : `runs the task ${JSON.stringify(meta.task)}; asked for ${JSON.stringify(request.tasks)}`;
+        : `runs the task ${JSON.stringify(meta.taskName)}; asked for ${JSON.stringify(request.tasks)}`;
     case "needs_memory":
       return `needs ${meta.minGb} GB; ${request.availableGb} GB are available`;
     case "max_running":

@@ -86,7 +86,7 @@ async function clearSocket(path: string): Promise<void> {
     });
     socket.once("error", () => resolve(false));
   });
-  if (lives) throw new Error(`another process listens on ${path}`);
+  if (lives) throw Object.assign(new Error(`another process listens on ${path}`), { code: "EADDRINUSE" });
   rmSync(path, { force: true });
 }
 

@@ -74,7 +74,8 @@ const workSpecMeta = Type.Object({
   nextWorkSpecName: Type.String(),
   thenPreempts: Type.Boolean(),
   runtime: Type.String(),
-  task: maybe(nullable(Type.String())),
+  taskName: Type.String(),
+  runsModule: Type.Boolean(),
   retention: Type.Object({ finished: maybe(retentionLimit), failed: maybe(retentionLimit) }),
 });
 

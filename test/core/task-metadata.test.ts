@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { encodeData, Engine, ManualClock, readWorkSpec, type WorkSpecMeta } from "../../src/core/index.ts";
+import { encodeData, Engine, ManualClock, readWorkSpec } from "../../src/core/index.ts";
 import { MemoryStore } from "../../src/memory/index.ts";
 
 test("the task of a work spec that an earlier version stored is read from its data", async () => {
@@ -7,8 +7,8 @@ test("the task of a work spec that an earlier version stored is read from its da
   const engine = new Engine(store, { clock: new ManualClock() });
   const put = async (spec: { name: string; [key: string]: unknown }): Promise<void> => {
     const data = encodeData(spec);
-    const { task: _, ...before } = readWorkSpec(data).meta;
-    await store.putWorkSpecs("n", [{ ref: spec.name, data, meta: () => before as WorkSpecMeta }]);
+    const before = { ...readWorkSpec(data).meta, taskName: "", runsModule: false };
+    await store.putWorkSpecs("n", [{ ref: spec.name, data, meta: () => before }]);
     await engine.addWorkUnits("n", spec.name, [{ name: "u" }]);
   };
   await put({ name: "old", task: "mail" });
@@ -20,6 +20,6 @@ test("the task of a work spec that an earlier version stored is read from its da
   expect(await engine.requestAttempts("n", { worker: "w", tasks: ["old"] })).toEqual([]);
   const [attempt] = await engine.requestAttempts("n", { worker: "w", tasks: ["mail"] });
   expect(attempt?.workSpec).toBe("old");
-  expect((await engine.getWorkSpecs("n", ["old"]))[0]?.meta).toMatchObject({ task: "mail", weight: 7 });
+  expect((await engine.getWorkSpecs("n", ["old"]))[0]?.meta).toMatchObject({ taskName: "mail", weight: 7 });
   await engine.close();
 });

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import {
   encodeData,
+  nameFromBytes,
   type AttemptAction,
   type DependencyInput,
   type WorkUnitInput,
@@ -156,6 +157,15 @@ export const dependencies: CaseGroup = {
         await t.add("s", "a", after("b", "a"), after("c", "b"));
         await t.refuses("dependency_cycle", t.add("s", after("a", "c")));
         assert.deepEqual(await t.statuses("s"), { a: "available", b: "blocked", c: "blocked" });
+      },
+    },
+    {
+      name: "the error of a cycle names its units, whatever their bytes",
+      async run(t) {
+        await t.spec("s");
+        const odd = nameFromBytes(Uint8Array.of(0x61, 0xff));
+        await t.add("s", "b", after(odd, "b"), after("c", odd));
+        await t.refuses("dependency_cycle", t.add("s", after("b", "c")), new RegExp(`b -> c -> ${odd}`));
       },
     },
     {

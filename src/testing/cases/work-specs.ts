@@ -53,7 +53,6 @@ const keys: readonly {
     wrong: [0, "no"],
   },
   { key: "runtime", field: "runtime", otherwise: "", value: "go", becomes: "go", wrong: [1, {}] },
-  { key: "task", field: "task", otherwise: "s", value: "resize", becomes: "resize", wrong: [] },
 ];
 
 /** What an operator may set, and what not. */
@@ -220,7 +219,8 @@ export const workSpecs: CaseGroup = {
         "canBeContinuous",
         "nextWorkSpecName",
         "runtime",
-        "task",
+        "taskName",
+        "runsModule",
         "thenPreempts",
         "retention",
         "availableCount",
@@ -295,12 +295,12 @@ export const workSpecs: CaseGroup = {
     {
       name: "unknown keys are kept and ignored",
       async run(t) {
-        const row = await t.spec("s", { module: "m", run_function: "f", config: { a: 1 }, whatever: [1] });
+        const row = await t.spec("s", { run_function: "f", config: { a: 1 }, task: 7, whatever: [1] });
         assert.deepEqual(
           row.data,
-          encodeData({ name: "s", module: "m", run_function: "f", config: { a: 1 }, whatever: [1] }),
+          encodeData({ name: "s", run_function: "f", config: { a: 1 }, task: 7, whatever: [1] }),
         );
-        assert.deepEqual(row.meta, (await t.spec("plain")).meta);
+        assert.deepEqual(row.meta, { ...(await t.spec("plain")).meta, taskName: "s" });
       },
     },
     {
