@@ -213,6 +213,11 @@ export class Claimer<Run extends Runnable> {
     while (this.#asks.size > 0) await Promise.all(this.#asks);
   }
 
+  /** Read anew: it changes while one waits. */
+  #hasStopped(): boolean {
+    return this.#stopped;
+  }
+
   #letGo(): void {
     for (const source of this.#sources) {
       source.poll?.abort("no slot takes work");
@@ -402,8 +407,8 @@ export class Claimer<Run extends Runnable> {
     };
     const order = this.#claims++;
     for (const run of opened.runs) runner.ready.push({ run, lot, order });
-    if (this.#stopped) return this.#letGo();
-    this.#pump();
+    if (this.#hasStopped()) this.#letGo();
+    else this.#pump();
     if (lot.left === 0) return;
     lot.hold = alarms.at(claimedAt + Math.min(holdMs, lifetimeMs / 2), () => {
       this.#giveBack(runner, (ready) => ready.lot === lot);

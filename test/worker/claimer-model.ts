@@ -295,9 +295,9 @@ export async function runSchedule(
   claimer.stop();
   alarms.close();
   // what is under way comes to its end
-  let isOver = false;
-  void Promise.all([claimer.drained(), ...running]).then(() => (isOver = true));
-  for (let i = 0; !isOver; i++) {
+  const over = new AbortController();
+  void Promise.all([claimer.drained(), ...running]).then(() => over.abort());
+  for (let i = 0; !over.signal.aborted; i++) {
     assert.ok(i < 1000, `the claimer does not stop; ${description}`);
     clock.step(clock.now() + 60_000);
     await settleDown();
