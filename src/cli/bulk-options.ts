@@ -135,7 +135,7 @@ export async function runLoad(context: Context, workSpec: string, options: BulkO
       context,
       path.basename(source.name),
       () => ({ value: bytes, total: source.size, units }),
-      options.quiet === true,
+      options.quiet === true || context.quiet,
     );
     const bad = new BadLines(context, source.name);
     let result: LoadResult;

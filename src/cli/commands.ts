@@ -234,6 +234,14 @@ export const commands: readonly CommandEntry[] = [
     load: () => import("./commands/mode.ts"),
   },
   {
+    name: "policy",
+    group: "workers",
+    summary: "how the scheduler chooses: weighted or python",
+    store: "write",
+    args: ["weighted", "python"],
+    load: () => import("./commands/policy.ts"),
+  },
+  {
     name: "worker_stats",
     group: "workers",
     summary: "how many workers there are",

@@ -74,6 +74,12 @@ async function nameInFile(file: string): Promise<string> {
 
 const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 
+export async function hasWorkSpec(context: Context, name: string): Promise<boolean> {
+  const { coordinate, ns } = await context.work();
+  const [row] = await coordinate.getWorkSpecs(ns, [name]);
+  return row !== null && row !== undefined;
+}
+
 /** The work spec, or the error that it is not there, with the name that was probably meant. */
 export async function requireWorkSpec(context: Context, name: string): Promise<WorkSpecRow> {
   const { coordinate, ns } = await context.work();

@@ -188,6 +188,11 @@ export const workerSettings = {
     default: 15,
     help: "seconds before the end of its lease at which a job that still runs is stopped",
   },
+  available_gb: {
+    type: "number",
+    default: 0,
+    help: "memory that the worker states: work specs with a larger min_gb are not for it; 0 states none",
+  },
 } as const satisfies Record<string, Setting>;
 
 export const jobsSettings = {

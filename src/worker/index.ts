@@ -24,7 +24,6 @@ export {
   type ChildrenOptions,
   type ProcessRuntimeOptions,
 } from "./process/runtime.ts";
-export { readPythonSettings, type PythonSettings } from "./python/settings.ts";
 export { runOne, type RunOneLimits, type RunOneOutcome } from "./run-one.ts";
 export {
   openRuntimes,

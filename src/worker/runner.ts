@@ -16,6 +16,8 @@ export type RuntimeName = (typeof runtimeNames)[number];
 export interface RuntimeChoice {
   /** A file of tasks for `node`. */
   readonly tasks?: string;
+  /** The values of the `runtime` key for which the tasks are. */
+  readonly taskRuntimes?: readonly string[];
   readonly runtimes: readonly RuntimeName[];
   /** Children of each runtime; one for each core when absent. 0 runs the tasks of `node` in this process. */
   readonly processes?: number;
@@ -48,8 +50,8 @@ export async function openRuntimes(choice: RuntimeChoice): Promise<Runtime[]> {
 }
 
 async function openRuntime(name: RuntimeName, choice: RuntimeChoice): Promise<Runtime> {
-  const { tasks, processes, maxAttempts, python, memoryLimit, childLifetimeMs, stopEarlyMs, lifetimeMs } =
-    choice;
+  const { tasks, taskRuntimes, processes, maxAttempts, python, memoryLimit } = choice;
+  const { childLifetimeMs, stopEarlyMs, lifetimeMs } = choice;
   const children = {
     log: choice.log ?? stderrLogger,
     ...(processes !== undefined && processes > 0 && { processes }),
@@ -61,7 +63,9 @@ async function openRuntime(name: RuntimeName, choice: RuntimeChoice): Promise<Ru
     case "node": {
       if (tasks === undefined)
         throw new CoordinateError("bad_argument", "tasks: the runtime node needs a file of tasks");
-      return processes === 0 ? tasksRuntime(await loadTasks(tasks)) : processRuntime({ ...children, tasks });
+      return processes === 0
+        ? tasksRuntime(await loadTasks(tasks), taskRuntimes)
+        : processRuntime({ ...children, tasks, ...(taskRuntimes !== undefined && { names: taskRuntimes }) });
     }
     case "python":
       return pythonRuntime({

@@ -1018,6 +1018,11 @@ run("workers", {
     ["mode_counts", [], "[{}, None]"],
     ["worker_stats", [], "{u'num_workers': 0, u'num_children': 0, u'num_expirable': 0}"],
   ],
+  "who registered without a mode and an environment is listed": [
+    ["worker_heartbeat", ["w", null, 6000, null, null], "[True, None]"],
+    ["list_worker_modes", [], "[{u'w': u''}, None]"],
+    ["get_worker_info", ["w"], "[{}, None]"],
+  ],
   "who only asked for work is not listed": [spec, add("a"), get(), ["list_worker_modes", [], "[{}, None]"]],
   "expired workers are gone": [
     beat("w", "RUN", f(1.5)),
@@ -1054,7 +1059,6 @@ run("workers", {
     ["worker_heartbeat", ["w", "RUN", 60, {}, 5], error(/parent/)],
     ["worker_heartbeat", ["w", "RUN", null, {}, null], error(/expire_seconds/)],
   ],
-  "null mode and null data": [beat("w", null, 60, null), ["get_worker_info", ["w"], "[None, None]"]],
   "unregistered is gone, twice is no": [
     beat("w"),
     ["worker_unregister", ["w"]],

@@ -123,6 +123,8 @@ const wrong: readonly [words: string, code: number, said: RegExp][] = [
   ["bench clear --backend memory:", 2, /^$/],
   ["rpc fly --backend memory:", 2, /no such verb fly/],
   ["rpc getWorkSpec --backend memory:", 2, /did you mean getWorkSpecs\?/],
+  ["policy best --backend memory:", 2, /expected weighted or python, got best/],
+  ["policy weigted --backend memory:", 2, /did you mean weighted\?/],
   ["rpc getWorkSpecs --backend memory:", 2, /expected getWorkSpecs WORKSPECS/],
   ["rpc getWorkSpecs '[1' --backend memory:", 2, /\[1: /],
   ["rpc getWorkSpecs 5 --backend memory:", 1, /Bad argument/],

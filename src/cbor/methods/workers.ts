@@ -1,5 +1,11 @@
 /** Workers, by the names that Python calls; and the few calls about the daemon itself. */
-import { dataToCbor, type AttemptRow, type WorkerQuery, type WorkerRow } from "../../core/index.ts";
+import {
+  dataToCbor,
+  encodeData,
+  type AttemptRow,
+  type WorkerQuery,
+  type WorkerRow,
+} from "../../core/index.ts";
 import {
   finite,
   method,
@@ -32,7 +38,8 @@ const workerHeartbeat = method(5, 5, async (call, [id, mode, expireSeconds, data
       parent: parent === "" ? null : parent,
       active: true,
       mode: optionalName(mode, "mode"),
-      data: data?.data("data", settings.dataLimits) ?? null,
+      // an empty environment, and not none: that is how a registered worker differs from one that only asked for work
+      data: data?.data("data", settings.dataLimits) ?? encodeData({}),
       expiration: clock.now() + Math.round(life * 1000),
     },
   ]);

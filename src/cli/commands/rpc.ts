@@ -13,12 +13,15 @@ export default command({
       .addHelpText(
         "after",
         "\nWithout a verb, lists them with their arguments. The namespace is that of --namespace. For example:" +
-          `\n  coordinate rpc listWorkUnits crawl '{"limit": 1}'`,
+          `\n  coordinate rpc listWorkUnits crawl '{"limit": 1}'` +
+          "\nThe methods of the Python daemon are known too, such as control_work_spec; where a verb has the same" +
+          "\nname, --compat calls the method.",
       );
   },
   run: async (context, { args: [word, ...words] }) => {
     if (word === undefined) return printVerbs(context);
-    const verb = readVerb(word);
+    const verb = context.compat ? null : findVerb(word);
+    if (verb === null) return callPython(context, word, words);
     const { namespace } = verbs[verb];
     const { params, counts, optionsAt } = signatures[verb];
     const most = counts[1] - (namespace === "none" ? 0 : 1);
@@ -36,11 +39,28 @@ export default command({
   },
 });
 
-function readVerb(word: string): Verb {
+function findVerb(word: string): Verb | null {
   const plain = (text: string): string => text.replace(/[-_]/g, "").toLowerCase();
-  const found = verbNames.find((verb) => plain(verb) === plain(word));
-  if (found === undefined) throw new UsageError(`no such verb ${word}${didYouMean(word, verbNames)}`);
-  return found;
+  return verbNames.find((verb) => plain(verb) === plain(word)) ?? null;
+}
+
+/** A method as Python clients call it; each parameter is YAML, as the Python tool reads it. */
+async function callPython(context: Context, word: string, words: readonly string[]): Promise<number> {
+  const { callMethod, methodNames } = await import("../../cbor/index.ts");
+  const method = word.replaceAll("-", "_");
+  if (!methodNames.includes(method))
+    throw new UsageError(`no such verb ${word}${didYouMean(word, [...verbNames, ...methodNames])}`);
+  const { parse } = await import("yaml");
+  const params = words.map((text): unknown => {
+    try {
+      return parse(text, { maxAliasCount: 100 }) as unknown;
+    } catch (error) {
+      throw new UsageError(`${text}: ${error instanceof Error ? error.message : String(error)}`);
+    }
+  });
+  const { coordinate, ns } = await context.work();
+  context.out.printJson(await callMethod(coordinate, ns, method, params));
+  return exit.done;
 }
 
 /** JSON, with data dictionaries kept as they are written; what is one word and no JSON is text. */

@@ -120,17 +120,20 @@ function cell(status: string, value: number): Cell {
   return { text: count(value), style };
 }
 
-/** The Python tool's own columns. */
+/** The Python tool's own columns, with a space between them. A number that is too wide pushes the others on, as there. */
 function pythonLines(rows: readonly TallyRow[]): string[] {
-  const line = (name: string, values: readonly string[]): string =>
-    pad(name, 30) + values.map((value, i) => pad(value, i === 0 ? 12 : 8, "right")).join("");
   const heads = ["Avail", "Pending", "Failed", "Finished", "Total"];
+  const right = (texts: readonly string[]): string[] => texts.map((text) => pad(text, 8, "right"));
   return [
-    pad("Work spec", 34) + heads.map((head) => pad(head, 8, "right")).join(""),
-    `${"=".repeat(34)} ${heads.map(() => "=".repeat(7)).join(" ")}`,
+    [pad("Work spec", 34), ...right(heads)].join(" "),
+    ["=".repeat(34), ...heads.map(() => "=".repeat(8))].join(" "),
     ...rows.map((row) => {
       const { available, pending, failed, finished, total } = totals(row);
-      return line(show(row.workSpec), [available, pending, failed, finished, total].map(String));
+      return [
+        pad(show(row.workSpec), 30),
+        pad(String(available), 12, "right"),
+        ...right([pending, failed, finished, total].map(String)),
+      ].join(" ");
     }),
   ];
 }

@@ -83,6 +83,7 @@ async function runUntilStopped(context: Context, options: Options): Promise<numb
         ...(options.name !== undefined && { name: options.name }),
         ...(maxAttempts !== undefined && { maxAttempts }),
         ...(setting.lifetimeMs !== undefined && { lifetimeMs: setting.lifetimeMs }),
+        ...(setting.availableGb !== undefined && { availableGb: setting.availableGb }),
         ...(setting.pollMs !== undefined && { pollMs: setting.pollMs }),
         ...(heartbeatMs !== undefined && { heartbeatMs }),
         ...(graceMs !== undefined && { graceMs }),
