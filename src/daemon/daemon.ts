@@ -393,7 +393,9 @@ const documentRoute = (text: () => string): Route =>
 
 /** Only of a daemon that was started with `--clock manual`. */
 function clockRoutes(clock: ManualClock, housekeeping: Housekeeping): Route[] {
-  const now = shape.object<{ now: number }>({ now: shape.number({ description: "Milliseconds since 1970" }) });
+  const now = shape.object<{ now: number }>({
+    now: shape.number({ description: "Milliseconds since 1970" }),
+  });
   return [
     route("clock", "GET", "/clock", {
       scope: "read",
