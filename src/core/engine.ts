@@ -775,7 +775,7 @@ export class Engine implements Coordinate {
     return this.#store.waitingSince(ns === undefined ? null : this.#ns(ns), this.#clock.now());
   }
 
-  async explain(ns: string, request: ScheduleRequest): Promise<Explained[]> {
+  async explain(ns: string, request: ScheduleRequest = {}): Promise<Explained[]> {
     const now = this.#clock.now();
     const { settings, candidates } = await this.#store.candidates(this.#ns(ns), null, false, now);
     if (request.tasks !== undefined && (await this.#deriveTasks(ns, candidates)))
