@@ -8,6 +8,7 @@ import { CoordinateError, type AttemptRow, type DesiredState } from "../core/ind
 import type { Namespace } from "../objects/index.ts";
 import { Alarms } from "./alarms.ts";
 import { settlingVerbs } from "./batch.ts";
+import { asksOf } from "./asks.ts";
 import { Claimer } from "./claimer.ts";
 import { noCounts, type WorkerCounts, type WorkerEvent } from "./counts.ts";
 import { guardRejections } from "./guard.ts";
@@ -119,7 +120,7 @@ export class Worker {
       parent: settings.parent,
       slots: this.#slots.map((slot) => slot.name),
       everyMs: settings.heartbeatMs,
-      environment: settings.environment,
+      environment: { asks: asksOf(settings), ...settings.environment },
       modeOf: (worker) => this.#modeOf(worker),
       onDesired: (worker, desired) => this.#obey(worker, desired),
     });
