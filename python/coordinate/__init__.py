@@ -33,6 +33,7 @@ from .errors import (
     UnknownOutcome,
 )
 from .handles import Change
+from .task_master import TaskMaster, run_one
 from .transport import Cancel
 from .work_unit import Retry, WorkUnit
 from .worker import Worker
@@ -64,6 +65,7 @@ __all__ = [
     "NotPending",
     "ProgrammerError",
     "Retry",
+    "TaskMaster",
     "TooLarge",
     "Unauthorized",
     "Unavailable",
@@ -71,4 +73,5 @@ __all__ = [
     "WorkUnit",
     "Worker",
     "connect",
+    "run_one",
 ]

@@ -159,13 +159,23 @@ class Settler(threading.Thread):
         self._run = run
         self._queue: "queue.SimpleQueue[Optional[Settling]]" = queue.SimpleQueue()
         self._space = threading.Semaphore(10_000)
+        self._lock = threading.Lock()
+        self._outstanding = 0
 
     def settle(self, change: Change, held: Optional[Held] = None) -> "Settling":
         """Not waited for. Blocks while very many changes wait to be sent."""
         self._space.acquire()
         settling = Settling(change, held)
+        with self._lock:
+            self._outstanding += 1
         self._queue.put(settling)
         return settling
+
+    @property
+    def idle(self) -> bool:
+        """Everything that was settled is stored."""
+        with self._lock:
+            return self._outstanding == 0
 
     def close(self) -> None:
         """Returns when everything is stored."""
@@ -214,6 +224,8 @@ class Settler(threading.Thread):
             self._run.settled(settling, answer)
             settling.answer = answer
             settling.done.set()
+        with self._lock:
+            self._outstanding -= len(batch)
 
     def _refused(self, settling: "Settling", error: CoordinateError) -> Settled:
         change = settling.change
@@ -423,6 +435,8 @@ class Run:
             with self.claiming:
                 if self.stopping.is_set():
                     break
+                # what runs, or is about to be stored, may make more
+                quiet = self._busy == 0 and self.settler.idle
                 if self.idle or not self.asked_specs:
                     attempts: List[Attempt[Sync]] = []
                     if not self.burst:
@@ -455,10 +469,9 @@ class Run:
                     self._busy += 1
                     self.worker.counts.claimed += len(attempts)
                     return attempts
-                if self.burst and self._busy == 0:
+                if self.burst and quiet:
                     self.stopping.set()
             if self.burst:
-                # what runs may make more
                 self.stopping.wait(0.05)
         return []
 

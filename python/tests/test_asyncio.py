@@ -9,6 +9,8 @@ import coordinate
 import coordinate.aio
 from conftest import until
 
+pytestmark = pytest.mark.one_backend
+
 
 def run(steps):
     return asyncio.run(steps)

@@ -13,6 +13,8 @@ import coordinate
 from coordinate.http1 import Malformed, Response
 from conftest import CLI, open_daemon
 
+pytestmark = pytest.mark.one_backend
+
 
 def test_a_unix_socket(daemon, namespace_name):
     with coordinate.connect("unix:" + daemon.socket) as client:

@@ -48,7 +48,7 @@ def add(ns, name, units, **spec):
     return handle
 
 
-class TestTasks:
+class TestOnEveryStore:
     def test_run(self, ns, burst, kind):
         double = add(ns, "double", [("u%d" % i, {"n": i}) for i in range(50)])
         other = add(ns, "other", ["x"], task="changes")
@@ -68,6 +68,9 @@ class TestTasks:
         burst()
         assert [(unit.name, unit.status) for unit in last.work_units()] == [("a-next", "finished"), ("b-next", "finished")]
 
+
+@pytest.mark.one_backend
+class TestTasks:
     def test_go_wrong(self, ns, burst):
         add(ns, "raises", ["a"])
         add(ns, "leaves", ["a"])
@@ -168,6 +171,7 @@ class TestTasks:
         assert spec.counts()["finished"] == 4
 
 
+@pytest.mark.one_backend
 def test_a_task_may_take_more_time(ns, burst):
     spec = add(ns, "extends", ["a"])
     burst()
@@ -332,6 +336,7 @@ class TestProgram:
         assert worker.end() == 0
 
 
+@pytest.mark.one_backend
 def test_a_worker_that_is_killed_leaves_nothing_behind(ns, program, tmp_path):
     file = tmp_path / "f"
     spec = add(ns, "slow", [("a", {"file": str(file)})])

@@ -63,6 +63,7 @@ import { defaultTake, mostTaken, type QueueMessage, type QueueRow } from "./queu
 import { choose, explainChoice, type Candidate, type Explained, type ScheduleRequest } from "./scheduler.ts";
 import {
   isWatchable,
+  watchesOf,
   type AttemptKey,
   type Settle,
   type Store,
@@ -119,6 +120,8 @@ export interface EngineOptions {
 
 /** Units looked at in one step of a long change: small enough that nobody else waits long. */
 const slice = 2000;
+/** When to look again for units that another transaction holds locked. */
+const lockedMs = 500;
 const defaultPage = 1000;
 /** A larger limit is taken for this one: there is another page, and nobody's memory is at the caller's mercy. */
 const largestPage = 100_000;
@@ -137,7 +140,6 @@ export class Engine implements Coordinate {
   readonly #takers: Takers;
   readonly #ends: EndWaits;
   #closed = false;
-  readonly #unwatch: () => void;
   /** Workers that were seen before: a hint that saves a write for each request that finds nothing. */
   readonly #known = new Set<string>();
 
@@ -150,11 +152,9 @@ export class Engine implements Coordinate {
     this.#pollMs = options.pollMs ?? (isWatchable(store) ? 60_000 : 1000);
     this.#workerRetentionMs = options.workerRetentionMs ?? 7 * 24 * 3600 * 1000;
     this.#refusedRuntimes = new Set(options.refusedRuntimes);
-    const waiting = new Waiting(this.#clock);
-    this.#waiting = waiting;
+    this.#waiting = new Waiting(this.#clock);
     this.#takers = new Takers(store, this.#clock, this.#pollMs);
     this.#ends = new EndWaits(store, this.#clock, this.#pollMs);
-    this.#unwatch = isWatchable(store) ? store.watch((ns) => waiting.changed(ns)) : () => undefined;
   }
 
   // ---- namespaces
@@ -476,12 +476,15 @@ export class Engine implements Coordinate {
     if (first.found !== null) return first.found;
     await this.#know(namespace, ask.worker, now);
     if (waitMs === 0) return [];
-    const key = JSON.stringify(ask.schedule);
-    return (
-      (await this.#waiting.line(namespace, key, now + waitMs, request.signal, () =>
-        this.#look(namespace, ask),
-      )) ?? []
-    );
+    const found = await this.#waiting.wait({
+      group: namespace,
+      line: JSON.stringify(ask.schedule),
+      deadline: now + waitMs,
+      signal: request.signal,
+      watch: (wake) => watchesOf(this.#store).watchWork(namespace, wake),
+      look: () => this.#look(namespace, ask),
+    });
+    return found ?? [];
   }
 
   /** A worker is created by its first request, also when that finds nothing; who is known is not looked up again. */
@@ -508,7 +511,11 @@ export class Engine implements Coordinate {
       const chosen = choose(open, ask.schedule, now, this.#random, settings.policy);
       if (chosen === null && look.recent !== undefined) continue;
       if (chosen === null || tries > 8)
-        return { found: null, again: Math.min(now + this.#pollMs, whenDue(candidates, now)) };
+        // units that were counted but not claimed are locked by another transaction; giving them up changes nothing
+        return {
+          found: null,
+          again: Math.min(now + (failed === null ? this.#pollMs : lockedMs), whenDue(candidates, now)),
+        };
       const attempts = await this.#claim(ns, chosen, ask, look.recent, now);
       if (attempts.length > 0) return { found: attempts, again: 0 };
       failed = chosen;
@@ -747,7 +754,7 @@ export class Engine implements Coordinate {
     return this.#store.waitingSince(ns === undefined ? null : this.#ns(ns), this.#clock.now());
   }
 
-  async explain(ns: string, request: ScheduleRequest): Promise<Explained[]> {
+  async explain(ns: string, request: ScheduleRequest = {}): Promise<Explained[]> {
     const now = this.#clock.now();
     const { settings, candidates } = await this.#store.candidates(this.#ns(ns), null, false, now);
     return explainChoice(candidates.sort(byName), checkSchedule(request), now, settings.policy);
@@ -854,7 +861,6 @@ export class Engine implements Coordinate {
     this.#waiting.stop();
     this.#takers.stop();
     this.#ends.stop();
-    this.#unwatch();
     await this.#store.close();
   }
 

@@ -160,6 +160,16 @@ export const dependencies: CaseGroup = {
       },
     },
     {
+      name: "there is no cycle through a unit that was deleted",
+      async run(t) {
+        await t.spec("s");
+        await t.add("s", "a", after("b", "a"), after("c", { workUnit: "b", kind: "soft" }));
+        await t.c.deleteWorkUnits(t.ns, "s", { names: ["b"] });
+        await t.add("s", after("a", "c"));
+        assert.deepEqual(await t.statuses("s"), { a: "blocked", c: "available" });
+      },
+    },
+    {
       name: "the error of a cycle names its units, whatever their bytes",
       async run(t) {
         await t.spec("s");
