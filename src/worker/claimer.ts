@@ -8,8 +8,16 @@
  * While claims are short, the next one is requested before the slots run dry. What has not begun within `holdMs` of its claim is given back
  * untried, so that other workers get it.
  */
-import type { AttemptRequest, AttemptRow, Clock, Coordinate, Random } from "../core/index.ts";
+import type {
+  AttemptRequest,
+  AttemptRow,
+  Clock,
+  Coordinate,
+  Random,
+  ScheduleRequest,
+} from "../core/index.ts";
 import type { Alarm, Alarms } from "./alarms.ts";
+import { askOf } from "./asks.ts";
 import { ClaimSizes } from "./claim-size.ts";
 import type { Runtime } from "./runtime.ts";
 import type { KnownSpec, Specs } from "./specs.ts";
@@ -98,6 +106,7 @@ interface Ready<Run> {
 /** A runtime, with what is known of its work. */
 interface Source<Run> {
   readonly runtime: Runtime;
+  readonly schedule: ScheduleRequest;
   readonly sizes: ClaimSizes;
   readonly maxAttempts: number;
   /** Claimed and not begun, in the order of claims. */
@@ -145,6 +154,7 @@ export class Claimer<Run extends Runnable> {
       const maxAttempts = Math.min(setting.maxAttempts, runtime.maxAttempts ?? setting.maxAttempts);
       return {
         runtime,
+        schedule: askOf(runtime),
         maxAttempts,
         sizes: new ClaimSizes(maxAttempts, runtime.firstAttempts ?? runtime.maxAttempts),
         ready: [],
@@ -333,7 +343,7 @@ export class Claimer<Run extends Runnable> {
    * next one goes under the same name and is answered with what that one claimed.
    */
   async #send(
-    { runtime, unanswered }: Source<Run>,
+    { schedule, unanswered }: Source<Run>,
     worker: string,
     number: number,
     waitMs: number,
@@ -345,8 +355,7 @@ export class Claimer<Run extends Runnable> {
       ...request,
       worker,
       number,
-      runtimes: runtime.names,
-      ...(runtime.taskNames !== undefined && { tasks: runtime.taskNames }),
+      ...schedule,
       requestId,
       ...(waitMs > 0 && { waitMs }),
       ...(signal !== null && { signal }),

@@ -12,6 +12,7 @@ import { Claim, settlingVerbs, type ClaimContext } from "./claim.ts";
 import { Claimer, type Opened } from "./claimer.ts";
 import { noCounts, type WorkerCounts } from "./counts.ts";
 import type { WorkerEvents } from "./events.ts";
+import { asksOf } from "./asks.ts";
 import { guardRejections } from "./guard.ts";
 import { Heartbeat } from "./heartbeat.ts";
 import { ServerTime } from "./lease.ts";
@@ -142,7 +143,7 @@ export class Worker extends EventEmitter<WorkerEvents> {
       parent: settings.parent,
       slots: this.#slots.map((slot) => slot.name),
       everyMs: settings.heartbeatMs,
-      environment: settings.environment,
+      environment: { asks: asksOf(settings), ...settings.environment },
       modeOf: (worker) => this.#modeOf(worker),
       onDesired: (worker, desired) => this.#obey(worker, desired),
     });

@@ -1,9 +1,11 @@
 /** `coordinate worker`: runs a worker until it is stopped. `coordinate worker NAME`: the record of one. */
 import { rmSync, writeFileSync } from "node:fs";
-import { defaultConcurrency, runWorker } from "../../worker/index.ts";
+import type { Namespace } from "../../objects/index.ts";
+import { defaultConcurrency, runWorker, type Logger } from "../../worker/index.ts";
 import { command } from "../command.ts";
 import type { Context } from "../context.ts";
 import { CommandError, exit, UsageError } from "../failure.ts";
+import { aboutEmptyNamespace } from "../naming.ts";
 import { readCount, readDuration } from "../units.ts";
 import {
   atWork,
@@ -57,6 +59,13 @@ export default command<Options>({
   },
 });
 
+/** A worker in a namespace that somebody misspelt waits for ever, and looks well. */
+async function warnOfEmptyNamespace({ verbs, name }: Namespace, log: Logger): Promise<void> {
+  // a coordinator that does not answer is waited for below
+  const page = await verbs.listWorkSpecs(name, { limit: 1 }).catch(() => null);
+  if (page?.rows.length === 0) log.warn(await aboutEmptyNamespace(verbs, name));
+}
+
 async function runUntilStopped(context: Context, options: Options): Promise<number> {
   const setting = await readWorkerSetting(context, options);
   const count = (text: string | undefined, what: string): number | undefined =>
@@ -70,6 +79,7 @@ async function runUntilStopped(context: Context, options: Options): Promise<numb
   const log = openLog(context, options.logpath);
   return atWork(context, log, async (namespace) => {
     const runtimes = await openChosen(setting, maxAttempts, log, given);
+    await warnOfEmptyNamespace(namespace, log);
     const places = runtimes.map(({ capacity }) => capacity ?? given ?? defaultConcurrency);
     const concurrency = places.reduce((sum, count) => sum + count, 0);
     try {
