@@ -184,7 +184,7 @@ export interface Coordinate {
   /** Per work spec with available units, how long they have waited: see `WaitingSinceRow` for what is promised. */
   waitingSince(ns?: string): Promise<WaitingSinceRow[]>;
   /** For every work spec, why this request would or would not be given work from it. */
-  explain(ns: string, request: ScheduleRequest): Promise<Explained[]>;
+  explain(ns: string, request?: ScheduleRequest): Promise<Explained[]>;
 
   // ---- locks
 

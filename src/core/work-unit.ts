@@ -68,6 +68,10 @@ export interface WorkUnitRow {
   labels: readonly string[];
 }
 
+/** Whether nothing more will become of a unit by itself; one that is gone has ended, too. */
+export const hasEnded = (row: WorkUnitRow | null): boolean =>
+  row === null || row.status === "finished" || row.status === "failed";
+
 /** What was done with one unit of an add. */
 export interface AddedWorkUnit {
   name: string;

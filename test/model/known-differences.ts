@@ -20,7 +20,15 @@ export const differences = {
 export type Difference = keyof typeof differences;
 
 export const knownDifferences: Readonly<Record<"sqlite" | "postgres", readonly Difference[]>> = {
-  sqlite: ["expiry", "names given twice", "tracebacks", "forgotten workers", "exhausted units", "cycles"],
+  sqlite: [
+    "message order",
+    "expiry",
+    "names given twice",
+    "tracebacks",
+    "forgotten workers",
+    "exhausted units",
+    "cycles",
+  ],
   postgres: [
     "messages",
     "expiry",
