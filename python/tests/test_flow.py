@@ -19,9 +19,8 @@ from test_worker import ENVIRONMENT, HERE, Program, add
 UNITS = int(os.environ.get("FLOW_UNITS", "300"))
 
 NODE_TASKS = """
-import { each } from "WORKER";
-export const make = each(({ name, data }) => ({ ...data, output: { [name]: { n: data.n, by: "node" } } }));
-export const echo = each(({ data }) => data);
+export const make = ({ name, data }) => ({ ...data, output: { [name]: { n: data.n, by: "node" } } });
+export const echo = ({ data }) => data;
 """
 
 
@@ -30,7 +29,7 @@ class NodeWorker:
 
     def __init__(self, daemon, ns, directory, runtimes="node,python,command"):
         tasks = Path(directory) / "tasks.mjs"
-        tasks.write_text(NODE_TASKS.replace("WORKER", str(Path(CLI[-1]).parents[1] / "worker" / "index.js")))
+        tasks.write_text(NODE_TASKS)
         options = ["worker", "--tasks", str(tasks), "--runtime", runtimes, "--processes", "2", "--python", sys.executable]
         self.log = open(os.path.join(directory, "node.log"), "a")
         environment = {"PATH": os.environ["PATH"], "HOME": str(directory), "PYTHONPATH": str(HERE)}
@@ -40,6 +39,9 @@ class NodeWorker:
             stdout=self.log,
             stderr=self.log,
         )
+
+    def check(self):
+        assert self.process.poll() is None, Path(self.log.name).read_text()
 
     def end(self):
         self.process.terminate()
@@ -64,7 +66,11 @@ def test_types_through_typescript_and_the_python_runtime(daemon, ns, tmp_path):
     old = add(ns, "old", [("u", {**data, "one": 1.0})], module="tasks", run_function="old_job", run_params=[1])
     worker = NodeWorker(daemon, ns, str(tmp_path))
     try:
-        until("both ended", lambda: echo.counts()["finished"] == 1 and old.counts()["finished"] == 1, 60)
+        def both():
+            worker.check()
+            return echo.counts()["finished"] == 1 and old.counts()["finished"] == 1
+
+        until("both ended", both, 60)
         assert same(echo.work_unit("u").data, data)
         found = old.work_unit("u").data
         assert found.pop("seen") == ["u", "tasks", 1, None, True]
@@ -89,7 +95,12 @@ def test_a_flow_of_three_languages(daemon, ns, tmp_path):
             python.process.kill()
             python.end()
             python = Program(daemon, ns)
-        until("all units have come through", lambda: last.counts()["finished"] == UNITS, 60 + UNITS / 10)
+
+        def all_through():
+            node.check()
+            return last.counts()["finished"] == UNITS
+
+        until("all units have come through", all_through, 60 + UNITS / 10)
     finally:
         python.process.terminate()
         python.end()
