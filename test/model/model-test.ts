@@ -12,9 +12,17 @@ export interface ModelTest {
   /** A store and a namespace in it that has nothing yet. */
   open: () => Promise<{ store: Store; ns: string; close: () => Promise<void> }>;
   runs: { fixed: number; fresh: number };
+  compareEvery?: number;
 }
 
-export async function checkModel({ store: kind, file, name, open, runs }: ModelTest): Promise<void> {
+export async function checkModel({
+  store: kind,
+  file,
+  name,
+  open,
+  runs,
+  compareEvery = 1,
+}: ModelTest): Promise<void> {
   const measure = new Measure();
   const known = new Set(knownErrors[kind]);
   await checkRandom({
@@ -27,7 +35,7 @@ export async function checkModel({ store: kind, file, name, open, runs }: ModelT
       const clock = new ManualClock(1_000_000);
       const engine = new Engine(store, { clock, random: () => 0, workerRetentionMs: 1e12 });
       try {
-        await performModel({ engine, clock, ns, known, measure }, history);
+        await performModel({ engine, clock, ns, known, measure, compareEvery }, history);
       } finally {
         await close();
       }

@@ -37,7 +37,8 @@ test(
           },
         };
       },
-      runs: { fixed: 10, fresh: 30 },
+      runs: { fixed: 8, fresh: 20 },
+      compareEvery: 3,
     }),
   3_600_000,
 );
