@@ -59,6 +59,7 @@ import {
   type NamespaceRow,
   type NamespaceSettings,
 } from "./namespace.ts";
+import type { Page } from "./page.ts";
 import { defaultTake, mostTaken, type QueueMessage, type QueueRow } from "./queue.ts";
 import { choose, explainChoice, type Candidate, type Explained, type ScheduleRequest } from "./scheduler.ts";
 import {
@@ -92,7 +93,6 @@ import {
   mostQueues,
   workUnitStatuses,
   type AddedWorkUnit,
-  type Page,
   type Tally,
   type TallyRow,
   type WaitingSinceRow,

@@ -23,6 +23,7 @@ import { errorCodes } from "./errors.ts";
 import type { LockPath, LockRefusal } from "./lock.ts";
 import type { NameKind } from "./names.ts";
 import { schedulingPolicies, type NamespaceRow, type NamespaceSettings } from "./namespace.ts";
+import type { Page } from "./page.ts";
 import type { QueueMessage, QueueRow } from "./queue.ts";
 import type { Explained, ScheduleRequest } from "./scheduler.ts";
 import {
@@ -58,7 +59,6 @@ import type { WorkSpecRef, WorkSpecRow } from "./work-spec.ts";
 import {
   workUnitStatuses,
   type AddedWorkUnit,
-  type Page,
   type Tally,
   type TallyRow,
   type WaitingSinceRow,

@@ -1,5 +1,7 @@
 /** A namespace by its name: the work specs, workers and locks of one application. */
 import {
+  eachRow,
+  type PageStart,
   decodeData,
   missingWorkSpec,
   type ActionRow,
@@ -19,7 +21,7 @@ import {
 } from "../core/index.ts";
 import { Attempt } from "./attempt.ts";
 import { Queue } from "./queue.ts";
-import { eachRow, encode, only, pageLimit, type PageOptions, type Scope } from "./scope.ts";
+import { encode, only, pageLimit, type PageOptions, type Scope } from "./scope.ts";
 import { WorkSpec } from "./work-spec.ts";
 import { WorkUnit } from "./work-unit.ts";
 import { Worker } from "./worker.ts";
@@ -74,7 +76,7 @@ export class Namespace {
 
   /** In name order, each pinned. */
   async *workSpecs({ pageSize }: PageOptions = {}): AsyncGenerator<WorkSpec, void, undefined> {
-    const read = (from: { previous?: string }) =>
+    const read = (from: PageStart) =>
       this.#scope.verbs.listWorkSpecs(this.name, { ...pageLimit(pageSize), ...from });
     for await (const { name, id } of eachRow(read)) yield new WorkSpec(this.#scope, { name, id });
   }
@@ -88,7 +90,7 @@ export class Namespace {
 
   /** In name order; `last` of each tells its state. */
   async *workers({ pageSize, ...query }: WorkerListing = {}): AsyncGenerator<Worker, void, undefined> {
-    const read = (from: { previous?: string }) =>
+    const read = (from: PageStart) =>
       this.#scope.verbs.listWorkers(this.name, { ...query, ...pageLimit(pageSize), ...from });
     for await (const row of eachRow(read)) yield new Worker(this.#scope, row.name, row);
   }
@@ -102,7 +104,7 @@ export class Namespace {
 
   /** The queues that have messages, in name order. */
   async *queues({ pageSize }: PageOptions = {}): AsyncGenerator<QueueRow, void, undefined> {
-    const read = (from: { previous?: string }) =>
+    const read = (from: PageStart) =>
       this.#scope.verbs.listQueues(this.name, { ...pageLimit(pageSize), ...from });
     yield* eachRow(read);
   }
@@ -121,7 +123,7 @@ export class Namespace {
 
   /** Every record, in the order of keys. */
   async *actions({ pageSize }: PageOptions = {}): AsyncGenerator<ActionRow, void, undefined> {
-    const read = (from: { previous?: string }) =>
+    const read = (from: PageStart) =>
       this.#scope.verbs.listActions(this.name, { ...pageLimit(pageSize), ...from });
     yield* eachRow(read);
   }
