@@ -8,6 +8,7 @@ import {
   type Coordinate,
   type DataObject,
   type Explained,
+  type Lock,
   type LockPath,
   type LockRefusal,
   type LockRequest,
@@ -187,6 +188,18 @@ export class Namespace {
   }
 
   /** The owner of exactly each path, or null. */
+  /** The locks that are held at and below a path, in the order of their labels; all of them without one. */
+  async *locks({ path, pageSize }: { path?: LockPath } & PageOptions = {}): AsyncGenerator<
+    Lock,
+    void,
+    undefined
+  > {
+    const below = path === undefined ? {} : { path };
+    yield* eachRow((from) =>
+      this.#scope.verbs.listLocks(this.name, { ...below, ...pageLimit(pageSize), ...from }),
+    );
+  }
+
   async readLocks(paths: readonly LockPath[]): Promise<(string | null)[]> {
     return this.#scope.verbs.readLocks(this.name, paths);
   }
