@@ -214,6 +214,7 @@ const attemptChanged = object<AttemptChanged>({
 const schedule: Members<ScheduleRequest> = {
   workSpecs: maybe(list(text())),
   runtimes: maybe(list(text())),
+  tasks: maybe(list(text())),
   availableGb: maybe(number()),
 };
 

@@ -10,6 +10,7 @@ import {
 import { command } from "../command.ts";
 import { show as showName } from "../escape.ts";
 import { exit } from "../failure.ts";
+import { aboutEmptyNamespace } from "../naming.ts";
 import { duration } from "../units.ts";
 import { show } from "./set.ts";
 
@@ -50,6 +51,8 @@ export default command<{ details?: boolean }>({
     const { coordinate, ns } = await context.work();
     const rows: WorkSpecRow[] = [];
     for await (const row of allWorkSpecs(coordinate, ns)) rows.push(row);
+    if (rows.length === 0)
+      out.remark(`There is nothing to show: ${await aboutEmptyNamespace(coordinate, ns)}`);
     if (out.json) out.printJson(options.details === true ? rows : rows.map(({ name }) => name));
     else if (options.details !== true) for (const { name } of rows) out.line(showName(name));
     else
