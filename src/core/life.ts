@@ -286,16 +286,33 @@ function resolve<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit, at: 
 }
 
 /**
- * Before a rule touches a unit again that an earlier change of the same verb concerns: what follows from that change comes
- * first, for everything that has ended so far.
+ * Before a rule touches a unit that something of the same verb is still to follow for: that comes first, for everything that
+ * has ended so far.
  */
 export function* followBefore<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit): Rule<void> {
-  if (unit.status !== "blocked") {
+  if (unit.status === "blocked") {
+    yield set.loadReachable([unit.id]);
+    if (!dependsOnUnresolved(set, unit)) return;
+  } else {
     if (!set.isUnresolved(unit)) return;
     yield set.loadDependents([unit]);
     if (isEmpty(set.dependents(unit))) return;
   }
   yield* follow(set);
+}
+
+/** Whether a dependency of the unit, or one of theirs, has ended or is gone, and nothing has followed from it yet. */
+function dependsOnUnresolved<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit): boolean {
+  const seen = new Set<number>();
+  const open = [unit.id];
+  for (let id = open.pop(); id !== undefined; id = open.pop())
+    for (const { target, met } of set.needs(id)) {
+      if (met || seen.has(target)) continue;
+      seen.add(target);
+      if (set.isUnresolvedId(target)) return true;
+      open.push(target);
+    }
+  return false;
 }
 
 const isEmpty = (items: Iterable<unknown>): boolean => items[Symbol.iterator]().next().done === true;

@@ -212,6 +212,11 @@ export abstract class WorkingSet<Unit extends UnitState> {
     return unit === undefined ? this.#unresolved !== null : this.#unresolved?.has(unit) === true;
   }
 
+  isUnresolvedId(id: number): boolean {
+    for (const unit of this.#unresolved?.keys() ?? []) if (unit.id === id) return true;
+    return false;
+  }
+
   takeUnresolved(): Map<Unit, number> | null {
     const units = this.#unresolved;
     this.#unresolved = null;
