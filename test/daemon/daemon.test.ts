@@ -330,7 +330,7 @@ describe("the daemon", () => {
     [{ http: ["127.0.0.1:99999"] }, /HOST:PORT/],
     [{ backend: "mongodb://x" }, /not known/],
     [{ tlsCert: "x" }, /go together/],
-    [{ tlsCert: "/nowhere", tlsKey: "/nowhere" }, /ENOENT/],
+    [{ tlsCert: "/nowhere", tlsKey: "/nowhere" }, /no such file/],
     [{ cborrpc: "0.0.0.0:0" }, /insecure|loopback|machine/],
     [{ cborrpc: "nonsense" }, /--cborrpc.*HOST:PORT/],
     [{ cborrpc: "127.0.0.1:0", cborrpcTls: true }, /tls-cert/],

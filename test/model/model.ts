@@ -460,7 +460,7 @@ export class Model {
       if (attempt.unit.deleted) return { error: "gone", changed: false, status: null };
       this.#beforeChange(attempt.unit);
       const answer = this.#settleOne(change);
-      if (change.action !== "renew" && answer.error === "lost_lease") attempt.lost = false;
+      if (change.action !== "renew" && attempt.replaced) attempt.lost = false;
       return { ...answer, status: attempt.status };
     });
     this.#follow();
