@@ -181,7 +181,7 @@ class LockRefusal:
 @dataclass(frozen=True)
 class Lock:
     path: Tuple[str, ...] = field(metadata={"read": _path})
-    owner: str = ""
+    owner: str
     deadline: float = _seconds("deadline")
 
 
