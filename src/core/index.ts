@@ -1,5 +1,6 @@
 export * from "./action.ts";
 export * from "./attempt.ts";
+export * from "./back-off.ts";
 export * as cborHead from "./cbor-head.ts";
 export { describeValue } from "./check.ts";
 export * from "./chaining.ts";
@@ -13,6 +14,7 @@ export * from "./errors.ts";
 export * from "./lock.ts";
 export * from "./names.ts";
 export * from "./namespace.ts";
+export * from "./paging.ts";
 export * from "./queue.ts";
 export * from "./scheduler.ts";
 export * from "./store.ts";

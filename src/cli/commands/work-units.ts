@@ -2,6 +2,7 @@
 import { Buffer } from "node:buffer";
 import {
   dataGetText,
+  eachPage,
   nameToBytes,
   workUnitStatuses,
   type WorkUnitQuery,
@@ -85,16 +86,11 @@ async function print(
   const { coordinate, ns } = await context.work();
   const { out } = context;
   let shown = 0;
-  let previous: string | undefined;
+  let more = limit > 0;
+  const read = (from: { previous?: string }) =>
+    coordinate.listWorkUnits(ns, workSpec, { ...where, limit: Math.min(pageSize, limit - shown), ...from });
   if (out.json) out.stream.write("[");
-  do {
-    const query = {
-      ...where,
-      limit: Math.min(pageSize, limit - shown),
-      ...(previous !== undefined && { previous }),
-    };
-    if (query.limit === 0) break;
-    const page = await coordinate.listWorkUnits(ns, workSpec, query);
+  for await (const page of more ? eachPage(read) : []) {
     // one write a page: a million small ones would take longer than the asking
     const pieces: Uint8Array[] = [];
     for (const row of page.rows) {
@@ -105,12 +101,13 @@ async function print(
       shown += 1;
     }
     out.stream.write(Buffer.concat(pieces));
-    previous = page.next ?? undefined;
+    more = page.next !== null;
     // a reader that is slower than we are is waited for: millions of names must not pile up here
     if (out.stream.writableNeedDrain) await new Promise((resolve) => out.stream.once("drain", resolve));
-  } while (previous !== undefined && shown < limit);
+    if (shown >= limit) break;
+  }
   if (out.json) out.line(shown === 0 ? "]" : "\n]");
-  return { shown, more: previous !== undefined };
+  return { shown, more };
 }
 
 function jsonOf(row: WorkUnitRow, { details }: Options): string {
