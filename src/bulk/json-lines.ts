@@ -1,8 +1,15 @@
 /** Lines of JSON, and plain lines that are names. Empty lines are skipped; so are comments (`#`) in lines of JSON. */
 import { crc32 } from "node:zlib";
-import { checkName, CoordinateError, readUnitLine, type WorkUnitInput } from "../core/index.ts";
+import {
+  checkName,
+  CoordinateError,
+  longestLine,
+  readLines,
+  readUnitLine,
+  type Line,
+  type WorkUnitInput,
+} from "../core/index.ts";
 import type { Entries, Entry } from "./entry.ts";
-import { longestLine, readLines, type Line } from "./lines.ts";
 
 type Read = (text: string, line: Line) => WorkUnitInput[];
 

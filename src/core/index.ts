@@ -11,6 +11,7 @@ export * from "./data.ts";
 export * from "./dependency.ts";
 export * from "./engine.ts";
 export * from "./errors.ts";
+export * from "./lines.ts";
 export * from "./lock.ts";
 export * from "./names.ts";
 export * from "./namespace.ts";
