@@ -11,7 +11,7 @@
  * before or after.
  */
 import type { AttemptRow, Coordinate, WorkSpecRow, WorkUnitQuery, WorkUnitRow } from "../core/index.ts";
-import { CoordinateError, eachPage, eachRow } from "../core/index.ts";
+import { CoordinateError } from "../core/index.ts";
 import { writeLine } from "../rest/wire.ts";
 
 export interface ExportOptions {
@@ -51,9 +51,7 @@ export async function* exportLines(
     yield writeLine({ kind: "spec", name: row.name, data: row.data, meta: row.meta });
   }
   for (const name of options.specsOnly === true ? [] : names) {
-    const read = (from: { previous?: string }) =>
-      coordinate.listWorkUnits(ns, name, { ...options.query, limit: pageSize, ...from });
-    for await (const { rows } of eachPage(read)) {
+    for await (const rows of unitPages(coordinate, ns, name, options.query)) {
       const attempts = options.attempts === true ? await attemptsOf(coordinate, ns, name, rows) : [];
       let text = "";
       rows.forEach((row, i) => {
@@ -81,7 +79,30 @@ async function* specsOf(
     for (const row of rows) if (row !== null) yield row;
     return;
   }
-  yield* eachRow((from) => coordinate.listWorkSpecs(ns, from));
+  let previous: string | null = null;
+  do {
+    const page = await coordinate.listWorkSpecs(ns, previous === null ? {} : { previous });
+    yield* page.rows;
+    previous = page.next;
+  } while (previous !== null);
+}
+
+async function* unitPages(
+  coordinate: Coordinate,
+  ns: string,
+  workSpec: string,
+  query: ExportOptions["query"] = {},
+): AsyncGenerator<WorkUnitRow[]> {
+  let previous: string | null = null;
+  do {
+    const page = await coordinate.listWorkUnits(ns, workSpec, {
+      ...query,
+      limit: pageSize,
+      ...(previous !== null && { previous }),
+    });
+    yield page.rows;
+    previous = page.next;
+  } while (previous !== null);
 }
 
 function attemptsOf(

@@ -1,5 +1,5 @@
 /** Workers of a namespace, page after page, and who belongs to whom. */
-import { eachPage, type Coordinate, type WorkerQuery, type WorkerRow } from "../core/index.ts";
+import type { Coordinate, WorkerQuery, WorkerRow } from "../core/index.ts";
 
 /** At most `most` of them; `more` where there were others. */
 export async function listWorkers(
@@ -9,13 +9,18 @@ export async function listWorkers(
   most: number,
 ): Promise<{ rows: WorkerRow[]; more: boolean }> {
   const rows: WorkerRow[] = [];
-  const read = (from: { previous?: string }) =>
-    coordinate.listWorkers(ns, { ...query, limit: Math.min(1000, most - rows.length), ...from });
-  for await (const page of eachPage(read)) {
+  let previous: string | undefined;
+  do {
+    const limit = Math.min(1000, most - rows.length);
+    const page = await coordinate.listWorkers(ns, {
+      ...query,
+      limit,
+      ...(previous !== undefined && { previous }),
+    });
     rows.push(...page.rows);
-    if (rows.length >= most) return { rows, more: page.next !== null };
-  }
-  return { rows, more: false };
+    previous = page.next ?? undefined;
+  } while (previous !== undefined && rows.length < most);
+  return { rows, more: previous !== undefined };
 }
 
 export interface Branch {

@@ -15,7 +15,6 @@ export * from "./lines.ts";
 export * from "./lock.ts";
 export * from "./names.ts";
 export * from "./namespace.ts";
-export * from "./paging.ts";
 export * from "./queue.ts";
 export * from "./scheduler.ts";
 export * from "./store.ts";

@@ -1,6 +1,5 @@
 /** A namespace by its name: the work specs, workers and locks of one application. */
 import {
-  eachRow,
   decodeData,
   missingWorkSpec,
   type ActionRow,
@@ -20,7 +19,7 @@ import {
 } from "../core/index.ts";
 import { Attempt } from "./attempt.ts";
 import { Queue } from "./queue.ts";
-import { encode, only, pageLimit, type PageOptions, type Scope } from "./scope.ts";
+import { eachRow, encode, only, pageLimit, type PageOptions, type Scope } from "./scope.ts";
 import { WorkSpec } from "./work-spec.ts";
 import { WorkUnit } from "./work-unit.ts";
 import { Worker } from "./worker.ts";

@@ -1,6 +1,5 @@
 /** A work spec by its name, or pinned to the one that was seen. */
 import {
-  eachRow,
   CoordinateError,
   decodeData,
   missingWorkSpec,
@@ -18,7 +17,7 @@ import {
   type WorkUnitQuery,
   type WorkUnitSelection,
 } from "../core/index.ts";
-import { encode, encodeIfAny, only, pageLimit, type PageOptions, type Scope } from "./scope.ts";
+import { eachRow, encode, encodeIfAny, only, pageLimit, type PageOptions, type Scope } from "./scope.ts";
 import type { WorkUnit } from "./work-unit.ts";
 
 export type AddOptions = Omit<WorkUnitInput, "name" | "data">;

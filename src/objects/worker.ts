@@ -1,6 +1,5 @@
 /** A worker by its name: what it asks for, and what it says of itself. */
 import {
-  eachRow,
   CoordinateError,
   decodeData,
   type AttemptRequest,
@@ -11,7 +10,7 @@ import {
   type WorkerRow,
 } from "../core/index.ts";
 import type { Attempt } from "./attempt.ts";
-import { encodeIfAny, only, pageLimit, seenBefore, type PageOptions, type Scope } from "./scope.ts";
+import { eachRow, encodeIfAny, only, pageLimit, seenBefore, type PageOptions, type Scope } from "./scope.ts";
 import type { WorkUnit } from "./work-unit.ts";
 
 /** What is known of a worker; its data, the environment it uploaded last, is decoded. */

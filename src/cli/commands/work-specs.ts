@@ -1,7 +1,6 @@
 /** `coordinate work_specs`: the names, or with `--details` how each is set. */
 import {
   defaultMeta,
-  eachRow,
   metaFields,
   type Coordinate,
   type WorkSpecMeta,
@@ -15,7 +14,15 @@ import { show } from "./set.ts";
 
 /** All of them, page after page: there are dozens, and where there are thousands nobody holds them all at once. */
 export async function* allWorkSpecs(coordinate: Coordinate, ns: string): AsyncGenerator<WorkSpecRow> {
-  yield* eachRow((from) => coordinate.listWorkSpecs(ns, { limit: 1000, ...from }));
+  let previous: string | undefined;
+  do {
+    const page = await coordinate.listWorkSpecs(ns, {
+      limit: 1000,
+      ...(previous !== undefined && { previous }),
+    });
+    yield* page.rows;
+    previous = page.next ?? undefined;
+  } while (previous !== undefined);
 }
 
 /** Shown in columns, or together as one note. */

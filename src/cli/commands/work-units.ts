@@ -2,7 +2,6 @@
 import { Buffer } from "node:buffer";
 import {
   dataGetText,
-  eachPage,
   nameToBytes,
   workUnitStatuses,
   type WorkUnitQuery,
@@ -86,11 +85,16 @@ async function print(
   const { coordinate, ns } = await context.work();
   const { out } = context;
   let shown = 0;
-  let more = limit > 0;
-  const read = (from: { previous?: string }) =>
-    coordinate.listWorkUnits(ns, workSpec, { ...where, limit: Math.min(pageSize, limit - shown), ...from });
+  let previous: string | undefined;
   if (out.json) out.stream.write("[");
-  for await (const page of more ? eachPage(read) : []) {
+  do {
+    const query = {
+      ...where,
+      limit: Math.min(pageSize, limit - shown),
+      ...(previous !== undefined && { previous }),
+    };
+    if (query.limit === 0) break;
+    const page = await coordinate.listWorkUnits(ns, workSpec, query);
     // one write a page: a million small ones would take longer than the asking
     const pieces: Uint8Array[] = [];
     for (const row of page.rows) {
@@ -101,13 +105,12 @@ async function print(
       shown += 1;
     }
     out.stream.write(Buffer.concat(pieces));
-    more = page.next !== null;
+    previous = page.next ?? undefined;
     // a reader that is slower than we are is waited for: millions of names must not pile up here
     if (out.stream.writableNeedDrain) await new Promise((resolve) => out.stream.once("drain", resolve));
-    if (shown >= limit) break;
-  }
+  } while (previous !== undefined && shown < limit);
   if (out.json) out.line(shown === 0 ? "]" : "\n]");
-  return { shown, more };
+  return { shown, more: previous !== undefined };
 }
 
 function jsonOf(row: WorkUnitRow, { details }: Options): string {
