@@ -49,10 +49,10 @@ export const folders = {
   postgres: { imports: ["core"], packages: ["pg", "pg-copy-streams", "node:*"] },
   rest: {
     imports: [...coreAndObjects, "memory"],
-    packages: ["fastify", "@fastify/*", "@sinclair/typebox", "typebox", "node:*"],
-    // The client apart from the server, so that a browser or a worker loads no fastify; the table of verbs and the form
-    // of values on the wire alone, for who calls a verb by its name.
-    entries: ["index", "client", "verbs", "wire"],
+    packages: ["fastify", "@fastify/*", "node:*"],
+    // The client apart from the server, so that a browser or a worker loads no fastify; the form of values on the wire
+    // alone, for who writes it elsewhere.
+    entries: ["index", "client", "wire"],
   },
   cbor: { imports: coreAndObjects, packages: ["node:*"] },
   // Settings and the files they stand in: the daemon, the command line and flows read them the same way.
@@ -85,7 +85,6 @@ export const folders = {
       "config/did-you-mean",
       "config/find-file",
       "rest/client",
-      "rest/verbs",
       "rest/wire",
       "daemon",
       "daemon/backend",

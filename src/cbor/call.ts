@@ -2,6 +2,7 @@
 import {
   CoordinateError,
   isCoordinateError,
+  type Caller,
   type Clock,
   type Coordinate,
   type Data,
@@ -28,6 +29,13 @@ export interface Call {
   readonly gone: AbortSignal;
   readonly settings: MethodSettings;
 }
+
+/** The peer of a method, which never waits. */
+export const callerOf = ({ gone }: Call): Caller => ({
+  waiting: () => gone,
+  hasHungUp: () => gone.aborted,
+  isStopping: () => false,
+});
 
 export interface MethodSettings {
   readonly dataLimits: DataLimits;

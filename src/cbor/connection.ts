@@ -7,23 +7,20 @@
  */
 import { Buffer } from "node:buffer";
 import type { Socket } from "node:net";
-import { CoordinateError, type AttemptRow } from "../core/index.ts";
+import {
+  checkArguments,
+  CoordinateError,
+  isVerb,
+  serveVerb,
+  signatures,
+  type Caller,
+} from "../core/index.ts";
 import { RpcError, type Call, type Result } from "./call.ts";
 import { FrameReader, type FrameBudget } from "./frame.ts";
 import { Item } from "./item.ts";
 import { methods } from "./methods.ts";
 import { badArgument, itemEnd, MalformedError, refusedItemEnd, scanWhole } from "./scan.ts";
-import {
-  cancelMethod,
-  checkArguments,
-  isWait,
-  readValue,
-  Reading,
-  verbPrefix,
-  verbs,
-  writeValue,
-  type Verb,
-} from "./verbs.ts";
+import { cancelMethod, readValue, Reading, verbPrefix, writeValue } from "./verbs.ts";
 import { Writer } from "./write.ts";
 
 export interface ConnectionLimits {
@@ -53,8 +50,6 @@ interface Request {
   method: string | null;
   params: Item | undefined;
 }
-
-type AnyVerb = (...args: unknown[]) => Promise<unknown>;
 
 const absent = Buffer.of(0xf6);
 
@@ -107,6 +102,7 @@ export class Connection {
 
   #closed(): void {
     this.#gone.abort();
+    for (const wait of this.#waits.values()) wait.abort();
     this.#chunks.length = 0;
     this.#reader.close();
     this.#wake();
@@ -201,58 +197,25 @@ export class Connection {
 
   async #serveVerb(request: Request, method: string, frameBytes: number): Promise<void> {
     this.#running += 1;
+    const caller = new VerbCaller(this.#waits, request.id, this.#gone.signal, () => this.#stopping);
     try {
-      const name = method.slice(verbPrefix.length);
-      if (!Object.hasOwn(verbs, name)) throw new RpcError(`no such method ${method}`);
-      const verb = name as Verb;
+      const verb = method.slice(verbPrefix.length);
+      if (!isVerb(verb)) throw new RpcError(`no such method ${method}`);
+      const { counts } = signatures[verb];
       const reading = new Reading(this.#call.settings.dataLimits, frameBytes);
-      const params = readParams(request.params, verbs[verb].args);
-      const args = params.map((item) => readValue(item, reading));
+      const args = readParams(request.params, counts).map((item) => readValue(item, reading));
       // what is left out at the end may be null on the wire
-      while (args.length > verbs[verb].args[0] && args.at(-1) === null) args.pop();
+      while (args.length > counts[0] && args.at(-1) === null) args.pop();
       checkArguments(verb, args);
-      const value = isWait(verb, args) ? await this.#wait(request, verb, args) : await this.#ask(verb, args);
-      if (!this.#gone.signal.aborted) this.#answer(request, (to) => writeValue(to, value));
+      const value = await serveVerb(this.#call.coordinate, verb, args, caller);
+      this.#answer(request, (to) => writeValue(to, value));
     } catch (error) {
       if (!this.#gone.signal.aborted) this.#refuse(request, error, true);
     } finally {
+      caller.done();
       this.#running -= 1;
       this.#wake();
       this.#settled();
-    }
-  }
-
-  #ask(verb: Verb, args: readonly unknown[]): Promise<unknown> {
-    const { coordinate } = this.#call;
-    return (coordinate[verb] as AnyVerb).apply(coordinate, [...args]);
-  }
-
-  /**
-   * A wait ends when it is cancelled or the peer has gone; attempts that were found too late are given back at once, and
-   * messages are remembered for who asks with the same request id.
-   */
-  async #wait({ id }: Request, verb: Verb, args: readonly unknown[]): Promise<unknown> {
-    const cancelled = new AbortController();
-    const key = id.toString("latin1");
-    this.#waits.set(key, cancelled);
-    if (this.#stopping) cancelled.abort();
-    try {
-      const signal = AbortSignal.any([cancelled.signal, this.#gone.signal]);
-      const answer = await this.#ask(
-        verb,
-        args.map((given, i) => (i === verbs[verb].waits ? { ...(given as object), signal } : given)),
-      );
-      if (verb === "requestAttempts" && this.#gone.signal.aborted) {
-        const attempts = answer as AttemptRow[];
-        if (attempts.length > 0)
-          await this.#call.coordinate.settleAttempts(
-            args[0] as string,
-            attempts.map((attempt) => ({ attempt: attempt.id, action: "expire" })),
-          );
-      }
-      return answer;
-    } finally {
-      if (this.#waits.get(key) === cancelled) this.#waits.delete(key);
     }
   }
 
@@ -303,6 +266,38 @@ export class Connection {
       to.text("value").text(known?.value ?? message);
     }
     this.#send(to.frame());
+  }
+}
+
+/** The peer, as one of its requests knows it: a wait can be cancelled by the request's id. */
+class VerbCaller implements Caller {
+  readonly #waits: Map<string, AbortController>;
+  readonly #id: string;
+  readonly #gone: AbortSignal;
+  readonly isStopping: () => boolean;
+  #wait: AbortController | undefined;
+
+  constructor(waits: Map<string, AbortController>, id: Buffer, gone: AbortSignal, isStopping: () => boolean) {
+    this.#waits = waits;
+    this.#id = id.toString("latin1");
+    this.#gone = gone;
+    this.isStopping = isStopping;
+  }
+
+  waiting(): AbortSignal {
+    this.#wait = new AbortController();
+    this.#waits.set(this.#id, this.#wait);
+    if (this.hasHungUp() || this.isStopping()) this.#wait.abort();
+    return this.#wait.signal;
+  }
+
+  hasHungUp(): boolean {
+    return this.#gone.aborted;
+  }
+
+  /** The request is answered; another that came with the same id goes on. */
+  done(): void {
+    if (this.#wait !== undefined && this.#waits.get(this.#id) === this.#wait) this.#waits.delete(this.#id);
   }
 }
 

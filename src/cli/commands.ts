@@ -24,7 +24,7 @@ export interface CommandEntry {
   raw?: boolean;
   hidden?: boolean;
   /** What its first word is, for completion: a name that the store knows, or one of these. */
-  args?: "work_spec" | "worker" | readonly string[];
+  args?: "work_spec" | "worker" | "verb" | readonly string[];
   load: () => Promise<{ default: CommandModule }>;
 }
 
@@ -332,6 +332,7 @@ export const commands: readonly CommandEntry[] = [
     group: "administration",
     summary: "call any verb with JSON arguments",
     store: "write",
+    args: "verb",
     load: () => import("./commands/rpc.ts"),
   },
   {

@@ -43,8 +43,8 @@ export class Session {
   interrupted: AbortSignal | null = null;
   /** Options that were given to the shell itself hold for every line of it. */
   defaults: GlobalOptions = {};
-  /** The daemon that was asked last, for what an error says of it. */
-  address: string | null = null;
+  /** What was opened last, for what an error says of it. */
+  place: Place | null = null;
   readonly #opened = new Map<string, Promise<Opened>>();
 
   constructor(streams: Streams) {
@@ -58,7 +58,7 @@ export class Session {
   /** One connection for a session: the shell's second command finds it open. */
   open(place: Place, use: StoreUse): Promise<Opened> {
     // a file is opened to look into it or to own it; for anything else there is one way
-    this.address = place.address ?? null;
+    this.place = place;
     const key = JSON.stringify([place, place.backend?.startsWith("sqlite:") === true ? use : ""]);
     let opened = this.#opened.get(key);
     if (opened === undefined) {

@@ -186,7 +186,9 @@ async function fill(
     try {
       onCode(await module.run(context, { args: command.args, options: own, command }));
     } catch (error) {
-      onCode(printError(session, context.options, error, entry.name));
+      const { explainConnection } = await import("./connection-problem.ts");
+      const told = await explainConnection(error, session.place);
+      onCode(printError(session, context.options, told, entry.name));
     } finally {
       context.end();
     }

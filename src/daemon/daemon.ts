@@ -12,7 +12,7 @@ import { createSecureContext } from "node:tls";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { listenCborRpc, type CborRpcListener } from "../cbor/index.ts";
 import { reasonOf, redactUrl } from "../config/index.ts";
-import { CoordinateError, ManualClock, type Coordinate } from "../core/index.ts";
+import { CoordinateError, ManualClock, shape, type Coordinate } from "../core/index.ts";
 import {
   coalesce,
   EventLog,
@@ -24,7 +24,6 @@ import {
   openApi,
   restServer,
   streamRoutes,
-  Type,
   type Access,
   type Listener,
   type ListenOptions,
@@ -394,7 +393,9 @@ const documentRoute = (text: () => string): Route =>
 
 /** Only of a daemon that was started with `--clock manual`. */
 function clockRoutes(clock: ManualClock, housekeeping: Housekeeping): Route[] {
-  const now = Type.Object({ now: Type.Number({ description: "Milliseconds since 1970" }) });
+  const now = shape.object<{ now: number }>({
+    now: shape.number({ description: "Milliseconds since 1970" }),
+  });
   return [
     route("clock", "GET", "/clock", {
       scope: "read",
@@ -405,7 +406,7 @@ function clockRoutes(clock: ManualClock, housekeeping: Housekeeping): Route[] {
     route("clock.advance", "POST", "/clock", {
       scope: "admin",
       summary: "Moves time on, and tidies up what is due then.",
-      body: Type.Object({ ms: Type.Number({ minimum: 0, maximum: 1e14 }) }, { additionalProperties: false }),
+      body: shape.input<{ ms: number }>({ ms: { type: "number", minimum: 0, maximum: 1e14 } }),
       answer: now,
       handle: async (call) => {
         const next = clock.now() + (call.body.ms as number);

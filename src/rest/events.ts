@@ -5,8 +5,14 @@
  *
  * A daemon tells of what went through it. Where several share a store, each tells its own part.
  */
-import { workSpecName, type Coordinate, type WorkSpecRef } from "../core/index.ts";
-import { override } from "./around.ts";
+import {
+  callVerb,
+  override,
+  workSpecName,
+  type Coordinate,
+  type Verb,
+  type WorkSpecRef,
+} from "../core/index.ts";
 import { HttpError } from "./errors.ts";
 import { writeEvent, type CoordinateEvent } from "./events-text.ts";
 import type { Route } from "./route.ts";
@@ -22,7 +28,6 @@ export interface EventSink {
 /** At most this many names or ids in one event. */
 const shown = 100;
 
-type AnyVerb = (...args: unknown[]) => Promise<unknown>;
 type Told = Omit<CoordinateEvent, "verb" | "time">;
 
 /** The verbs that change something, and what is told of each when it has. */
@@ -90,7 +95,7 @@ export function observe(inner: Coordinate, sink: EventSink, now: () => number): 
   const wrapped: Record<string, unknown> = {};
   for (const [verb, tell] of Object.entries(told)) {
     wrapped[verb] = async (...args: unknown[]): Promise<unknown> => {
-      const answer = await (inner[verb as keyof Coordinate] as AnyVerb).apply(inner, args);
+      const answer = await callVerb(inner, verb as Verb, args);
       const ns = args[0] as string;
       if (sink.wanted(ns)) {
         const event = (tell as (args: unknown[], answer: unknown) => Told)(args, answer);

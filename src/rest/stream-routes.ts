@@ -1,18 +1,20 @@
 /** Loads and exports of any length, a line of JSON for each unit, in constant memory: what is slow is waited for. */
 import { Readable } from "node:stream";
-import { Type } from "@sinclair/typebox";
 import {
   CoordinateError,
+  shape,
+  workUnitInput,
+  workUnitRow,
   type DataLimits,
   type WorkUnitInput,
   type WorkUnitQuery,
   type WorkUnitStatus,
 } from "../core/index.ts";
+import type { LoadAnswer } from "./client.ts";
 import { HttpError } from "./errors.ts";
 import { readLineBatches } from "./lines.ts";
 import { ndjson } from "./media.ts";
 import type { Call, Route } from "./route.ts";
-import { workUnitInput, workUnitRow } from "./schema.ts";
 import { nameFromUrl } from "./url-name.ts";
 import { readWire, writeLine } from "./wire.ts";
 
@@ -32,11 +34,11 @@ export const streamRoutes = (limits?: DataLimits): readonly Route[] => [
     summary:
       "Adds work units, one on each line, any number of them. Stops at the first bad line; those before it stay.",
     query: {
-      requestId: Type.String({ description: "The same load within ten minutes is not carried out twice" }),
+      requestId: shape.text({ description: "The same load within ten minutes is not carried out twice" }),
     },
     body: workUnitInput,
     bodyType: ndjson,
-    answer: Type.Object({ units: Type.Integer(), created: Type.Integer() }),
+    answer: shape.object<LoadAnswer>({ units: shape.integer, created: shape.integer }),
     handle: (call) => load(call, limits),
   },
   {
@@ -48,10 +50,10 @@ export const streamRoutes = (limits?: DataLimits): readonly Route[] => [
     summary:
       "All work units that match, in name order, one on each line. Names in the query are encoded as in paths.",
     query: {
-      status: Type.Array(Type.String()),
-      prefix: Type.String(),
-      label: Type.String(),
-      previous: Type.String(),
+      status: shape.list(shape.text()),
+      prefix: shape.text(),
+      label: shape.text(),
+      previous: shape.text(),
     },
     answer: workUnitRow,
     answerType: ndjson,

@@ -344,14 +344,70 @@ const stories: readonly Story[] = [
     ],
   },
   {
+    name: "which workers could take it",
+    ways: ["rest", "store"],
+    lines: [
+      {
+        run: `rpc setWorkSpecs '[{"data":{"name":"node","runtime":"node"}},{"data":{"name":"go","runtime":"go"}},{"data":{"name":"huge","runtime":"node","min_gb":64}},{"data":{"name":"python","min_gb":5}}]'`,
+        out: /"name": "go"/,
+      },
+      ...["node", "go", "huge", "python"].map((spec) => ({
+        run: `rpc addWorkUnits ${spec} '[{"name":"u"}]'`,
+        out: /"created": true/,
+      })),
+      {
+        run: `rpc updateWorkers '[{"name":"a","active":true,"mode":"run","data":{"asks":[{"runtimes":["node"],"availableGb":4},{"runtimes":["command"],"availableGb":4}]}},{"name":"a/1","parent":"a","active":true,"mode":"ready"},{"name":"b","active":true,"mode":"run","data":{"asks":[{"runtimes":["node"],"workSpecs":["other"]}]}}]'`,
+        out: /"a"/,
+      },
+      {
+        run: "explain",
+        out: /^Work waits and no active worker can take it: 1 unit of go, 1 unit of huge, 1 unit of python\.\n/,
+      },
+      {
+        run: "explain go",
+        out: /\n {2}No active worker can take it:\n {4}a: it has runtime "go"; asked for \["node","command"\]\n {4}b: it is not among the work specs asked for\n/,
+      },
+      {
+        run: "explain huge",
+        out: /\n {4}a: it needs 64 GB; 4 GB are available\n {4}b: .*\n {2}Start a worker with more memory, or say that it needs none: coordinate set huge min_gb=0\.\n/,
+      },
+      {
+        run: "explain node",
+        out: /\n {2}a can take it; not:\n {4}b: it is not among the work specs asked for\n/,
+      },
+      {
+        run: "doctor",
+        code: 1,
+        out: /^wrong +workers +work waits and no active worker can take it: 1 unit of go, .*\n +coordinate explain go tells why\.\n/,
+      },
+      {
+        run: `rpc updateWorkers '[{"name":"py","active":true,"mode":"RUN","data":{"memory":[8589934592,4294967296,50.0],"hostname":"h"}}]'`,
+        out: /"py"/,
+      },
+      { run: "explain python", out: /\n {4}py: it needs 5 GB; 4 GB are available\n/ },
+      { run: "set python min_gb=0", out: "min_gb=0\n" },
+      { run: "explain python", out: /\n {2}py can take it; but not:\n/ },
+      {
+        run: "mode idle --worker py",
+        out: "set mode to 'idle' for py\n",
+        err: /^It takes no work when it has/,
+      },
+      { run: "explain python", out: /\n {4}py: told to idle\n/ },
+      {
+        run: "explain python --json",
+        out: /"workers": \{\s+"able": \[\],\s+"unable": \[/,
+      },
+    ],
+  },
+  {
     name: "workers and modes",
     ways: ["rest", "store"],
     lines: [
       { run: `rpc setWorkSpecs '[{"data":{"name":"s"}}]'`, out: /"name": "s"/ },
       { run: `rpc addWorkUnits s '[{"name":"u"}]'`, out: /"created": true/ },
       { run: "workers", out: "", err: /No worker is active/ },
-      { run: "explain", out: /No worker is active: nobody asks for work/ },
-      { run: "doctor", out: /note +workers +none is active, and units wait/ },
+      { run: "explain", out: /^Work waits and no worker is active: 1 unit of s\.\n/ },
+      { run: "doctor", out: /^note +workers +work waits and no worker is active: 1 unit of s\n/ },
       {
         run: `rpc updateWorkers '[{"name":"boss","active":true,"mode":"run","data":{"host":"h1","pid":7}},{"name":"kid-1","parent":"boss","active":true,"mode":"run"},{"name":"kid-2","parent":"boss","active":true,"mode":"idle"},{"name":"old","active":false}]'`,
         out: /"boss"/,
@@ -366,6 +422,11 @@ const stories: readonly Story[] = [
       },
       { run: "worker_stats", json: { num_workers: 3, num_children: 2, num_expirable: 3 } },
       { run: "mode", out: "RUN\n", err: /3 active workers: 2 run, 1 idle/ },
+      {
+        run: "mode terminate",
+        out: "set mode to 'terminate'\n",
+        err: /^All workers of the namespace end when they have finished what they hold\. This holds for workers that start later too, until coordinate mode run\.\n$/,
+      },
       { run: "mode idle", out: "set mode to 'idle'\n" },
       { run: "mode --json", json: { mode: "idle", workers: { run: 2, idle: 1 } } },
       { run: "explain", out: /All workers of this namespace were told to idle; coordinate mode run/ },
@@ -404,6 +465,16 @@ const stories: readonly Story[] = [
       { run: "lock renew nightly/import --owner me", out: /me has it for 1 min from now/ },
       { run: "lock release nightly/import --owner me", out: "nightly/import: released\n" },
       { run: "lock take a b --owner me", out: /a, b: taken/ },
+      { run: "lock show", out: /^Path +Owner +Ends\na +me +in \d+ s\nb +me +in \d+ s\n$/ },
+      {
+        run: "lock show --json",
+        json: ["a", "b"].map((path) => ({
+          path: [path],
+          owner: "me",
+          deadline: expect.any(Number) as number,
+        })),
+      },
+      { run: "lock clear", code: 2, err: /lock clear: which path\?/ },
       { run: "lock clear a", out: "a: cleared\n" },
       { run: "lock show a b", out: "a: (unlocked)\nb: me\n" },
     ],
@@ -432,7 +503,7 @@ const stories: readonly Story[] = [
         err: /namespace NAMESPACE with 1 work spec and 6 work units/,
       },
       { run: "delete", input: "NAMESPACE\n", out: /^deleting all: 1 work specs?, 6 work units\n$/ },
-      { run: "summary", out: "", err: /There are no work specs in this namespace/ },
+      { run: "summary", out: "", err: /^There is nothing to show: namespace \S+ has no work specs/ },
       { run: "delete --yes", out: /^deleting all: 0/ },
     ],
   },

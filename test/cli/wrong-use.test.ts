@@ -169,6 +169,7 @@ describe("asking for help", { concurrent: true }, () => {
     ["completion zsh", /#compdef coordinate/],
     ["completion fish", /complete -c coordinate/],
     ["complete_words -- su", /^summary\n$/],
+    ["complete_words -- rpc listWorkS", /^listWorkSpecs\n$/],
     ["complete_words -- work_", /^work_spec\nwork_specs\nwork_unit\nwork_units\n$/],
     ["complete_words -- work_units x -s f", /^failed\nfinished\n$/],
     ["complete_words -- work_units --pre", /^--prefix\n$/],

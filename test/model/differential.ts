@@ -616,7 +616,7 @@ operation(
 operation(
   "settle many",
   4,
-  0.2,
+  0.1,
   fc.record({ action, count: fc.integer({ min: 1, max: 60 }), withData: fc.boolean() }),
   async (pair, { action, count, withData }) => {
     const latest = pair.attempts.slice(-count);

@@ -1,8 +1,8 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { CoordinateError, nameFromBytes } from "../../src/core/index.ts";
+import { CoordinateError, nameFromBytes, verbNames } from "../../src/core/index.ts";
 import { nameFromUrl, nameToUrl } from "../../src/rest/url-name.ts";
-import { verbArgs, verbBody, verbNames } from "../../src/rest/verbs.ts";
+import { verbArgs, verbBody } from "../../src/rest/verbs.ts";
 import { readWire, writeLine, writeWire } from "../../src/rest/wire.ts";
 
 /** Values in which no member is called data. */

@@ -1,13 +1,15 @@
 /** Getting work and saying what became of it, by the names that Python calls. */
-import type {
-  AttemptAction,
-  AttemptChanged,
-  AttemptRequest,
-  AttemptRow,
-  Data,
-  WorkUnitRow,
+import {
+  serveVerb,
+  type AttemptAction,
+  type AttemptChanged,
+  type AttemptRequest,
+  type AttemptRow,
+  type Data,
+  type WorkUnitRow,
 } from "../../core/index.ts";
 import {
+  callerOf,
   inBand,
   method,
   no,
@@ -32,7 +34,8 @@ const longestLease = 86_400;
 const renewedLease = 300;
 const defaultLease = 900;
 
-const getWork = method(1, 2, async ({ coordinate, ns, fencing, gone }, [id, item]) => {
+const getWork = method(1, 2, async (call, [id, item]) => {
+  const { coordinate, ns, fencing } = call;
   const worker = optionalName(id, "worker_id");
   const options = new Options(item);
   const maxJobs = options.number("max_jobs");
@@ -47,13 +50,7 @@ const getWork = method(1, 2, async ({ coordinate, ns, fencing, gone }, [id, item
   const availableGb = options.number("available_gb");
   if (specs !== undefined) request.workSpecs = specs;
   if (availableGb !== undefined && availableGb > 0) request.availableGb = availableGb;
-  const attempts = await coordinate.requestAttempts(ns, request);
-  // whoever asked has gone: not a lease should pass before somebody else gets these
-  if (gone.aborted && attempts.length > 0)
-    await coordinate.settleAttempts(
-      ns,
-      attempts.map((attempt) => ({ attempt: attempt.id, action: "expire" })),
-    );
+  const attempts = await serveVerb(coordinate, "requestAttempts", [ns, request], callerOf(call));
   fencing.speaksFor(worker);
   fencing.remember(attempts);
   // the one shape for a single job, the other for any other number that was asked for, 0 included

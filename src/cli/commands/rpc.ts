@@ -1,6 +1,6 @@
 /** `coordinate rpc`: any verb of the interface, with JSON for its arguments. */
 import { didYouMean } from "../../config/did-you-mean.ts";
-import { verbNames, verbs, type Verb, type VerbRow } from "../../rest/verbs.ts";
+import { callVerb, checkArguments, signatures, verbNames, verbs, type Verb } from "../../core/index.ts";
 import { readWire } from "../../rest/wire.ts";
 import { command } from "../command.ts";
 import type { Context } from "../context.ts";
@@ -22,18 +22,19 @@ export default command({
     if (word === undefined) return printVerbs(context);
     const verb = context.compat ? null : findVerb(word);
     if (verb === null) return callPython(context, word, words);
-    const row: VerbRow = verbs[verb];
-    const most = row.params.length + (row.rest === true ? 1 : 0);
+    const { namespace } = verbs[verb];
+    const { params, counts, optionsAt } = signatures[verb];
+    const most = counts[1] - (namespace === "none" ? 0 : 1);
     // those that are not options must be given
-    if (words.length < row.params.length || words.length > most)
+    if (words.length < params.length || words.length > most)
       throw new UsageError(`${verb}: expected ${signature(verb)}`);
     const args = words.map(readArgument);
     // a verb whose only argument is a request object can do with an empty one
-    if (row.rest === true && args.length < most) args.push({});
+    if (optionsAt >= 0 && args.length < most) args.push({});
     const { coordinate, ns } = await context.work();
-    const given = row.global === true ? args : [ns, ...args];
-    const call = Reflect.get(coordinate, verb) as (...given: unknown[]) => Promise<unknown>;
-    context.out.printJson((await call.apply(coordinate, given)) ?? null);
+    const given = namespace === "none" ? args : [ns, ...args];
+    checkArguments(verb, given);
+    context.out.printJson((await callVerb(coordinate, verb, given)) ?? null);
     return exit.done;
   },
 });
@@ -73,17 +74,16 @@ function readArgument(text: string): unknown {
 }
 
 function signature(verb: Verb): string {
-  const row: VerbRow = verbs[verb];
-  const words = [...row.params.map((name) => name.toUpperCase()), ...(row.rest === true ? ["[{…}]"] : [])];
-  return [verb, ...words].join(" ");
+  const { params, optionsAt } = signatures[verb];
+  return [verb, ...params.map((name) => name.toUpperCase()), ...(optionsAt < 0 ? [] : ["[{…}]"])].join(" ");
 }
 
 function printVerbs({ out }: Context): number {
   if (out.json) out.printJson(verbs);
   else
     out.table(
-      [{ head: "Verb", least: 20 }, { head: "Scope" }],
-      verbNames.map((verb) => [signature(verb), verbs[verb].scope]),
+      [{ head: "Verb", least: 20 }, { head: "Scope" }, { head: "What it does", least: 20 }],
+      verbNames.map((verb) => [signature(verb), verbs[verb].scope, verbs[verb].summary]),
     );
   return exit.done;
 }

@@ -1,6 +1,7 @@
 /** `coordinate work_specs`: the names, or with `--details` how each is set. */
 import {
   defaultMeta,
+  eachRow,
   metaFields,
   type Coordinate,
   type WorkSpecMeta,
@@ -9,21 +10,13 @@ import {
 import { command } from "../command.ts";
 import { show as showName } from "../escape.ts";
 import { exit } from "../failure.ts";
+import { aboutEmptyNamespace } from "../naming.ts";
 import { duration } from "../units.ts";
 import { show } from "./set.ts";
 
 /** All of them, page after page: there are dozens, and where there are thousands nobody holds them all at once. */
-export async function* allWorkSpecs(coordinate: Coordinate, ns: string): AsyncGenerator<WorkSpecRow> {
-  let previous: string | undefined;
-  do {
-    const page = await coordinate.listWorkSpecs(ns, {
-      limit: 1000,
-      ...(previous !== undefined && { previous }),
-    });
-    yield* page.rows;
-    previous = page.next ?? undefined;
-  } while (previous !== undefined);
-}
+export const allWorkSpecs = (coordinate: Coordinate, ns: string): AsyncGenerator<WorkSpecRow> =>
+  eachRow((from) => coordinate.listWorkSpecs(ns, { limit: 1000, ...from }));
 
 /** Shown in columns, or together as one note. */
 const notNoted: ReadonlySet<string> = new Set<keyof WorkSpecMeta>([
@@ -58,6 +51,8 @@ export default command<{ details?: boolean }>({
     const { coordinate, ns } = await context.work();
     const rows: WorkSpecRow[] = [];
     for await (const row of allWorkSpecs(coordinate, ns)) rows.push(row);
+    if (rows.length === 0)
+      out.remark(`There is nothing to show: ${await aboutEmptyNamespace(coordinate, ns)}`);
     if (out.json) out.printJson(options.details === true ? rows : rows.map(({ name }) => name));
     else if (options.details !== true) for (const { name } of rows) out.line(showName(name));
     else
