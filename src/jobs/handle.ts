@@ -10,6 +10,11 @@ export interface WaitOptions {
   signal?: AbortSignal;
 }
 
+export interface WaitAllOptions extends WaitOptions {
+  /** Whether the first failure ends the wait for the others; true. */
+  failFast?: boolean;
+}
+
 /** What a handle needs of the jobs that it belongs to. */
 export interface JobKeeper {
   settle(handles: readonly { id: string; spec: string }[], options: WaitOptions): Promise<Job[]>;

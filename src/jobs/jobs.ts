@@ -19,13 +19,13 @@ import { isActionKey, readAction, signAction, type Action } from "./action.ts";
 import { Actions } from "./actions.ts";
 import { JobFailedError } from "./errors.ts";
 import type { ModuleFunction } from "./function.ts";
-import { JobHandle, type JobKeeper, type WaitOptions } from "./handle.ts";
-import { isFinal, jobData, jobOf, outcomeData, readJobData, type Job } from "./job.ts";
+import { JobHandle, type JobKeeper, type WaitAllOptions, type WaitOptions } from "./handle.ts";
+import { isFinal, jobData, jobOf, outcomeData, readJobData, type Job, type Outcome } from "./job.ts";
 import { isJobId, JobIds } from "./job-id.ts";
 import { isCountable, labelOf, listJobs, statusesFor, type JobQuery } from "./listing.ts";
 import { jobsNamed, withNames } from "./names.ts";
 import { JobPool, type PoolOptions } from "./pool.ts";
-import { Queue } from "./queue.ts";
+import { Queue, type JobRetention } from "./queue.ts";
 import { ReturnQueue } from "./return-queue.ts";
 import { endedBy } from "./runner.ts";
 import { labelsOf, readItem, type ReadItem, type ScheduleItem, type ScheduleOptions } from "./schedule.ts";
@@ -40,6 +40,8 @@ export interface JobsOptions {
   queue?: string;
   /** Whether functions may be scheduled as they are written. The namespace and the workers must allow it too. */
   inline?: boolean;
+  /** How long the records of jobs that ended are kept, in milliseconds; for ever when absent. Set on the queue's work specs. */
+  retention?: JobRetention;
   /** Signs inline functions, for workers that run only what is signed: an Ed25519 private key. */
   signingKey?: KeyLike;
   clock?: Clock;
@@ -68,11 +70,12 @@ export class Jobs implements JobKeeper {
   #ensured: Promise<void> | null = null;
 
   constructor(verbs: Coordinate, options: JobsOptions) {
-    const { namespace = "", queue = "jobs", inline = false, signingKey, clock = systemClock() } = options;
+    const { namespace = "", queue = "jobs", inline = false, retention, signingKey } = options;
+    const { clock = systemClock() } = options;
     this.namespace = namespace;
     this.#verbs = verbs;
     this.#clock = clock;
-    this.#queue = new Queue(verbs, namespace, queue);
+    this.#queue = new Queue(verbs, namespace, queue, retention);
     this.#actions = new Actions(verbs, namespace);
     this.#ids = new JobIds(() => clock.now());
     this.#inline = inline;
@@ -112,8 +115,6 @@ export class Jobs implements JobKeeper {
     const twice = names.find((name, i) => names.indexOf(name) !== i);
     if (twice !== undefined) throw new CoordinateError("name_exists", `${twice}, twice in one call`);
     await this.#ensure(inline > 0);
-    for (const queue of new Set(read.flatMap((one) => (one.resetReturnQueues ? one.returnQueues : []))))
-      await this.returnQueue(queue).reset();
     const spec = inline > 0 ? this.#queue.inlineSpec : this.#queue.spec;
     return withNames(this.#verbs, this.namespace, this.#clock, this.#queue, names, () =>
       this.#add(read, spec, names),
@@ -130,13 +131,16 @@ export class Jobs implements JobKeeper {
     for (const { name, onConflict } of items)
       if (name !== null && onConflict === "reject" && taken.has(name))
         throw new CoordinateError("name_exists", name);
+    const ids = items.flatMap(({ id }) => (id === null ? [] : [id]));
+    const there = (await this.#queue.find(ids)).find((found) => found !== null);
+    if (there !== undefined) throw new CoordinateError("name_exists", `job ${there.row.name}`);
     const added = items.map((item) => {
-      const there = item.name === null ? undefined : taken.get(item.name);
-      const stays = item.onConflict === "return" && there !== undefined;
+      const named = item.name === null ? undefined : taken.get(item.name);
+      const stays = item.onConflict === "return" && named !== undefined;
       return {
         item,
-        id: stays ? there.id : this.#ids.next(),
-        spec: stays ? there.spec : spec,
+        id: stays ? named.id : (item.id ?? this.#ids.next()),
+        spec: stays ? named.spec : spec,
         isNew: !stays,
       };
     });
@@ -158,6 +162,8 @@ export class Jobs implements JobKeeper {
     const replaced = fresh.flatMap(({ item: { name } }) =>
       name === null ? [] : [taken.get(name)?.id ?? ""],
     );
+    for (const queue of new Set(items.flatMap((one) => (one.resetReturnQueues ? one.returnQueues : []))))
+      await this.returnQueue(queue).reset();
     if (units.length > 0) await this.#addUnits(spec, units);
     await this.delete(replaced.filter((id) => id !== ""));
     return added.map(
@@ -259,21 +265,22 @@ export class Jobs implements JobKeeper {
     return this.settle(await this.#places(jobs), options);
   }
 
-  /** As `settled`, and throws a `JobFailedError` when all have ended and one, the first of them, has failed. */
-  async wait(jobs: readonly JobRef[], options: WaitOptions = {}): Promise<Job[]> {
-    const settled = await this.settled(jobs, options);
+  /** As `settled`, and throws a `JobFailedError` as soon as one has failed; with `failFast: false` when all have ended. */
+  async wait(jobs: readonly JobRef[], { failFast = true, ...options }: WaitAllOptions = {}): Promise<Job[]> {
+    const waited = await this.#places(jobs);
+    const settled = await settle(this.#verbs, this.namespace, this.#clock, waited, options, failFast);
     const failed = settled.find(({ state }) => state === "ERROR");
     if (failed !== undefined) throw new JobFailedError(failed);
     return settled;
   }
 
   /** The results, in the order asked for. Throws as `wait`. */
-  async results(jobs: readonly JobRef[], options: WaitOptions = {}): Promise<unknown[]> {
+  async results(jobs: readonly JobRef[], options: WaitAllOptions = {}): Promise<unknown[]> {
     return (await this.wait(jobs, options)).map(({ result }) => result);
   }
 
   async settle(jobs: readonly Waited[], options: WaitOptions): Promise<Job[]> {
-    return settle(this.#verbs, this.namespace, this.#clock, jobs, options);
+    return settle(this.#verbs, this.namespace, this.#clock, jobs, options, false);
   }
 
   async #places(jobs: readonly JobRef[]): Promise<Waited[]> {
@@ -295,6 +302,18 @@ export class Jobs implements JobKeeper {
     const made = new ReturnQueue(this.#verbs, this.namespace, name, () => this.#clock.now());
     this.#returnQueues.set(name, made);
     return made;
+  }
+
+  /** Takes all that is in these queues now, in the order in which the jobs ended. A job that named several of them comes once. */
+  async takeAll(queues: readonly string[]): Promise<Outcome[]> {
+    const taken = await Promise.all([...new Set(queues)].map((queue) => this.returnQueue(queue).drain()));
+    const byJob = new Map(taken.flat().map((outcome) => [`${outcome.id} ${outcome.at}`, outcome]));
+    return [...byJob.values()].sort((a, b) => a.seq - b.seq);
+  }
+
+  /** An id for a job that is scheduled later, as `id`. */
+  newId(): string {
+    return this.#ids.next();
   }
 
   // ---- looking
@@ -495,11 +514,11 @@ export class JobBatch {
     return this.#jobs.settled(this.#handles, options);
   }
 
-  async wait(options: WaitOptions = {}): Promise<Job[]> {
+  async wait(options: WaitAllOptions = {}): Promise<Job[]> {
     return this.#jobs.wait(this.#handles, options);
   }
 
-  async results(options: WaitOptions = {}): Promise<unknown[]> {
+  async results(options: WaitAllOptions = {}): Promise<unknown[]> {
     return this.#jobs.results(this.#handles, options);
   }
 }

@@ -16,6 +16,12 @@ export interface Found {
   readonly row: WorkUnitRow;
 }
 
+/** How long ended jobs are kept, in milliseconds; an absent limit keeps them for ever. */
+export interface JobRetention {
+  readonly finishedMs?: number;
+  readonly failedMs?: number;
+}
+
 export class Queue {
   readonly spec: string;
   readonly inlineSpec: string;
@@ -24,7 +30,10 @@ export class Queue {
   readonly #verbs: Coordinate;
   readonly #ns: string;
 
-  constructor(verbs: Coordinate, ns: string, name: string) {
+  readonly #retention: JobRetention | null;
+
+  constructor(verbs: Coordinate, ns: string, name: string, retention: JobRetention | null = null) {
+    this.#retention = retention;
     this.#verbs = verbs;
     this.#ns = ns;
     this.spec = name;
@@ -35,17 +44,36 @@ export class Queue {
     return [this.spec, this.inlineSpec];
   }
 
-  /** Makes the work spec of module jobs where there is none; leaves one that is there as it is. */
+  /** Makes the work spec of module jobs where there is none; leaves one that is there as it is, unless another retention was given. */
   async ensure(): Promise<void> {
     const [row] = await this.#verbs.getWorkSpecs(this.#ns, [this.spec]);
     if (row === undefined || row === null) {
-      const data = encodeData({ name: this.spec, runtime: this.runtime });
-      await this.#verbs.setWorkSpecs(this.#ns, [{ name: this.spec, data }], { keepMeta: true });
-    } else if (row.meta.runtime !== this.runtime)
+      await this.#set(this.spec, this.runtime);
+      return;
+    }
+    if (row.meta.runtime !== this.runtime)
       throw new CoordinateError(
         "bad_argument",
         `queue ${this.spec}: a work spec of this name is there for other work`,
       );
+    const { finished, failed } = row.meta.retention;
+    const { finishedMs, failedMs } = this.#retention ?? {};
+    if (this.#retention !== null && (finished?.maxAgeMs !== finishedMs || failed?.maxAgeMs !== failedMs))
+      for (const [spec, runtime] of [
+        [this.spec, this.runtime],
+        [this.inlineSpec, this.inlineRuntime],
+      ] as const)
+        if (spec === this.spec || (await this.allowsInline())) await this.#set(spec, runtime);
+  }
+
+  async #set(name: string, runtime: string): Promise<void> {
+    const { finishedMs, failedMs } = this.#retention ?? {};
+    const retention = {
+      ...(finishedMs !== undefined && { finished: { max_age: finishedMs / 1000 } }),
+      ...(failedMs !== undefined && { failed: { max_age: failedMs / 1000 } }),
+    };
+    const data = encodeData({ name, runtime, ...(this.#retention !== null && { retention }) });
+    await this.#verbs.setWorkSpecs(this.#ns, [{ name, data }], { keepMeta: true });
   }
 
   async allowInline(allow: boolean): Promise<void> {
@@ -53,8 +81,7 @@ export class Queue {
       await this.#verbs.deleteWorkSpecs(this.#ns, [this.inlineSpec]);
       return;
     }
-    const data = encodeData({ name: this.inlineSpec, runtime: this.inlineRuntime });
-    await this.#verbs.setWorkSpecs(this.#ns, [{ name: this.inlineSpec, data }], { keepMeta: true });
+    await this.#set(this.inlineSpec, this.inlineRuntime);
   }
 
   async allowsInline(): Promise<boolean> {
