@@ -13,6 +13,7 @@ import {
   type Clock,
   type Coordinate,
   type WorkUnitInput,
+  type WorkUnitRow,
 } from "../core/index.ts";
 import { Namespace, type CoordinateHandle } from "../objects/index.ts";
 import { isActionKey, readAction, signAction, type Action } from "./action.ts";
@@ -20,9 +21,19 @@ import { Actions } from "./actions.ts";
 import { JobFailedError } from "./errors.ts";
 import type { ModuleFunction } from "./function.ts";
 import { JobHandle, type JobKeeper, type WaitAllOptions, type WaitOptions } from "./handle.ts";
-import { isFinal, jobData, jobOf, outcomeData, readJobData, type Job, type Outcome } from "./job.ts";
+import {
+  isFinal,
+  jobData,
+  jobOf,
+  outcomeData,
+  readJobData,
+  type Job,
+  type JobOutcome,
+  type Outcome,
+} from "./job.ts";
 import { isJobId, JobIds } from "./job-id.ts";
 import { isCountable, labelOf, listJobs, statusesFor, type JobQuery } from "./listing.ts";
+import { lostOutcome, triesOf } from "./lost.ts";
 import { jobsNamed, withNames } from "./names.ts";
 import { JobPool, type PoolOptions } from "./pool.ts";
 import { Queue, type JobRetention } from "./queue.ts";
@@ -268,7 +279,7 @@ export class Jobs implements JobKeeper {
   /** As `settled`, and throws a `JobFailedError` as soon as one has failed; with `failFast: false` when all have ended. */
   async wait(jobs: readonly JobRef[], { failFast = true, ...options }: WaitAllOptions = {}): Promise<Job[]> {
     const waited = await this.#places(jobs);
-    const settled = await settle(this.#verbs, this.namespace, this.#clock, waited, options, failFast);
+    const settled = await this.#settle(waited, options, failFast);
     const failed = settled.find(({ state }) => state === "ERROR");
     if (failed !== undefined) throw new JobFailedError(failed);
     return settled;
@@ -280,7 +291,17 @@ export class Jobs implements JobKeeper {
   }
 
   async settle(jobs: readonly Waited[], options: WaitOptions): Promise<Job[]> {
-    return settle(this.#verbs, this.namespace, this.#clock, jobs, options, false);
+    return this.#settle(jobs, options, false);
+  }
+
+  async #settle(jobs: readonly Waited[], options: WaitOptions, failFast: boolean): Promise<Job[]> {
+    const waiting = {
+      verbs: this.#verbs,
+      ns: this.namespace,
+      clock: this.#clock,
+      endLost: this.endLost.bind(this),
+    };
+    return settle(waiting, jobs, options, failFast);
   }
 
   async #places(jobs: readonly JobRef[]): Promise<Waited[]> {
@@ -394,20 +415,37 @@ export class Jobs implements JobKeeper {
     const [found] = await this.#queue.find([id]);
     if (found === undefined || found === null) throw new CoordinateError("no_such_work_unit", id);
     if (isFinal(found.row.status)) return false;
+    if (!(await this.#end(found, endedBy("HALTED", reason)))) return false;
+    for (const pool of this.#pools) pool.haltJob(id, reason);
+    return true;
+  }
+
+  /** Ends a job that its worker died of, when it may not be tried again: nobody else might ever look at it. */
+  async endLost(jobs: readonly { row: WorkUnitRow; spec: string }[]): Promise<void> {
+    for (const job of jobs) {
+      const { row, spec } = job;
+      if (row.status !== "available" || row.attempts === 0 || row.data === null) continue;
+      const { retries } = readJobData(decodeData(row.data));
+      const tries = await triesOf(this.#verbs, this.namespace, spec, row.name, Infinity);
+      const outcome = lostOutcome(tries, retries);
+      if (outcome !== null) await this.#end(job, outcome);
+    }
+  }
+
+  /** By an attempt of its own; false when the job had ended meanwhile. */
+  async #end({ row, spec }: { row: WorkUnitRow; spec: string }, outcome: JobOutcome): Promise<boolean> {
     const { namespace: ns } = this;
-    const make = { workSpec: found.spec, workUnit: id, worker: "jobs-cancel", lifetimeMs: cancelMs };
+    const make = { workSpec: spec, workUnit: row.name, worker: "jobs-cancel", lifetimeMs: cancelMs };
     const [attempt] = await this.#verbs.makeAttempts(ns, [make]);
     if (attempt === undefined) throw new CoordinateError("internal");
-    const all = await this.#verbs.listUnitAttempts(ns, found.spec, id);
+    const all = await this.#verbs.listUnitAttempts(ns, spec, row.name);
     const before = all.filter((one) => one.number < attempt.number).at(-1);
     if (before !== undefined && (await this.#putBack(attempt, before))) return false;
-    const job = readJobData(found.row.data === null ? {} : decodeData(found.row.data));
-    const data = outcomeData(job, endedBy("HALTED", reason));
+    const data = outcomeData(readJobData(row.data === null ? {} : decodeData(row.data)), outcome);
     for (const changed of await this.#verbs.settleAttempts(ns, [
       { attempt: attempt.id, action: "fail", data },
     ]))
       throwChanged(changed);
-    for (const pool of this.#pools) pool.haltJob(id, reason);
     return true;
   }
 

@@ -16,8 +16,18 @@ export interface Waited {
   readonly spec: string;
 }
 
+export interface Waiting {
+  readonly verbs: Coordinate;
+  readonly ns: string;
+  readonly clock: Clock;
+  /** Ends those of these jobs whose worker died and that may not be tried again. */
+  readonly endLost: (jobs: readonly { row: WorkUnitRow; spec: string }[]) => Promise<void>;
+}
+
 /** How long one request waits: below what proxies take for dead. */
 const waitMs = 30_000;
+/** The same while one of the jobs has been begun, and may be lost with its worker. */
+const lostLookMs = 3000;
 /** Between two tries to ask a coordinator that does not answer. */
 const pauseMs = 250;
 
@@ -26,9 +36,7 @@ const failureLookMs = 500;
 
 /** Resolves when all have ended. Throws `gone` for one that was deleted and, with `failFast`, a `JobFailedError` for one that failed. */
 export async function settle(
-  verbs: Coordinate,
-  ns: string,
-  clock: Clock,
+  { verbs, ns, clock, endLost }: Waiting,
   jobs: readonly Waited[],
   { timeoutMs = Infinity, signal }: WaitOptions,
   failFast: boolean,
@@ -41,11 +49,12 @@ export async function settle(
   const either = signal === undefined ? failed.signal : AbortSignal.any([signal, failed.signal]);
   const roundMs = failFast && jobs.length > 1 ? failureLookMs : waitMs;
   const settleIn = async (spec: string): Promise<void> => {
+    let nextMs = Math.min(roundMs, lostLookMs);
     let open = [...new Set(jobs.filter((job) => job.spec === spec).map(({ id }) => id))];
     while (open.length > 0) {
       either.throwIfAborted();
       const left = deadline - clock.now();
-      const found = await look(verbs, ns, spec, open, Math.max(0, Math.min(left, roundMs)), either);
+      const found = await look(verbs, ns, spec, open, Math.max(0, Math.min(left, nextMs)), either);
       if (found === null) {
         // it is being started again, perhaps: jobs outlive it, and so does the wait
         if (left <= 0) throw new WaitTimeoutError(open, timeoutMs, "the coordinator to answer");
@@ -59,6 +68,9 @@ export async function settle(
         if (isFinal(row.status)) rows.set(row.name, row);
       });
       open = open.filter((id) => !rows.has(id));
+      const begun = found.flatMap((row) => (row !== null && row.attempts > 0 ? [{ row, spec }] : []));
+      await endLost(begun.filter(({ row }) => !isFinal(row.status)));
+      nextMs = begun.length > 0 ? Math.min(roundMs, lostLookMs) : roundMs;
       if (open.length > 0 && left <= 0) {
         either.throwIfAborted();
         throw new WaitTimeoutError(
