@@ -123,7 +123,7 @@ export class JobWorker {
           close: () => runner.close(),
         },
       ],
-      workSpecs: setting.inline ? [queue.spec, queue.inlineSpec] : [queue.spec],
+      workSpecs: setting.inline ? [queue.workSpec, queue.inlineWorkSpec] : [queue.workSpec],
       concurrency: 1,
       // what is claimed is run at once, so that RUNNING and time_start are true
       ahead: false,
@@ -336,7 +336,7 @@ export class JobWorker {
     const action = await actions.get(job.action);
     const isInline = action.kind === "inline";
     // who could put a unit into the other work spec must not thereby have its code run
-    if (isInline && (!inline || attempt.workSpecName !== queue.inlineSpec))
+    if (isInline && (!inline || attempt.workSpecName !== queue.inlineWorkSpec))
       throw new CoordinateError(
         "bad_argument",
         `action ${action.key}: this worker runs no inline functions of this queue`,

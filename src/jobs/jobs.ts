@@ -126,9 +126,9 @@ export class Jobs implements JobKeeper {
     const twice = names.find((name, i) => names.indexOf(name) !== i);
     if (twice !== undefined) throw new CoordinateError("name_exists", `${twice}, twice in one call`);
     await this.#ensure(inline > 0);
-    const spec = inline > 0 ? this.#queue.inlineSpec : this.#queue.spec;
+    const workSpec = inline > 0 ? this.#queue.inlineWorkSpec : this.#queue.workSpec;
     return withNames(this.#verbs, this.namespace, this.#clock, this.#queue, names, () =>
-      this.#add(read, spec, names),
+      this.#add(read, workSpec, names),
     );
   }
 
@@ -137,7 +137,7 @@ export class Jobs implements JobKeeper {
     return new JobBatch(this);
   }
 
-  async #add(items: readonly ReadItem[], spec: string, names: readonly string[]): Promise<JobHandle[]> {
+  async #add(items: readonly ReadItem[], workSpec: string, names: readonly string[]): Promise<JobHandle[]> {
     const taken = await jobsNamed(this.#verbs, this.namespace, this.#queue, names);
     for (const { name, onConflict } of items)
       if (name !== null && onConflict === "reject" && taken.has(name))
@@ -151,7 +151,7 @@ export class Jobs implements JobKeeper {
       return {
         item,
         id: stays ? named.id : (item.id ?? this.#ids.next()),
-        spec: stays ? named.spec : spec,
+        workSpec: stays ? named.workSpec : workSpec,
         isNew: !stays,
       };
     });
@@ -166,7 +166,7 @@ export class Jobs implements JobKeeper {
     const dependencies = await this.#resolve(
       fresh.map(({ item }) => item),
       own,
-      spec,
+      workSpec,
     );
     const units = fresh.map(({ item, id }, i) => this.#unit(item, id, keys[i] ?? "", dependencies[i] ?? []));
     // what is replaced makes room only when all else is known to be right, and its running attempt is gone with it
@@ -175,10 +175,10 @@ export class Jobs implements JobKeeper {
     );
     for (const queue of new Set(items.flatMap((one) => (one.resetReturnQueues ? one.returnQueues : []))))
       await this.returnQueue(queue).reset();
-    if (units.length > 0) await this.#addUnits(spec, units);
+    if (units.length > 0) await this.#addUnits(workSpec, units);
     await this.delete(replaced.filter((id) => id !== ""));
     return added.map(
-      ({ item, id, spec: place }) => new JobHandle(this, { id, name: item.name ?? id, spec: place }),
+      ({ item, id, workSpec: place }) => new JobHandle(this, { id, name: item.name ?? id, workSpec: place }),
     );
   }
 
@@ -213,14 +213,14 @@ export class Jobs implements JobKeeper {
   }
 
   /** The work spec may have been deleted since, by a reset: it is made again. */
-  async #addUnits(spec: string, units: readonly WorkUnitInput[]): Promise<void> {
+  async #addUnits(workSpec: string, units: readonly WorkUnitInput[]): Promise<void> {
     try {
-      await this.#verbs.addWorkUnits(this.namespace, spec, units);
+      await this.#verbs.addWorkUnits(this.namespace, workSpec, units);
     } catch (error) {
-      if (!isCoordinateError(error, "no_such_work_spec") || spec !== this.#queue.spec) throw error;
+      if (!isCoordinateError(error, "no_such_work_spec") || workSpec !== this.#queue.workSpec) throw error;
       this.#ensured = null;
       await this.#ensure(false);
-      await this.#verbs.addWorkUnits(this.namespace, spec, units);
+      await this.#verbs.addWorkUnits(this.namespace, workSpec, units);
     }
   }
 
@@ -228,18 +228,18 @@ export class Jobs implements JobKeeper {
   async #resolve(
     items: readonly ReadItem[],
     own: ReadonlyMap<string, string>,
-    spec: string,
+    workSpec: string,
   ): Promise<NonNullable<WorkUnitInput["dependencies"]>[]> {
     const refs = [...new Set(items.flatMap(({ dependencies }) => dependencies.map(({ ref }) => ref)))];
     if (refs.length === 0) return items.map(() => []);
     const places = new Map<string, { workUnit: string; workSpec: string }>();
-    for (const [name, id] of own) places.set(name, { workUnit: id, workSpec: spec });
+    for (const [name, id] of own) places.set(name, { workUnit: id, workSpec });
     const ids = refs.filter((ref) => isJobId(ref) && !places.has(ref));
     for (const found of await this.#queue.find(ids))
-      if (found !== null) places.set(found.row.name, { workUnit: found.row.name, workSpec: found.spec });
+      if (found !== null) places.set(found.row.name, { workUnit: found.row.name, workSpec: found.workSpec });
     const names = refs.filter((ref) => !places.has(ref) && !isJobId(ref));
     for (const [name, found] of await jobsNamed(this.#verbs, this.namespace, this.#queue, names))
-      places.set(name, { workUnit: found.id, workSpec: found.spec });
+      places.set(name, { workUnit: found.id, workSpec: found.workSpec });
     return items.map(({ dependencies }) =>
       dependencies.map(({ ref, kind }) => {
         const place = places.get(ref);
@@ -305,14 +305,16 @@ export class Jobs implements JobKeeper {
   }
 
   async #places(jobs: readonly JobRef[]): Promise<Waited[]> {
-    const known = jobs.map((job) => (job instanceof JobHandle ? { id: job.id, spec: job.spec } : null));
+    const known = jobs.map((job) =>
+      job instanceof JobHandle ? { id: job.id, workSpec: job.workSpec } : null,
+    );
     const ids = jobs.filter((_, i) => known[i] === null).map(idOf);
     const found = new Map((await this.#queue.find(ids)).map((one, i) => [ids[i], one]));
     return jobs.map((job, i) => {
       const id = idOf(job);
       const place = known[i] ?? found.get(id);
       if (place === null || place === undefined) throw new CoordinateError("no_such_work_unit", id);
-      return { id, spec: place.spec };
+      return { id, workSpec: place.workSpec };
     });
   }
 
@@ -352,12 +354,12 @@ export class Jobs implements JobKeeper {
   async get(idOrName: string): Promise<JobHandle> {
     const { id, name } = await this.load(idOrName);
     const [place] = await this.#places([id]);
-    return new JobHandle(this, { id, name, spec: place?.spec ?? this.#queue.spec });
+    return new JobHandle(this, { id, name, workSpec: place?.workSpec ?? this.#queue.workSpec });
   }
 
   /** In the order they were scheduled. */
   list(query: JobQuery = {}): AsyncGenerator<Job, void, undefined> {
-    return listJobs(this.#verbs, this.namespace, this.#queue.specs, query);
+    return listJobs(this.#verbs, this.namespace, this.#queue.workSpecs, query);
   }
 
   /** Without reading the jobs where the state and one more condition, other than a time, are all there is. */
@@ -372,9 +374,9 @@ export class Jobs implements JobKeeper {
     const { all: _all, ...named } = selection as typeof selection & { all?: boolean };
     const asked = query.state === undefined && label === undefined ? { all: true } : named;
     let count = 0;
-    for (const spec of this.#queue.specs) {
+    for (const workSpec of this.#queue.workSpecs) {
       try {
-        const tally = await this.#verbs.countWorkUnits(this.namespace, spec, asked);
+        const tally = await this.#verbs.countWorkUnits(this.namespace, workSpec, asked);
         for (const number of Object.values(tally)) count += number;
       } catch (error) {
         if (!isCoordinateError(error, "no_such_work_spec")) throw error;
@@ -401,7 +403,7 @@ export class Jobs implements JobKeeper {
   async queueSize(): Promise<number> {
     const rows = await this.#verbs.tally(this.namespace);
     return rows
-      .filter(({ workSpec }) => this.#queue.specs.includes(workSpec))
+      .filter(({ workSpec }) => this.#queue.workSpecs.includes(workSpec))
       .reduce((sum, { counts }) => sum + counts.available, 0);
   }
 
@@ -421,24 +423,27 @@ export class Jobs implements JobKeeper {
   }
 
   /** Ends a job that its worker died of, when it may not be tried again: nobody else might ever look at it. */
-  async endLost(jobs: readonly { row: WorkUnitRow; spec: string }[]): Promise<void> {
+  async endLost(jobs: readonly { row: WorkUnitRow; workSpec: string }[]): Promise<void> {
     for (const job of jobs) {
-      const { row, spec } = job;
+      const { row, workSpec } = job;
       if (row.status !== "available" || row.attempts === 0 || row.data === null) continue;
       const { retries } = readJobData(decodeData(row.data));
-      const tries = await triesOf(this.#verbs, this.namespace, spec, row.name, Infinity);
+      const tries = await triesOf(this.#verbs, this.namespace, workSpec, row.name, Infinity);
       const outcome = lostOutcome(tries, retries);
       if (outcome !== null) await this.#end(job, outcome);
     }
   }
 
   /** By an attempt of its own; false when the job had ended meanwhile. */
-  async #end({ row, spec }: { row: WorkUnitRow; spec: string }, outcome: JobOutcome): Promise<boolean> {
+  async #end(
+    { row, workSpec }: { row: WorkUnitRow; workSpec: string },
+    outcome: JobOutcome,
+  ): Promise<boolean> {
     const { namespace: ns } = this;
-    const make = { workSpec: spec, workUnit: row.name, worker: "jobs-cancel", lifetimeMs: cancelMs };
+    const make = { workSpec, workUnit: row.name, worker: "jobs-cancel", lifetimeMs: cancelMs };
     const [attempt] = await this.#verbs.makeAttempts(ns, [make]);
     if (attempt === undefined) throw new CoordinateError("internal");
-    const all = await this.#verbs.listUnitAttempts(ns, spec, row.name);
+    const all = await this.#verbs.listUnitAttempts(ns, workSpec, row.name);
     const before = all.filter((one) => one.number < attempt.number).at(-1);
     if (before !== undefined && (await this.#putBack(attempt, before))) return false;
     const data = outcomeData(readJobData(row.data === null ? {} : decodeData(row.data)), outcome);
@@ -461,9 +466,9 @@ export class Jobs implements JobKeeper {
   async delete(ids: readonly string[]): Promise<number> {
     if (ids.length === 0) return 0;
     let count = 0;
-    for (const spec of this.#queue.specs) {
+    for (const workSpec of this.#queue.workSpecs) {
       try {
-        count += await this.#verbs.deleteWorkUnits(this.namespace, spec, { names: ids });
+        count += await this.#verbs.deleteWorkUnits(this.namespace, workSpec, { names: ids });
       } catch (error) {
         if (!isCoordinateError(error, "no_such_work_spec")) throw error;
       }
@@ -477,7 +482,7 @@ export class Jobs implements JobKeeper {
     if ((confirm as unknown) !== true)
       throw new CoordinateError("bad_argument", "reset: say { confirm: true }");
     const inline = await this.#queue.allowsInline();
-    await this.#verbs.deleteWorkSpecs(this.namespace, this.#queue.specs);
+    await this.#verbs.deleteWorkSpecs(this.namespace, this.#queue.workSpecs);
     const keys: string[] = [];
     for await (const { key } of this.actions()) keys.push(key);
     if (keys.length > 0) await this.#verbs.deleteActions(this.namespace, keys);

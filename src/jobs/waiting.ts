@@ -13,7 +13,7 @@ import { isFinal, jobOf, type Job } from "./job.ts";
 export interface Waited {
   readonly id: string;
   /** The work spec that has it. */
-  readonly spec: string;
+  readonly workSpec: string;
 }
 
 export interface Waiting {
@@ -21,7 +21,7 @@ export interface Waiting {
   readonly ns: string;
   readonly clock: Clock;
   /** Ends those of these jobs whose worker died and that may not be tried again. */
-  readonly endLost: (jobs: readonly { row: WorkUnitRow; spec: string }[]) => Promise<void>;
+  readonly endLost: (jobs: readonly { row: WorkUnitRow; workSpec: string }[]) => Promise<void>;
 }
 
 /** How long one request waits: below what proxies take for dead. */
@@ -48,13 +48,13 @@ export async function settle(
   const failed = new AbortController();
   const either = signal === undefined ? failed.signal : AbortSignal.any([signal, failed.signal]);
   const roundMs = failFast && jobs.length > 1 ? failureLookMs : waitMs;
-  const settleIn = async (spec: string): Promise<void> => {
+  const settleIn = async (workSpec: string): Promise<void> => {
     let nextMs = Math.min(roundMs, lostLookMs);
-    let open = [...new Set(jobs.filter((job) => job.spec === spec).map(({ id }) => id))];
+    let open = [...new Set(jobs.filter((job) => job.workSpec === workSpec).map(({ id }) => id))];
     while (open.length > 0) {
       either.throwIfAborted();
       const left = deadline - clock.now();
-      const found = await look(verbs, ns, spec, open, Math.max(0, Math.min(left, nextMs)), either);
+      const found = await look(verbs, ns, workSpec, open, Math.max(0, Math.min(left, nextMs)), either);
       if (found === null) {
         // it is being started again, perhaps: jobs outlive it, and so does the wait
         if (left <= 0) throw new WaitTimeoutError(open, timeoutMs, "the coordinator to answer");
@@ -68,7 +68,7 @@ export async function settle(
         if (isFinal(row.status)) rows.set(row.name, row);
       });
       open = open.filter((id) => !rows.has(id));
-      const begun = found.flatMap((row) => (row !== null && row.attempts > 0 ? [{ row, spec }] : []));
+      const begun = found.flatMap((row) => (row !== null && row.attempts > 0 ? [{ row, workSpec }] : []));
       await endLost(begun.filter(({ row }) => !isFinal(row.status)));
       nextMs = begun.length > 0 ? Math.min(roundMs, lostLookMs) : roundMs;
       if (open.length > 0 && left <= 0) {
@@ -82,7 +82,7 @@ export async function settle(
     }
   };
   try {
-    await Promise.all([...new Set(jobs.map(({ spec }) => spec))].map(settleIn));
+    await Promise.all([...new Set(jobs.map(({ workSpec }) => workSpec))].map(settleIn));
   } finally {
     // the other work spec's wait is of no use any more
     failed.abort();
@@ -98,13 +98,13 @@ export async function settle(
 async function look(
   verbs: Coordinate,
   ns: string,
-  spec: string,
+  workSpec: string,
   names: readonly string[],
   wait: number,
   signal: AbortSignal,
 ): Promise<(WorkUnitRow | null)[] | null> {
   try {
-    return await verbs.awaitWorkUnits(ns, spec, names, {
+    return await verbs.awaitWorkUnits(ns, workSpec, names, {
       waitMs: wait,
       signal,
     });

@@ -74,7 +74,7 @@ export function actionSuite(stack: Stack): void {
       const own = bench.jobs({ inline: true });
       await own.allowInline();
       const job = await own.schedule(() => "a-word-of-the-code");
-      const [row] = await bench.coordinate.getWorkUnits(own.namespace, job.spec, [job.id]);
+      const [row] = await bench.coordinate.getWorkUnits(own.namespace, job.workSpec, [job.id]);
       expect(String(row?.data)).toContain((await job.load()).action_id);
       expect(String(row?.data)).not.toContain("a-word-of-the-code");
     });
@@ -144,7 +144,7 @@ export function actionSuite(stack: Stack): void {
       const job = await jobs.schedule(fn("echo"), { delayMs: 600_000 });
       const { action_id } = await job.load();
       await bench.coordinate.deleteActions(jobs.namespace, [action_id]);
-      await bench.coordinate.setWorkUnitDelays(jobs.namespace, job.spec, { names: [job.id] }, 0);
+      await bench.coordinate.setWorkUnitDelays(jobs.namespace, job.workSpec, { names: [job.id] }, 0);
       const { state, error } = await job.settled();
       expect(state).toBe("ERROR");
       expect(error?.message).toContain(action_id);
