@@ -279,7 +279,7 @@ export class Engine implements Coordinate {
   #readUnit(unit: WorkUnitInput, spec: string, now: number): WorkUnitPut {
     checkObject("work unit", unit);
     const notBefore = checkTime("notBefore", unit.notBefore);
-    const delayMs = checkSpan("delayMs", unit.delayMs, now, 0, -Infinity);
+    const delayMs = checkSpan("delayMs", unit.delayMs, now);
     if (notBefore > 0 && delayMs > 0)
       throw new CoordinateError("bad_argument", "delayMs: a unit has either notBefore or delayMs");
     const put: WorkUnitPut = {
@@ -609,7 +609,7 @@ export class Engine implements Coordinate {
     const { action } = checkObject("change", change);
     checkOneOf("action", action, ["finish", "fail", "retry", "expire", "renew"]);
     const data = checkData("data", change.data, this.#maxDataBytes);
-    const delay = checkSpan("delayMs", change.delayMs, now, 0, -Infinity);
+    const delay = checkSpan("delayMs", change.delayMs, now);
     const lifetime = checkSpan("lifetimeMs", change.lifetimeMs, now, defaultLifetimeMs, -Infinity);
     const untried = change.untried !== undefined && checkBoolean("untried", change.untried);
     if (untried && action !== "expire")
