@@ -214,8 +214,7 @@ const settle =
         attempt: call.param("attempt"),
         action,
         data: bodyData(call),
-        // Go's durations may be negative, and then mean none
-        delayMs: Math.max(0, readGoDuration("delay", call.body.delay)),
+        delayMs: readGoDuration("delay", call.body.delay),
         lifetimeMs: readGoDuration("extend_duration", call.body.extend_duration),
       },
     ]);
