@@ -30,6 +30,7 @@ import type {
   AttemptMake,
   AttemptRequest,
   Coordinate,
+  LockQuery,
   LockRequest,
   PriorityChange,
   RequestOptions,
@@ -49,6 +50,7 @@ import {
   defaultLockMs,
   lockKey,
   longestLockMs,
+  type Lock,
   type LockPath,
   type LockRefusal,
 } from "./lock.ts";
@@ -59,6 +61,7 @@ import {
   type NamespaceRow,
   type NamespaceSettings,
 } from "./namespace.ts";
+import type { Page } from "./page.ts";
 import { defaultTake, mostTaken, type QueueMessage, type QueueRow } from "./queue.ts";
 import { choose, explainChoice, type Candidate, type Explained, type ScheduleRequest } from "./scheduler.ts";
 import {
@@ -93,7 +96,6 @@ import {
   mostQueues,
   workUnitStatuses,
   type AddedWorkUnit,
-  type Page,
   type Tally,
   type TallyRow,
   type WaitingSinceRow,
@@ -277,7 +279,7 @@ export class Engine implements Coordinate {
   #readUnit(unit: WorkUnitInput, spec: string, now: number): WorkUnitPut {
     checkObject("work unit", unit);
     const notBefore = checkTime("notBefore", unit.notBefore);
-    const delayMs = checkSpan("delayMs", unit.delayMs, now, 0, -Infinity);
+    const delayMs = checkSpan("delayMs", unit.delayMs, now);
     if (notBefore > 0 && delayMs > 0)
       throw new CoordinateError("bad_argument", "delayMs: a unit has either notBefore or delayMs");
     const put: WorkUnitPut = {
@@ -822,6 +824,26 @@ export class Engine implements Coordinate {
       }),
       read.now,
     );
+  }
+
+  async listLocks(ns: string, query: LockQuery = {}): Promise<Page<Lock>> {
+    const { paths, now } = this.#readLock({ owner: "", paths: [query.path ?? []] });
+    const [below = ""] = paths.map(lockKey);
+    const previous = query.previous === undefined ? "" : checkText("previous", query.previous);
+    const read = async (limit: number): Promise<Lock[]> => {
+      const held = await this.#store.locks(
+        this.#ns(ns),
+        paths,
+        (view) => ({ set: [], release: [], answer: [...view] }),
+        now,
+      );
+      return held
+        .filter(([key]) => key.startsWith(below) && (query.previous === undefined || key > previous))
+        .sort(([a], [b]) => (a < b ? -1 : 1))
+        .slice(0, limit)
+        .map(([, lock]) => lock);
+    };
+    return page(query.limit, read, ({ path }) => lockKey(path));
   }
 
   async clearLocks(ns: string, path: LockPath): Promise<void> {
