@@ -289,6 +289,8 @@ export class Model {
       attempt.status = "expired";
       attempt.end = attempt.expiration;
     }
+    // in the order in which the leases ended
+    late.sort((a, b) => (this.current(a)?.end ?? 0) - (this.current(b)?.end ?? 0) || a.id - b.id);
     for (const unit of late) this.#failIfBroken(unit);
     this.#follow();
   }
