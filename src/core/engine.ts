@@ -203,7 +203,7 @@ export class Engine implements Coordinate {
     const puts = this.#batch("specs", specs).map((input) => {
       const data = checkData("work spec", checkObject("work spec", input).data, this.#maxDataBytes);
       if (data === null) throw new CoordinateError("bad_data", "work spec: no data");
-      const { name, meta } = readWorkSpec(data);
+      const { name, meta } = readWorkSpec(data, options.lenient ?? false);
       if (this.#refusedRuntimes.has(meta.runtime))
         throw new CoordinateError(
           "not_supported",

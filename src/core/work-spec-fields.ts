@@ -71,6 +71,8 @@ export interface WorkSpecField {
   readonly shownAs?: string;
   /** Other names that `coordinate set` takes. */
   readonly aliases?: readonly string[];
+  /** Newer than the clients of the old protocols, whose work specs may use the key for something else. */
+  readonly newer?: true;
   /** What a number counts, where its kind does not say so. */
   readonly unit?: string;
   /** Of an object whose keys are known too. */
