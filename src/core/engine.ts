@@ -966,12 +966,13 @@ function checkSchedule({ workSpecs, runtimes, tasks, availableGb }: ScheduleRequ
 
 const byName = (a: Candidate, b: Candidate): number => compareNames(a.name, b.name);
 
-/** When the next unit is due, a lease ends, or a continuous spec may generate: the earliest. */
+/** When the next unit is due, a lease ends, a continuous spec may generate, or a spec starts: the earliest. */
 function whenDue(candidates: readonly Candidate[], now: number): number {
   let due = latestTime;
   for (const { meta, nextDue } of candidates) {
     if (nextDue > 0) due = Math.min(due, nextDue);
     if (meta.continuous && meta.nextContinuous > now) due = Math.min(due, meta.nextContinuous);
+    if (meta.notBefore > now) due = Math.min(due, meta.notBefore);
   }
   return due;
 }

@@ -14,6 +14,8 @@ export interface WorkSpecMeta {
   /** Share among specs of equal priority; zero or less is never scheduled. */
   weight: number;
   paused: boolean;
+  /** No unit is handed out before this time; 0 is "at once". */
+  notBefore: number;
   continuous: boolean;
   /** The `continuous` key of the data; only then may `continuous` be switched on. */
   canBeContinuous: boolean;
@@ -137,6 +139,14 @@ export const workSpecFields = {
     settable: true,
     shownAs: "paused",
     help: "Paused: no new attempts; those that run go on",
+  },
+  not_before: {
+    kind: "time",
+    field: "notBefore",
+    default: 0,
+    settable: true,
+    newer: true,
+    help: "No unit is handed out before this time; 0 is at once",
   },
   continuous: {
     kind: "boolean",
