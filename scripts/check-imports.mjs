@@ -95,18 +95,9 @@ export const folders = {
     packages: ["commander", "cli-progress", "fast-string-truncated-width", "yaml", "node:*"],
   },
   dashboard: {
-    imports: ["rest/client", "type core"],
-    packages: [
-      "react",
-      "react/*",
-      "react-dom",
-      "react-dom/*",
-      "@tanstack/*",
-      "@xyflow/*",
-      "@dagrejs/*",
-      "elkjs",
-      "uplot",
-    ],
+    // Core for what must be the same in the browser as everywhere: to read data, names, lines of units and work specs.
+    imports: ["rest/client", "core"],
+    packages: ["react", "react/*", "react-dom", "react-dom/*", "@tanstack/*", "@xyflow/*", "@dagrejs/*"],
   },
 };
 

@@ -1,0 +1,137 @@
+/**
+ * The dashboard as the daemon serves it: the files that the build made, and what they ask about the caller and the
+ * daemon. Their names carry a hash of what is in them, so a browser keeps them; the page itself is always asked for.
+ */
+import { existsSync, readFileSync, readdirSync } from "node:fs";
+import path from "node:path";
+import { fileURLToPath } from "node:url";
+import { gzipSync } from "node:zlib";
+import { nameFromUrl } from "../rest/client.ts";
+import { HttpError, scopes, Type, type Route } from "../rest/index.ts";
+import { version } from "./version.ts";
+
+/** The same place from the sources and from what is built of them. */
+const folder = fileURLToPath(new URL("../../dist/dashboard/", import.meta.url));
+
+const types: Readonly<Record<string, string>> = {
+  ".js": "text/javascript; charset=utf-8",
+  ".css": "text/css; charset=utf-8",
+  ".svg": "image/svg+xml",
+};
+
+const notBuilt = `<!doctype html>
+<html lang="en">
+<title>Coordinate</title>
+<h1>The dashboard was not built</h1>
+<p>Run <code>npm run build</code> in the source tree, and start the daemon again. The interface is at <a href="/docs">/docs</a>.</p>
+</html>
+`;
+
+export interface Dashboard {
+  page: string;
+  route: Route;
+}
+
+interface Served {
+  type: string;
+  plain: Buffer;
+  gzip: Buffer;
+}
+
+/** Reads the built files into memory, some hundred kilobytes: what is served is what was there when the daemon started. */
+export function readDashboard(): Dashboard {
+  const index = path.join(folder, "index.html");
+  const files = new Map<string, Served>();
+  if (!existsSync(index)) return { page: notBuilt, route: filesRoute(files) };
+  for (const name of readdirSync(path.join(folder, "dashboard"))) {
+    const type = types[path.extname(name)];
+    if (type === undefined) continue;
+    const plain = readFileSync(path.join(folder, "dashboard", name));
+    files.set(name, { type, plain, gzip: gzipSync(plain) });
+  }
+  // the page is served at the root, its files below it
+  const page = readFileSync(index, "utf8").replaceAll('"./dashboard/', '"/dashboard/');
+  return { page, route: filesRoute(files) };
+}
+
+const filesRoute = (files: ReadonlyMap<string, Served>): Route => ({
+  id: "dashboard",
+  method: "GET",
+  path: "/dashboard/{file}",
+  scope: "open",
+  family: "daemon",
+  summary: "A file of the dashboard.",
+  answerType: "application/octet-stream",
+  handle: async ({ request, reply }) => {
+    const file = files.get((request.params as { file: string }).file);
+    if (file === undefined) throw new HttpError("not_found", "The dashboard has no such file");
+    const packed = /\bgzip\b/.test(request.headers["accept-encoding"] ?? "");
+    await reply
+      .headers({
+        ...fileHeaders,
+        "content-type": file.type,
+        ...(packed && { "content-encoding": "gzip" }),
+      })
+      .send(packed ? file.gzip : file.plain);
+    return undefined;
+  },
+});
+
+/** The name changes with the content: it need not be asked for again. */
+const fileHeaders = {
+  "cache-control": "public, max-age=31536000, immutable",
+  vary: "accept-encoding",
+  "x-content-type-options": "nosniff",
+  "cross-origin-resource-policy": "same-origin",
+};
+
+export interface SessionSources {
+  store: string;
+  secured(): boolean;
+  now(): number;
+  metrics: boolean;
+}
+
+/** Who asks and what they may do, so that a page offers no more; and which daemon answers. */
+export function sessionRoute(sources: SessionSources): Route {
+  const scope = Type.Union(scopes.map((one) => Type.Literal(one)));
+  const started = sources.now();
+  return {
+    id: "session",
+    method: "GET",
+    path: "/v1/session",
+    scope: "listed",
+    family: "daemon",
+    summary: "What the caller may do in a namespace and in all, and which daemon this is.",
+    query: { namespace: Type.String({ description: "A namespace, encoded as in paths" }) },
+    answer: Type.Object({
+      version: Type.String(),
+      store: Type.String({
+        description: "memory, sqlite, postgres, or http for a daemon in front of another",
+      }),
+      started: Type.Number(),
+      now: Type.Number(),
+      secured: Type.Boolean({ description: "Whether tokens are asked for" }),
+      token: Type.String({ description: "The id of the caller's token; empty without one" }),
+      scopes: Type.Array(scope),
+      everywhere: Type.Array(scope),
+      metrics: Type.Boolean(),
+    }),
+    handle: async (call) => {
+      const { identity } = call;
+      const [asked] = call.query("namespace");
+      const ns = asked === undefined ? null : nameFromUrl(asked);
+      return JSON.stringify({
+        version,
+        store: sources.store,
+        started,
+        now: sources.now(),
+        secured: sources.secured(),
+        token: sources.secured() ? identity.id : "",
+        scopes: scopes.filter((one) => identity.may(one, ns)),
+        everywhere: scopes.filter((one) => identity.may(one, null)),
+        metrics: sources.metrics,
+      });
+    },
+  };
+}
