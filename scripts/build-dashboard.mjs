@@ -34,6 +34,9 @@ export async function buildDashboard(force = false) {
   // beside the target and then moved: a daemon or a test never reads half a build
   const next = path.join(root, "dist", `.dashboard-${randomBytes(4).toString("hex")}`);
   mkdirSync(path.dirname(next), { recursive: true });
+  // Vite goes by this variable before anything else, and a test runner sets it
+  const before = process.env.NODE_ENV;
+  process.env.NODE_ENV = "production";
   try {
     await build({
       configFile: false,
@@ -69,6 +72,8 @@ export async function buildDashboard(force = false) {
     rmSync(target, { recursive: true, force: true });
     renameSync(next, target);
   } finally {
+    if (before === undefined) delete process.env.NODE_ENV;
+    else process.env.NODE_ENV = before;
     rmSync(next, { recursive: true, force: true });
   }
   return true;

@@ -129,6 +129,7 @@ function Namespaces({ top }: { top?: boolean }): ReactNode {
         label="Namespace"
         button={
           <>
+            <span className="sr">Namespace </span>
             <b>
               <Name text={nsTitle(ns)} most={40} />
             </b>
@@ -191,7 +192,7 @@ export function TopBar({ onFind }: { onFind: () => void }): ReactNode {
         )}
       </div>
       <div className="grow" />
-      <button type="button" className="find" onClick={onFind} aria-label="Find or do">
+      <button type="button" className="find" onClick={onFind}>
         <Icon name="search" />
         <span>Find or do</span>
         <kbd>⌘K</kbd>
@@ -249,7 +250,10 @@ export function BottomTabs(): ReactNode {
   const shown = useGroups().flatMap(({ entries }) => entries);
   const tabs = shown.filter(({ page }) => ["home", "flow", "units", "workers"].includes(page));
   const more = shown.filter((entry) => !tabs.includes(entry));
-  useEffect(() => scrollTo(0, 0), [place.page, place.spec, place.unit]);
+  useEffect(() => {
+    // in braces: it answers a promise in some browsers, and an effect must not
+    scrollTo(0, 0);
+  }, [place.page, place.spec, place.unit]);
   return (
     <nav className="tabs" aria-label="Pages, short">
       {tabs.map((entry) => (

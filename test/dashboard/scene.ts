@@ -199,8 +199,8 @@ export async function fillScene(to: Coordinate, ns: string, { scale = 1 }: Scene
     {
       name: "month end",
       dependencies: [
-        { workSpec: "parse", workUnit: unitName(1390) },
-        { workSpec: "index", workUnit: unitName(390) },
+        { workSpec: "parse", workUnit: unitName(many(1400) - 1) },
+        { workSpec: "index", workUnit: unitName(many(400) - 1) },
       ],
       queues: ["month-end"],
     },

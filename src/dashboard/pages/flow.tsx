@@ -343,7 +343,7 @@ function RateLine(props: EdgeProps<RateEdge>): ReactNode {
       <path d={`M${targetX},${targetY} l-8,${-half} v${half * 2}Z`} className={`${kind} head`} />
       <EdgeLabelRenderer>
         <span
-          className={`er ${tone === "" ? "" : `t-${tone}`} ${targetY > sourceY ? "" : "dn"}`}
+          className={`edge-rate ${tone === "" ? "" : `t-${tone}`} ${targetY > sourceY ? "" : "dn"}`}
           style={{ left: sourceX + 5, top: sourceY }}
         >
           {rate(perSecond)}/s

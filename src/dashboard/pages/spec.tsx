@@ -105,6 +105,7 @@ function Shown({ spec }: { spec: SpecRow }): ReactNode {
             <Menu
               className="icon-btn"
               label="More actions"
+              iconOnly
               right
               button={<Icon name="more" />}
               items={[

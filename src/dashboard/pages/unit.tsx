@@ -334,7 +334,7 @@ function ErrorCard({ text, attempt }: { text: string; attempt: AttemptRow | null
   const shown = all ? lines : own.slice(0, 40);
   const hidden = lines.length - shown.length;
   return (
-    <section className="card er" aria-label="Error">
+    <section className="card error" aria-label="Error">
       <header>
         <span className="t-failed">
           <Icon name="failed" />

@@ -465,6 +465,7 @@ function WorkerLine(props: {
           <Menu
             className="icon-btn"
             label={`Ask ${visible(worker.name)}`}
+            iconOnly
             right
             button={<Icon name="more" />}
             items={[

@@ -12,7 +12,9 @@ export interface MenuItem {
 
 export function Menu(props: {
   button: ReactNode;
+  /** What the list is for; and the name of a button that shows an icon only. */
   label: string;
+  iconOnly?: boolean;
   className?: string;
   items: readonly MenuItem[];
   right?: boolean;
@@ -52,7 +54,7 @@ export function Menu(props: {
         aria-haspopup="menu"
         aria-expanded={isOpen}
         aria-controls={isOpen ? id : undefined}
-        aria-label={props.label}
+        aria-label={props.iconOnly === true ? props.label : undefined}
         title={props.label}
         onClick={() => {
           if (!isOpen) props.onOpen?.();
