@@ -2,7 +2,7 @@
  * The dashboard as the daemon serves it: the files that the build made, and what they ask about the caller and the
  * daemon. Their names carry a hash of what is in them, so a browser keeps them; the page itself is always asked for.
  */
-import { existsSync, readFileSync, readdirSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
@@ -38,23 +38,27 @@ interface Served {
   gzip: Buffer;
 }
 
-/** Reads the built files into memory, some hundred kilobytes: what is served is what was there when the daemon started. */
+/** The page; its files are read and packed when they are first asked for, so that a daemon starts as fast without a browser. */
 export function readDashboard(): Dashboard {
   const index = path.join(folder, "index.html");
-  const files = new Map<string, Served>();
-  if (!existsSync(index)) return { page: notBuilt, route: filesRoute(files) };
-  for (const name of readdirSync(path.join(folder, "dashboard"))) {
-    const type = types[path.extname(name)];
-    if (type === undefined) continue;
-    const plain = readFileSync(path.join(folder, "dashboard", name));
-    files.set(name, { type, plain, gzip: gzipSync(plain) });
-  }
-  // the page is served at the root, its files below it
-  const page = readFileSync(index, "utf8").replaceAll('"./dashboard/', '"/dashboard/');
-  return { page, route: filesRoute(files) };
+  const page = existsSync(index)
+    ? // the page is served at the root, its files below it
+      readFileSync(index, "utf8").replaceAll('"./dashboard/', '"/dashboard/')
+    : notBuilt;
+  return { page, route: filesRoute(new Map()) };
 }
 
-const filesRoute = (files: ReadonlyMap<string, Served>): Route => ({
+const fileName = /^[\w-]+(\.\w+)$/;
+
+function readServed(name: string): Served | null {
+  const type = types[fileName.exec(name)?.[1] ?? ""];
+  const file = path.join(folder, "dashboard", name);
+  if (type === undefined || !existsSync(file)) return null;
+  const plain = readFileSync(file);
+  return { type, plain, gzip: gzipSync(plain) };
+}
+
+const filesRoute = (files: Map<string, Served>): Route => ({
   id: "dashboard",
   method: "GET",
   path: "/dashboard/{file}",
@@ -63,8 +67,10 @@ const filesRoute = (files: ReadonlyMap<string, Served>): Route => ({
   summary: "A file of the dashboard.",
   answerType: "application/octet-stream",
   handle: async ({ request, reply }) => {
-    const file = files.get((request.params as { file: string }).file);
-    if (file === undefined) throw new HttpError("not_found", "The dashboard has no such file");
+    const { file: name } = request.params as { file: string };
+    const file = files.get(name) ?? readServed(name);
+    if (file === null) throw new HttpError("not_found", "The dashboard has no such file");
+    files.set(name, file);
     const packed = /\bgzip\b/.test(request.headers["accept-encoding"] ?? "");
     await reply
       .headers({
