@@ -28,6 +28,7 @@ const everyLibrary = [
   "postgres",
   "rest",
   "cbor",
+  "traffic",
   "testing",
   "worker",
   "jobs",
@@ -47,14 +48,16 @@ export const folders = {
   memory: { imports: ["core"], packages: [], pure: true },
   sqlite: { imports: ["core"], packages: ["@photostructure/sqlite", "node:sqlite", "node:*"] },
   postgres: { imports: ["core"], packages: ["pg", "pg-copy-streams", "node:*"] },
+  // What connections may cost the process that serves them, for both wires.
+  traffic: { imports: [], packages: ["node:*"] },
   rest: {
-    imports: [...coreAndObjects, "memory"],
-    packages: ["fastify", "@fastify/*", "@sinclair/typebox", "typebox", "node:*"],
-    // The client apart from the server, so that a browser or a worker loads no fastify; the table of verbs and the form
-    // of values on the wire alone, for who calls a verb by its name.
-    entries: ["index", "client", "verbs", "wire"],
+    imports: [...coreAndObjects, "memory", "traffic"],
+    packages: ["fastify", "@fastify/*", "node:*"],
+    // The client apart from the server, so that a browser or a worker loads no fastify; the form of values on the wire
+    // alone, for who writes it elsewhere.
+    entries: ["index", "client", "wire"],
   },
-  cbor: { imports: coreAndObjects, packages: ["node:*"] },
+  cbor: { imports: [...coreAndObjects, "traffic"], packages: ["node:*"] },
   // Settings and the files they stand in: the daemon, the command line and flows read them the same way.
   config: {
     imports: [],
@@ -85,7 +88,6 @@ export const folders = {
       "config/did-you-mean",
       "config/find-file",
       "rest/client",
-      "rest/verbs",
       "rest/wire",
       "daemon",
       "daemon/backend",

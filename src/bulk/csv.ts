@@ -123,7 +123,7 @@ function fieldsOf(name: string, columns: readonly string[], { mapping }: CsvOpti
         });
   if (!fields.some(({ target }) => target === "name"))
     throw new BulkError(
-      `${name}: which column is the name? There are ${columns.slice(0, 20).join(", ")}; say name=COLUMN`,
+      `${name}: which column is the name? There are ${columns.slice(0, 20).join(", ")}; say --column name=COLUMN`,
     );
   return fields;
 }
@@ -157,8 +157,11 @@ function unitOf(record: readonly string[], fields: readonly Field[]): WorkUnitIn
   let hasData = false;
   for (const { index, column, target, type } of fields) {
     const text = record[index] ?? "";
-    if (target === "name") unit.name = checkName("work unit", text);
-    else if (target === "priority" || target === "delay") {
+    if (target === "name") {
+      if (text === "")
+        throw new CoordinateError("bad_data", `${column}: empty, and it is the name of the unit`);
+      unit.name = checkName("work unit", text);
+    } else if (target === "priority" || target === "delay") {
       if (text === "") continue;
       const number = Number(valueOf(text, "number", column));
       if (target === "priority") unit.priority = number;

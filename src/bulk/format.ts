@@ -1,6 +1,7 @@
 /** Which format an input has: what the caller says, else what its name ends with, else what it begins with. */
 import type { Environment } from "../config/index.ts";
-import { csv, type CsvOptions } from "./csv.ts";
+import { BulkError } from "./bulk-error.ts";
+import { csv, type ColumnMapping, type CsvOptions } from "./csv.ts";
 import { documentUnits } from "./document.ts";
 import type { Entries } from "./entry.ts";
 import { jsonLines, plainLines } from "./json-lines.ts";
@@ -41,6 +42,7 @@ function isJson(text: string): boolean {
 }
 
 export interface FormatOptions {
+  /** Lines of JSON go by its mapping too. */
   csv?: CsvOptions;
   env?: Environment;
   /** The position after which units are wanted: what comes before is only summed. */
@@ -51,7 +53,10 @@ export function readEntries(source: Source, format: Format, options: FormatOptio
   const lines = options.from === undefined ? {} : { from: options.from };
   switch (format) {
     case "jsonl":
-      return jsonLines(source.chunks(), lines);
+      return jsonLines(source.chunks(), {
+        ...lines,
+        ...(options.csv?.mapping !== undefined && { mapping: named(source.name, options.csv.mapping) }),
+      });
     case "lines":
       return plainLines(source.chunks(), lines);
     case "csv":
@@ -62,4 +67,9 @@ export function readEntries(source: Source, format: Format, options: FormatOptio
     case "json":
       return documentUnits(source.name, source.chunks(), options.env);
   }
+}
+
+function named(name: string, mapping: readonly ColumnMapping[]): readonly ColumnMapping[] {
+  if (mapping.some(({ target }) => target === "name")) return mapping;
+  throw new BulkError(`${name}: which key is the name? Say name=KEY`);
 }

@@ -15,11 +15,11 @@ import path from "node:path";
 import {
   decodeData,
   encodeData,
+  settableMeta,
   type Coordinate,
   type Data,
   type DependencyInput,
   type WorkSpecMeta,
-  type WorkSpecMetaChange,
   type WorkUnitInput,
   type WorkUnitStatus,
   workUnitStatuses,
@@ -252,7 +252,7 @@ class Import {
         specs.map(({ name, data }) => ({ name, data })),
       );
     for (const { name, meta } of specs) {
-      await this.#coordinate.setWorkSpecMeta(this.#ns, name, settable(meta));
+      await this.#coordinate.setWorkSpecMeta(this.#ns, name, settableMeta(meta));
       this.#counts.specs += 1;
     }
   }
@@ -303,19 +303,3 @@ class Spool {
 }
 
 const isData = (value: unknown): value is Data => typeof value === "string" || value instanceof Uint8Array;
-
-const settableFields = [
-  "priority",
-  "weight",
-  "paused",
-  "continuous",
-  "minGb",
-  "intervalMs",
-  "nextContinuous",
-  "maxRunning",
-  "maxGetwork",
-  "maxRetries",
-] as const satisfies readonly (keyof WorkSpecMetaChange)[];
-
-const settable = (meta: Partial<WorkSpecMeta>): WorkSpecMetaChange =>
-  Object.fromEntries(settableFields.filter((field) => field in meta).map((field) => [field, meta[field]]));

@@ -1,6 +1,19 @@
 /** Lines of JSON, and plain lines that are names. Empty lines are skipped; so are comments (`#`) in lines of JSON. */
 import { crc32 } from "node:zlib";
-import { checkName, CoordinateError, readUnitLine, type WorkUnitInput } from "../core/index.ts";
+import {
+  checkName,
+  CoordinateError,
+  decodeData,
+  describeValue,
+  encodeData,
+  Float,
+  jsonData,
+  readUnitLine,
+  type DataLimits,
+  type WorkUnitInput,
+} from "../core/index.ts";
+import { setOwn } from "../config/index.ts";
+import type { ColumnMapping } from "./csv.ts";
 import type { Entries, Entry } from "./entry.ts";
 import { longestLine, readLines, type Line } from "./lines.ts";
 
@@ -40,18 +53,101 @@ async function* entriesOf(chunks: AsyncIterable<Buffer>, read: Read, options: Li
   }
 }
 
-export const jsonLines = (chunks: AsyncIterable<Buffer>, options: LineOptions = {}): Entries =>
+/** Fields of a line that say something of a unit besides its name. */
+const fields: ReadonlySet<string> = new Set([
+  "data",
+  "priority",
+  "delay",
+  "delayMs",
+  "notBefore",
+  "dependencies",
+]);
+
+const nameless =
+  'there is no name: give "name" beside "data", or --column name=KEY where the name stands under another key';
+
+export const jsonLines = (
+  chunks: AsyncIterable<Buffer>,
+  options: LineOptions & { mapping?: readonly ColumnMapping[] } = {},
+): Entries =>
   entriesOf(
     chunks,
     (text, { isText }) => {
       const first = /\S/.exec(text)?.[0];
       if (first === undefined || first === "#") return [];
       if (!isText) throw new CoordinateError("bad_data", "this is no UTF-8");
-      return readUnitLine(text, { maxBytes: options.longest ?? longestLine });
+      const limits = { maxBytes: options.longest ?? longestLine };
+      if (options.mapping !== undefined) return [readRecord(text, options.mapping, limits)];
+      return withNames(text, first, limits);
     },
     options,
   );
 
+/** Refuses an object that lacks a name and would be read as units that are called like the fields of one. */
+function withNames(text: string, first: string, limits: DataLimits): WorkUnitInput[] {
+  let units: WorkUnitInput[];
+  try {
+    units = readUnitLine(text, limits);
+  } catch (error) {
+    // values that are all no data: a record, whose name stands under a key of its own
+    const isRecord = error instanceof CoordinateError && error.value.includes("the data of a unit");
+    if (
+      isRecord &&
+      Object.values(decodeData(jsonData(text.trim(), limits))).every((value) => !isObject(value))
+    )
+      throw new CoordinateError("bad_data", `${error.value}; ${nameless}`);
+    throw error;
+  }
+  const isFields = first === "{" && units.some(({ name }) => name === "data");
+  if (isFields && units.every(({ name }) => fields.has(name)))
+    throw new CoordinateError("bad_data", `${nameless}; a unit called data is ["data", {…}]`);
+  return units;
+}
+
+const isObject = (value: unknown): boolean =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
+
+/** An object as a record: a mapping says which of its keys is the name. Without `data.KEY` in it, all of it is the data. */
+function readRecord(text: string, mapping: readonly ColumnMapping[], limits: DataLimits): WorkUnitInput {
+  const whole = jsonData(text.trim(), limits);
+  const record = decodeData(whole, { precise: true });
+  const unit: WorkUnitInput = { name: "" };
+  const data: Record<string, unknown> = {};
+  for (const { target, column } of mapping) {
+    const value = Object.hasOwn(record, column) ? record[column] : null;
+    if (target === "name") unit.name = nameOf(column, value);
+    else if (target === "priority" || target === "delay") {
+      if (value === null || value === undefined) continue;
+      const number = Number(value);
+      if (!Number.isFinite(number))
+        throw new CoordinateError("bad_data", `${column}: expected a number, got ${describeValue(value)}`);
+      if (target === "priority") unit.priority = number;
+      else unit.delayMs = number * 1000;
+    } else setOwn(data, target.slice("data.".length), value);
+  }
+  const mapsData = mapping.some(({ target }) => target.startsWith("data."));
+  return { ...unit, data: mapsData ? encodeData(data) : whole };
+}
+
+function nameOf(column: string, value: unknown): string {
+  const isName = typeof value === "number" || typeof value === "bigint" || value instanceof Float;
+  if (isName) return String(value instanceof Float ? value.value : value);
+  if (typeof value === "string" && value !== "") return checkName("work unit", value);
+  throw new CoordinateError(
+    "bad_data",
+    `${column}: expected the name of the unit, got ${describeValue(value)}`,
+  );
+}
+
 /** Every line is a name, to the byte. */
 export const plainLines = (chunks: AsyncIterable<Buffer>, options: LineOptions = {}): Entries =>
-  entriesOf(chunks, (text) => (text === "" ? [] : [{ name: checkName("work unit", text) }]), options);
+  entriesOf(
+    chunks,
+    (text) => {
+      if (text === "") return [];
+      if (text.trim() === "")
+        throw new CoordinateError("bad_data", "there is no name: the line has white space alone");
+      return [{ name: checkName("work unit", text) }];
+    },
+    options,
+  );

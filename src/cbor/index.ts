@@ -1,5 +1,6 @@
 /** The CBOR-RPC interface: existing Python clients and workers, unchanged; and the verbs over the same port. */
 export { connectCbor, type CborClientOptions } from "./client.ts";
+export { callMethod, methodNames } from "./direct.ts";
 export type { LegacyFencing } from "./fencing.ts";
 export { MalformedError } from "./scan.ts";
 export {

@@ -47,7 +47,7 @@ export function defineBulk(command: Command): Command {
     .option("--format <format>", `${formats.join(", ")}; found out where not given`)
     .option(
       "--column <target=column>",
-      "CSV: name, priority, delay or data.KEY = COLUMN[:TYPE]; repeat",
+      "CSV and lines of JSON: name, priority, delay or data.KEY = COLUMN[:TYPE]; repeat",
       repeated,
     )
     .option("--delimiter <text>", "CSV: what stands between fields, a comma; tab is \\t")
@@ -135,7 +135,7 @@ export async function runLoad(context: Context, workSpec: string, options: BulkO
       context,
       path.basename(source.name),
       () => ({ value: bytes, total: source.size, units }),
-      options.quiet === true,
+      options.quiet === true || context.quiet,
     );
     const bad = new BadLines(context, source.name);
     let result: LoadResult;

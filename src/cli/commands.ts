@@ -24,7 +24,7 @@ export interface CommandEntry {
   raw?: boolean;
   hidden?: boolean;
   /** What its first word is, for completion: a name that the store knows, or one of these. */
-  args?: "work_spec" | "worker" | readonly string[];
+  args?: "work_spec" | "worker" | "verb" | readonly string[];
   load: () => Promise<{ default: CommandModule }>;
 }
 
@@ -234,6 +234,14 @@ export const commands: readonly CommandEntry[] = [
     load: () => import("./commands/mode.ts"),
   },
   {
+    name: "policy",
+    group: "workers",
+    summary: "how the scheduler chooses: weighted or python",
+    store: "write",
+    args: ["weighted", "python"],
+    load: () => import("./commands/policy.ts"),
+  },
+  {
     name: "worker_stats",
     group: "workers",
     summary: "how many workers there are",
@@ -324,6 +332,7 @@ export const commands: readonly CommandEntry[] = [
     group: "administration",
     summary: "call any verb with JSON arguments",
     store: "write",
+    args: "verb",
     load: () => import("./commands/rpc.ts"),
   },
   {

@@ -1,6 +1,6 @@
 /** What may follow the words of a command line: for the shells' completion and for our own shell. */
 import { Command } from "commander";
-import { workUnitStatuses } from "../core/index.ts";
+import { verbNames, workUnitStatuses } from "../core/index.ts";
 import { commands, findCommand, type CommandEntry } from "./commands.ts";
 import { Context, type GlobalOptions, type Session } from "./context.ts";
 import { globalOptions } from "./program.ts";
@@ -62,6 +62,7 @@ async function ofCommand(
   if (last.startsWith("-")) return flags(entry);
   const named = words.includes("-W") || words.includes("--work-spec-name");
   if (entry.args === undefined || words.some((word) => !word.startsWith("-")) || named) return [];
+  if (entry.args === "verb") return [...verbNames];
   return typeof entry.args === "string" ? names(session, options, entry.args) : [...entry.args];
 }
 

@@ -19,6 +19,9 @@ export interface GlobalOptions {
   namespace?: string;
   token?: string;
   verbose?: boolean;
+  quiet?: boolean;
+  /** The Python tool's: a logger to hear more of. Loggers have no names here, so it is `verbose`. */
+  debug?: string;
   json?: boolean;
   compat?: boolean;
   /** False: `--no-color`. */
@@ -40,8 +43,8 @@ export class Session {
   interrupted: AbortSignal | null = null;
   /** Options that were given to the shell itself hold for every line of it. */
   defaults: GlobalOptions = {};
-  /** The daemon that was asked last, for what an error says of it. */
-  address: string | null = null;
+  /** What was opened last, for what an error says of it. */
+  place: Place | null = null;
   readonly #opened = new Map<string, Promise<Opened>>();
 
   constructor(streams: Streams) {
@@ -55,7 +58,7 @@ export class Session {
   /** One connection for a session: the shell's second command finds it open. */
   open(place: Place, use: StoreUse): Promise<Opened> {
     // a file is opened to look into it or to own it; for anything else there is one way
-    this.address = place.address ?? null;
+    this.place = place;
     const key = JSON.stringify([place, place.backend?.startsWith("sqlite:") === true ? use : ""]);
     let opened = this.#opened.get(key);
     if (opened === undefined) {
@@ -98,12 +101,23 @@ export class Context {
     const { stdout, stderr, env } = session.streams;
     this.out = new Output(stdout, stderr, {
       json: this.options.json ?? false,
+      quiet: this.quiet,
       colour: this.options.color !== false && wantsColour(stdout, env),
     });
   }
 
   get env(): Readonly<Record<string, string | undefined>> {
     return this.session.streams.env;
+  }
+
+  /** Tells more: where a failure happened, and what a worker does. */
+  get verbose(): boolean {
+    return isVerbose(this.options);
+  }
+
+  /** Results and failures alone. */
+  get quiet(): boolean {
+    return this.options.quiet ?? false;
   }
 
   /** As the Python tool did it, where that is otherwise: what is not there is no error. */
@@ -193,6 +207,9 @@ export class Context {
     }
   }
 }
+
+export const isVerbose = ({ verbose, debug }: GlobalOptions): boolean =>
+  verbose === true || debug !== undefined;
 
 const nonEmpty = (text: string | undefined): string | undefined => (text === "" ? undefined : text);
 

@@ -74,6 +74,12 @@ async function nameInFile(file: string): Promise<string> {
 
 const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 
+export async function hasWorkSpec(context: Context, name: string): Promise<boolean> {
+  const { coordinate, ns } = await context.work();
+  const [row] = await coordinate.getWorkSpecs(ns, [name]);
+  return row !== null && row !== undefined;
+}
+
 /** The work spec, or the error that it is not there, with the name that was probably meant. */
 export async function requireWorkSpec(context: Context, name: string): Promise<WorkSpecRow> {
   const { coordinate, ns } = await context.work();
@@ -91,14 +97,27 @@ export async function missingWorkSpec(coordinate: Coordinate, ns: string, name: 
   const missing = new CoordinateError("no_such_work_spec", quote(name));
   if (meant !== null) return new CommandError(missing.message, `did you mean ${quote(meant)}?`);
   if (rows.length > 0) return missing;
-  const others = (await coordinate.listNamespaces().catch(() => []))
-    .filter((other) => other.name !== ns)
-    .map((other) => (other.name === "" ? "(default)" : quote(other.name)));
-  const where = others.length === 0 ? "" : `; there are ${others.slice(0, 5).join(", ")}`;
-  return new CommandError(
-    missing.message,
-    `namespace ${ns === "" ? "(default)" : quote(ns)} has none${where}`,
-  );
+  return new CommandError(missing.message, await aboutEmptyNamespace(coordinate, ns));
+}
+
+export const namespaceText = (ns: string): string => (ns === "" ? "(default)" : quote(ns));
+
+/**
+ * Of a namespace without work specs: which others have some, and the one that was probably meant. Not a sentence, so that it
+ * can follow another.
+ */
+export async function aboutEmptyNamespace(coordinate: Coordinate, ns: string): Promise<string> {
+  // a token may open this namespace alone
+  const counts = await coordinate.tally().catch(() => []);
+  const others = [...new Set(counts.map(({ namespace }) => namespace))].filter((one) => one !== ns);
+  const meant = ns === "" ? null : nearest(ns, others);
+  const none = `namespace ${namespaceText(ns)} has no work specs`;
+  if (meant !== null) return `${none}; did you mean ${quote(meant)}?`;
+  const [only] = others;
+  if (only === undefined) return none;
+  if (others.length === 1) return `${none}; ${namespaceText(only)} has some: --namespace ${quote(only)}`;
+  const more = others.length > 5 ? ` and ${others.length - 5} more` : "";
+  return `${none}; these have: ${others.slice(0, 5).map(namespaceText).join(", ")}${more}`;
 }
 
 /** Of the names, those of units that are not there. */

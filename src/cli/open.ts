@@ -46,12 +46,40 @@ async function openRpc(addresses: readonly string[]): Promise<Opened> {
       throw new UsageError(`--address ${address}: daemons behind CBOR-RPC and others do not mix`);
     try {
       const coordinate = await connectCbor(rpc.replace(/\/$/, ""), { connectMs: 5000 });
+      await mustAnswer(coordinate, address);
       return { coordinate, where: address, rest: null, engine: null, sqlite: null };
     } catch (error) {
       failure = error;
     }
   }
   throw failure;
+}
+
+/** A first question: a server of another protocol may take it and never answer. */
+async function mustAnswer(coordinate: Coordinate, address: string): Promise<void> {
+  const answer = coordinate.getNamespace("");
+  answer.catch(() => undefined);
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_resolve, reject) => {
+    timer = setTimeout(
+      () =>
+        reject(
+          new CommandError(
+            `${address} takes connections and does not answer`,
+            "does it speak CBOR-RPC? A daemon serves it where --cborrpc says, usually on port 5932",
+          ),
+        ),
+      5000,
+    );
+  });
+  try {
+    await Promise.race([answer, late]);
+  } catch (error) {
+    await coordinate.close();
+    throw error;
+  } finally {
+    clearTimeout(timer);
+  }
 }
 
 async function openAddress(address: string, token: string | undefined): Promise<Opened> {

@@ -7,6 +7,8 @@ import { tableLines, wrap, type Cell, type Column, type Style } from "./table.ts
 export interface OutputOptions {
   /** `--json`: what is printed is for a program. */
   json: boolean;
+  /** `--quiet`: no remarks. */
+  quiet?: boolean;
   colour: boolean;
 }
 
@@ -22,12 +24,14 @@ export class Output {
   readonly stream: NodeJS.WriteStream;
   readonly #remarks: NodeJS.WriteStream;
   readonly json: boolean;
+  readonly #quiet: boolean;
   readonly #colour: boolean;
 
   constructor(stream: NodeJS.WriteStream, remarks: NodeJS.WriteStream, options: OutputOptions) {
     this.stream = stream;
     this.#remarks = remarks;
     this.json = options.json;
+    this.#quiet = options.quiet ?? false;
     this.#colour = options.colour;
   }
 
@@ -56,7 +60,7 @@ export class Output {
 
   /** For the person, not for what reads the output. */
   remark(text: string): void {
-    this.#remarks.write(`${text}\n`);
+    if (!this.#quiet) this.#remarks.write(`${text}\n`);
   }
 
   /** Rows as the verbs answer them are fine: their data is printed as the objects that they are. */

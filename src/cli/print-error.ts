@@ -1,6 +1,6 @@
 /** Failures, for people: one line with what was wrong and what to do; a stack only for who asks with `-v`. */
 import { CoordinateError } from "../core/index.ts";
-import type { GlobalOptions, Session } from "./context.ts";
+import { isVerbose, type GlobalOptions, type Session } from "./context.ts";
 import { show, showText } from "./escape.ts";
 import { CommandError, exit, UsageError } from "./failure.ts";
 
@@ -41,7 +41,7 @@ export function printError(session: Session, options: GlobalOptions, error: unkn
   const hint = hintOf(failure, placeOf(session, options));
   const [first = "", ...rest] = showText(failure.message).split("\n");
   stderr.write(`${name}: ${[first, ...rest].join("\n  ")}${hint === "" ? "" : `; ${hint}`}\n`);
-  if (options.verbose === true) {
+  if (isVerbose(options)) {
     for (let at: unknown = failure; at instanceof Error; at = at.cause)
       stderr.write(`${showText(at.stack ?? at.message)}\n`);
   } else if (isBug(failure))
@@ -55,6 +55,6 @@ const isBug = (error: Error): boolean =>
 
 function placeOf(session: Session, { address, backend }: GlobalOptions): string {
   if (backend !== undefined) return "store";
-  const asked = address ?? session.address ?? session.streams.env.COORDINATE_ADDRESS;
+  const asked = address ?? session.place?.address ?? session.streams.env.COORDINATE_ADDRESS;
   return `daemon ${show(asked ?? "http://127.0.0.1:5980")}`;
 }

@@ -37,6 +37,8 @@ export function globalOptions(): Option[] {
     new Option("--compat", "answer as the Python tool did: what is not there is no error"),
     new Option("--no-color", "no colours; NO_COLOR does the same"),
     new Option("-v, --verbose", "tell more when something fails"),
+    new Option("-q, --quiet", "results and failures alone, no remarks"),
+    new Option("--debug <logger>", "as the Python tool has it; the same as -v").hideHelp(),
   ];
 }
 
@@ -184,7 +186,9 @@ async function fill(
     try {
       onCode(await module.run(context, { args: command.args, options: own, command }));
     } catch (error) {
-      onCode(printError(session, context.options, error, entry.name));
+      const { explainConnection } = await import("./connection-problem.ts");
+      const told = await explainConnection(error, session.place);
+      onCode(printError(session, context.options, told, entry.name));
     } finally {
       context.end();
     }
@@ -207,15 +211,15 @@ function usageOf(command: Command): string {
   return `coordinate ${command.name()} ${command.usage()}`;
 }
 
-/** A person at a terminal gets a shell; a script that forgot the command is told. */
+/** A person at a terminal gets a shell; lines that are piped in are run; a script that forgot the command is told. */
 async function runWithoutCommand(session: Session, program: Command): Promise<number> {
   const { stdin, stdout } = session.streams;
   if (session.inShell) return exit.done;
-  if (!stdin.isTTY || !stdout.isTTY) {
-    program.outputHelp({ error: true });
-    return exit.usage;
-  }
-  const { runShell } = await import("./shell.ts");
   session.defaults = onlyGiven(program);
-  return runShell(session);
+  const { runLines, runShell } = await import("./shell.ts");
+  if (stdin.isTTY && stdout.isTTY) return runShell(session);
+  const code = stdin.isTTY ? null : await runLines(session);
+  if (code !== null) return code;
+  program.outputHelp({ error: true });
+  return exit.usage;
 }

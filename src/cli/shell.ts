@@ -9,7 +9,7 @@ import { createInterface, type Interface } from "node:readline";
 import { setTimeout as wait } from "node:timers/promises";
 import { complete } from "./complete.ts";
 import type { Session } from "./context.ts";
-import { UsageError } from "./failure.ts";
+import { exit, UsageError } from "./failure.ts";
 import { printError } from "./print-error.ts";
 import { runLine } from "./program.ts";
 
@@ -32,16 +32,10 @@ export async function runShell(session: Session): Promise<number> {
     if (typed === "") continue;
     remember(history, typed);
     appendHistory(file, typed);
-    let words: string[];
-    try {
-      words = splitWords(typed);
-    } catch (error) {
-      last = printError(session, session.defaults, error);
-      continue;
-    }
-    if (words[0] === "coordinate") words.shift();
-    if (words.length === 0) continue;
-    if (words[0] === "quit" || words[0] === "exit") break;
+    const words = readWords(session, typed);
+    if (words === null) last = exit.usage;
+    if (words === null || words.length === 0) continue;
+    if (isEnd(words)) break;
     session.ask = (question) => ask(session, question, typedAhead);
     session.interrupted = interrupt.signal;
     last = await Promise.race([runLine(session, words), givenUp(interrupt.signal)]);
@@ -50,6 +44,47 @@ export async function runShell(session: Session): Promise<number> {
   }
   session.ask = null;
   return last;
+}
+
+/**
+ * The lines of standard input, one command each, as the Python tool read them. An error of one is told and the next is
+ * run. Answers the code of the last, null when there was no line at all.
+ */
+export async function runLines(session: Session): Promise<number | null> {
+  const { stdin } = session.streams;
+  let last: number | null = null;
+  // a question is answered by the next line, so lines are read as they are wanted
+  const lines: AsyncIterator<string, undefined> = createInterface({ input: stdin, terminal: false })[
+    Symbol.asyncIterator
+  ]();
+  const next = async (): Promise<string | null> => (await lines.next()).value ?? null;
+  session.ask = async (question) => {
+    session.streams.stderr.write(question);
+    return next();
+  };
+  for (let line = await next(); line !== null; line = await next()) {
+    const typed = line.trim();
+    if (typed === "" || typed.startsWith("#")) continue;
+    const words = readWords(session, typed);
+    if (words !== null && isEnd(words)) break;
+    last = words === null ? exit.usage : await runLine(session, words);
+  }
+  session.ask = null;
+  return last;
+}
+
+const isEnd = ([word]: readonly string[]): boolean => word === "quit" || word === "exit";
+
+/** Null, and told, for a line that cannot be split. */
+function readWords(session: Session, typed: string): string[] | null {
+  try {
+    const words = splitWords(typed);
+    if (words[0] === "coordinate") words.shift();
+    return words;
+  } catch (error) {
+    printError(session, session.defaults, error);
+    return null;
+  }
 }
 
 /** After Ctrl-C a command may end by itself; one that does not is left to itself, and the shell goes on. */

@@ -5,8 +5,8 @@ import { UsageError } from "./failure.ts";
 export const count = (value: number): string => String(value).replace(/\B(?=(\d{3})+(?!\d))/g, ",");
 
 /** "1 work unit", "1,200 work units". */
-export const counted = (value: number, noun: string): string =>
-  `${count(value)} ${noun}${value === 1 ? "" : "s"}`;
+export const counted = (value: number, noun: string, plural = `${noun}s`): string =>
+  `${count(value)} ${value === 1 ? noun : plural}`;
 
 /** Two parts at most: "350 ms", "12 s", "3 min 20 s", "5 h 12 min", "3 d 4 h". */
 export function duration(ms: number): string {

@@ -1,21 +1,20 @@
 /** What `worker` and `run_one` have in common: which work to take, what to run it with, and where that is logged. */
 import { createWriteStream } from "node:fs";
-import { readFile } from "node:fs/promises";
 import { handles, type Namespace } from "../objects/index.ts";
 import {
   linesLogger,
   openRuntimes,
-  readPythonSettings,
   runtimeNames,
   type Logger,
-  type PythonSettings,
   type Runtime,
   type RuntimeName,
 } from "../worker/index.ts";
 import type { Command } from "./command.ts";
 import type { Context } from "./context.ts";
-import { CommandError, UsageError } from "./failure.ts";
-import { readCount, readDuration } from "./units.ts";
+import { show } from "./escape.ts";
+import { UsageError } from "./failure.ts";
+import { readCount, readDuration, readNumber } from "./units.ts";
+import { workerSettings, type WorkerSettings } from "./worker-settings.ts";
 
 export interface WorkerOptionTexts {
   tasks?: string;
@@ -26,6 +25,7 @@ export interface WorkerOptionTexts {
   childLifetime?: string;
   lease?: string;
   fromWorkSpec?: string[];
+  gb?: string;
   logpath?: string;
 }
 
@@ -35,7 +35,7 @@ export function defineWorkerOptions(it: Command): void {
   it.option("--tasks <file>", "a file that exports tasks by name, for runtime node")
     .option(
       "--runtime <list>",
-      "what to run: node, python, command; node with --tasks; may be repeated",
+      "what to run: node, python, command; node with --tasks, or any other name for which the tasks are; may be repeated",
       many,
     )
     .option(
@@ -43,6 +43,7 @@ export function defineWorkerOptions(it: Command): void {
       "child processes of each runtime, one for each core; 0 runs tasks in this process",
     )
     .option("--from-work-spec <name>", "only this work spec; may be repeated", many)
+    .option("--gb <n>", "memory to state, in GB: work specs with a larger min_gb are not asked for")
     .option("--lease <time>", "how long a batch may take without a renew; 15m")
     .option("--memory-limit <size>", "kill a child that uses more, such as 512M")
     .option("--child-lifetime <time>", "replace a child that is older")
@@ -50,47 +51,57 @@ export function defineWorkerOptions(it: Command): void {
     .option("--logpath <file>", "append the log to this file; without it, standard error");
 }
 
-export interface WorkerSetting extends PythonSettings {
+export interface WorkerSetting extends WorkerSettings {
   readonly tasks: string | undefined;
+  /** Values of the `runtime` key that the tasks are for; absent, those that tasks are usually for. */
+  readonly taskRuntimes?: readonly string[];
   readonly runtimes: readonly RuntimeName[];
   readonly python: string | undefined;
   readonly memoryLimit: number | undefined;
   readonly workSpecs: readonly string[];
 }
 
-/** Flags, else what the configuration file says under the names of the Python worker. */
+/** Flags, else the configuration in effect, as `coordinate config` shows it. */
 export async function readWorkerSetting(
   context: Context,
   options: WorkerOptionTexts,
 ): Promise<WorkerSetting> {
-  const configured = await readConfigured(context);
-  const { tasks, python, processes, childLifetime, lease, memoryLimit, fromWorkSpec = [] } = options;
+  const chosen = readRuntimes(options);
+  const configuration = await context.configuration();
+  for (const warning of configuration.warnings) context.out.remark(show(warning));
+  const { tasks, python, processes, childLifetime, lease, memoryLimit, gb, fromWorkSpec = [] } = options;
   return {
-    ...configured,
+    ...workerSettings(configuration),
+    ...chosen,
     tasks,
     python,
-    runtimes: readRuntimes(options),
     workSpecs: fromWorkSpec,
     memoryLimit: memoryLimit === undefined ? undefined : readSize(memoryLimit, "--memory-limit"),
     ...(processes !== undefined && { processes: readCount(processes, "--processes") }),
     ...(childLifetime !== undefined && { childLifetimeMs: readDuration(childLifetime, "--child-lifetime") }),
     ...(lease !== undefined && { lifetimeMs: readDuration(lease, "--lease") }),
+    ...(gb !== undefined && { availableGb: readNumber(gb, "--gb") }),
   };
 }
 
-function readRuntimes({ runtime = [], tasks }: WorkerOptionTexts): RuntimeName[] {
-  const words = runtime.flatMap((list) => list.split(",")).map((word) => word.trim());
-  const found = words.map((word) => {
-    const name = runtimeNames.find((known) => known === word);
-    if (name === undefined) throw new UsageError(`--runtime ${word}: expected ${runtimeNames.join(", ")}`);
-    return name;
-  });
-  if (tasks !== undefined && !found.includes("node")) found.unshift("node");
-  if (found.length === 0)
-    throw new UsageError("nothing to run: give --tasks FILE, or --runtime python or command");
-  if (tasks === undefined && found.includes("node"))
+function readRuntimes({
+  runtime = [],
+  tasks,
+}: WorkerOptionTexts): Pick<WorkerSetting, "runtimes" | "taskRuntimes"> {
+  const words = [...new Set(runtime.flatMap((list) => list.split(",")).map((word) => word.trim()))];
+  const runtimes = runtimeNames.filter((name) => words.includes(name));
+  const others = words.filter((word) => !runtimes.some((name) => name === word));
+  if (tasks === undefined && others.length > 0)
+    throw new UsageError(
+      `--runtime ${others.join(",")}: give --tasks FILE with tasks for it; without one there are python and command`,
+    );
+  if (tasks === undefined && runtimes.includes("node"))
     throw new UsageError("--runtime node needs --tasks FILE");
-  return [...new Set(found)];
+  if (tasks === undefined && runtimes.length === 0)
+    throw new UsageError("nothing to run: give --tasks FILE, or --runtime python or command");
+  if (tasks === undefined || runtimes.includes("node"))
+    return { runtimes, ...(others.length > 0 && { taskRuntimes: ["node", ...others] }) };
+  return { runtimes: ["node", ...runtimes], ...(others.length > 0 && { taskRuntimes: others }) };
 }
 
 /** Opens what was asked for; the sizes of batches are the caller's. */
@@ -98,13 +109,16 @@ export async function openChosen(
   setting: WorkerSetting,
   maxAttempts: number | undefined,
   log: Logger,
+  concurrency?: number,
 ): Promise<Runtime[]> {
-  const { runtimes, tasks, processes, python, memoryLimit, childLifetimeMs, stopEarlyMs, lifetimeMs } =
+  const { runtimes, tasks, taskRuntimes, processes, python, memoryLimit, childLifetimeMs, stopEarlyMs } =
     setting;
+  const { lifetimeMs } = setting;
   return openRuntimes({
     runtimes,
     log,
     ...(tasks !== undefined && { tasks }),
+    ...(taskRuntimes !== undefined && { taskRuntimes }),
     ...(processes !== undefined && { processes }),
     ...(python !== undefined && { python }),
     ...(memoryLimit !== undefined && { memoryLimit }),
@@ -112,6 +126,7 @@ export async function openChosen(
     ...(stopEarlyMs !== undefined && { stopEarlyMs }),
     ...(lifetimeMs !== undefined && { lifetimeMs }),
     ...(maxAttempts !== undefined && { maxAttempts }),
+    ...(concurrency !== undefined && { concurrency }),
   });
 }
 
@@ -146,21 +161,8 @@ export function openLog(context: Context, file: string | undefined, { brief = fa
     context.out.remark(`${file ?? "the log"}: ${error.message}`);
   });
   const write = (line: string): void => void stream.write(`${new Date().toISOString()} ${line}`);
-  if (context.options.verbose === true) return linesLogger(write);
-  return linesLogger(write, brief ? ["warn", "error"] : ["info", "warn", "error"]);
-}
-
-async function readConfigured(context: Context): Promise<PythonSettings> {
-  const file = context.options.config ?? context.env.COORDINATE_CONFIG;
-  if (file === undefined || file === "") return {};
-  const { parse } = await import("yaml");
-  try {
-    const document: unknown = parse(await readFile(file, "utf8"), { maxAliasCount: 100 });
-    const isObject = typeof document === "object" && document !== null;
-    return readPythonSettings(isObject && "coordinate" in document ? document.coordinate : document);
-  } catch (error) {
-    throw new CommandError(`${file}: ${error instanceof Error ? error.message : String(error)}`);
-  }
+  if (context.verbose) return linesLogger(write);
+  return linesLogger(write, brief || context.quiet ? ["warn", "error"] : ["info", "warn", "error"]);
 }
 
 /** "512M", "2G", "1048576" as bytes. */

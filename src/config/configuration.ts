@@ -191,10 +191,14 @@ export function dumpConfiguration(configuration: Configuration, what: DumpWord):
 
 /**
  * What a work spec's job should know of the configuration: the blocks of the application, and in a block `coordinate`
- * where the daemons are and how workers are set, in the shape that the Python worker reads. No secrets: a work spec
- * is read by everybody; `left` names what was left out.
+ * where the daemons are and how workers are set, in the shape that the Python client and worker read. A work spec is
+ * read by everybody, so secrets are left out, and `left` names them. Throws a `ConfigError` for a name in `keep` that is
+ * not the name of a secret.
  */
-export function jobConfiguration(configuration: Configuration): {
+export function jobConfiguration(
+  configuration: Configuration,
+  keep: readonly string[] = [],
+): {
   config: Record<string, unknown>;
   left: string[];
 } {
@@ -202,7 +206,7 @@ export function jobConfiguration(configuration: Configuration): {
   const { worker_job_fetch, default_lifetime, ...forkWorker } = worker;
   const whole = {
     coordinate: {
-      addresses: client.addresses,
+      ...jobAddresses(client.addresses),
       namespace: client.namespace,
       worker_job_fetch,
       default_lifetime,
@@ -210,6 +214,23 @@ export function jobConfiguration(configuration: Configuration): {
     },
     ...application,
   };
-  const { value, left } = withoutSecrets(whole);
+  const secrets = withoutSecrets(whole).left;
+  for (const name of keep)
+    if (!secrets.includes(name))
+      throw new ConfigError(
+        `${name}: there is no such secret to keep${didYouMean(name, secrets)}${secrets.length === 0 ? "" : `; there are ${secrets.join(", ")}`}`,
+      );
+  const { value, left } = withoutSecrets(whole, new Set(keep));
   return { config: value as Record<string, unknown>, left };
+}
+
+/**
+ * The Python client resolves HOST:PORT and no URL: where CBOR-RPC is served, these alone are given, and a single one
+ * as `address` too. Otherwise it gets the URLs of the daemons, which other clients can use.
+ */
+function jobAddresses(all: readonly string[]): { address?: string; addresses: readonly string[] } {
+  const python = all.flatMap((one) => /^cbor-?rpc:(?:\/\/)?([^/]+)\/?$/.exec(one)?.[1] ?? []);
+  const [first] = python;
+  if (first === undefined) return { addresses: all };
+  return { ...(python.length === 1 && { address: first }), addresses: python };
 }

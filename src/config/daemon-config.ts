@@ -13,7 +13,8 @@ import {
   type Setting,
 } from "./settings.ts";
 
-export type CommandLine = { kind: "run"; config: DaemonConfig } | { kind: "print"; text: string };
+export type CommandLine =
+  { kind: "run"; config: DaemonConfig; warnings: readonly string[] } | { kind: "print"; text: string };
 
 const table: Readonly<Record<string, Setting>> = daemonSettings;
 const keys = Object.keys(daemonSettings);
@@ -23,14 +24,14 @@ const dumpFlag = "--dump-config";
 
 /** Reads flags, environment, file and defaults. Throws a `ConfigError` that lists all that is wrong. */
 export function readConfig(argv: readonly string[], env: Environment): CommandLine {
-  const { daemon, file, dump, help: asked, wrong } = readFlags(argv);
+  const { daemon, file, dump, help: asked, wrong, warnings } = readFlags(argv);
   if (asked) return { kind: "print", text: help() };
   let problems = wrong;
   try {
     const configuration = readConfiguration({ env, file, flags: { daemon }, strictEnvironment: true });
     if (wrong.length === 0) {
       return dump === null
-        ? { kind: "run", config: configuration.daemon }
+        ? { kind: "run", config: configuration.daemon, warnings: [...warnings, ...configuration.warnings] }
         : { kind: "print", text: dumpConfiguration(configuration, dump).trimEnd() };
     }
   } catch (error) {
@@ -60,10 +61,63 @@ interface Flags {
   dump: DumpWord | null;
   help: boolean;
   wrong: string[];
+  warnings: string[];
+  /** Of `--host` and `--port`, which the Python daemon had for CBOR-RPC. */
+  host: string | undefined;
+  port: string | undefined;
 }
 
+interface OtherFlag {
+  /** False: the next word is not its value. */
+  value: boolean;
+  apply: (flags: Flags, value: string) => void;
+}
+
+const quieter: Readonly<Record<string, string>> = {
+  debug: "info",
+  info: "warn",
+  warn: "error",
+  error: "silent",
+};
+
+const verbose: OtherFlag = { value: false, apply: (flags) => (flags.daemon.logLevel = "debug") };
+const quiet: OtherFlag = {
+  value: false,
+  apply: ({ daemon }) =>
+    (daemon.logLevel = quieter[(daemon.logLevel as string | undefined) ?? "info"] ?? "silent"),
+};
+const port: OtherFlag = { value: true, apply: (flags, value) => (flags.port = value) };
+
+/** Options of the Python daemon that are no settings here: each says something that a setting does. */
+const pythonFlags: Readonly<Record<string, OtherFlag>> = {
+  "--host": { value: true, apply: (flags, value) => (flags.host = value) },
+  "--port": port,
+  "-p": port,
+  "--httpd": { value: true, apply: ({ daemon }, value) => (daemon.http = [value]) },
+  "--snapshot-dir": {
+    value: true,
+    apply: ({ warnings }) =>
+      warnings.push("--snapshot-dir: has no effect here; --backend sqlite:PATH keeps work across restarts"),
+  },
+  "-v": verbose,
+  "--verbose": verbose,
+  "-q": quiet,
+  "--quiet": quiet,
+  // loggers have no names here
+  "--debug": { value: true, apply: verbose.apply },
+};
+
 function readFlags(argv: readonly string[]): Flags {
-  const flags: Flags = { daemon: {}, file: undefined, dump: null, help: false, wrong: [] };
+  const flags: Flags = {
+    daemon: {},
+    file: undefined,
+    dump: null,
+    help: false,
+    wrong: [],
+    warnings: [],
+    host: undefined,
+    port: undefined,
+  };
   const byFlag = new Map(keys.map((key) => [flagOf(key), key]));
   const words = [...argv];
   for (let word = words.shift(); word !== undefined; word = words.shift()) {
@@ -78,6 +132,13 @@ function readFlags(argv: readonly string[]): Flags {
         inline ?? (words[0]?.startsWith("-") === false ? words.shift() : "full"),
         flags,
       );
+      continue;
+    }
+    const other = pythonFlags[flag];
+    if (other !== undefined) {
+      const value = other.value ? (inline ?? words.shift()) : "";
+      if (value === undefined) flags.wrong.push(`${flag}: a value must follow`);
+      else other.apply(flags, value);
       continue;
     }
     const no = flag.startsWith("--no-") ? byFlag.get("--" + flag.slice(5)) : undefined;
@@ -100,6 +161,12 @@ function readFlags(argv: readonly string[]): Flags {
       flags.daemon[key] = [...((flags.daemon[key] as string[] | undefined) ?? []), value];
     else flags.daemon[key] = value;
   }
+  if (flags.host === undefined && flags.port === undefined) return flags;
+  if (flags.daemon.cborrpc !== undefined)
+    flags.wrong.push(
+      "--host and --port say where CBOR-RPC is served, and so does --cborrpc: give one of them",
+    );
+  flags.daemon.cborrpc = `${flags.host ?? "127.0.0.1"}:${flags.port ?? "5932"}`;
   return flags;
 }
 
@@ -134,6 +201,9 @@ ${lines.join("\n")}
   --dump-config [WHAT]               print the settings that would be used, and stop: full, effective (what differs
                                      from the defaults) or default
   --help                             print this, and stop
+  -v, -q                             log more, log less
+  --host HOST, --port N              as the Python daemon had them: the same as --cborrpc HOST:PORT
+  --httpd HOST:PORT, --debug NAME    as the Python daemon had them: the same as --http, and -v
 
 Without tokens the daemon serves this machine only. Signals TERM and INT stop it when all requests are answered;
 a second one stops it at once.`;

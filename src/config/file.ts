@@ -44,17 +44,18 @@ export const findSetting = (section: SectionName, name: string): Known | undefin
 
 /** Blocks of the Python programs: their settings are those of these sections. */
 const pythonBlock = "coordinate";
-/** What the Python daemon was told in that block. This one is told otherwise; they are no mistake in an old file. */
-const pythonDaemonBlocks = ["server", "job_queue"];
-const pythonOnly = [
-  "addr_family",
-  "retries",
-  "base_retry_seconds",
-  "worker",
-  "profile",
-  "enough_memory",
-  "debug_worker",
-];
+/** Keys of that block that an old file may have and that have no effect, each with what to use instead, if anything. */
+const pythonOnly: Readonly<Record<string, string>> = {
+  server: "say daemon.cborrpc: HOST:PORT for host and port, daemon.http for httpd",
+  job_queue: "say daemon.backend for where work is kept, and retention in a work spec for how long",
+  addr_family: "",
+  retries: "",
+  base_retry_seconds: "",
+  worker: "",
+  profile: "",
+  enough_memory: "give coordinate worker --gb to state the memory of a worker",
+  debug_worker: "give -v to a worker",
+};
 
 /** Reads a file of settings. What is wrong is collected, with file and line; a file that cannot be read throws. */
 export function readFileSettings(file: string, env: Environment): FileSettings {
@@ -129,9 +130,12 @@ class FileReading {
       if (name === "fork_worker" && isMapping(value)) this.#section("worker", at, value);
       else if (known?.key === "addresses") this.#setting(known, at, pythonAddresses(value), value);
       else if (known !== undefined) this.#setting(known, at, value);
-      else if (pythonDaemonBlocks.includes(name) || pythonOnly.includes(name))
-        this.#read.warnings.push(`${this.#document.where(at)}: ${at.join(".")}: has no meaning here`);
-      else {
+      else if (Object.hasOwn(pythonOnly, name)) {
+        const instead = pythonOnly[name] ?? "";
+        this.#read.warnings.push(
+          `${this.#document.where(at)}: ${at.join(".")}: has no effect here${instead === "" ? "" : `; ${instead}`}`,
+        );
+      } else {
         const names = [
           "fork_worker",
           ...Object.keys(settingsOf("client")),

@@ -9,13 +9,15 @@ export const isSecretKey = (key: string): boolean => secretKey.test(key);
 
 export const redactUrl = (text: string): string => text.replace(passwordInUrl, "$1:***@");
 
-/** The value without what is secret, and the dotted names of what was left out. */
+/** The value without what is secret, and the dotted names of what was left out. Secrets that `keep` names stay. */
 export function withoutSecrets(
   value: unknown,
+  keep: ReadonlySet<string> = new Set(),
   at: readonly string[] = [],
 ): { value: unknown; left: string[] } {
+  if (keep.has(at.join("."))) return { value, left: [] };
   if (Array.isArray(value)) {
-    const items = value.map((item, i) => withoutSecrets(item, [...at, String(i)]));
+    const items = value.map((item, i) => withoutSecrets(item, keep, [...at, String(i)]));
     return {
       value: items.filter(({ value: kept }) => kept !== undefined).map(({ value: kept }) => kept),
       left: items.flatMap(({ left }) => left),
@@ -31,11 +33,11 @@ export function withoutSecrets(
   for (const [key, inside] of Object.entries(value)) {
     const there = [...at, key];
     // a mapping called "tokens" holds settings; what is secret in it has a name of its own
-    if (isSecretKey(key) && !isMapping(inside) && inside !== null) {
+    if (isSecretKey(key) && !isMapping(inside) && inside !== null && !keep.has(there.join("."))) {
       left.push(there.join("."));
       continue;
     }
-    const kept = withoutSecrets(inside, there);
+    const kept = withoutSecrets(inside, keep, there);
     left.push(...kept.left);
     if (kept.value !== undefined) setOwn(result, key, kept.value);
   }

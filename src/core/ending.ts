@@ -5,7 +5,7 @@
  */
 import type { Clock } from "./clock.ts";
 import { isCoordinateError } from "./errors.ts";
-import { isAnnouncing, type Store } from "./store.ts";
+import { watchesOf, type Store } from "./store.ts";
 import type { WorkSpecRef } from "./work-spec.ts";
 import type { WorkUnitRow } from "./work-unit.ts";
 
@@ -141,12 +141,10 @@ export class EndWaits {
     const wake = new AbortController();
     const giveUp = (): void => wake.abort();
     const left = new Set(units);
-    const stop = isAnnouncing(this.#store)
-      ? this.#store.watchEnds(ns, units, (unit) => {
-          left.delete(unit);
-          if (left.size === 0) wake.abort();
-        })
-      : nothing;
+    const stop = watchesOf(this.#store).watchEnds(ns, units, (unit) => {
+      left.delete(unit);
+      if (left.size === 0) wake.abort();
+    });
     signal?.addEventListener("abort", giveUp);
     try {
       const open = new Set(await look());

@@ -30,6 +30,7 @@ import type {
   AttemptMake,
   AttemptRequest,
   Coordinate,
+  LockQuery,
   LockRequest,
   PriorityChange,
   RequestOptions,
@@ -49,6 +50,7 @@ import {
   defaultLockMs,
   lockKey,
   longestLockMs,
+  type Lock,
   type LockPath,
   type LockRefusal,
 } from "./lock.ts";
@@ -59,10 +61,12 @@ import {
   type NamespaceRow,
   type NamespaceSettings,
 } from "./namespace.ts";
+import type { Page } from "./page.ts";
 import { defaultTake, mostTaken, type QueueMessage, type QueueRow } from "./queue.ts";
 import { choose, explainChoice, type Candidate, type Explained, type ScheduleRequest } from "./scheduler.ts";
 import {
   isWatchable,
+  watchesOf,
   type AttemptKey,
   type Settle,
   type Store,
@@ -76,6 +80,7 @@ import { Waiting } from "./waiting.ts";
 import {
   changeMeta,
   checkMetaChange,
+  knowsTask,
   missingWorkSpec,
   readWorkSpec,
   resetMeta,
@@ -91,7 +96,6 @@ import {
   mostQueues,
   workUnitStatuses,
   type AddedWorkUnit,
-  type Page,
   type Tally,
   type TallyRow,
   type WaitingSinceRow,
@@ -119,6 +123,8 @@ export interface EngineOptions {
 
 /** Units looked at in one step of a long change: small enough that nobody else waits long. */
 const slice = 2000;
+/** When to look again for units that another transaction holds locked. */
+const lockedMs = 500;
 const defaultPage = 1000;
 /** A larger limit is taken for this one: there is another page, and nobody's memory is at the caller's mercy. */
 const largestPage = 100_000;
@@ -137,7 +143,6 @@ export class Engine implements Coordinate {
   readonly #takers: Takers;
   readonly #ends: EndWaits;
   #closed = false;
-  readonly #unwatch: () => void;
   /** Workers that were seen before: a hint that saves a write for each request that finds nothing. */
   readonly #known = new Set<string>();
 
@@ -150,11 +155,9 @@ export class Engine implements Coordinate {
     this.#pollMs = options.pollMs ?? (isWatchable(store) ? 60_000 : 1000);
     this.#workerRetentionMs = options.workerRetentionMs ?? 7 * 24 * 3600 * 1000;
     this.#refusedRuntimes = new Set(options.refusedRuntimes);
-    const waiting = new Waiting(this.#clock);
-    this.#waiting = waiting;
+    this.#waiting = new Waiting(this.#clock);
     this.#takers = new Takers(store, this.#clock, this.#pollMs);
     this.#ends = new EndWaits(store, this.#clock, this.#pollMs);
-    this.#unwatch = isWatchable(store) ? store.watch((ns) => waiting.changed(ns)) : () => undefined;
   }
 
   // ---- namespaces
@@ -276,7 +279,7 @@ export class Engine implements Coordinate {
   #readUnit(unit: WorkUnitInput, spec: string, now: number): WorkUnitPut {
     checkObject("work unit", unit);
     const notBefore = checkTime("notBefore", unit.notBefore);
-    const delayMs = checkSpan("delayMs", unit.delayMs, now, 0, -Infinity);
+    const delayMs = checkSpan("delayMs", unit.delayMs, now);
     if (notBefore > 0 && delayMs > 0)
       throw new CoordinateError("bad_argument", "delayMs: a unit has either notBefore or delayMs");
     const put: WorkUnitPut = {
@@ -476,12 +479,15 @@ export class Engine implements Coordinate {
     if (first.found !== null) return first.found;
     await this.#know(namespace, ask.worker, now);
     if (waitMs === 0) return [];
-    const key = JSON.stringify(ask.schedule);
-    return (
-      (await this.#waiting.line(namespace, key, now + waitMs, request.signal, () =>
-        this.#look(namespace, ask),
-      )) ?? []
-    );
+    const found = await this.#waiting.wait({
+      group: namespace,
+      line: JSON.stringify(ask.schedule),
+      deadline: now + waitMs,
+      signal: request.signal,
+      watch: (wake) => watchesOf(this.#store).watchWork(namespace, wake),
+      look: () => this.#look(namespace, ask),
+    });
+    return found ?? [];
   }
 
   /** A worker is created by its first request, also when that finds nothing; who is known is not looked up again. */
@@ -502,17 +508,41 @@ export class Engine implements Coordinate {
       const look = await this.#store.candidates(ns, ask.requestId, tries === 0, now);
       const { settings, candidates, repeated } = look;
       if (repeated !== null && repeated.length > 0) return { found: repeated, again: 0 };
+      if (ask.schedule.tasks !== undefined && (await this.#deriveTasks(ns, candidates))) continue;
       // in one order whatever the store, so that the same draw is the same choice
       candidates.sort(byName);
       const open = tries < 3 ? candidates : candidates.filter(({ id }) => id !== failed?.id);
       const chosen = choose(open, ask.schedule, now, this.#random, settings.policy);
       if (chosen === null && look.recent !== undefined) continue;
       if (chosen === null || tries > 8)
-        return { found: null, again: Math.min(now + this.#pollMs, whenDue(candidates, now)) };
+        // units that were counted but not claimed are locked by another transaction; giving them up changes nothing
+        return {
+          found: null,
+          again: Math.min(now + (failed === null ? this.#pollMs : lockedMs), whenDue(candidates, now)),
+        };
       const attempts = await this.#claim(ns, chosen, ask, look.recent, now);
       if (attempts.length > 0) return { found: attempts, again: 0 };
       failed = chosen;
     }
+  }
+
+  /** Adds to the metadata of work specs what an earlier version did not store. Answers whether there was any such. */
+  async #deriveTasks(ns: string, candidates: readonly Candidate[]): Promise<boolean> {
+    const refs = candidates.filter(({ meta }) => !knowsTask(meta)).map(({ name, id }) => ({ name, id }));
+    if (refs.length === 0) return false;
+    const rows = (await this.#store.getWorkSpecs(ns, refs)).filter((row) => row !== null);
+    await this.#store.putWorkSpecs(
+      ns,
+      rows.map(({ id, name, data }) => {
+        const { taskName, runsModule } = readWorkSpec(data).meta;
+        const meta = (old: WorkSpecMeta | null): WorkSpecMeta => {
+          if (old === null) throw missingWorkSpec(name);
+          return { ...old, taskName, runsModule };
+        };
+        return { ref: { name, id }, data: null, meta };
+      }),
+    );
+    return true;
   }
 
   async #claim(
@@ -747,9 +777,11 @@ export class Engine implements Coordinate {
     return this.#store.waitingSince(ns === undefined ? null : this.#ns(ns), this.#clock.now());
   }
 
-  async explain(ns: string, request: ScheduleRequest): Promise<Explained[]> {
+  async explain(ns: string, request: ScheduleRequest = {}): Promise<Explained[]> {
     const now = this.#clock.now();
     const { settings, candidates } = await this.#store.candidates(this.#ns(ns), null, false, now);
+    if (request.tasks !== undefined && (await this.#deriveTasks(ns, candidates)))
+      return this.explain(ns, request);
     return explainChoice(candidates.sort(byName), checkSchedule(request), now, settings.policy);
   }
 
@@ -792,6 +824,26 @@ export class Engine implements Coordinate {
       }),
       read.now,
     );
+  }
+
+  async listLocks(ns: string, query: LockQuery = {}): Promise<Page<Lock>> {
+    const { paths, now } = this.#readLock({ owner: "", paths: [query.path ?? []] });
+    const [below = ""] = paths.map(lockKey);
+    const previous = query.previous === undefined ? "" : checkText("previous", query.previous);
+    const read = async (limit: number): Promise<Lock[]> => {
+      const held = await this.#store.locks(
+        this.#ns(ns),
+        paths,
+        (view) => ({ set: [], release: [], answer: [...view] }),
+        now,
+      );
+      return held
+        .filter(([key]) => key.startsWith(below) && (query.previous === undefined || key > previous))
+        .sort(([a], [b]) => (a < b ? -1 : 1))
+        .slice(0, limit)
+        .map(([, lock]) => lock);
+    };
+    return page(query.limit, read, ({ path }) => lockKey(path));
   }
 
   async clearLocks(ns: string, path: LockPath): Promise<void> {
@@ -854,7 +906,6 @@ export class Engine implements Coordinate {
     this.#waiting.stop();
     this.#takers.stop();
     this.#ends.stop();
-    this.#unwatch();
     await this.#store.close();
   }
 
@@ -901,12 +952,14 @@ function checkRequestId(id: string | undefined): string | null {
   return id;
 }
 
-function checkSchedule({ workSpecs, runtimes, availableGb }: ScheduleRequest): ScheduleRequest {
+function checkSchedule({ workSpecs, runtimes, tasks, availableGb }: ScheduleRequest): ScheduleRequest {
   const schedule: ScheduleRequest = {};
   if (workSpecs !== undefined)
     schedule.workSpecs = checkList("workSpecs", workSpecs, 10_000).map((one) => checkText("workSpecs", one));
   if (runtimes !== undefined)
     schedule.runtimes = checkList("runtimes", runtimes, 1000).map((one) => checkText("runtimes", one));
+  if (tasks !== undefined)
+    schedule.tasks = checkList("tasks", tasks, 10_000).map((one) => checkText("tasks", one));
   if (availableGb !== undefined) schedule.availableGb = checkNumber("availableGb", availableGb);
   return schedule;
 }

@@ -1,8 +1,11 @@
 export * from "./action.ts";
+export * from "./around.ts";
 export * from "./attempt.ts";
+export * from "./caller.ts";
 export * as cborHead from "./cbor-head.ts";
 export { describeValue } from "./check.ts";
 export * from "./chaining.ts";
+export * from "./client.ts";
 export * from "./clock.ts";
 export * from "./continuous.ts";
 export * from "./coordinate.ts";
@@ -13,19 +16,17 @@ export * from "./errors.ts";
 export * from "./lock.ts";
 export * from "./names.ts";
 export * from "./namespace.ts";
+export * from "./page.ts";
 export * from "./queue.ts";
 export * from "./scheduler.ts";
+export * as shape from "./shape.ts";
+export type { Shape } from "./shape.ts";
 export * from "./store.ts";
 export { readUnitLine } from "./unit-line.ts";
+export * from "./verbs.ts";
 export * from "./waiting.ts";
 export * from "./watches.ts";
-export {
-  readKind,
-  wantedKind,
-  workSpecKeys,
-  type WorkSpecKey,
-  type WorkSpecKeyKind,
-} from "./work-spec-keys.ts";
+export * from "./work-spec-fields.ts";
 export * from "./work-spec.ts";
 export * from "./work-unit.ts";
 export * from "./worker.ts";

@@ -177,28 +177,27 @@ export interface Store {
   close(): Promise<void>;
 }
 
-/** An optional ability: a store that can tell when work may have come. About latency only; others are polled. */
+/**
+ * An optional ability: a store that tells callers who wait when to look again, so that thousands may wait and only those
+ * look that may find something. About latency only; over a store without it, every caller that waits looks each second.
+ */
 export interface Watchable {
   /** Calls back after a change that may make work available in a namespace. Returns how to stop. */
-  watch(listener: (ns: string) => void): () => void;
-}
-
-export const isWatchable = (store: object): store is Watchable =>
-  "watch" in store && typeof store.watch === "function";
-
-/**
- * An optional ability: a store that can tell whom it concerns that units ended or messages came, so that thousands may wait
- * and only those look that have something to see. About latency only; where it is missing, all who wait look now and then.
- */
-export interface Announcing {
+  watchWork(ns: string, wake: () => void): () => void;
   /** Calls back, once or more, for each of the units of a namespace that has ended or is gone. Returns how to stop. */
   watchEnds(ns: string, units: readonly number[], wake: (unit: number) => void): () => void;
   /** Calls back when messages came into a queue. Returns how to stop. */
   watchQueue(ns: string, queue: string, wake: () => void): () => void;
 }
 
-export const isAnnouncing = (store: object): store is Announcing =>
-  "watchEnds" in store && typeof store.watchEnds === "function";
+export const isWatchable = (store: object): store is Watchable =>
+  "watchWork" in store && typeof store.watchWork === "function";
+
+const never = (): (() => void) => () => undefined;
+
+/** The store's watches; over a store without them, watches that never call back. */
+export const watchesOf = (store: object): Watchable =>
+  isWatchable(store) ? store : { watchWork: never, watchEnds: never, watchQueue: never };
 
 export interface Slice {
   deleted: number;

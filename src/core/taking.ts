@@ -4,7 +4,7 @@
  */
 import type { Clock } from "./clock.ts";
 import type { QueueMessage } from "./queue.ts";
-import { isAnnouncing, type Store } from "./store.ts";
+import { watchesOf, type Store } from "./store.ts";
 import { Waiting } from "./waiting.ts";
 
 export interface Take {
@@ -21,7 +21,6 @@ export class Takers {
   readonly #clock: Clock;
   readonly #pollMs: number;
   readonly #waiting: Waiting;
-  readonly #watched = new Map<string, { takers: number; stop: () => void }>();
   /** Requests with an id that are under way. */
   readonly #named = new Map<string, Promise<unknown>>();
 
@@ -63,33 +62,14 @@ export class Takers {
     const { found } = await look();
     if (found !== null) return found;
     if (this.#clock.now() >= deadline || signal?.aborted === true) return [];
-    const line = JSON.stringify([ns, queue]);
-    const leave = this.#watch(line, ns, queue);
-    try {
-      return (await this.#waiting.line(line, "", deadline, signal, look)) ?? [];
-    } finally {
-      leave();
-    }
-  }
-
-  #watch(line: string, ns: string, queue: string): () => void {
-    const store = this.#store;
-    let watched = this.#watched.get(line);
-    if (watched === undefined) {
-      const wake = (): void => this.#waiting.changed(line);
-      watched = {
-        takers: 0,
-        stop: isAnnouncing(store) ? store.watchQueue(ns, queue, wake) : () => undefined,
-      };
-      this.#watched.set(line, watched);
-    }
-    const { stop } = watched;
-    watched.takers++;
-    return () => {
-      const left = this.#watched.get(line);
-      if (left === undefined || --left.takers > 0) return;
-      this.#watched.delete(line);
-      stop();
-    };
+    const taken = await this.#waiting.wait({
+      group: JSON.stringify([ns, queue]),
+      line: "",
+      deadline,
+      signal,
+      watch: (wake) => watchesOf(this.#store).watchQueue(ns, queue, wake),
+      look,
+    });
+    return taken ?? [];
   }
 }

@@ -5,54 +5,47 @@
  */
 import type { Clock } from "./clock.ts";
 
+export interface Wait<Found> {
+  /** A change wakes the first of every line in the group. */
+  group: string;
+  line: string;
+  deadline: number;
+  signal: AbortSignal | undefined;
+  /** Subscribes the group to changes; called when its first caller begins to wait, and undone after its last. */
+  watch: (wake: () => void) => () => void;
+  /** `again` is when to look again if nothing changes until then. */
+  look: () => Promise<{ found: Found | null; again: number }>;
+}
+
 export class Waiting {
   readonly #clock: Clock;
-  readonly #lines = new Map<string, Map<string, Line>>();
-  readonly #versions = new Map<string, number>();
+  readonly #groups = new Map<string, Group>();
   #stopped = false;
 
   constructor(clock: Clock) {
     this.#clock = clock;
   }
 
-  /** Something may have become available: the first of every line in the namespace looks. */
-  changed(ns: string): void {
-    const lines = this.#lines.get(ns);
-    if (lines === undefined) return;
-    this.#versions.set(ns, this.version(ns) + 1);
-    for (const line of lines.values()) line[0]?.abort();
-  }
-
-  /** Rises with every change while anybody waits: what was seen before it rose may be stale. */
-  version(ns: string): number {
-    return this.#versions.get(ns) ?? 0;
-  }
-
   /** Nobody waits any longer: each is answered with nothing. */
   stop(): void {
     this.#stopped = true;
-    for (const lines of this.#lines.values())
+    for (const { lines } of this.#groups.values())
       for (const line of lines.values()) for (const place of [...line]) place.abort();
   }
 
   get size(): number {
     let size = 0;
-    for (const lines of this.#lines.values()) for (const line of lines.values()) size += line.length;
+    for (const { lines } of this.#groups.values()) for (const line of lines.values()) size += line.length;
     return size;
   }
 
   /** Calls `look` when its turn comes, again and again, until it finds something or the deadline has passed. */
-  async line<Found>(
-    ns: string,
-    key: string,
-    deadline: number,
-    signal: AbortSignal | undefined,
-    look: () => Promise<{ found: Found | null; again: number }>,
-  ): Promise<Found | null> {
-    const lines = this.#lines.get(ns) ?? new Map<string, Line>();
-    this.#lines.set(ns, lines);
-    const line = lines.get(key) ?? [];
-    lines.set(key, line);
+  async wait<Found>(wait: Wait<Found>): Promise<Found | null> {
+    const { deadline, signal, look } = wait;
+    const group = this.#join(wait);
+    const { lines } = group;
+    const line = lines.get(wait.line) ?? [];
+    lines.set(wait.line, line);
     let place = new AbortController();
     line.push(place);
     const giveUp = (): void => place.abort();
@@ -62,10 +55,10 @@ export class Waiting {
       for (;;) {
         let until = deadline;
         if (line[0] === place) {
-          const version = this.version(ns);
+          const { version } = group;
           const { found, again } = await look();
           if (found !== null) return found;
-          if (this.version(ns) !== version && this.#clock.now() < deadline && !over()) continue;
+          if (group.version !== version && this.#clock.now() < deadline && !over()) continue;
           until = Math.min(deadline, again);
         }
         if (this.#clock.now() >= deadline || over()) return null;
@@ -81,13 +74,32 @@ export class Waiting {
       signal?.removeEventListener("abort", giveUp);
       line.splice(line.indexOf(place), 1);
       line[0]?.abort();
-      if (line.length === 0) lines.delete(key);
+      if (line.length === 0) lines.delete(wait.line);
       if (lines.size === 0) {
-        this.#lines.delete(ns);
-        this.#versions.delete(ns);
+        this.#groups.delete(wait.group);
+        group.unwatch();
       }
     }
   }
+
+  #join<Found>({ group: name, watch }: Wait<Found>): Group {
+    const known = this.#groups.get(name);
+    if (known !== undefined) return known;
+    const group: Group = { lines: new Map(), version: 0, unwatch: () => undefined };
+    this.#groups.set(name, group);
+    group.unwatch = watch(() => {
+      group.version++;
+      for (const line of group.lines.values()) line[0]?.abort();
+    });
+    return group;
+  }
+}
+
+interface Group {
+  lines: Map<string, Line>;
+  /** Rises with every change: what was seen before it rose may be stale. */
+  version: number;
+  unwatch: () => void;
 }
 
 /** Who waits, in the order they came. To abort is to wake. */

@@ -1,10 +1,16 @@
 /**
- * Who waits for units to end or for messages to come, in one process. A store that has one says what happened once it is
+ * Who waits for work, for units to end or for messages to come, in one process. A store that has one says what happened once it is
  * so for everybody; while nobody waits, that is a look at a number.
  */
 export class Watches {
+  readonly #work = new Map<string, Set<() => void>>();
   readonly #units = new Map<number, Set<(unit: number) => void>>();
   readonly #queues = new Map<string, Set<() => void>>();
+
+  watchWork(ns: string, wake: () => void): () => void {
+    add(this.#work, ns, wake);
+    return () => remove(this.#work, ns, wake);
+  }
 
   watchEnds(units: readonly number[], wake: (unit: number) => void): () => void {
     for (const unit of units) add(this.#units, unit, wake);
@@ -17,6 +23,10 @@ export class Watches {
     const key = queueKey(ns, queue);
     add(this.#queues, key, wake);
     return () => remove(this.#queues, key, wake);
+  }
+
+  get isEmpty(): boolean {
+    return this.#work.size + this.#units.size + this.#queues.size === 0;
   }
 
   /** Whether anybody waits for a unit, or for a message. */
@@ -44,7 +54,12 @@ export class Watches {
     });
   }
 
-  /** A unit ended or is gone; a message came. To say so once too often costs those who wait a look. */
+  /** Work may have become available; a unit ended or is gone; a message came. Saying it once too often costs a look. */
+  changed(ns: string): void {
+    const waiting = this.#work.get(ns);
+    if (waiting !== undefined) for (const wake of [...waiting]) wake();
+  }
+
   ended(unit: number): void {
     const waiting = this.#units.get(unit);
     if (waiting !== undefined) for (const wake of [...waiting]) wake(unit);

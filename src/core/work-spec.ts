@@ -2,64 +2,24 @@
  * A work spec describes a family of jobs. Its data is the user's; its metadata is what the scheduler looks at,
  * derived from the data's special keys and then adjustable on its own.
  */
-import { describeValue, latestTime } from "./check.ts";
+import { describeValue } from "./check.ts";
 import { decodeData, type Data } from "./data.ts";
 import { CoordinateError } from "./errors.ts";
 import { checkName } from "./names.ts";
-import { readKind, textOf, wantedKind, workSpecKeys, type WorkSpecKey } from "./work-spec-keys.ts";
+import {
+  checkKind,
+  defaultMeta,
+  readKind,
+  settableFields,
+  textOf,
+  wantedKind,
+  workSpecKeys,
+  type WorkSpecField,
+  type WorkSpecMeta,
+  type WorkSpecMetaChange,
+} from "./work-spec-fields.ts";
 
-export interface WorkSpecMeta {
-  /** Higher always goes first. */
-  priority: number;
-  /** Share among specs of equal priority; zero or less is never scheduled. */
-  weight: number;
-  paused: boolean;
-  continuous: boolean;
-  /** The `continuous` key of the data; only then may `continuous` be switched on. Cannot be set. */
-  canBeContinuous: boolean;
-  minGb: number;
-  intervalMs: number;
-  /** No generated unit before this time; 0 is "at once". */
-  nextContinuous: number;
-  /** 0 is unlimited, here and below. */
-  maxRunning: number;
-  maxGetwork: number;
-  maxRetries: number;
-  /** The `then` key; empty is none. Cannot be set. */
-  nextWorkSpecName: string;
-  thenPreempts: boolean;
-  /** Cannot be set. */
-  runtime: string;
-  retention: Retention;
-}
-
-/** How long ended units are kept, by status; an absent limit keeps them for ever. */
-export interface Retention {
-  finished?: RetentionLimit;
-  failed?: RetentionLimit;
-}
-
-export interface RetentionLimit {
-  maxAgeMs?: number;
-  maxCount?: number;
-}
-
-/** What an operator may change without setting the work spec again. */
-export type WorkSpecMetaChange = Partial<
-  Pick<
-    WorkSpecMeta,
-    | "priority"
-    | "weight"
-    | "paused"
-    | "continuous"
-    | "minGb"
-    | "intervalMs"
-    | "nextContinuous"
-    | "maxRunning"
-    | "maxGetwork"
-    | "maxRetries"
-  >
->;
+export type { Retention, RetentionLimit, WorkSpecMeta, WorkSpecMetaChange } from "./work-spec-fields.ts";
 
 export interface WorkSpecRow {
   /** A spec that was deleted and made again has another id. */
@@ -74,8 +34,6 @@ export type WorkSpecRef = string | { name: string; id: number };
 
 export const workSpecName = (ref: WorkSpecRef): string => (typeof ref === "string" ? ref : ref.name);
 
-const defaultWeight = 20;
-
 /** The error for a spec that was not found: one that was seen before is gone, another was never there. */
 export function missingWorkSpec(ref: WorkSpecRef): CoordinateError {
   return typeof ref === "string"
@@ -87,87 +45,56 @@ export function missingWorkSpec(ref: WorkSpecRef): CoordinateError {
 export function readWorkSpec(data: Data): { name: string; meta: WorkSpecMeta } {
   const spec = decodeData(data);
   const has = Object.hasOwn(spec, "name");
-  const given = has ? textOf(spec.name) : undefined;
-  if (!has || given === "" || spec.name === null) throw new CoordinateError("no_work_spec_name");
-  if (given === undefined) throw new CoordinateError("bad_work_spec_name");
-  const name = checkName("work spec", given);
-  const key = reader(spec, workSpecKeys);
-  const weight = key("weight");
-  const nice = key("nice");
-  const continuous = key("continuous") ?? false;
-  return {
-    name,
-    meta: {
-      priority: key("priority") ?? 0,
-      weight: weight ?? (nice === undefined ? defaultWeight : Math.max(1, defaultWeight - nice)),
-      paused: key("disabled") ?? false,
-      continuous,
-      canBeContinuous: continuous,
-      minGb: key("min_gb") ?? 0,
-      intervalMs: seconds(key("interval")) ?? 0,
-      nextContinuous: 0,
-      maxRunning: key("max_running") ?? 0,
-      maxGetwork: key("max_getwork") ?? 0,
-      maxRetries: key("max_retries") ?? 0,
-      nextWorkSpecName: key("then") ?? "",
-      thenPreempts: key("then_preempts") ?? true,
-      runtime: key("runtime") ?? "",
-      retention: readRetention(key("retention")),
-    },
+  const called = has ? textOf(spec.name) : undefined;
+  if (!has || called === "" || spec.name === null) throw new CoordinateError("no_work_spec_name");
+  if (called === undefined) throw new CoordinateError("bad_work_spec_name");
+  const name = checkName("work spec", called);
+  const given = readFields(spec, workSpecKeys) as Partial<WorkSpecMeta>;
+  const meta = {
+    ...defaultMeta,
+    ...given,
+    canBeContinuous: given.continuous ?? false,
+    taskName: ownText(spec, "task") || name,
+    runsModule: ownText(spec, "module") !== "",
   };
+  const { nice } = spec;
+  if (given.weight === undefined && nice !== undefined && nice !== null)
+    meta.weight = Math.max(1, defaultMeta.weight - Number(nice));
+  return { name, meta };
 }
+
+/** A key of workers, which judge other types than text. */
+const ownText = (spec: Readonly<Record<string, unknown>>, key: string): string =>
+  (Object.hasOwn(spec, key) ? textOf(spec[key]) : undefined) ?? "";
+
+/** Whether the metadata has a task: that of work specs which an earlier version stored has not. */
+export const knowsTask = ({ taskName }: WorkSpecMeta): boolean => taskName !== "";
 
 /**
  * What a work spec's metadata becomes when its data is set again. Setting resets everything to what the data
  * derives; `keepMeta` keeps what an operator may have set by hand.
  */
 export function resetMeta(old: WorkSpecMeta | null, derived: WorkSpecMeta, keepMeta: boolean): WorkSpecMeta {
-  if (old === null || !keepMeta) return derived;
-  return {
-    ...derived,
-    priority: old.priority,
-    weight: old.weight,
-    paused: old.paused,
-    continuous: old.continuous && derived.canBeContinuous,
-    minGb: old.minGb,
-    intervalMs: old.intervalMs,
-    nextContinuous: old.nextContinuous,
-    maxRunning: old.maxRunning,
-    maxGetwork: old.maxGetwork,
-    maxRetries: old.maxRetries,
-  };
+  return old === null || !keepMeta ? derived : changeMeta(derived, settableMeta(old));
 }
+
+/** Of metadata, what may be set. */
+export const settableMeta = (meta: Partial<WorkSpecMeta>): WorkSpecMetaChange =>
+  Object.fromEntries(
+    settableFields.filter(({ field }) => field in meta).map(({ field }) => [field, meta[field]]),
+  );
 
 /** Checks a change of metadata: all of it, before any of it is applied. Throws `bad_argument` naming the field. */
 export function checkMetaChange(change: WorkSpecMetaChange): WorkSpecMetaChange {
-  const bad = (field: string, want: string, value: unknown): CoordinateError =>
-    new CoordinateError("bad_argument", `${field}: expected ${want}, got ${describeValue(value)}`);
   for (const [field, value] of Object.entries(change)) {
-    switch (field) {
-      case "paused":
-      case "continuous":
-        if (typeof value !== "boolean") throw bad(field, "a boolean", value);
-        break;
-      case "priority":
-      case "weight":
-        if (!isFiniteNumber(value)) throw bad(field, "a finite number", value);
-        break;
-      case "minGb":
-      case "intervalMs":
-        if (!isFiniteNumber(value) || value < 0) throw bad(field, "a number of 0 or more", value);
-        break;
-      case "nextContinuous":
-        if (!isFiniteNumber(value) || value < 0 || value > latestTime) throw bad(field, "a time", value);
-        break;
-      case "maxRunning":
-      case "maxGetwork":
-      case "maxRetries":
-        if (!isFiniteNumber(value) || !Number.isInteger(value) || value < 0)
-          throw bad(field, "an integer of 0 or more", value);
-        break;
-      default:
-        throw new CoordinateError("bad_argument", `${field}: cannot be set in a work spec's metadata`);
-    }
+    const row = settableFields.find((one) => one.field === field);
+    if (row === undefined)
+      throw new CoordinateError("bad_argument", `${field}: cannot be set in a work spec's metadata`);
+    if (typeof value === "bigint" || checkKind(row.kind, value) === undefined)
+      throw new CoordinateError(
+        "bad_argument",
+        `${field}: expected ${wantedKind(row.kind)}, got ${describeValue(value)}`,
+      );
   }
   return change;
 }
@@ -179,43 +106,25 @@ export function changeMeta(old: WorkSpecMeta, change: WorkSpecMetaChange): WorkS
   return meta;
 }
 
-const seconds = (value: number | undefined): number | undefined =>
-  value === undefined ? undefined : Math.round(value * 1000);
-
-const isFiniteNumber = (value: unknown): value is number =>
-  typeof value === "number" && Number.isFinite(value);
-
-/** Reads known keys of one object; null counts as absent, a wrong type names key and types. */
-function reader<Keys extends Readonly<Record<string, WorkSpecKey>>>(
-  object: Record<string, unknown>,
-  keys: Keys,
+/** The fields that the known keys of an object say; null counts as absent, a wrong type names key and types. */
+function readFields(
+  object: Readonly<Record<string, unknown>>,
+  keys: Readonly<Record<string, WorkSpecField>>,
   path = "",
-) {
-  return <Key extends keyof Keys & string>(key: Key) => {
+): Record<string, unknown> {
+  const fields: Record<string, unknown> = {};
+  for (const [key, { kind, field, keys: inner, forWorkers }] of Object.entries(keys)) {
     const value = Object.hasOwn(object, key) ? object[key] : undefined;
-    if (value === undefined || value === null) return undefined;
-    const kind: Keys[Key]["kind"] = keys[key]!.kind;
-    const result = readKind(kind, value);
-    if (result !== undefined) return result;
-    throw new CoordinateError(
-      "bad_work_spec",
-      `${path}${key}: expected ${wantedKind(kind)}, got ${describeValue(value)}`,
-    );
-  };
-}
-
-/** `retention: { finished: { max_age: SECONDS, max_count: N }, failed: … }` */
-function readRetention(object: Record<string, unknown> | undefined): Retention {
-  if (object === undefined) return {};
-  const limit = (status: "finished" | "failed"): RetentionLimit | undefined => {
-    const given = reader(object, workSpecKeys.retention.keys, "retention.")(status);
-    if (given === undefined) return undefined;
-    const key = reader(given, workSpecKeys.retention.keys[status].keys, `retention.${status}.`);
-    const maxAgeMs = seconds(key("max_age"));
-    const maxCount = key("max_count");
-    return { ...(maxAgeMs !== undefined && { maxAgeMs }), ...(maxCount !== undefined && { maxCount }) };
-  };
-  const finished = limit("finished");
-  const failed = limit("failed");
-  return { ...(finished && { finished }), ...(failed && { failed }) };
+    if (value === undefined || value === null || forWorkers === true) continue;
+    const read = readKind(kind, value);
+    if (read === undefined)
+      throw new CoordinateError(
+        "bad_work_spec",
+        `${path}${key}: expected ${wantedKind(kind)}, got ${describeValue(value)}`,
+      );
+    if (field === undefined) continue;
+    fields[field] =
+      inner === undefined ? read : readFields(read as Record<string, unknown>, inner, `${path}${key}.`);
+  }
+  return fields;
 }

@@ -68,6 +68,10 @@ export interface WorkUnitRow {
   labels: readonly string[];
 }
 
+/** Whether nothing more will become of a unit by itself; one that is gone has ended, too. */
+export const hasEnded = (row: WorkUnitRow | null): boolean =>
+  row === null || row.status === "finished" || row.status === "failed";
+
 /** What was done with one unit of an add. */
 export interface AddedWorkUnit {
   name: string;
@@ -93,12 +97,6 @@ export interface WorkUnitQuery {
 
 /** A query that changes or deletes must name something, or say that it means everything. */
 export type WorkUnitSelection = Omit<WorkUnitQuery, "previous" | "limit"> & { all?: boolean };
-
-/** One page; `next` is the `previous` of the following page, null on the last. */
-export interface Page<Row> {
-  rows: Row[];
-  next: string | null;
-}
 
 /** Exact numbers of units by status. */
 export type Tally = Record<WorkUnitStatus, number>;

@@ -1,5 +1,4 @@
 /** Backends by their address: the one place that knows every store. Each is loaded only when it is asked for. */
-import { mkdirSync } from "node:fs";
 import path from "node:path";
 import {
   Engine,
@@ -11,6 +10,7 @@ import {
 } from "../core/index.ts";
 import { ConfigError } from "./config-error.ts";
 import type { Config } from "./config.ts";
+import { makeDirectory } from "./make-directory.ts";
 
 export interface Backend {
   /** memory, sqlite, postgres, or http for a daemon in front of another. */
@@ -57,7 +57,7 @@ const openMemory: Open = async (_address, config, clock) => {
 
 const openSqlite: Open = async (address, config, clock) => {
   const file = address.slice("sqlite:".length);
-  mkdirSync(path.dirname(path.resolve(file)), { recursive: true, mode: 0o700 });
+  makeDirectory(path.dirname(path.resolve(file)));
   const sqlite = await import("../sqlite/index.ts");
   return overStore(await sqlite.openSqlite(file), clock ?? systemClock(), config, true);
 };

@@ -4,13 +4,15 @@
  *
  *   listener -> server (guard, identity, scope, schema) -> measured -> observed -> traced -> coalesced -> engine -> store
  */
-import { randomBytes } from "node:crypto";
-import { mkdirSync, readFileSync } from "node:fs";
+import { randomBytes, X509Certificate } from "node:crypto";
+import { readFileSync } from "node:fs";
 import { isIP } from "node:net";
 import path from "node:path";
+import { createSecureContext } from "node:tls";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { listenCborRpc, type CborRpcListener } from "../cbor/index.ts";
-import { CoordinateError, ManualClock, type Coordinate } from "../core/index.ts";
+import { isMapping, readDocument, reasonOf, redactUrl, withoutSecrets } from "../config/index.ts";
+import { CoordinateError, ManualClock, shape, type Coordinate } from "../core/index.ts";
 import {
   coalesce,
   EventLog,
@@ -22,12 +24,12 @@ import {
   openApi,
   restServer,
   streamRoutes,
-  Type,
   type Access,
   type Listener,
   type ListenOptions,
   type Route,
 } from "../rest/index.ts";
+import { LargeRequests, type ConnectionCaps } from "../traffic/index.ts";
 import { Audit } from "./audit.ts";
 import { openBackend, type Backend } from "./backend.ts";
 import { ConfigError, type Config } from "./config.ts";
@@ -35,7 +37,9 @@ import { readDashboard, sessionRoute } from "./dashboard.ts";
 import { docsRoutes } from "./docs-page.ts";
 import { Housekeeping } from "./housekeeping.ts";
 import { makeLog, type Logger } from "./log.ts";
+import { makeDirectory } from "./make-directory.ts";
 import { Metrics } from "./metrics.ts";
+import { exitCodes, listenStep, openStep, StartError } from "./start-error.ts";
 import { RateLimit, TokenAccess } from "./tokens.ts";
 import { trace } from "./traces.ts";
 import { version } from "./version.ts";
@@ -52,12 +56,15 @@ export async function startDaemon(
   config: Config,
   log: Logger = makeLog(config.logLevel, config.logFormat),
 ): Promise<Daemon> {
-  const tokens = new TokenAccess(
-    config.tokens === "" ? path.join(config.dataDir, "tokens.json") : config.tokens,
-  );
+  const file = config.tokens === "" ? path.join(config.dataDir, "tokens.json") : config.tokens;
+  const tokens = await openStep(`--tokens ${file}`, async () => new TokenAccess(file));
   const addresses = config.http.map((text) => readAddress("--http", text));
   checkExposure(config, addresses, tokens);
-  const backend = await openBackend(config, config.clock === "manual" ? new ManualClock(Date.now()) : null);
+  const where =
+    config.backend === "" ? `--data-dir ${config.dataDir}` : `--backend ${redactUrl(config.backend)}`;
+  const backend = await openStep(where, () =>
+    openBackend(config, config.clock === "manual" ? new ManualClock(Date.now()) : null),
+  );
   const undo: (() => Promise<void>)[] = [() => backend.coordinate.close()];
   try {
     return await serve(config, log, { backend, tokens, addresses, undo });
@@ -103,7 +110,8 @@ async function serve(config: Config, log: Logger, parts: Parts): Promise<Daemon>
     onError: (error) => log.error({ err: error }, "housekeeping failed; it is tried again"),
   });
 
-  const audit = openAudit(config, tokens, log);
+  const large = new LargeRequests();
+  const audit = await openStep(`--data-dir ${config.dataDir}`, async () => openAudit(config, tokens, log));
   if (audit !== null) undo.push(() => audit.close());
   const dashboard = config.page ? readDashboard() : null;
   let document = "";
@@ -125,6 +133,8 @@ async function serve(config: Config, log: Logger, parts: Parts): Promise<Daemon>
     access: accessOf(config, tokens),
     allowHosts: config.allowHost,
     maxBodyBytes: config.maxBodyBytes,
+    maxBatch: config.maxBatch,
+    large,
     dataLimits: { maxBytes: config.maxDataBytes },
     stopping: stopping.signal,
     newRequestId: requestIds(),
@@ -146,12 +156,31 @@ async function serve(config: Config, log: Logger, parts: Parts): Promise<Daemon>
     await Promise.all(listeners.map((listener) => listener.stop(0)));
   });
   const tls = readTls(config);
+  const limits = { ...limitsOf(config), onConnection: () => large.connected() };
   for (const at of parts.addresses)
-    listeners.push(await listen(app, { at, ...limitsOf(config), ...(tls !== null && { tls }) }));
+    listeners.push(
+      await listenStep(`--http ${addressText(at)}`, () =>
+        listen(app, { at, ...limits, ...(tls !== null && { tls }) }),
+      ),
+    );
   if (config.socket !== "")
-    listeners.push(await listen(app, { at: { path: config.socket }, ...limitsOf(config) }));
-  const rpc = config.cborrpc === "" ? null : await listenRpc(config, coordinate, backend, tls, log);
+    listeners.push(
+      await listenStep(`--socket ${config.socket}`, () =>
+        listen(app, { at: { path: config.socket }, ...limits }),
+      ),
+    );
+  const rpc =
+    config.cborrpc === ""
+      ? null
+      : await listenStep(`--cborrpc ${config.cborrpc}`, () =>
+          listenRpc(config, coordinate, backend, { tls, large, log }),
+        );
   if (rpc !== null) undo.push(() => rpc.close());
+  if (rpc !== null && !tokens.isEmpty && !(config.cborrpcTls && config.tlsClientCa !== ""))
+    log.warn(
+      { cborrpc: rpc.address },
+      "CBOR-RPC takes no tokens: whoever can connect to it may do everything; see --cborrpc-allow and --tls-client-ca",
+    );
   housekeeping.start();
   undo.push(() => housekeeping.stop());
   const upkeep = setInterval(() => {
@@ -178,21 +207,22 @@ async function listenRpc(
   config: Config,
   coordinate: Coordinate,
   { clock, engine }: Backend,
-  tls: ReturnType<typeof readTls>,
-  log: Logger,
+  { tls, large, log }: { tls: ReturnType<typeof readTls>; large: LargeRequests; log: Logger },
 ): Promise<CborRpcListener> {
-  if (config.cborrpcTls && tls === null)
-    throw new ConfigError("--cborrpc-tls needs --tls-cert and --tls-key");
-  return listenCborRpc(coordinate, {
+  const listening = listenCborRpc(coordinate, {
     at: readAddress("--cborrpc", config.cborrpc),
     insecure: config.insecure,
     ...(config.cborrpcTls && tls !== null && { tls }),
     limits: {
       maxDataBytes: config.maxDataBytes,
       maxBatch: config.maxBatch,
-      maxConnections: config.maxConnections,
+      ...limitsOf(config),
     },
+    large,
     legacyFencing: config.legacyFencing === "lenient" ? "lenient" : "strict",
+    namespace: config.cborrpcNamespace,
+    allow: config.cborrpcAllow,
+    ...(config.cborrpcConfig !== "" && { config: readPublicConfig(config.cborrpcConfig) }),
     clock,
     graceMs: config.graceMs,
     ...(engine !== null && { archive: () => engine.tidy() }),
@@ -200,6 +230,18 @@ async function listenRpc(
     onMalformed: (error) =>
       log.warn({ reason: error.message }, "a CBOR-RPC connection sent no message and was closed"),
   });
+  return listening.catch((error: unknown) => {
+    if (error instanceof CoordinateError && error.code === "bad_argument")
+      throw new ConfigError(`--cborrpc: ${error.value}`, { cause: error });
+    throw error;
+  });
+}
+
+/** What `get_config` answers: the operator's file, but for what looks like a secret. */
+function readPublicConfig(file: string): Readonly<Record<string, unknown>> {
+  const { value } = readDocument(file);
+  if (!isMapping(value)) throw new ConfigError(`--cborrpc-config ${file}: expected a mapping`);
+  return withoutSecrets(value).value as Readonly<Record<string, unknown>>;
 }
 
 /** Unique among daemons that share a log: a part by chance, a part that counts. */
@@ -225,7 +267,7 @@ function accessOf(config: Config, tokens: TokenAccess): Access {
 
 function openAudit(config: Config, tokens: TokenAccess, log: Logger): Audit | null {
   if (config.audit === "off" || tokens.isEmpty) return null;
-  mkdirSync(config.dataDir, { recursive: true, mode: 0o700 });
+  makeDirectory(config.dataDir);
   const audit = new Audit(path.join(config.dataDir, "audit.log"), config.audit === "all");
   audit.onError((error) => log.error({ err: error }, "the audit log cannot be written"));
   return audit;
@@ -238,6 +280,9 @@ function readAddress(option: string, text: string): { host: string; port: number
   // as Go has it: a port alone is every address of this machine
   return { host: match[1] ?? (match[2] === "" ? "::" : (match[2] ?? "")), port: Number(match[3]) };
 }
+
+const addressText = ({ host, port }: { host: string; port: number }): string =>
+  `${host.includes(":") ? `[${host}]` : host}:${port}`;
 
 function isLoopback(host: string): boolean {
   return host === "localhost" || host === "::1" || (isIP(host) === 4 && host.startsWith("127."));
@@ -253,6 +298,7 @@ function checkExposure(
     throw new ConfigError("--tls-cert and --tls-key go together");
   if (config.tlsClientCa !== "" && config.tlsCert === "")
     throw new ConfigError("--tls-client-ca needs --tls-cert");
+  if (config.cborrpc !== "") checkRpcExposure(config);
   const exposed = addresses.filter(({ host }) => !isLoopback(host));
   if (exposed.length === 0 || config.insecure) return;
   const missing = [
@@ -260,33 +306,56 @@ function checkExposure(
     ...(config.tlsCert === "" ? ["--tls-cert and --tls-key"] : []),
   ];
   if (missing.length === 0) return;
-  const where = exposed.map(({ host, port }) => `${host}:${port}`).join(", ");
+  const where = exposed.map(addressText).join(", ");
   throw new ConfigError(
     `--http ${where} can be reached by others: that needs ${missing.join(", and ")}; or --insecure`,
   );
 }
 
+/** CBOR-RPC has no tokens: only client certificates tell one caller from another. */
+function checkRpcExposure(config: Config): void {
+  if (config.cborrpcTls && config.tlsCert === "")
+    throw new ConfigError("--cborrpc-tls needs --tls-cert and --tls-key");
+  const { host } = readAddress("--cborrpc", config.cborrpc);
+  if (isLoopback(host) || config.insecure || (config.cborrpcTls && config.tlsClientCa !== "")) return;
+  throw new ConfigError(
+    `--cborrpc ${config.cborrpc} can be reached by others, and CBOR-RPC knows no tokens: that needs --cborrpc-tls with --tls-client-ca; or --insecure`,
+  );
+}
+
 function readTls(config: Config): NonNullable<ListenOptions["tls"]> | null {
   if (config.tlsCert === "") return null;
-  const read = (file: string): Buffer => {
+  const read = (option: string, file: string): Buffer => {
     try {
       return readFileSync(file);
     } catch (error) {
-      throw new ConfigError(`${file}: ${error instanceof Error ? error.message : String(error)}`);
+      const denied = error instanceof Error && "code" in error && error.code === "EACCES";
+      const code = denied ? exitCodes.noPermission : exitCodes.badConfig;
+      throw new StartError(`${option} ${file}: ${reasonOf(error)}`, code, { cause: error });
     }
   };
-  return {
-    cert: read(config.tlsCert),
-    key: read(config.tlsKey),
-    ...(config.tlsClientCa !== "" && {
-      ca: read(config.tlsClientCa),
-      requestCert: true,
-      rejectUnauthorized: true,
-    }),
-  };
+  const cert = read("--tls-cert", config.tlsCert);
+  const key = read("--tls-key", config.tlsKey);
+  checkPem(`--tls-cert ${config.tlsCert}: not a certificate in PEM form`, { cert });
+  checkPem(`--tls-key ${config.tlsKey}: not a private key in PEM form, or one with a passphrase`, { key });
+  checkPem(`--tls-key ${config.tlsKey}: not the key of the certificate ${config.tlsCert}`, { cert, key });
+  if (config.tlsClientCa === "") return { cert, key };
+  const ca = read("--tls-client-ca", config.tlsClientCa);
+  checkPem(`--tls-client-ca ${config.tlsClientCa}: not a certificate in PEM form`, { ca });
+  return { cert, key, ca, requestCert: true, rejectUnauthorized: true };
 }
 
-const limitsOf = ({ maxConnections, maxConnectionsPerAddress }: Config): Omit<ListenOptions, "at"> => ({
+function checkPem(problem: string, given: { cert?: Buffer; key?: Buffer; ca?: Buffer }): void {
+  try {
+    // an authority that cannot be read is ignored by createSecureContext
+    if (given.ca !== undefined) new X509Certificate(given.ca);
+    createSecureContext(given);
+  } catch (error) {
+    throw new ConfigError(problem, { cause: error });
+  }
+}
+
+const limitsOf = ({ maxConnections, maxConnectionsPerAddress }: Config): ConnectionCaps => ({
   maxConnections,
   maxConnectionsPerAddress,
 });
@@ -357,7 +426,9 @@ const documentRoute = (text: () => string): Route =>
 
 /** Only of a daemon that was started with `--clock manual`. */
 function clockRoutes(clock: ManualClock, housekeeping: Housekeeping): Route[] {
-  const now = Type.Object({ now: Type.Number({ description: "Milliseconds since 1970" }) });
+  const now = shape.object<{ now: number }>({
+    now: shape.number({ description: "Milliseconds since 1970" }),
+  });
   return [
     route("clock", "GET", "/clock", {
       scope: "read",
@@ -367,14 +438,19 @@ function clockRoutes(clock: ManualClock, housekeeping: Housekeeping): Route[] {
     }),
     route("clock.advance", "POST", "/clock", {
       scope: "admin",
-      summary: "Moves time on, and tidies up what is due then.",
-      body: Type.Object({ ms: Type.Number({ minimum: 0, maximum: 1e14 }) }, { additionalProperties: false }),
+      summary: "Moves time on, and does the housekeeping that is due then, unless told not to.",
+      body: shape.input<{ ms: number; housekeeping?: boolean }>({
+        ms: { type: "number", minimum: 0, maximum: 1e14 },
+        housekeeping: shape.maybe(
+          shape.boolean("False: what is due stays as it is until somebody looks at it"),
+        ),
+      }),
       answer: now,
       handle: async (call) => {
         const next = clock.now() + (call.body.ms as number);
         if (next > 8e15) throw new CoordinateError("bad_argument", "ms: there is no such time");
         clock.set(next);
-        await housekeeping.once();
+        if (call.body.housekeeping !== false) await housekeeping.once();
         return JSON.stringify({ now: clock.now() });
       },
     }),

@@ -7,7 +7,8 @@ import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
 import { nameFromUrl } from "../rest/client.ts";
-import { HttpError, scopes, Type, type Route } from "../rest/index.ts";
+import { shape } from "../core/index.ts";
+import { HttpError, scopes, type Route, type Scope } from "../rest/index.ts";
 import { version } from "./version.ts";
 
 /** The same place from the sources and from what is built of them. */
@@ -91,6 +92,19 @@ const fileHeaders = {
   "cross-origin-resource-policy": "same-origin",
 };
 
+interface Session {
+  version: string;
+  store: string;
+  started: number;
+  now: number;
+  secured: boolean;
+  token: string;
+  /** In the namespace that was asked about, and in all. */
+  scopes: readonly Scope[];
+  everywhere: readonly Scope[];
+  metrics: boolean;
+}
+
 export interface SessionSources {
   store: string;
   secured(): boolean;
@@ -100,7 +114,6 @@ export interface SessionSources {
 
 /** Who asks and what they may do, so that a page offers no more; and which daemon answers. */
 export function sessionRoute(sources: SessionSources): Route {
-  const scope = Type.Union(scopes.map((one) => Type.Literal(one)));
   const started = sources.now();
   return {
     id: "session",
@@ -109,25 +122,25 @@ export function sessionRoute(sources: SessionSources): Route {
     scope: "listed",
     family: "daemon",
     summary: "What the caller may do in a namespace and in all, and which daemon this is.",
-    query: { namespace: Type.String({ description: "A namespace, encoded as in paths" }) },
-    answer: Type.Object({
-      version: Type.String(),
-      store: Type.String({
+    query: { namespace: shape.text({ description: "A namespace, encoded as in paths" }) },
+    answer: shape.object<Session>({
+      version: shape.text(),
+      store: shape.text({
         description: "memory, sqlite, postgres, or http for a daemon in front of another",
       }),
-      started: Type.Number(),
-      now: Type.Number(),
-      secured: Type.Boolean({ description: "Whether tokens are asked for" }),
-      token: Type.String({ description: "The id of the caller's token; empty without one" }),
-      scopes: Type.Array(scope),
-      everywhere: Type.Array(scope),
-      metrics: Type.Boolean(),
+      started: shape.number(),
+      now: shape.number(),
+      secured: shape.boolean("Whether tokens are asked for"),
+      token: shape.text({ description: "The id of the caller's token; empty without one" }),
+      scopes: shape.list(shape.oneOf(scopes)),
+      everywhere: shape.list(shape.oneOf(scopes)),
+      metrics: shape.boolean("Whether /metrics is served"),
     }),
     handle: async (call) => {
       const { identity } = call;
       const [asked] = call.query("namespace");
       const ns = asked === undefined ? null : nameFromUrl(asked);
-      return JSON.stringify({
+      const session: Session = {
         version,
         store: sources.store,
         started,
@@ -137,7 +150,8 @@ export function sessionRoute(sources: SessionSources): Route {
         scopes: scopes.filter((one) => identity.may(one, ns)),
         everywhere: scopes.filter((one) => identity.may(one, null)),
         metrics: sources.metrics,
-      });
+      };
+      return JSON.stringify(session);
     },
   };
 }

@@ -1,11 +1,9 @@
 /** The process: reads its settings, starts, says where it is, and stops when told. */
+import { rmSync, writeFileSync } from "node:fs";
 import { help, ConfigError, readConfig, type Config } from "./config.ts";
 import { startDaemon, type Daemon } from "./daemon.ts";
 import { makeLog } from "./log.ts";
-
-/** Exit codes as sysexits.h has them: the configuration is wrong, something else is. */
-const badConfig = 78;
-const failed = 70;
+import { exitCodes, openStep, StartError } from "./start-error.ts";
 
 /** Runs until a signal comes; answers the exit code. */
 export async function runDaemon(
@@ -20,6 +18,7 @@ export async function runDaemon(
       return 0;
     }
     config = line.config;
+    for (const warning of line.warnings) console.error(`warning: ${warning}`);
   } catch (error) {
     return complain(error);
   }
@@ -28,6 +27,8 @@ export async function runDaemon(
   const log = makeLog(config.logLevel, config.logFormat);
   let daemon: Daemon;
   try {
+    if (config.pid !== "")
+      await openStep(`--pid ${config.pid}`, async () => writeFileSync(config.pid, `${process.pid}\n`));
     daemon = await startDaemon(config, log);
   } catch (error) {
     return complain(error);
@@ -48,6 +49,7 @@ export async function runDaemon(
     }
   });
   await daemon.stop();
+  if (config.pid !== "") rmSync(config.pid, { force: true });
   return 0;
 }
 
@@ -55,10 +57,14 @@ function complain(error: unknown): number {
   if (error instanceof ConfigError) {
     console.error(error.message);
     if (error.message.includes("no such")) console.error(`See --help.`);
-    return badConfig;
+    return exitCodes.badConfig;
+  }
+  if (error instanceof StartError) {
+    console.error(error.message);
+    return error.exitCode;
   }
   console.error(error instanceof Error ? (error.stack ?? error.message) : String(error));
-  return failed;
+  return exitCodes.bug;
 }
 
 export { help };

@@ -4,8 +4,16 @@
  * the name of a unit or a worker.
  */
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry, type Metric } from "prom-client";
-import type { AttemptChanged, AttemptRow, AddedWorkUnit, Coordinate, Tidied } from "../core/index.ts";
-import { around, isWait, type Route } from "../rest/index.ts";
+import {
+  around,
+  isWait,
+  type AddedWorkUnit,
+  type AttemptChanged,
+  type AttemptRow,
+  type Coordinate,
+  type Tidied,
+} from "../core/index.ts";
+import type { Route } from "../rest/index.ts";
 
 /** More series than this are of no use to anybody: the specs with the most units are shown. */
 const mostSeries = 5000;

@@ -5,10 +5,12 @@
  */
 import { Buffer } from "node:buffer";
 import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
-import { chmodSync, existsSync, mkdirSync, readFileSync, renameSync, statSync, writeFileSync } from "node:fs";
+import { chmodSync, existsSync, readFileSync, renameSync, statSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { HttpError, includesScope, scopes, type Access, type Identity, type Scope } from "../rest/index.ts";
 import type { FastifyRequest } from "fastify";
+import { ConfigError } from "./config-error.ts";
+import { makeDirectory } from "./make-directory.ts";
 
 export interface Grant {
   /** A name, or `*` for all. */
@@ -74,17 +76,23 @@ function read(file: string): StoredToken[] {
   if (!existsSync(file)) return [];
   const mode = statSync(file).mode & 0o077;
   if (mode !== 0 && process.platform !== "win32") {
-    throw new Error(`${file}: others may read or write this file; chmod 600 it`);
+    throw new ConfigError(`${file}: others may read or write this file; chmod 600 it`);
   }
-  const document = JSON.parse(readFileSync(file, "utf8")) as { version?: unknown; tokens?: unknown };
-  if (document.version !== 1 || !Array.isArray(document.tokens))
-    throw new Error(`${file}: not a file of tokens`);
+  const text = readFileSync(file, "utf8");
+  let document: { version?: unknown; tokens?: unknown } | null;
+  try {
+    document = JSON.parse(text) as typeof document;
+  } catch {
+    document = null;
+  }
+  if (document?.version !== 1 || !Array.isArray(document.tokens))
+    throw new ConfigError(`${file}: not a file of tokens; coordinate token create makes one`);
   return document.tokens as StoredToken[];
 }
 
 /** A whole file or none: a daemon may read it at this moment. */
 function write(file: string, tokens: readonly StoredToken[]): void {
-  mkdirSync(path.dirname(file), { recursive: true, mode: 0o700 });
+  makeDirectory(path.dirname(file));
   const next = `${file}.${randomBytes(6).toString("hex")}`;
   writeFileSync(next, JSON.stringify({ version: 1, tokens }, null, 2) + "\n", { mode: 0o600, flag: "wx" });
   chmodSync(next, 0o600);

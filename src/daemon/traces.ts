@@ -2,8 +2,7 @@
  * Traces by OpenTelemetry, when the program that starts the daemon has set it up: `@opentelemetry/api` is used where
  * it is installed, and without an SDK behind it its spans cost next to nothing.
  */
-import type { Coordinate } from "../core/index.ts";
-import { around } from "../rest/index.ts";
+import { around, type Coordinate } from "../core/index.ts";
 
 /** The same verbs, each in a span; the very same object where there is no OpenTelemetry. */
 export async function trace(inner: Coordinate): Promise<Coordinate> {

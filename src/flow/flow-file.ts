@@ -10,6 +10,7 @@
  * An entry is a work spec when it has `min_gb`, or another known key whose value is no mapping; otherwise it is a
  * group. `yakonfig_modules` is accepted for files that the Python tool reads too, and means nothing here.
  */
+import { workSpecKeys } from "../core/index.ts";
 import {
   ConfigError,
   didYouMean,
@@ -19,7 +20,7 @@ import {
   shown,
   type YamlDocument,
 } from "../config/index.ts";
-import { checkEntry, checkSpecName, knownKeys, type Findings } from "./spec-entry.ts";
+import { checkEntry, checkSpecName, type Findings } from "./spec-entry.ts";
 
 export interface FlowSpec {
   /** The full, dotted name. */
@@ -92,14 +93,14 @@ function readGroup(
 
 const isSpec = (entry: Readonly<Record<string, unknown>>): boolean =>
   Object.hasOwn(entry, "min_gb") ||
-  Object.entries(entry).some(([key, value]) => Object.hasOwn(knownKeys, key) && !isMapping(value));
+  Object.entries(entry).some(([key, value]) => Object.hasOwn(workSpecKeys, key) && !isMapping(value));
 
 const isGroup = (entry: Readonly<Record<string, unknown>>): boolean =>
   Object.values(entry).every((value) => isMapping(value) || value === null);
 
 function neither(entry: Record<string, unknown>, at: readonly string[], document: YamlDocument): string {
   const [key = ""] = Object.entries(entry).find(([, value]) => !isMapping(value)) ?? [];
-  const hints = Object.keys(entry).map((one) => nearest(one, Object.keys(knownKeys)));
+  const hints = Object.keys(entry).map((one) => nearest(one, Object.keys(workSpecKeys)));
   const meant = hints.find((one) => one !== null);
   const hint = meant === undefined ? "" : `; did you mean ${meant}?`;
   return `${document.where([...at, key])}: ${at.join(".")}: neither a work spec, for it has no min_gb, nor a group, for ${key} is no mapping${hint}`;

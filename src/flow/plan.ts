@@ -1,8 +1,10 @@
 /** What a flow would change: the file against what is stored. Looking changes nothing; `applyPlan` does. */
 import {
   decodeData,
+  eachRow,
   encodeData,
   readWorkSpec,
+  settableFields,
   type Coordinate,
   type Data,
   type Tally,
@@ -91,12 +93,7 @@ export async function applyPlan(
 
 async function readSpecs(coordinate: Coordinate, ns: string): Promise<Map<string, WorkSpecRow>> {
   const specs = new Map<string, WorkSpecRow>();
-  let previous: string | null = null;
-  do {
-    const page = await coordinate.listWorkSpecs(ns, previous === null ? {} : { previous });
-    for (const row of page.rows) specs.set(row.name, row);
-    previous = page.next;
-  } while (previous !== null);
+  for await (const row of eachRow((from) => coordinate.listWorkSpecs(ns, from))) specs.set(row.name, row);
   return specs;
 }
 
@@ -141,24 +138,15 @@ function planSpec(
   return { name, data, kind: differences.length > 0 ? "changed" : "same", differences, resets };
 }
 
-const settable = [
-  "priority",
-  "weight",
-  "paused",
-  "continuous",
-  "minGb",
-  "intervalMs",
-  "maxRunning",
-  "maxGetwork",
-  "maxRetries",
-] as const satisfies readonly (keyof WorkSpecMeta)[];
-
 /** What differs from what the stored data derives was set by hand; of that, what the new data would change. */
 function handSet(stored: WorkSpecRow, next: WorkSpecMeta): Difference[] {
   const derived = readWorkSpec(stored.data).meta;
-  return settable
-    .filter((field) => stored.meta[field] !== derived[field] && stored.meta[field] !== next[field])
-    .map((field) => ({ path: field, from: stored.meta[field], to: next[field] }));
+  return settableFields
+    .filter(({ field, metaOnly }) => {
+      const is = stored.meta[field];
+      return metaOnly !== true && is !== derived[field] && is !== next[field];
+    })
+    .map(({ field }) => ({ path: field, from: stored.meta[field], to: next[field] }));
 }
 
 /** By key, to any depth; lists as wholes. In the order of the keys of the new, then what is gone. */

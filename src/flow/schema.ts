@@ -1,6 +1,5 @@
 /** The JSON Schema of flow files and of files of one work spec, for editors: made from the table of known keys. */
-import type { WorkSpecKey } from "../core/index.ts";
-import { knownKeys } from "./spec-entry.ts";
+import { workSpecKeys, type FieldKind, type WorkSpecField } from "../core/index.ts";
 
 const draft = "http://json-schema.org/draft-07/schema#";
 
@@ -28,7 +27,7 @@ export function flowSchema(): Record<string, unknown> {
         if: {
           anyOf: [
             { type: "object", required: ["min_gb"] },
-            ...Object.keys(knownKeys)
+            ...Object.keys(workSpecKeys)
               .filter((key) => key !== "min_gb")
               .map((key) => ({
                 type: "object",
@@ -53,32 +52,26 @@ function specDefinition(): Record<string, unknown> {
   return {
     description: "A work spec. Unknown keys are kept and handed to workers",
     type: "object",
-    properties: propertiesOf(knownKeys),
+    properties: propertiesOf(workSpecKeys),
   };
 }
 
-const propertiesOf = (keys: Readonly<Record<string, WorkSpecKey>>): Record<string, unknown> =>
+const propertiesOf = (keys: Readonly<Record<string, WorkSpecField>>): Record<string, unknown> =>
   Object.fromEntries(Object.entries(keys).map(([key, known]) => [key, schemaOf(known)]));
 
 /** Null counts as absent, as everywhere. */
-function schemaOf({ kind, help, keys }: WorkSpecKey): Record<string, unknown> {
-  const description = help;
-  switch (kind) {
-    case "number":
-      return { description, type: ["number", "null"] };
-    case "amount":
-      return { description, type: ["number", "null"], minimum: 0 };
-    case "count":
-      return { description, type: ["integer", "null"], minimum: 0 };
-    case "boolean":
-      return { description, type: ["boolean", "null"] };
-    case "text":
-      return { description, type: ["string", "null"] };
-    case "object":
-      return {
-        description,
-        type: ["object", "null"],
-        ...(keys !== undefined && { properties: propertiesOf(keys) }),
-      };
-  }
+function schemaOf({ kind, help, keys }: WorkSpecField): Record<string, unknown> {
+  return { description: help, ...forms[kind], ...(keys !== undefined && { properties: propertiesOf(keys) }) };
 }
+
+const forms: Readonly<Record<FieldKind, Record<string, unknown>>> = {
+  number: { type: ["number", "null"] },
+  amount: { type: ["number", "null"], minimum: 0 },
+  count: { type: ["integer", "null"], minimum: 0 },
+  boolean: { type: ["boolean", "null"] },
+  text: { type: ["string", "null"] },
+  object: { type: ["object", "null"] },
+  arguments: { type: ["array", "object", "null"] },
+  duration: { type: ["number", "null"], minimum: 0 },
+  time: { type: ["number", "string", "null"], minimum: 0, format: "date-time" },
+};

@@ -5,7 +5,7 @@ import {
   readKind,
   wantedKind,
   workSpecKeys,
-  type WorkSpecKey,
+  type WorkSpecField,
 } from "../core/index.ts";
 import { isMapping, nearest, setOwn, shown, type Path, type YamlDocument } from "../config/index.ts";
 
@@ -14,8 +14,6 @@ export interface Findings {
   readonly wrong: string[];
   readonly warnings: string[];
 }
-
-export const knownKeys: Readonly<Record<string, WorkSpecKey>> = workSpecKeys;
 
 /**
  * Checks the known keys of one entry; unknown ones are kept, and named where they look like a slip. Values from the
@@ -26,7 +24,7 @@ export function checkEntry(
   at: Path,
   document: YamlDocument,
   findings: Findings,
-  keys: Readonly<Record<string, WorkSpecKey>> = knownKeys,
+  keys: Readonly<Record<string, WorkSpecField>> = workSpecKeys,
 ): Record<string, unknown> {
   const result: Record<string, unknown> = {};
   for (const [key, given] of Object.entries(entry)) {
@@ -66,14 +64,14 @@ export function checkSpecName(name: string, where: string, { wrong }: Findings):
   }
 }
 
-function fromText({ kind }: WorkSpecKey, value: unknown): unknown {
-  if (typeof value !== "string" || kind === "text" || kind === "object") return value;
+function fromText({ kind }: WorkSpecField, value: unknown): unknown {
+  if (typeof value !== "string" || ["text", "object", "arguments"].includes(kind)) return value;
   if (kind === "boolean") return value === "true" ? true : value === "false" ? false : value;
   return /^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$/i.test(value) ? Number(value) : value;
 }
 
 /** Older YAML took these words for booleans, and whoever wrote for it may still use them. */
-function hint({ kind }: WorkSpecKey, value: unknown): string {
+function hint({ kind }: WorkSpecField, value: unknown): string {
   const older = kind === "boolean" && typeof value === "string" && /^(y|yes|n|no|on|off)$/i.test(value);
   return older ? "; write true or false" : "";
 }

@@ -15,7 +15,6 @@ import {
   type ActionInput,
   type ActionRow,
   type AddedWorkUnit,
-  type Announcing,
   type AttemptChanged,
   type AttemptKey,
   type AttemptRow,
@@ -79,18 +78,16 @@ import {
   waitingSince,
 } from "./work-units.ts";
 
-export class MemoryStore implements Store, Watchable, Announcing {
+export class MemoryStore implements Store, Watchable {
   readonly #watches = new Watches();
   readonly #spaces = new Map<string, Space>();
   readonly #units = new UnitTable();
-  readonly #listeners = new Set<(ns: string) => void>();
   /** Deleted specs whose units are still to be taken away. */
   readonly #dead = new Set<Spec>();
   #lastSpecId = 0;
 
-  watch(listener: (ns: string) => void): () => void {
-    this.#listeners.add(listener);
-    return () => this.#listeners.delete(listener);
+  watchWork(ns: string, wake: () => void): () => void {
+    return this.#watches.watchWork(ns, wake);
   }
 
   watchEnds(_ns: string, units: readonly number[], wake: (unit: number) => void): () => void {
@@ -102,7 +99,7 @@ export class MemoryStore implements Store, Watchable, Announcing {
   }
 
   #changed(ns: string): void {
-    for (const listener of this.#listeners) listener(ns);
+    this.#watches.changed(ns);
   }
 
   // ---- namespaces
@@ -691,7 +688,7 @@ export class MemoryStore implements Store, Watchable, Announcing {
   }
 
   async close(): Promise<void> {
-    this.#listeners.clear();
+    // nothing is held
   }
 }
 

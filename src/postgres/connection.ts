@@ -44,6 +44,9 @@ export interface PooledClient extends Client {
   release(destroy?: boolean | Error): void;
   on(event: "error", listener: () => void): unknown;
   removeListener(event: "error", listener: () => void): unknown;
+  /** The server's process, and how to end the connection at once: known of connections that a pool made. */
+  processID?: number;
+  end?(): Promise<void>;
 }
 
 export interface Pool {
@@ -240,12 +243,13 @@ export class Database implements Session {
       if (this.closed) throw new CoordinateError("closed");
       const late = performance.now() > deadline;
       if (isBroken(failure)) {
-        if (client !== null && state.sent && !repeatable) {
+        const isUncertain = client !== null && state.sent && !isRolledBack(failure);
+        if (isUncertain && !repeatable) {
           this.counters.unknown++;
           throw new CoordinateError("unknown_outcome", messageOf(failure), { cause: failure });
         }
         if (late || isExhausted(failure)) {
-          const code = client !== null && state.sent ? "unknown_outcome" : "unavailable";
+          const code = isUncertain ? "unknown_outcome" : "unavailable";
           throw new CoordinateError(code, messageOf(failure), { cause: failure });
         }
       } else if (!isRetryable(failure) || tries >= 20 || (!conflicts && isUniqueViolation(failure)))
@@ -315,13 +319,16 @@ const isAnswer = (error: unknown): boolean =>
 export function isBroken(error: unknown): boolean {
   if (error instanceof CoordinateError) return false;
   const code = codeOf(error);
-  // shut down, crashed, not ready yet; connection exceptions; a server that became or is a standby
-  if (/^(57P0[1-5]|08...|25006)$/.test(code)) return true;
+  // shut down, crashed, not ready yet; connection exceptions; a server that became or is a standby; idle for too long
+  if (/^(57P0[1-5]|08...|25006|25P03)$/.test(code)) return true;
   return !isAnswer(error) && isConnectionError(error);
 }
 
 const isConnectionError = (error: unknown): boolean =>
   codeOf(error) !== "" || /connection|timeout|socket|terminated|not queryable/i.test(messageOf(error));
+
+/** The server ended the session because the transaction stood still, and says so: nothing of it has happened. */
+const isRolledBack = (error: unknown): boolean => codeOf(error) === "25P03";
 
 const isExhausted = (error: unknown): boolean =>
   messageOf(error).includes("timeout exceeded when trying to connect");

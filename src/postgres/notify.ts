@@ -1,15 +1,15 @@
 /**
  * Wake-ups between daemons: LISTEN and NOTIFY, as a hint and never as the truth. A NOTIFY takes a lock that all
  * transactions of a database share, so it is not part of the transactions that do the work: what changed is gathered,
- * and one statement every few milliseconds tells the others.
+ * and one statement every few milliseconds tells the others. A daemon that dies before that tells nobody, and a connection
+ * may fall silent without an error: watching.ts finds out what was not told.
  */
 import { nameFromBytes, nameToBytes } from "../core/index.ts";
-import type { Session } from "./connection.ts";
+import type { Client, Row, Session } from "./connection.ts";
 
 /** A connection that listens: what is used of a `pg` client. */
-export interface ListeningClient {
+export interface ListeningClient extends Client {
   connect(): Promise<void>;
-  query(text: string): Promise<unknown>;
   end(): Promise<void>;
   on(event: "notification", listener: (message: { payload?: string | undefined }) => void): unknown;
   on(event: "error" | "end", listener: () => void): unknown;
@@ -17,39 +17,52 @@ export interface ListeningClient {
 
 export interface NotifierOptions {
   channel: string;
-  /** Null: nobody else is told, and nobody is listened to. */
+  /** Null: other daemons are neither told nor listened to. */
   listen: (() => ListeningClient) | null;
+  /** Settings for the session that listens. */
+  settings: readonly string[];
   send: (channel: string, payloads: readonly string[]) => Promise<void>;
+  /** Runs a statement of the store on a connection. */
+  run: (client: Client, sql: string, values: readonly unknown[]) => Promise<Row[]>;
   debounceMs: number;
 }
+
+/** A listening connection that has not answered for this long is replaced. */
+const silentMs = 2000;
+const minRetryDelayMs = 100;
+const maxRetryDelayMs = 1000;
 
 const payloadOf = (ns: string): string => nameToBytes(ns).toString("base64");
 
 export class Notifier {
   readonly #options: NotifierOptions;
-  readonly #listeners = new Set<(ns: string) => void>();
-  /** What was seen to be listened to: after a gap all of it may have changed. */
   readonly #changed = new Set<string>();
+  #heard: ((ns: string | null) => void) | null = null;
   #timer: NodeJS.Timeout | null = null;
+  /** Set from when a connection is begun until it is lost. */
   #client: ListeningClient | null = null;
-  #retryMs = 100;
+  /** The same, once it listens, and while it owes no answer. */
+  #ready: ListeningClient | null = null;
+  #retryMs = minRetryDelayMs;
   #closed = false;
-  /** Namespaces whose changes were ever heard of or made here: looked at again when the listener comes back. */
-  readonly #known = new Set<string>();
 
   constructor(options: NotifierOptions) {
     this.#options = options;
   }
 
-  watch(listener: (ns: string) => void): () => void {
-    this.#listeners.add(listener);
-    if (this.#options.listen !== null && this.#client === null) void this.#connect();
-    return () => this.#listeners.delete(listener);
+  /**
+   * Begins to listen. `heard` is called with the namespace of each change, and with null when a connection begins to listen:
+   * anything may have changed before.
+   */
+  listen(heard: (ns: string | null) => void): void {
+    const isFirst = this.#heard === null;
+    this.#heard = heard;
+    if (isFirst) void this.#connect();
   }
 
   /** Something may have become available. Those of this process hear at once, the others in a moment. */
   changed(ns: string): void {
-    this.#tell(ns);
+    this.#heard?.(ns);
     if (this.#options.listen === null || this.#closed) return;
     this.#changed.add(ns);
     this.#timer ??= setTimeout(() => void this.#send(), this.#options.debounceMs).unref();
@@ -61,9 +74,26 @@ export class Notifier {
     await session.rows("SELECT pg_notify($1, $2)", [this.#options.channel, payloadOf(ns)]);
   }
 
-  #tell(ns: string): void {
-    if (this.#known.size < 10_000) this.#known.add(ns);
-    for (const listener of this.#listeners) listener(ns);
+  /**
+   * Runs a statement on the listening connection, which shows that it lives: one that does not answer is replaced. Null when
+   * there is none, or it still owes an answer. Does not fail.
+   */
+  ask(sql: string, values: readonly unknown[]): Promise<Row[] | null> | null {
+    const client = this.#ready;
+    if (client === null) return null;
+    this.#ready = null;
+    const silent = setTimeout(() => this.#lost(client), silentMs).unref();
+    return this.#options
+      .run(client, sql, values)
+      .then((rows) => {
+        if (this.#client === client) this.#ready = client;
+        return rows;
+      })
+      .catch(() => {
+        this.#lost(client);
+        return null;
+      })
+      .finally(() => clearTimeout(silent));
   }
 
   async #send(): Promise<void> {
@@ -73,45 +103,49 @@ export class Notifier {
     try {
       await this.#options.send(this.#options.channel, names.map(payloadOf));
     } catch {
-      // a hint that is lost costs at most one poll
+      // a hint that is lost costs the others a second
     }
   }
 
   async #connect(): Promise<void> {
-    const { listen, channel } = this.#options;
+    const { listen, channel, settings } = this.#options;
     if (listen === null || this.#closed) return;
     const client = listen();
     this.#client = client;
-    const lost = (): void => {
-      if (this.#client !== client) return;
-      this.#client = null;
-      client.end().catch(() => undefined);
-      if (this.#closed) return;
-      setTimeout(() => void this.#connect(), this.#retryMs).unref();
-      this.#retryMs = Math.min(5000, this.#retryMs * 2);
-    };
-    client.on("error", lost);
-    client.on("end", lost);
+    client.on("error", () => this.#lost(client));
+    client.on("end", () => this.#lost(client));
     client.on("notification", ({ payload = "" }) =>
-      this.#tell(nameFromBytes(Buffer.from(payload, "base64"))),
+      this.#heard?.(nameFromBytes(Buffer.from(payload, "base64"))),
     );
     try {
       await client.connect();
-      await client.query(`LISTEN "${channel}"`);
-      this.#retryMs = 100;
-      // whatever happened while nobody listened
-      for (const ns of this.#known) this.#tell(ns);
+      const set = settings.map((setting) => `SET ${setting};`).join("");
+      await client.query({ text: `${set}LISTEN "${channel}"` });
     } catch {
-      lost();
+      this.#lost(client);
+      return;
     }
+    if (this.#client !== client) return;
+    this.#retryMs = minRetryDelayMs;
+    this.#ready = client;
+    this.#heard?.(null);
+  }
+
+  #lost(client: ListeningClient): void {
+    if (this.#client !== client) return;
+    this.#client = this.#ready = null;
+    client.end().catch(() => undefined);
+    if (this.#closed) return;
+    setTimeout(() => void this.#connect(), this.#retryMs).unref();
+    this.#retryMs = Math.min(maxRetryDelayMs, this.#retryMs * 2);
   }
 
   async close(): Promise<void> {
     this.#closed = true;
     if (this.#timer !== null) clearTimeout(this.#timer);
-    this.#listeners.clear();
+    this.#heard = null;
     const client = this.#client;
-    this.#client = null;
+    this.#client = this.#ready = null;
     await client?.end().catch(() => undefined);
   }
 }

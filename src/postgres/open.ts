@@ -2,6 +2,7 @@
 import pg from "pg";
 import { systemRandom, type Random } from "../core/index.ts";
 import { Database, planSettings, type DatabaseOptions, type Pool } from "./connection.ts";
+import { LivePool } from "./live.ts";
 import { Notifier, type ListeningClient } from "./notify.ts";
 import { migrate } from "./schema.ts";
 import { PoolShare } from "./share.ts";
@@ -64,7 +65,8 @@ export async function openPostgres(options: PostgresOptions = {}): Promise<Postg
     "bytea_output=hex",
     `statement_timeout=${statementTimeoutMs}`,
     `lock_timeout=${lockTimeoutMs}`,
-    `idle_in_transaction_session_timeout=${statementTimeoutMs}`,
+    // a daemon that is stopped in a transaction keeps what it has locked from the others no longer than this
+    `idle_in_transaction_session_timeout=${Math.min(1000, statementTimeoutMs)}`,
     ...settings,
   ];
   const perSession = options.pool === undefined && !pgBouncer;
@@ -89,9 +91,10 @@ export async function openPostgres(options: PostgresOptions = {}): Promise<Postg
     pool = own;
     end = () => own.end();
   } else pool = options.pool;
+  const live = new LivePool(pool);
   const databaseOptions: DatabaseOptions = {
     schema,
-    pool,
+    pool: live,
     prepare: !pgBouncer,
     local: perSession
       ? []
@@ -100,7 +103,7 @@ export async function openPostgres(options: PostgresOptions = {}): Promise<Postg
     random: options.random ?? systemRandom,
   };
   const db = new Database(databaseOptions);
-  const share = new PoolShare(pool, Math.max(1, poolSize - 2), connectTimeoutMs);
+  const share = new PoolShare(live, Math.max(1, poolSize - 2), connectTimeoutMs);
   const slow = new Database({ ...databaseOptions, pool: share }, db.counters);
   const mayListen = options.listenUrl !== undefined || perSession;
   const listens = options.notify ?? mayListen;
@@ -119,6 +122,8 @@ export async function openPostgres(options: PostgresOptions = {}): Promise<Postg
     send: async (channel, payloads) => {
       await db.rows("SELECT pg_notify($1, payload) FROM unnest($2::text[]) AS payload", [channel, payloads]);
     },
+    settings: [...planSettings, "application_name='coordinate listener'"],
+    run: (client, sql, values) => db.run(client, sql, values),
     debounceMs: options.notifyMs ?? 50,
   });
   try {
@@ -127,5 +132,5 @@ export async function openPostgres(options: PostgresOptions = {}): Promise<Postg
     await end();
     throw error;
   }
-  return new PostgresStore({ db, slow, options: databaseOptions, notifier, end });
+  return new PostgresStore({ db, slow, live, options: databaseOptions, notifier, end });
 }

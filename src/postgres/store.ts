@@ -10,7 +10,6 @@ import {
   type ActionInput,
   type ActionRow,
   type AddedWorkUnit,
-  type Announcing,
   type AttemptChanged,
   type AttemptKey,
   type AttemptRow,
@@ -78,6 +77,7 @@ import {
 import { attemptRow, Batch, missingUnit, readUnit, unitColumns, type Spec } from "./state.ts";
 import { readTallies } from "./tally.ts";
 import { nameKey, textKey } from "./values.ts";
+import type { LivePool } from "./live.ts";
 import { Watching } from "./watching.ts";
 import { heldAttempts, loggedAttempts, pageWorkers, readWorkers, writeWorkers } from "./workers.ts";
 import {
@@ -110,6 +110,7 @@ export interface PostgresParts {
   db: Database;
   /** The same with fewer connections, for what may take long. */
   slow: Database;
+  live: LivePool;
   options: DatabaseOptions;
   notifier: Notifier;
   /** Ends the pool, where it is the store's own. */
@@ -140,7 +141,7 @@ const shyMs = 100;
 /** Claims and settles of more than this go by themselves, so that several sessions share the work. */
 const few = 20;
 
-export class PostgresStore implements Store, Watchable, Announcing {
+export class PostgresStore implements Store, Watchable {
   readonly #parts: PostgresParts;
   readonly #db: Database;
   readonly #slow: Database;
@@ -164,12 +165,12 @@ export class PostgresStore implements Store, Watchable, Announcing {
   /** Specs whose adds met units that exist, lately: the next one does not try the shorter way first. */
   readonly #upserts = new Map<number, number>();
 
-  constructor(parts: PostgresParts, ids?: UnitIds) {
+  constructor(parts: PostgresParts, ids?: UnitIds, watching?: Watching) {
     this.#parts = parts;
     this.#db = parts.db;
     this.#slow = parts.slow;
     this.#ids = ids ?? new UnitIds(parts.db);
-    this.#watching = new Watching(parts.db, (listener) => parts.notifier.watch(listener));
+    this.#watching = watching ?? new Watching(parts.db, parts.live, parts.notifier);
   }
 
   /** Round trips and retries so far. */
@@ -194,7 +195,7 @@ export class PostgresStore implements Store, Watchable, Announcing {
       slow: db,
       end: () => Promise.resolve(),
     };
-    const store = new PostgresStore(parts, this.#ids);
+    const store = new PostgresStore(parts, this.#ids, this.#watching);
     store.#borrowed = true;
     return store;
   }
@@ -203,8 +204,8 @@ export class PostgresStore implements Store, Watchable, Announcing {
   /** How far the log of attempts was looked through. */
   readonly #logs: LogCursor = { namespace: 0, worker: Buffer.alloc(0), at: 0 };
 
-  watch(listener: (ns: string) => void): () => void {
-    return this.#parts.notifier.watch(listener);
+  watchWork(ns: string, wake: () => void): () => void {
+    return this.#watching.watchWork(ns, wake);
   }
 
   watchEnds(ns: string, units: readonly number[], wake: (unit: number) => void): () => void {
@@ -215,13 +216,15 @@ export class PostgresStore implements Store, Watchable, Announcing {
     return this.#watching.watchQueue(ns, queue, wake);
   }
 
-  #changed(ns: string): void {
-    this.#parts.notifier.changed(ns);
+  /** Tells those who wait, here and elsewhere; in a transaction of the caller's, when that commits. */
+  async #changed(ns: string): Promise<void> {
+    if (this.#borrowed) await this.#parts.notifier.changedWithin(this.#db, ns);
+    else this.#parts.notifier.changed(ns);
   }
 
   async close(): Promise<void> {
-    this.#watching.close();
     if (this.#borrowed) return;
+    this.#watching.close();
     await this.#parts.notifier.close();
     this.#db.close();
     this.#slow.close();
@@ -243,13 +246,13 @@ export class PostgresStore implements Store, Watchable, Announcing {
     change: (old: NamespaceSettings) => NamespaceSettings,
   ): Promise<NamespaceRow> {
     const row = await this.#db.transaction((tx) => writeNamespace(tx, ns, change));
-    this.#changed(ns);
+    await this.#changed(ns);
     return row;
   }
 
   async deleteNamespace(ns: string): Promise<boolean> {
     const found = await this.#db.transaction((tx) => killNamespace(tx, ns));
-    if (found) this.#changed(ns);
+    if (found) await this.#changed(ns);
     return found;
   }
 
@@ -257,7 +260,7 @@ export class PostgresStore implements Store, Watchable, Announcing {
 
   async putWorkSpecs(ns: string, puts: readonly WorkSpecPut[]): Promise<WorkSpecRow[]> {
     const rows = await this.#db.transaction((tx) => writeWorkSpecs(tx, ns, puts));
-    this.#changed(ns);
+    await this.#changed(ns);
     return rows;
   }
 
@@ -271,13 +274,13 @@ export class PostgresStore implements Store, Watchable, Announcing {
 
   async deleteWorkSpecs(ns: string, refs: readonly WorkSpecRef[]): Promise<boolean[]> {
     const answer = await this.#db.transaction((tx) => killWorkSpecs(tx, ns, refs));
-    this.#changed(ns);
+    await this.#changed(ns);
     return answer;
   }
 
   async purge(limit: number, now: number): Promise<Slice> {
     const { deleted, done, changed } = await purgeUnits(this.#slow, limit, now);
-    for (const ns of changed) this.#changed(ns);
+    for (const ns of changed) await this.#changed(ns);
     return { deleted, done };
   }
 
@@ -402,8 +405,7 @@ export class PostgresStore implements Store, Watchable, Announcing {
         repeatable: request !== null,
       }));
     this.#recent.delete(ns);
-    if (this.#borrowed) await this.#parts.notifier.changedWithin(this.#db, ns);
-    else this.#changed(ns);
+    await this.#changed(ns);
     return answer;
   }
 
@@ -545,7 +547,7 @@ export class PostgresStore implements Store, Watchable, Announcing {
     const slice = await this.#slow.transaction((tx) =>
       updateUnits(this.#batch(tx, now), spec, where, change, limit),
     );
-    this.#changed(ns);
+    await this.#changed(ns);
     return slice;
   }
 
@@ -558,7 +560,7 @@ export class PostgresStore implements Store, Watchable, Announcing {
   ): Promise<UnitSlice> {
     const spec = await lookUp(this.#slow, ns, ref, now);
     const slice = await this.#slow.transaction((tx) => deleteUnits(this.#batch(tx, now), spec, where, limit));
-    this.#changed(ns);
+    await this.#changed(ns);
     return slice;
   }
 
@@ -680,14 +682,14 @@ export class PostgresStore implements Store, Watchable, Announcing {
       changes.length > few || this.#borrowed
         ? await this.#settle(ns, changes, now)
         : await this.#settles(ns).ask({ changes, now });
-    if (this.#watching.isWatched(ns))
+    if (!this.#borrowed && this.#watching.isWatched(ns))
       this.#watching.ended(
         ns,
         changes
           .filter((_, i) => answers[i]?.status === "finished" || answers[i]?.status === "failed")
           .map(({ unitId }) => unitId),
       );
-    this.#changed(ns);
+    await this.#changed(ns);
     return answers;
   }
 
@@ -812,7 +814,7 @@ export class PostgresStore implements Store, Watchable, Announcing {
 
   async tidy(limits: TidyLimits, now: number): Promise<Tidied> {
     const { tidied, changed } = await tidyStore(this.#slow, limits, this.#logs, now);
-    for (const ns of new Set(changed.map(nameFromBytes))) this.#changed(ns);
+    for (const ns of new Set(changed.map(nameFromBytes))) await this.#changed(ns);
     return tidied;
   }
 }

@@ -1,13 +1,26 @@
 /**
- * Who waits here for units to end or for messages, wherever they end. Nobody is told of ends: a daemon that settles pays
- * nothing for those who wait elsewhere. Every change is announced anyway, by namespace and a few times a second, for those who
- * wait for work; a daemon in which somebody waits takes that as a hint and asks for all of them at once, in one statement,
- * and never spends more than a fifth of its time so.
+ * Who waits here for work, for units to end or for messages, wherever that happens.
+ *
+ * Other daemons announce what they changed, by namespace and a few times a second. That is a hint: it is not sent when the
+ * daemon is killed first, and not heard while the connection that listens is down or silent. So while anybody waits, one
+ * statement a second asks for the state of all namespaces that are waited for, as one short mark each, and a mark that
+ * differs from the last one counts as an announcement. Nobody waits: nothing is asked.
+ *
+ * Nobody is told of ends: a daemon that settles pays nothing for those who wait elsewhere. A daemon in which somebody waits for
+ * ends or messages of a namespace that changed asks for all of them at once, in one statement, and never spends more than a
+ * fifth of its time so.
  */
+import { setTimeout as delay } from "node:timers/promises";
 import { nameToBytes, Watches } from "../core/index.ts";
 import type { Session } from "./connection.ts";
+import type { LivePool } from "./live.ts";
+import type { Notifier } from "./notify.ts";
 import { byteas, int8s } from "./values.ts";
 
+/** Between two rounds over all namespaces that are waited for. Together with the claim this keeps the promise of 2 s. */
+const roundMs = 1000;
+/** An answer that takes longer than this is looked for on another connection. */
+const answerMs = 300;
 /** Asked about in one statement. */
 const mostAtOnce = 5000;
 /** Between two looks at least, and at most. */
@@ -16,6 +29,8 @@ const longestGapMs = 1000;
 
 interface Space {
   watches: Watches;
+  /** The state of the namespace when it was last read; null when callers must look whatever it is. */
+  mark: string | null;
   /** A look is under way or planned. */
   busy: boolean;
   /** Something changed since the look began. */
@@ -26,16 +41,20 @@ interface Space {
 
 export class Watching {
   readonly #session: Session;
+  readonly #pool: LivePool;
+  readonly #notifier: Notifier;
   readonly #spaces = new Map<string, Space>();
-  readonly #listen: (listener: (ns: string) => void) => () => void;
-  #stopListening: (() => void) | null = null;
+  #round: NodeJS.Timeout | null = null;
   #closed = false;
-  /** Looks so far, for those who want to know what waiting costs. */
-  looks = 0;
 
-  constructor(session: Session, listen: (listener: (ns: string) => void) => () => void) {
+  constructor(session: Session, pool: LivePool, notifier: Notifier) {
     this.#session = session;
-    this.#listen = listen;
+    this.#pool = pool;
+    this.#notifier = notifier;
+  }
+
+  watchWork(ns: string, wake: () => void): () => void {
+    return this.#keep(ns, (watches) => watches.watchWork(ns, wake));
   }
 
   watchEnds(ns: string, units: readonly number[], wake: (unit: number) => void): () => void {
@@ -47,18 +66,64 @@ export class Watching {
   }
 
   #keep(ns: string, add: (watches: Watches) => () => void): () => void {
-    this.#stopListening ??= this.#listen((changed) => this.changed(changed));
+    this.#notifier.listen((changed) => {
+      for (const name of changed === null ? [...this.#spaces.keys()] : [changed]) this.changed(name);
+    });
     let space = this.#spaces.get(ns);
     if (space === undefined) {
-      space = { watches: new Watches(), busy: false, again: false, notBefore: 0 };
+      space = { watches: new Watches(), mark: null, busy: false, again: false, notBefore: 0 };
       this.#spaces.set(ns, space);
     }
     const { watches } = space;
     const stop = add(watches);
+    this.#round ??= this.#later(roundMs);
     return () => {
       stop();
-      if (!watches.hasUnits && !watches.hasQueues) this.#spaces.delete(ns);
+      if (watches.isEmpty && this.#spaces.get(ns)?.watches === watches) this.#spaces.delete(ns);
     };
+  }
+
+  #later(ms: number): NodeJS.Timeout {
+    return setTimeout(() => void this.#look(), ms).unref();
+  }
+
+  /** One round: finds the namespaces that changed without anybody saying so. */
+  async #look(): Promise<void> {
+    const begin = performance.now();
+    const names = [...this.#spaces.keys()];
+    try {
+      const marks = names.length === 0 ? [] : await this.#marks(names);
+      names.forEach((ns, i) => {
+        const space = this.#spaces.get(ns);
+        const mark = marks[i] ?? null;
+        if (space === undefined || (mark !== null && space.mark === mark)) return;
+        space.mark = mark;
+        this.changed(ns);
+      });
+      await this.#pool.endSilent(this.#session);
+    } catch {
+      // a database that does not answer now is asked again in a second
+    }
+    const spent = performance.now() - begin;
+    const idle = this.#closed || this.#spaces.size === 0;
+    this.#round = idle ? null : this.#later(Math.min(roundMs, Math.max(roundMs - spent, 4 * spent)));
+  }
+
+  /** On the connection that listens, which shows that it lives; else on any. */
+  async #marks(names: readonly string[]): Promise<string[]> {
+    const values = [byteas(names.map(nameToBytes))];
+    const first = this.#notifier.ask(marksSql, values) ?? this.#session.rows(marksSql, values);
+    const rows = (await this.#soon(first)) ?? (await this.#session.rows(marksSql, values));
+    return rows.map(([mark]) => mark as string);
+  }
+
+  /** Null when there is no answer soon: if one connection died without a word, others may have. */
+  async #soon<Answer>(answer: Promise<Answer>): Promise<Answer | null> {
+    const late = delay(answerMs, "late" as const, { ref: false });
+    const first = await Promise.race([answer, late]);
+    if (first !== "late") return first;
+    this.#pool.suspect();
+    return null;
   }
 
   isWatched(ns: string): boolean {
@@ -75,6 +140,8 @@ export class Watching {
   changed(ns: string): void {
     const space = this.#spaces.get(ns);
     if (space === undefined) return;
+    space.watches.changed(ns);
+    if (!space.watches.hasUnits && !space.watches.hasQueues) return;
     if (space.busy) space.again = true;
     else this.#plan(ns, space);
   }
@@ -83,17 +150,18 @@ export class Watching {
     space.busy = true;
     space.again = false;
     const wait = Math.max(0, space.notBefore - performance.now());
-    if (wait === 0) setImmediate(() => void this.#look(ns, space));
-    else setTimeout(() => void this.#look(ns, space), wait).unref();
+    if (wait === 0) setImmediate(() => void this.#lookAt(ns, space));
+    else setTimeout(() => void this.#lookAt(ns, space), wait).unref();
   }
 
-  async #look(ns: string, space: Space): Promise<void> {
+  async #lookAt(ns: string, space: Space): Promise<void> {
     const begin = performance.now();
     space.again = false;
     try {
       if (!this.#closed) await this.#ask(ns, space.watches);
     } catch {
-      // a database that does not answer now: those who wait look for themselves now and then
+      // what changed was not seen: the next round counts as a change
+      space.mark = null;
     }
     const spent = performance.now() - begin;
     space.notBefore = performance.now() + Math.min(longestGapMs, Math.max(shortestGapMs, 4 * spent));
@@ -104,14 +172,12 @@ export class Watching {
   async #ask(ns: string, watches: Watches): Promise<void> {
     const units = watches.units();
     for (let from = 0; from < units.length; from += mostAtOnce) {
-      this.looks++;
       const some = units.slice(from, from + mostAtOnce);
       const rows = await this.#session.rows(endedSql, [int8s(some)]);
       for (const [unit] of rows as [number][]) watches.ended(unit);
     }
     const queues = watches.queues().map(({ queue }) => queue);
     for (let from = 0; from < queues.length; from += mostAtOnce) {
-      this.looks++;
       const some = queues.slice(from, from + mostAtOnce);
       const rows = await this.#session.rows(cameSql, [nameToBytes(ns), byteas(some.map(nameToBytes))]);
       for (const [at] of rows as [number][]) watches.appended(ns, some[at - 1] ?? "");
@@ -120,13 +186,33 @@ export class Watching {
 
   close(): void {
     this.#closed = true;
-    this.#stopListening?.();
+    if (this.#round !== null) clearTimeout(this.#round);
     this.#spaces.clear();
   }
 }
 
+/** A stable function, which an index condition may use. */
+const serverNow = "(extract(epoch FROM statement_timestamp()) * 1000)::bigint";
+
 /** It may have become so during the look. */
 const isDue = ({ again }: Space): boolean => again;
+
+/**
+ * The state of each namespace as a short text that differs after every change that may matter to a caller who waits. `xmin` is
+ * the transaction that wrote a row, so no change of a namespace, a spec or its counts goes unseen. What becomes due by time
+ * alone, or by a delay or lease that was moved without changing a count, is the rest.
+ */
+export const marksSql = `
+  SELECT hashtextextended(concat(n.xmin, (
+    SELECT string_agg(concat_ws(' ', s.id, s.xmin,
+      (SELECT string_agg(concat(t.shard, ':', t.xmin), ' ' ORDER BY t.shard) FROM @tally t WHERE t.spec = s.id),
+      (SELECT concat('lease ', u.attempt_expiration) FROM @unit u WHERE u.spec = s.id AND u.status = 3
+         AND u.attempt_expiration <= ${serverNow} ORDER BY u.attempt_expiration LIMIT 1),
+      (SELECT concat('delay ', u.not_before) FROM @unit u WHERE u.spec = s.id AND u.status = 1
+         AND u.not_before <= ${serverNow} ORDER BY u.not_before LIMIT 1)), ',' ORDER BY s.id)
+    FROM @spec s WHERE s.namespace = n.id AND NOT s.dead)), 0)::text
+  FROM unnest($1::bytea[]) WITH ORDINALITY AS g (name, at) LEFT JOIN @namespace n ON n.name = g.name AND NOT n.dead
+  ORDER BY g.at`;
 
 export const endedSql = `
   SELECT g.id FROM unnest($1::bigint[]) AS g (id)

@@ -4,6 +4,7 @@ import {
   missingWorkSpec,
   nameFromBytes,
   nameToBytes,
+  readStoredMeta,
   workSpecName,
   type DesiredState,
   type NamespaceRow,
@@ -88,7 +89,7 @@ export function readMeta(text: string, nextContinuous: number): WorkSpecMeta {
   let meta = parsed.get(text);
   if (meta === undefined) {
     if (parsed.size > 10_000) parsed.clear();
-    parsed.set(text, (meta = JSON.parse(text) as WorkSpecMeta));
+    parsed.set(text, (meta = readStoredMeta(text)));
   }
   return { ...meta, nextContinuous };
 }

@@ -1,14 +1,14 @@
 /** Who asks, and what they may do: decided in one place, before any handler runs. */
 import type { FastifyRequest } from "fastify";
-import type { Scope } from "./verbs.ts";
+import type { VerbScope } from "../core/index.ts";
 
 export interface Identity {
   /** For logs and the audit; never the secret. */
   id: string;
   /** `ns` null: in all namespaces. */
-  may(scope: Scope, ns: string | null): boolean;
+  may(scope: VerbScope, ns: string | null): boolean;
   /** Has this scope in one namespace at least. */
-  somewhere(scope: Scope): boolean;
+  somewhere(scope: VerbScope): boolean;
 }
 
 export interface Access {
@@ -16,7 +16,7 @@ export interface Access {
   identify(request: FastifyRequest): Identity;
 }
 
-const included: Readonly<Record<Scope, readonly Scope[]>> = {
+const included: Readonly<Record<VerbScope, readonly VerbScope[]>> = {
   read: ["read"],
   work: ["work", "read"],
   write: ["write", "read"],
@@ -24,7 +24,7 @@ const included: Readonly<Record<Scope, readonly Scope[]>> = {
 };
 
 /** Whether somebody who was given `granted` may do what `wanted` names. */
-export const includesScope = (granted: readonly Scope[], wanted: Scope): boolean =>
+export const includesScope = (granted: readonly VerbScope[], wanted: VerbScope): boolean =>
   granted.some((scope) => included[scope].includes(wanted));
 
 /** A daemon without tokens, which listens on this machine only. */

@@ -8,13 +8,13 @@
  */
 import {
   CoordinateError,
+  override,
   type AddedWorkUnit,
   type AttemptChange,
   type AttemptChanged,
   type Coordinate,
   type WorkUnitInput,
 } from "../core/index.ts";
-import { override } from "./around.ts";
 
 /** More than this in one batch keeps the others waiting longer than it saves. */
 const largest = 2000;

@@ -2,14 +2,17 @@
  * The routes of the Go server, in which its client runs unchanged. Where the Go server is at fault these do
  * what the interface promises instead; docs/rest.md lists where.
  */
-import { Type, type TSchema } from "@sinclair/typebox";
 import {
   CoordinateError,
+  serveVerb,
+  shape,
   throwChanged,
   type AttemptAction,
+  type AttemptRequest,
   type AttemptRow,
   type Data,
   type Page,
+  type Shape,
   type WorkerRow,
   type WorkSpecRow,
   type WorkUnitRow,
@@ -17,6 +20,7 @@ import {
   type WorkUnitStatus,
 } from "../core/index.ts";
 import { HttpError } from "./errors.ts";
+import { callerOf } from "./verb-routes.ts";
 import {
   attemptListText,
   attemptResponseText,
@@ -54,20 +58,20 @@ const longestList = 100_000;
 
 // ---- what the routes take; unknown fields are ignored, null is "not given", numbers may stand in quotes
 
-const numeric = Type.Unsafe<unknown>({ type: ["number", "string", "null"] });
-const text = Type.Unsafe<unknown>({ type: ["string", "null"] });
-const flag = Type.Unsafe<unknown>({ type: ["boolean", "null"] });
-const texts = Type.Unsafe<unknown>({ type: ["array", "null"], items: { type: ["string", "null"] } });
-const dictionary = Type.Unsafe<unknown>({
+const numeric: Shape = { type: ["number", "string", "null"] };
+const text: Shape = { type: ["string", "null"] };
+const flag: Shape = { type: ["boolean", "null"] };
+const texts: Shape = { type: ["array", "null"], items: { type: ["string", "null"] } };
+const dictionary: Shape = {
   type: ["object", "string", "null"],
   description: "A dictionary, or base64 of a CBOR map",
-});
-const some = (members: Record<string, TSchema>): TSchema => Type.Partial(Type.Object(members));
+};
+const some = (properties: Record<string, Shape>): Shape => ({ type: "object", properties });
 
-const unitMeta = Type.Unsafe<unknown>({
+const unitMeta: Shape = {
   type: ["object", "null"],
   properties: { priority: numeric, not_before: text },
-});
+};
 const workUnitBody = some({ name: text, data: dictionary, meta: unitMeta, active_attempt_url: text });
 const workSpecBody = some({ data: dictionary });
 const metaBody = some({
@@ -101,10 +105,10 @@ const makeBody = some({ work_spec: text, work_unit: text, lifetime: numeric });
 const completionBody = some({ data: dictionary, extend_duration: numeric, delay: numeric });
 
 const unitQuery = {
-  name: Type.Array(Type.String()),
-  status: Type.Array(Type.String()),
-  previous: Type.String(),
-  limit: Type.String(),
+  name: shape.list(shape.text()),
+  status: shape.list(shape.text()),
+  previous: shape.text(),
+  limit: shape.text(),
 };
 
 // ---- words for what handlers do all the time
@@ -187,8 +191,19 @@ const attemptsOf =
 async function attempt(call: Call): Promise<AttemptRow> {
   const id = call.param("attempt");
   const [found] = await call.coordinate.getAttempts(call.ns, [id]);
-  if (found === null || found === undefined) throw new CoordinateError("no_such_attempt", id);
+  if (found === null || found === undefined) throw await missingAttempt(call, id);
   return found;
+}
+
+/**
+ * `gone` for an attempt of a unit that was deleted, as settling it answers: the store is asked to settle an attempt of the
+ * unit that nobody can have, which changes nothing.
+ */
+async function missingAttempt(call: Call, id: string): Promise<CoordinateError> {
+  const [unitId = ""] = id.split(".");
+  const nobodys = `${unitId}.${Number.MAX_SAFE_INTEGER}`;
+  const [asked] = await call.coordinate.settleAttempts(call.ns, [{ attempt: nobodys, action: "expire" }]);
+  return new CoordinateError(asked?.error === "gone" ? "gone" : "no_such_attempt", id);
 }
 
 const settle =
@@ -203,7 +218,10 @@ const settle =
         lifetimeMs: readGoDuration("extend_duration", call.body.extend_duration),
       },
     ]);
-    if (changed !== undefined) throwChanged(changed);
+    if (changed === undefined) return null;
+    // Go promises ErrLostLease for a renewal alone: an attempt that another one replaced is not pending
+    const isLost = changed.error === "lost_lease" && action !== "renew";
+    throwChanged(isLost ? { ...changed, error: "not_pending" } : changed);
     return null;
   };
 
@@ -465,7 +483,7 @@ export const goRoutes: readonly Route[] = [
   row("workSpec.meta", `GET ${S}/meta`, {
     scope: "read",
     summary: "A work spec's metadata.",
-    query: { counts: Type.String() },
+    query: { counts: shape.text() },
     handle: async (call) => {
       const found = await spec(call);
       const counted = truths.has(call.query("counts")[0]?.toLowerCase() ?? "");
@@ -622,14 +640,20 @@ export const goRoutes: readonly Route[] = [
       const { body } = call;
       const workSpecs = readGoList("work_specs", body.work_specs);
       const runtimes = readGoList("runtimes", body.runtimes);
-      const attempts = await call.coordinate.requestAttempts(call.ns, {
+      const request: AttemptRequest = {
         worker: call.param("worker"),
         number: Math.max(1, readGoInteger("number_of_work_units", body.number_of_work_units)),
         lifetimeMs: Math.max(0, readGoDuration("lifetime", body.lifetime)),
         availableGb: readGoFloat("available_gb", body.available_gb),
         workSpecs,
         runtimes,
-      });
+      };
+      const attempts = await serveVerb(
+        call.coordinate,
+        "requestAttempts",
+        [call.ns, request],
+        callerOf(call),
+      );
       return attemptResponseText(call.ns, attempts);
     },
   }),

@@ -1,8 +1,7 @@
 /** The OpenAPI document: the table of routes, printed. */
-import type { TSchema } from "@sinclair/typebox";
+import { shape } from "../core/index.ts";
 import { v1Json } from "./media.ts";
 import type { Route } from "./route.ts";
-import { errorDocument } from "./schema.ts";
 
 export interface OpenApiOptions {
   version: string;
@@ -38,7 +37,7 @@ export function openApi(routes: readonly Route[], options: OpenApiOptions): Json
     ],
     paths,
     components: {
-      schemas: { Error: plain(errorDocument) },
+      schemas: { Error: errorDocument },
       securitySchemes: { token: { type: "http", scheme: "bearer" } },
     },
   };
@@ -56,7 +55,7 @@ function operation(route: Route, secured: boolean): Json {
       name,
       in: "query",
       required: false,
-      schema: plain(schema),
+      schema,
       ...(schema.type === "array" && { explode: true }),
     })),
   ];
@@ -64,7 +63,7 @@ function operation(route: Route, secured: boolean): Json {
   const answerType = route.answerType ?? (route.family === "go" ? v1Json : "application/json");
   const answer: Json = { description: route.status === 204 ? "Done" : "The answer" };
   if (route.status !== 204)
-    answer.content = { [answerType]: route.answer === undefined ? {} : { schema: plain(route.answer) } };
+    answer.content = { [answerType]: route.answer === undefined ? {} : { schema: route.answer } };
   return {
     operationId: route.id,
     summary: route.summary,
@@ -73,7 +72,7 @@ function operation(route: Route, secured: boolean): Json {
     ...(route.body !== undefined && {
       requestBody: {
         required: true,
-        content: { [route.bodyType ?? "application/json"]: { schema: plain(route.body) } },
+        content: { [route.bodyType ?? "application/json"]: { schema: route.body } },
       },
     }),
     responses: {
@@ -88,5 +87,14 @@ function operation(route: Route, secured: boolean): Json {
   };
 }
 
-/** Without the marks that the schema library puts on its own objects. */
-const plain = (schema: TSchema): Json => JSON.parse(JSON.stringify(schema)) as Json;
+const errorDocument = {
+  description: "Every answer that is not 2xx",
+  ...shape.object<{ error: string; code: string; message: string; value?: string }>({
+    error: shape.text({
+      description: "The code as the Go client knows it; `error` for what it has no code for",
+    }),
+    code: shape.text({ description: "What went wrong, in one word of the table of errors" }),
+    message: shape.text(),
+    value: shape.maybe(shape.text({ description: "The name of what is missing, the field that is wrong" })),
+  }),
+};

@@ -3,10 +3,9 @@
  * who may do what walk them. What a handler is given has been checked; what it may do has been decided.
  */
 import type { FastifyReply, FastifyRequest } from "fastify";
-import type { TSchema } from "@sinclair/typebox";
-import type { Coordinate } from "../core/index.ts";
+import type { Coordinate, Shape, VerbScope } from "../core/index.ts";
+import type { LargeRequests } from "../traffic/index.ts";
 import type { Identity } from "./access.ts";
-import type { Scope } from "./verbs.ts";
 
 export type Method = "GET" | "POST" | "PUT" | "DELETE";
 
@@ -17,14 +16,14 @@ export interface Route {
   /** As OpenAPI writes it; names in braces are decoded before the handler sees them. */
   path: string;
   /** `open`: nothing to protect. `listed`: shows what the caller may read, of all namespaces. */
-  scope: Scope | "open" | "listed";
+  scope: VerbScope | "open" | "listed";
   summary: string;
   family: "verb" | "go" | "stream" | "daemon";
-  query?: Readonly<Record<string, TSchema>>;
-  body?: TSchema;
+  query?: Readonly<Record<string, Shape>>;
+  body?: Shape;
   /** The type of the body, where it is not JSON. */
   bodyType?: string;
-  answer?: TSchema;
+  answer?: Shape;
   answerType?: string;
   /** 200 where not given. */
   status?: number;
@@ -45,6 +44,8 @@ export interface Call {
   reply: FastifyReply;
   /** Aborts when the caller has gone. */
   gone(): AbortSignal;
+  /** The turns of large requests, for handlers that do much in pieces. */
+  large: LargeRequests;
 }
 
 /** The text to send; null is an answer without a body, undefined one that the handler has sent itself. */

@@ -1,18 +1,20 @@
 /** Loads and exports of any length, a line of JSON for each unit, in constant memory: what is slow is waited for. */
 import { Readable } from "node:stream";
-import { Type } from "@sinclair/typebox";
 import {
   CoordinateError,
+  shape,
+  workUnitInput,
+  workUnitRow,
   type DataLimits,
   type WorkUnitInput,
   type WorkUnitQuery,
   type WorkUnitStatus,
 } from "../core/index.ts";
+import type { LoadAnswer } from "./client.ts";
 import { HttpError } from "./errors.ts";
 import { readLineBatches } from "./lines.ts";
 import { ndjson } from "./media.ts";
 import type { Call, Route } from "./route.ts";
-import { workUnitInput, workUnitRow } from "./schema.ts";
 import { nameFromUrl } from "./url-name.ts";
 import { readWire, writeLine } from "./wire.ts";
 
@@ -32,11 +34,11 @@ export const streamRoutes = (limits?: DataLimits): readonly Route[] => [
     summary:
       "Adds work units, one on each line, any number of them. Stops at the first bad line; those before it stay.",
     query: {
-      requestId: Type.String({ description: "The same load within ten minutes is not carried out twice" }),
+      requestId: shape.text({ description: "The same load within ten minutes is not carried out twice" }),
     },
     body: workUnitInput,
     bodyType: ndjson,
-    answer: Type.Object({ units: Type.Integer(), created: Type.Integer() }),
+    answer: shape.object<LoadAnswer>({ units: shape.integer, created: shape.integer }),
     handle: (call) => load(call, limits),
   },
   {
@@ -48,10 +50,10 @@ export const streamRoutes = (limits?: DataLimits): readonly Route[] => [
     summary:
       "All work units that match, in name order, one on each line. Names in the query are encoded as in paths.",
     query: {
-      status: Type.Array(Type.String()),
-      prefix: Type.String(),
-      label: Type.String(),
-      previous: Type.String(),
+      status: shape.list(shape.text()),
+      prefix: shape.text(),
+      label: shape.text(),
+      previous: shape.text(),
     },
     answer: workUnitRow,
     answerType: ndjson,
@@ -60,7 +62,8 @@ export const streamRoutes = (limits?: DataLimits): readonly Route[] => [
 ];
 
 async function load(call: Call, limits: DataLimits | undefined): Promise<string> {
-  const { coordinate, ns, request } = call;
+  const { coordinate, ns, request, large } = call;
+  const { socket } = request.raw;
   if (!(request.body instanceof Readable)) throw new HttpError("unsupported_media_type", `Send ${ndjson}`);
   const spec = call.param("spec");
   const [requestId] = call.query("requestId");
@@ -76,7 +79,7 @@ async function load(call: Call, limits: DataLimits | undefined): Promise<string>
     batches += 1;
     try {
       const options = requestId === undefined ? {} : { requestId: `${requestId}.${batches}` };
-      const added = await coordinate.addWorkUnits(ns, spec, batch, options);
+      const added = await large.turn(socket, () => coordinate.addWorkUnits(ns, spec, batch, options));
       stored += added.length;
       for (const one of added) if (one.created) created += 1;
     } catch (error) {
@@ -87,6 +90,7 @@ async function load(call: Call, limits: DataLimits | undefined): Promise<string>
     await writing;
     const batch = units;
     const from = first;
+    large.charge(socket, characters);
     units = [];
     characters = 0;
     // one batch is written while the next is read
@@ -131,7 +135,8 @@ function located(error: unknown, where: string, stored: number): unknown {
 }
 
 async function exportUnits(call: Call): Promise<undefined> {
-  const { coordinate, ns } = call;
+  const { coordinate, ns, large } = call;
+  const { socket } = call.request.raw;
   const spec = call.param("spec");
   const statuses = call.query("status") as WorkUnitStatus[];
   const [prefix] = call.query("prefix");
@@ -144,13 +149,16 @@ async function exportUnits(call: Call): Promise<undefined> {
     ...(label !== undefined && { label: nameFromUrl(label) }),
   };
   const read = (after: string | undefined) =>
-    coordinate.listWorkUnits(ns, spec, { ...query, ...(after !== undefined && { previous: after }) });
+    large.turn(socket, () =>
+      coordinate.listWorkUnits(ns, spec, { ...query, ...(after !== undefined && { previous: after }) }),
+    );
   // the first page before the first byte: what cannot be done is still an error, and not a stream that breaks
   let page = await read(previous === undefined ? undefined : nameFromUrl(previous));
   const pages = async function* (): AsyncGenerator<string> {
     for (;;) {
       let text = "";
       for (const row of page.rows) text += writeLine(row);
+      large.charge(socket, text.length);
       if (text !== "") yield text;
       if (page.next === null) return;
       page = await read(page.next);

@@ -1,4 +1,6 @@
 /** How a client reaches a server: one request, one answer. Failures say whether the server can have seen anything. */
+import { NoAnswer } from "../core/index.ts";
+
 export interface TransportRequest {
   method: string;
   /** Path and query. */
@@ -25,13 +27,7 @@ export interface Transport {
   close(): void;
 }
 
-export class TransportError extends Error {
+/** `sent` is false when the request cannot have reached the server: asking again is safe whatever it was. */
+export class TransportError extends NoAnswer {
   override readonly name = "TransportError";
-  /** False when the request cannot have reached the server: asking again is safe whatever it was. */
-  readonly sent: boolean;
-
-  constructor(message: string, sent: boolean, options?: ErrorOptions) {
-    super(message, options);
-    this.sent = sent;
-  }
 }

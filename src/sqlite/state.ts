@@ -15,6 +15,7 @@ import {
   emptyTally,
   nameFromBytes,
   nameToBytes,
+  readStoredMeta,
   storedData,
   Watches,
   workerLifetimeMs,
@@ -222,7 +223,7 @@ export class State {
         space,
         nameFromBytes(name as Uint8Array),
         readData(data) ?? storedData("{}"),
-        JSON.parse(String(meta)) as WorkSpecMeta,
+        readStoredMeta(String(meta)),
       );
       const [available, delayed, blocked, pending, finished, failed, removedFinished, removedFailed] = row
         .slice(8)

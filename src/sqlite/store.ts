@@ -14,7 +14,6 @@ import {
   type ActionInput,
   type ActionRow,
   type AddedWorkUnit,
-  type Announcing,
   type AttemptChanged,
   type AttemptKey,
   type AttemptRow,
@@ -126,11 +125,10 @@ export interface OpenedFile {
 /** How many rows a listing reads before it lets others have a turn. */
 const rowsAtOnce = 1000;
 
-export class SqliteStore implements Store, Watchable, Announcing {
+export class SqliteStore implements Store, Watchable {
   readonly #opened: OpenedFile;
   readonly #state: State;
   readonly #committer: Committer;
-  readonly #listeners = new Set<(ns: string) => void>();
   readonly #cursor = { worker: 0, log: 0 };
   #closing: Promise<void> | null = null;
 
@@ -183,9 +181,8 @@ export class SqliteStore implements Store, Watchable, Announcing {
     return done;
   }
 
-  watch(listener: (ns: string) => void): () => void {
-    this.#listeners.add(listener);
-    return () => this.#listeners.delete(listener);
+  watchWork(ns: string, wake: () => void): () => void {
+    return this.#state.watches.watchWork(ns, wake);
   }
 
   watchEnds(_ns: string, units: readonly number[], wake: (unit: number) => void): () => void {
@@ -202,7 +199,7 @@ export class SqliteStore implements Store, Watchable, Announcing {
     if (changed.size === 0) return;
     const names = [...changed];
     changed.clear();
-    for (const name of names) for (const listener of this.#listeners) listener(name);
+    for (const name of names) this.#state.watches.changed(name);
   }
 
   // ---- namespaces
@@ -747,7 +744,6 @@ export class SqliteStore implements Store, Watchable, Announcing {
   }
 
   async #close(): Promise<void> {
-    this.#listeners.clear();
     await this.#committer.close();
     // after a fault of the disk nothing may be written, and closing writes
     if (this.failure === null) closeFile(this.#opened);

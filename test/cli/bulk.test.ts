@@ -71,6 +71,44 @@ const lines = (count: number): string =>
   ).join("");
 
 describe("addwork", () => {
+  test.each([
+    ['{"data": {"a": 1}}', [], 'there is no name: give "name" beside "data", or --column name=KEY'],
+    ['{"data": {"a": 1}, "priority": {}}', [], "there is no name"],
+    ['{"url": "http://x"}', [], '"url": expected the data of a unit, got "http://x"; there is no name'],
+    ['{"url": "http://x"}', ["--column", "name=id"], "id: expected the name of the unit, got"],
+    ['{"id": {}}', ["--column", "name=id"], "id: expected the name of the unit, got"],
+    ['{"id": 1}', ["--column", "priority=id"], "which key is the name? Say name=KEY"],
+    ["name,size\n,3", ["--format", "csv"], "name: empty, and it is the name of the unit"],
+    [
+      "url,size\nx,3",
+      ["--format", "csv"],
+      "which column is the name? There are url, size; say --column name=COLUMN",
+    ],
+    [" \t", ["--format", "lines"], "there is no name: the line has white space alone"],
+  ])("the input %j with %j is refused: %s", async (input, options, said) => {
+    const { run } = await space();
+    const { code, err } = await run(["addwork", "s", "-u", "-", "--no-journal", ...options], { input });
+    expect([code, err]).toEqual([1, expect.stringContaining(said)]);
+    expect((await run(["work_units", "s"])).out).toBe("");
+  });
+
+  test("lines of JSON whose name stands under another key", async () => {
+    const { run } = await space();
+    const input = '{"id": 7, "url": "http://x", "rank": 1.0}\n{"id": "b", "url": "http://y", "rank": 2}\n';
+    const columns = ["--column", "name=id", "--column", "priority=rank"];
+    expect((await run(["addwork", "s", "-u", "-", ...columns], { input })).code).toBe(0);
+    const units = JSON.parse((await run(["work_units", "s", "--details", "--json"])).out) as object[];
+    expect(units).toMatchObject([
+      { name: "7", priority: 1, data: { id: 7, url: "http://x", rank: 1 } },
+      { name: "b", priority: 2, data: { id: "b", url: "http://y", rank: 2 } },
+    ]);
+    const only = ["--column", "name=id", "--column", "data.link=url"];
+    expect((await run(["addwork", "s", "-u", "-", "--no-journal", ...only], { input })).code).toBe(0);
+    expect((await run(["work_units", "s", "--details", "--json"])).out).toContain(
+      '"data":{"link":"http://x"}',
+    );
+  });
+
   test("from a file, compressed or not, and from standard input; one line at the end and no progress", async () => {
     const { run, counts, journals } = await space();
     const plain = file("a.jsonl", lines(2500));
@@ -122,10 +160,15 @@ describe("addwork", () => {
     const stopped = await run(["addwork", "s", "-u", bad]);
     expect(stopped.code).toBe(1);
     expect(stopped.err).toBe(
-      `coordinate addwork: ${bad}:3: "b": expected the data of a unit, got 1; 1 unit stored; --resume goes on from there\n`,
+      `coordinate addwork: ${bad}:3: "b": expected the data of a unit, got 1; there is no name: give "name" beside "data", or --column name=KEY where the name stands under another key; 1 unit stored; --resume goes on from there\n`,
     );
     const went = await run(["addwork", "s", "-u", bad, "--restart", "--keep-going"]);
-    expect(went).toMatchObject({ code: 1, err: `${bad}:3: "b": expected the data of a unit, got 1\n` });
+    expect(went).toMatchObject({
+      code: 1,
+      err: expect.stringMatching(
+        /^.*bad\.jsonl:3: "b": expected the data of a unit, got 1; [^\n]*\n$/,
+      ) as string,
+    });
     expect(went.out).toMatch(/^2 units from .*: 1 new, 1 written over, 1 bad line;/);
     expect(await counts()).toMatchObject({ available: 2 });
   });

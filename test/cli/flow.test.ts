@@ -71,7 +71,9 @@ describe("flow", () => {
     const env = { NEWS_TOKEN: "s3cret" };
     const ran = await run(["flow", path.join(root, "examples/flows/chain.yaml"), "-c", config], { env });
     expect(ran.code).toBe(0);
-    expect(ran.err).toBe("not embedded, for they look like secrets: http.api_token\n");
+    expect(ran.err).toBe(
+      "not embedded, for they look like secrets: http.api_token; --embed-secret NAME embeds one\n",
+    );
     const spec = await run(["work_spec", "news.fetch", "--json"]);
     expect(JSON.parse(spec.out)).toMatchObject({
       then: "news.parse",
@@ -82,6 +84,29 @@ describe("flow", () => {
     });
     expect(spec.out).not.toContain("s3cret");
     expect(spec.out).not.toContain("proxy");
+    const keep = ["-c", config, "--embed-secret", "http.api_token"];
+    const kept = await run(["flow", path.join(root, "examples/flows/chain.yaml"), ...keep], { env });
+    expect([kept.code, kept.err]).toEqual([0, ""]);
+    expect((await run(["work_spec", "news.fetch", "--json"])).out).toContain("s3cret");
+  });
+
+  test("run_params is a list or keywords, in a flow and in load, and nothing else", async () => {
+    const run = space();
+    const flow = file(
+      "params.yaml",
+      "flows:\n  a: {min_gb: 1, run_params: [1, two]}\n  b: {min_gb: 1, run_params: {x: 1}}\n",
+    );
+    expect(await run(["flow", flow])).toMatchObject({ code: 0, err: "" });
+    expect(JSON.parse((await run(["work_spec", "a", "--json"])).out)).toMatchObject({
+      run_params: [1, "two"],
+    });
+    const spec = file("params-spec.yaml", "name: c\nrun_params: [1]\n");
+    expect(await run(["load", "-w", spec, "--no-work"])).toMatchObject({ code: 0, err: "" });
+    const wrong = file("params-wrong.yaml", "name: c\nrun_params: 5\n");
+    expect(await run(["load", "-w", wrong, "--no-work"])).toMatchObject({
+      code: 1,
+      err: expect.stringContaining("run_params: expected a list or an object, got 5") as string,
+    });
   });
 
   test("shows a difference, resets what was set by hand unless told to keep it", async () => {

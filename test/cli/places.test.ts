@@ -44,6 +44,30 @@ afterAll(async () => {
 
 const nowhere = "http://127.0.0.1:1";
 
+describe("commands from a pipe", () => {
+  const piped = (input: string, ...words: string[]): Promise<Ran> =>
+    coordinate(["--address", daemon.url, ...words], { input });
+
+  test("are run one after the other, an error is told, and the last one's code is the exit code", async () => {
+    const { code, out, err } = await piped("work_specs\n# a remark\n\nstatus nope\ncoordinate work_specs\n");
+    expect([code, out]).toEqual([0, "crawl\ncrawl\n"]);
+    expect(err).toMatch(/^coordinate status: No such work spec nope[^\n]*\n$/);
+    expect(await piped("work_specs\nstatus 'nope\n")).toMatchObject({ code: 2, out: "crawl\n" });
+    expect(await piped("work_specs\nquit\nstatus nope\n")).toMatchObject({
+      code: 0,
+      out: "crawl\n",
+      err: "",
+    });
+  });
+
+  test("answer questions with the next line, and take the options of the whole", async () => {
+    await client.setWorkSpecs("piped", [{ data: encodeData({ name: "gone" }) }]);
+    const { code, out, err } = await piped("delete gone\ngone\nwork_specs\n", "--namespace", "piped");
+    expect({ code, out }).toEqual({ code: 0, out: "deleted gone with 0 work units\n" });
+    expect(err).toContain("Type the name of the work spec");
+  });
+});
+
 describe("which place is meant", { concurrent: true, timeout: 120_000 }, () => {
   const cases: readonly [
     name: string,

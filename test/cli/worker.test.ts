@@ -3,7 +3,7 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "no
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
-import { Engine, systemClock } from "../../src/core/index.ts";
+import { decodeData, Engine, systemClock } from "../../src/core/index.ts";
 import { handles } from "../../src/index.ts";
 import { MemoryStore } from "../../src/memory/index.ts";
 import { listen, RestClient, restServer } from "../../src/rest/index.ts";
@@ -97,6 +97,35 @@ describe("coordinate worker", () => {
     expect(await worker.ended).toBe(0);
   });
 
+  test("is set by ./coordinate.yaml, and tasks may be for any runtime", limit, async () => {
+    const cwd = mkdtempSync(path.join(directory, "cwd-"));
+    writeFileSync(path.join(cwd, "fork.yaml"), "num_workers: 3\navailable_gb: 2\n");
+    writeFileSync(path.join(cwd, "coordinate.yaml"), "worker: !include fork.yaml\n");
+    const { finished } = await add("go", { name: "one", runtime: "go" }, [["a"]]);
+    const large = await add("go", { name: "large", runtime: "go", task: "one", min_gb: 3 }, [["a"]]);
+    const worker = cli("go", ["worker", "--tasks", tasksFile, "--runtime", "go"], { cwd });
+    await until("it is finished", async () => (await finished()) === 1, 40_000);
+    const [slots] = (await client.listWorkers("go", { root: true })).rows.map(
+      ({ data }) => (data === null ? {} : decodeData(data)).slots,
+    );
+    expect(slots).toBe(3);
+    expect(await large.count("available")).toBe(1);
+    worker.child.kill("SIGTERM");
+    expect(await worker.ended).toBe(0);
+  });
+
+  test("of jobs has the size that ./coordinate.yaml says", limit, async () => {
+    const cwd = mkdtempSync(path.join(directory, "jobs-"));
+    writeFileSync(path.join(cwd, "coordinate.yaml"), "jobs: {workers_nr_min: 2, workers_nr_max: 2}\n");
+    const pool = cli("jobs", ["worker", "--jobs"], { cwd });
+    const children = async (): Promise<number> =>
+      (await client.listWorkers("jobs", { active: true })).rows.filter(({ parent }) => parent !== null)
+        .length;
+    await until("two workers are there", async () => (await children()) === 2, 40_000);
+    pool.child.kill("SIGTERM");
+    expect(await pool.ended).toBe(0);
+  });
+
   test("says what is wrong, and exits", limit, async () => {
     const missing = cli("none", ["worker", "--tasks", "no-such-tasks.js"]);
     expect(await missing.ended).toBe(1);
@@ -106,7 +135,11 @@ describe("coordinate worker", () => {
 
   test.each([
     [[], "give --tasks FILE, --runtime LIST or --jobs"],
-    [["--runtime", "perl"], "--runtime perl: expected node, python, command"],
+    [
+      ["--runtime", "perl"],
+      "--runtime perl: give --tasks FILE with tasks for it; without one there are python and command",
+    ],
+    [["--runtime", "command", "--gb", "lots"], "--gb: expected a number"],
     [["--runtime", "node"], "--runtime node needs --tasks FILE"],
     [["--runtime", "command", "--processes", "many"], "--processes: expected a whole number"],
     [["--runtime", "command", "--memory-limit", "lots"], "--memory-limit: expected a size"],
@@ -122,7 +155,11 @@ describe("coordinate run_one", () => {
     run(["run_one", "--runtime", "command", "--address", url, "--namespace", ns, ...args]);
 
   test("exits with 2 when there is no work", async () => {
-    expect(await one("empty")).toMatchObject({ code: 2, err: "" });
+    expect(await one("empty")).toMatchObject({
+      code: 2,
+      err: "There was no work for this worker; coordinate explain tells why.\n",
+    });
+    expect(await one("empty", "--quiet")).toMatchObject({ code: 2, err: "" });
   });
 
   test("runs one fetch, also of a job that fails, and exits with 0", async () => {

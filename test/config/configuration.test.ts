@@ -135,7 +135,9 @@ coordinate:
     });
     expect(worker).toMatchObject({ worker_job_fetch: 7, num_workers: 2, stop_jobs_early: 20 });
     expect(application).toEqual({ yakonfig: {}, logging: { root: { level: "INFO" } } });
-    expect(warnings).toEqual([expect.stringMatching(/:8: coordinate\.server: has no meaning here$/)]);
+    expect(warnings).toEqual([
+      expect.stringMatching(/:8: coordinate\.server: has no effect here; say daemon.cborrpc/),
+    ]);
   });
 });
 
@@ -243,6 +245,29 @@ describe("showing it", () => {
     });
     expect(JSON.stringify(config)).not.toMatch(/s3cret|hunter2|pw@/);
     expect(left).toEqual(["db.password", "db.url"]);
+  });
+
+  test("a secret that is named is given to jobs, and a name that is none is refused", () => {
+    const { config, left } = jobConfiguration(read(text), ["db.password"]);
+    expect(config).toMatchObject({ db: { password: "hunter2" } });
+    expect(left).toEqual(["db.url"]);
+    expect(() => jobConfiguration(read(text), ["db.pasword"])).toThrow(
+      "db.pasword: there is no such secret to keep; did you mean db.password?",
+    );
+  });
+
+  test.each([
+    ["coordinate: {address: 'h:5932'}", { address: "h:5932", addresses: ["h:5932"] }],
+    ["coordinate: {addresses: ['h:5932', [g, 5933]]}", { addresses: ["h:5932", "g:5933"] }],
+    [
+      "client: {addresses: ['http://h:5980', 'cborrpc://h:5932']}",
+      { address: "h:5932", addresses: ["h:5932"] },
+    ],
+    ["client: {addresses: ['http://h:5980']}", { addresses: ["http://h:5980"] }],
+  ])("of %s jobs are given addresses that the Python client resolves", (given, addresses) => {
+    const { coordinate } = jobConfiguration(read(given)).config;
+    const { address, addresses: all } = coordinate as { address?: string; addresses: string[] };
+    expect({ ...(address !== undefined && { address }), addresses: all }).toEqual(addresses);
   });
 
   test.each([

@@ -1,6 +1,6 @@
 /** The pure rules, as tables. */
 import fc from "fast-check";
-import { describe, expect, test, vi } from "vitest";
+import { afterEach, describe, expect, test, vi } from "vitest";
 import {
   attemptId,
   attemptStatuses,
@@ -21,6 +21,7 @@ import {
   seededRandom,
   systemClock,
   Waiting,
+  Watches,
   type AttemptAction,
   type Lock,
 } from "../../src/core/index.ts";
@@ -233,6 +234,24 @@ describe("clocks", () => {
 });
 
 describe("waiting in line", () => {
+  /** What a store that can be watched does: any number may watch, and all are called. */
+  const watches = new Watches();
+  const changed = (): void => watches.changed("ns");
+  const waitIn = <Found>(
+    waiting: Waiting,
+    line: string,
+    look: () => Promise<{ found: Found | null; again: number }>,
+  ): Promise<Found | null> =>
+    waiting.wait({
+      group: "ns",
+      line,
+      deadline: 1e6,
+      signal: undefined,
+      watch: (wake) => watches.watchWork("ns", wake),
+      look,
+    });
+  afterEach(() => expect(watches.isEmpty, "nothing is watched that nobody waits for").toBe(true));
+
   test("one change makes one of a thousand look, and each who finds makes the next look", async () => {
     const clock = new ManualClock(0);
     const waiting = new Waiting(clock);
@@ -242,17 +261,17 @@ describe("waiting in line", () => {
       looks++;
       return { found: units > 0 ? `unit ${units--}` : null, again: 1e9 };
     };
-    const answers = Array.from({ length: 1000 }, () => waiting.line("ns", "same", 1e6, undefined, look));
+    const answers = Array.from({ length: 1000 }, () => waitIn(waiting, "same", look));
     await new Promise((resolve) => setImmediate(resolve));
     expect(looks).toBe(1);
     units = 1;
-    waiting.changed("ns");
+    changed();
     expect(await Promise.race(answers)).toBe("unit 1");
     await new Promise((resolve) => setImmediate(resolve));
     expect(looks).toBeLessThanOrEqual(3);
     expect(waiting.size).toBe(999);
     units = 10;
-    waiting.changed("ns");
+    changed();
     await new Promise((resolve) => setImmediate(resolve));
     expect(waiting.size).toBe(989);
     expect(looks).toBeLessThanOrEqual(3 + 11);
@@ -266,12 +285,12 @@ describe("waiting in line", () => {
     const waiting = new Waiting(clock);
     let units = 0;
     let looks = 0;
-    const answer = waiting.line("ns", "", 1e6, undefined, async () => {
+    const answer = waitIn(waiting, "", async () => {
       const found = units > 0 ? "unit" : null;
       if (looks++ === 0) {
         // arrives after this look has seen nothing, before it answers
         units = 1;
-        waiting.changed("ns");
+        changed();
       }
       await Promise.resolve();
       return { found, again: 1e9 };
@@ -282,7 +301,7 @@ describe("waiting in line", () => {
   test("when waiting is stopped everybody is answered with nothing", async () => {
     const waiting = new Waiting(new ManualClock(0));
     const look = async (): Promise<{ found: null; again: number }> => ({ found: null, again: 1e9 });
-    const answers = ["a", "a", "b"].map((key) => waiting.line("ns", key, 1e6, undefined, look));
+    const answers = ["a", "a", "b"].map((key) => waitIn(waiting, key, look));
     await new Promise((resolve) => setImmediate(resolve));
     waiting.stop();
     expect(await Promise.all(answers)).toEqual([null, null, null]);
@@ -291,7 +310,7 @@ describe("waiting in line", () => {
 
   test("a look that fails ends only that wait", async () => {
     const waiting = new Waiting(new ManualClock(0));
-    const failed = waiting.line("ns", "", 1e6, undefined, () => Promise.reject(new Error("store is down")));
+    const failed = waitIn(waiting, "", () => Promise.reject(new Error("store is down")));
     await expect(failed).rejects.toThrow("store is down");
     expect(waiting.size).toBe(0);
   });

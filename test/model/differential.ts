@@ -1,596 +1,1315 @@
-/** Random commands for two engines at once, one on each store: every answer, and every error, must be the same. */
-import assert from "node:assert/strict";
+/**
+ * Random operations for two engines at once. An operation is plain data, so that a history can be printed, made shorter and
+ * kept as a regression case; what it refers to (attempts, units to wait for) is looked up when it is performed.
+ */
 import fc from "fast-check";
 import {
-  CoordinateError,
   encodeData,
   nameFromBytes,
   workUnitStatuses,
   type AttemptAction,
+  type AttemptRow,
   type Data,
-  type Engine,
-  type ManualClock,
   type Page,
-  type QueueMessage,
+  type Tally,
+  type TallyRow,
+  type Tidied,
+  type WorkUnitInput,
   type WorkUnitRow,
   type WorkUnitSelection,
 } from "../../src/core/index.ts";
-import type { Ids } from "./ids.ts";
+import {
+  Abandoned,
+  allPages,
+  both,
+  compare,
+  isRefusal,
+  learnSpecs,
+  outcome,
+  sides,
+  told,
+  type Pair,
+  type Side,
+} from "./pair.ts";
 
-export interface Pair {
-  memory: Engine;
-  other: Engine;
-  clock: ManualClock;
-  ns: string;
-  /** Attempts that were handed out, oldest first. */
-  attempts: string[];
-  steps?: number;
-  /** After how many steps counts are compared; 1, more where a question costs more. */
-  tallyEvery?: number;
-  /** Which ids of the two belong together; without it they must be the same. */
-  ids?: Ids;
-  /** Closes the other store and opens it again. */
-  reopen: () => Promise<void>;
-  /** Lets the next transaction of the other store fail for want of space, now and then; answers how to end that. */
-  hinder?: () => () => void;
+/** One step of a history: the kind of the operation and its arguments. */
+export type Step = { readonly do: string } & Readonly<Record<string, unknown>>;
+
+interface Operation {
+  weight: number;
+  /** Which share of what is asked for must be accepted, over many runs. */
+  floor: number;
+  steps: fc.Arbitrary<Step>;
+  perform: (pair: Pair, step: Step) => Promise<void>;
 }
 
-type Command = fc.AsyncCommand<object, Pair>;
-type Verb = (engine: Engine, pair: Pair) => Promise<unknown>;
+const operations = new Map<string, Operation>();
 
-const outcome = async (answer: Promise<unknown>): Promise<unknown> => {
-  try {
-    return await answer;
-  } catch (error) {
-    if (error instanceof CoordinateError) return { code: error.code, message: error.message };
-    throw error;
-  }
-};
+/** How many of the things that were asked for were done. */
+type Accepted = readonly [accepted: number, asked: number];
 
-const isRefusal = (answer: unknown): answer is { code: string } =>
-  typeof answer === "object" && answer !== null && "code" in answer;
-
-/** Asks both the same. */
-async function both(pair: Pair, verb: Verb): Promise<unknown> {
-  const expected = await outcome(verb(pair.memory, pair));
-  const { ids } = pair;
-  const theirs =
-    ids === undefined ? pair : { ...pair, attempts: pair.attempts.map((name) => ids.attempt(name)) };
-  const free = pair.hinder?.();
-  let got = await outcome(verb(pair.other, theirs));
-  free?.();
-  // what was refused for want of space has left no trace: asked again, it does what it would have done
-  if (isRefusal(got) && got.code === "no_space") got = await outcome(verb(pair.other, theirs));
-  assert.deepStrictEqual(ids === undefined ? got : ids.translated(got, expected), expected);
-  return expected;
-}
-
-/** Everything that can be seen of a namespace. */
-export async function compareAll(pair: Pair): Promise<void> {
-  const { ns } = pair;
-  await both(pair, (engine) => engine.tally(ns));
-  await both(pair, (engine) => engine.listNamespaces());
-  await both(pair, (engine) => engine.listWorkers(ns));
-  await both(pair, (engine) => engine.listWorkSpecs(ns));
-  await both(pair, (engine) => engine.readLocks(ns, paths));
-  await both(pair, (engine) => engine.waitingSince(ns));
-  await both(pair, (engine) => engine.listQueues(ns));
-  await both(pair, (engine) => engine.countMessages(ns, queueNames));
-  await both(pair, (engine) => engine.listActions(ns));
-  for (const spec of specNames) {
-    const listed = await both(pair, (engine) => engine.listWorkUnits(ns, spec));
-    await both(pair, (engine) => engine.listUnitAttempts(ns, spec, "nobody's"));
-    if (isRefusal(listed)) continue;
-    const { rows } = listed as Page<WorkUnitRow>;
-    for (const label of labelNames) await both(pair, (engine) => engine.listWorkUnits(ns, spec, { label }));
-    for (const status of new Set(rows.map((row) => row.status)))
-      await both(pair, (engine) => engine.listWorkUnits(ns, spec, { statuses: [status] }));
-    for (const { name } of rows.filter(({ attempts }) => attempts > 0))
-      await both(pair, (engine) => engine.listUnitAttempts(ns, spec, name));
-  }
-  for (const worker of workerNames)
-    for (const which of ["all", "active", "children"] as const)
-      await both(pair, (engine) => engine.listWorkerAttempts(ns, worker, { which }));
-  await both(pair, (engine) => engine.explain(ns, {}));
-}
-
-class Step implements Command {
-  readonly #text: string;
-  readonly #run: (pair: Pair) => Promise<void>;
-
-  constructor(text: string, run: (pair: Pair) => Promise<void>) {
-    this.#text = text;
-    this.#run = run;
-  }
-
-  check(): boolean {
-    return true;
-  }
-
-  async run(_model: object, pair: Pair): Promise<void> {
-    await this.#run(pair);
-    pair.steps = (pair.steps ?? 0) + 1;
-    if (pair.steps % (pair.tallyEvery ?? 1) === 0) await both(pair, (engine) => engine.tally(pair.ns));
-  }
-
-  toString(): string {
-    return this.#text;
-  }
-}
-
-const step = (text: string, verb: Verb): Step =>
-  new Step(text, async (pair) => {
-    await both(pair, verb);
+function operation<Args extends object>(
+  kind: string,
+  weight: number,
+  floor: number,
+  args: fc.Arbitrary<Args>,
+  perform: (pair: Pair, args: Args) => Promise<Accepted | boolean>,
+): void {
+  operations.set(kind, {
+    weight,
+    floor,
+    steps: args.map((one) => ({ do: kind, ...one })),
+    async perform(pair, { do: _do, ...given }) {
+      const answer = await perform(pair, (await resolved(pair, given)) as unknown as Args);
+      const [accepted, asked] = typeof answer === "boolean" ? [answer ? 1 : 0, 1] : answer;
+      pair.measure.note(kind, accepted, asked);
+    },
   });
+}
 
-const shown = (value: unknown): string => JSON.stringify(value);
+const done = (answer: unknown): boolean => !isRefusal(answer);
+const some = (answer: unknown): boolean =>
+  done(answer) && (typeof answer === "number" ? answer > 0 : Array.isArray(answer) && answer.length > 0);
 
-// ---- what the commands are about
+// ---- what the operations are about
 
 const specNames = ["a", "b", "c", "\0s\u{1f600}"];
 const workerNames = ["w1", "w2", "w3", "w\0"];
+/** Asks for work several times at once: in which order it was given what is not promised. */
+const crowd = "crowd";
 /** A name with a zero byte, one beyond the basic plane, one that is not UTF-8, and one that begins another. */
 const odd = ["n\0", "n", "\u{1f600}", nameFromBytes(Uint8Array.of(0x6e, 0xff)), "\uffff", ""];
 const paths = [["p"], ["p", "q"], ["p", "q", "r"], ["x"], []];
+const queueNames = ["q", "r\0", "\udcff"];
+const labelNames = ["red", "big", "n\0", "l".repeat(200)];
+const actionKeys = ["k", "l", "m\0"];
 
-const spec = fc.constantFrom("a", "a", "b", "b", "c", "\0s\u{1f600}");
-const usual = fc.constantFrom("1", "2", "3", "4", "5", "6");
-const name = fc.oneof({ weight: 8, arbitrary: usual }, { weight: 2, arbitrary: fc.constantFrom(...odd) });
 const worker = fc.constantFrom(...workerNames);
-const priority = fc.constantFrom(0, 0, 0, 1, -1, 0.5, 1e300);
-const span = fc.constantFrom(0, 0, 10, 100, 1000);
+const spec = fc.constantFrom("a", "a", "a", "a", "b", "b", "b", "c", "\0s\u{1f600}");
+const usual = fc.constantFrom("1", "2", "3", "4", "5", "6");
+/** `*2` stands for one that has units, by number; `+2` for one that has available units; of none, for "a". */
+const busy = fc.oneof(
+  { weight: 1, arbitrary: spec },
+  { weight: 3, arbitrary: fc.constantFrom("*0", "*1", "*2", "*3") },
+);
+const ready = fc.oneof(
+  { weight: 1, arbitrary: spec },
+  { weight: 5, arbitrary: fc.constantFrom("+0", "+1", "+2", "+3") },
+);
+
+/** The same for a queue that has messages, and for a worker that was given one of the latest attempts. */
+const full = fc.oneof(
+  { weight: 1, arbitrary: fc.constantFrom(...queueNames) },
+  { weight: 4, arbitrary: fc.constantFrom("*0", "*1", "*2") },
+);
+const occupied = fc.oneof(
+  { weight: 1, arbitrary: worker },
+  { weight: 4, arbitrary: fc.constantFrom("*0", "*3", "*6") },
+);
+
+/** Puts names in the place of `*2` and `+2`. */
+async function resolved(pair: Pair, args: Record<string, unknown>): Promise<Record<string, unknown>> {
+  const { spec, queue, worker } = args;
+  const found = { ...args };
+  if (isMark(spec)) {
+    const rows = (await both(pair, ({ engine, ns }) => engine.tally(ns))) as TallyRow[];
+    const fitting = rows.filter(({ counts }) =>
+      spec.startsWith("+") ? counts.available > 0 : Object.values(counts).some((count) => count > 0),
+    );
+    found.spec = picked(fitting, spec)?.workSpec ?? "a";
+  }
+  if (isMark(queue)) {
+    const { rows } = await pair.memory.listQueues(pair.ns);
+    found.queue = picked(rows, queue)?.name ?? queueNames[0];
+  }
+  if (isMark(worker)) {
+    const rows = await pair.memory.getAttempts(pair.ns, pair.attempts.slice(-10));
+    const names = rows.flatMap((row) => (row === null || row.worker === crowd ? [] : [row.worker]));
+    found.worker = picked(names, worker) ?? workerNames[0];
+  }
+  return found;
+}
+
+const isMark = (value: unknown): value is string => typeof value === "string" && /^[*+]\d$/.test(value);
+const picked = <Item>(items: readonly Item[], mark: string): Item | undefined =>
+  items[Number(mark.slice(1)) % Math.max(1, items.length)];
+
+/** `~3` stands for a long name, so that histories stay readable. */
+const long = fc.constantFrom("~", "~1", "~2", "~3");
+const name = fc.oneof(
+  { weight: 20, arbitrary: usual },
+  { weight: 4, arbitrary: fc.constantFrom(...odd) },
+  { weight: 1, arbitrary: long },
+);
+const priority = fc.constantFrom(0, 0, 0, 1, -1, 0.5, 1e9, 5);
+const span = fc.constantFrom(0, 0, 0, 0, 10, 100, 1000);
+const lease = fc.constantFrom(10, 100, 1000, 1000, 10_000, 10_000, 1_000_000);
+
+/** Nothing in most cases. */
+const seldom = <Value>(arbitrary: fc.Arbitrary<Value>, times = 5): fc.Arbitrary<Value | undefined> =>
+  fc.oneof({ weight: times, arbitrary: fc.constant(undefined) }, { weight: 1, arbitrary });
+const mostly = <Value>(arbitrary: fc.Arbitrary<Value>): fc.Arbitrary<Value | undefined> =>
+  fc.oneof({ weight: 1, arbitrary: fc.constant(undefined) }, { weight: 4, arbitrary });
+
 const output = fc.array(
   fc.oneof(
-    name,
-    fc.tuple(name, fc.record({ k: fc.nat(3) })),
-    fc.tuple(name, fc.constant(null), fc.record({ priority, delay: fc.constantFrom(0, 0.1, 2) })),
-    fc.constantFrom(7, []),
+    { weight: 6, arbitrary: name },
+    { weight: 2, arbitrary: fc.tuple(name, fc.record({ k: fc.nat(3) })) },
+    {
+      weight: 2,
+      arbitrary: fc.tuple(
+        name,
+        fc.constant(null),
+        fc.record({ priority, delay: fc.constantFrom(0, 0.1, 2) }),
+      ),
+    },
+    { weight: 1, arbitrary: fc.constantFrom(7, []) },
   ),
   { maxLength: 3 },
 );
-const data: fc.Arbitrary<Data | null> = fc.option(
-  fc
-    .oneof(
-      fc.record({ n: fc.nat(9) }),
-      fc.record({ output }),
-      fc.record({ n: fc.nat(9), output }),
-      // bytes are CBOR
-      fc.record({ bytes: fc.uint8Array({ maxLength: 4 }), output }),
-    )
-    .map((value) => encodeData(value)),
+/** With `bytes` it is encoded as CBOR. */
+type Value = { n?: number; output?: unknown[]; bytes?: number[] };
+const value: fc.Arbitrary<Value> = fc.oneof(
+  fc.record({ n: fc.nat(9) }),
+  fc.record({ output }),
+  fc.record({ n: fc.nat(9), output }),
+  fc.record({ bytes: fc.array(fc.nat(255), { maxLength: 4 }), output }),
 );
+const encoded = (given: Value | undefined): Data | null => {
+  if (given === undefined) return null;
+  const { bytes, output, ...rest } = given;
+  return encodeData({
+    ...rest,
+    ...(output !== undefined && { output: output.map(longNames) }),
+    ...(bytes !== undefined && { bytes: Uint8Array.from(bytes) }),
+  });
+};
+const longNames = (item: unknown): unknown =>
+  typeof item === "string"
+    ? nameOf(item)
+    : Array.isArray(item)
+      ? [longNames(item[0]), ...(item as unknown[]).slice(1)]
+      : item;
 
-const dependencies = fc.option(
-  fc.array(
-    fc.record({
-      workUnit: usual,
-      kind: fc.constantFrom("hard" as const, "soft" as const),
-      workSpec: fc.constantFrom("a", "b"),
-    }),
-    { maxLength: 2 },
-  ),
-  { freq: 6, nil: undefined },
-);
-
-const queueNames = ["q", "r\0", "\udcff"];
-const labelNames = ["red", "big", "n\0"];
-const queues = fc.option(fc.subarray(queueNames), { nil: undefined });
-const labels = fc.option(fc.subarray(labelNames), { nil: undefined });
+/** Set for each run: whether `~` is written out. */
+let writeLong = true;
+const nameOf = (name: string): string =>
+  name.startsWith("~") && writeLong ? `~${"x".repeat(2650)}${name.slice(1)}` : name;
 
 const selection: fc.Arbitrary<WorkUnitSelection> = fc.oneof(
-  fc.array(name, { maxLength: 3 }).map((names) => ({ names })),
-  fc.constantFrom(...workUnitStatuses).map((status) => ({ statuses: [status] })),
-  fc.subarray([...workUnitStatuses]).map((statuses) => ({ statuses })),
-  fc
-    .constantFrom("", "1", "n", "\udcff", "\u{1f600}")
-    .map((prefix) => ({ prefix, statuses: [...workUnitStatuses] })),
-  fc.constantFrom(...labelNames).map((label) => ({ label })),
-  fc
-    .tuple(fc.constantFrom(...labelNames), fc.subarray([...workUnitStatuses]))
-    .map(([label, statuses]) => ({ label, statuses, prefix: "" })),
-  fc.constant({ all: true }),
+  {
+    weight: 3,
+    arbitrary: fc.uniqueArray(name, { minLength: 3, maxLength: 7 }).map((names) => ({ names })),
+  },
+  {
+    weight: 2,
+    arbitrary: fc.subarray([...workUnitStatuses], { minLength: 2 }).map((statuses) => ({ statuses })),
+  },
+  {
+    weight: 1,
+    arbitrary: fc
+      .constantFrom("", "1", "n", "\udcff", "\u{1f600}", "m", "~")
+      .map((prefix) => ({ prefix, statuses: [...workUnitStatuses] })),
+  },
+  { weight: 1, arbitrary: fc.constantFrom(...labelNames).map((label) => ({ label })) },
+  {
+    weight: 1,
+    arbitrary: fc
+      .tuple(fc.constantFrom(...labelNames), fc.subarray([...workUnitStatuses]))
+      .map(([label, statuses]) => ({ label, statuses, prefix: "" })),
+  },
+  { weight: 3, arbitrary: fc.constant({ all: true }) },
+);
+const selected = (given: WorkUnitSelection): WorkUnitSelection => ({
+  ...given,
+  ...(given.names && { names: given.names.map(nameOf) }),
+});
+
+/** `new` is one that was never used; another is remembered for ten minutes. */
+const requestId = fc.oneof(
+  { weight: 8, arbitrary: fc.constant(undefined) },
+  { weight: 4, arbitrary: fc.constant("new") },
+  { weight: 1, arbitrary: fc.constantFrom("r1", "r2", "r3") },
+);
+const requestName = (pair: Pair, id: string | undefined): { requestId?: string } =>
+  id === undefined ? {} : { requestId: id === "new" ? `new ${++pair.lastRequest}` : id };
+
+/** By name, by the id that the work spec has now, or by that of one that was deleted. */
+const by = fc.oneof(
+  { weight: 12, arbitrary: fc.constant("name" as const) },
+  { weight: 4, arbitrary: fc.constant("id" as const) },
+  { weight: 1, arbitrary: fc.constant("old id" as const) },
+);
+type By = "name" | "id" | "old id";
+const ref = (side: Side, spec: string, by: By) => (by === "name" ? spec : side.byId(spec, by === "old id"));
+
+// ---- adding
+
+/** Dependencies are picked, by number, from the units that there are. */
+const after = seldom(
+  fc.array(fc.record({ pick: fc.nat(30), kind: fc.constantFrom("hard" as const, "soft" as const) }), {
+    minLength: 0,
+    maxLength: 2,
+  }),
+  3,
+);
+const unit = fc.record({
+  name,
+  data: mostly(value),
+  priority,
+  delayMs: span,
+  after,
+  queues: mostly(fc.subarray(queueNames)),
+  labels: seldom(fc.subarray(labelNames)),
+});
+type Unit = {
+  name: string;
+  data?: Value | undefined;
+  priority?: number;
+  delayMs?: number;
+  after?: { pick: number; kind: "hard" | "soft" }[] | undefined;
+  queues?: readonly string[] | undefined;
+  labels?: readonly string[] | undefined;
+};
+
+/** All units that there are, in the order of work specs and names. */
+async function everyUnit(pair: Pair, limit = 30): Promise<{ workSpec: string; workUnit: string }[]> {
+  const found: { workSpec: string; workUnit: string }[] = [];
+  for (const spec of specNames) {
+    const listed = await both(pair, ({ engine, ns }) => engine.listWorkUnits(ns, spec, { limit }));
+    if (isRefusal(listed)) continue;
+    for (const { name } of (listed as Page<WorkUnitRow>).rows) found.push({ workSpec: spec, workUnit: name });
+  }
+  return found;
+}
+
+operation(
+  "add",
+  14,
+  0.8,
+  fc.record({ spec, by, units: fc.array(unit, { minLength: 1, maxLength: 4 }), requestId }),
+  async (pair, { spec, by, units, requestId }) => {
+    const waits = units.some(({ after }) => after !== undefined);
+    const there = waits ? await everyUnit(pair) : [];
+    const inputs: WorkUnitInput[] = [];
+    for (const { name, data, after, queues, labels, ...rest } of units as Unit[]) {
+      if (waits && pair.known.has("names given twice") && inputs.some((input) => input.name === nameOf(name)))
+        continue;
+      inputs.push({
+        ...rest,
+        name: nameOf(name),
+        data: encoded(data),
+        ...(after && {
+          dependencies: after.flatMap(({ pick, kind }) => {
+            const target = there[pick % Math.max(1, there.length)];
+            return target === undefined ? [] : [{ ...target, kind }];
+          }),
+        }),
+        ...(queues && { queues }),
+        ...(labels && { labels }),
+      });
+    }
+    const named = requestName(pair, requestId);
+    return done(
+      await both(pair, (side) => side.engine.addWorkUnits(side.ns, ref(side, spec, by), inputs, named)),
+    );
+  },
 );
 
-const requestId = fc.option(fc.constantFrom("r1", "r2"), { freq: 8, nil: undefined });
+const many = (count: number, from: number, kind: string, delayMs: number): WorkUnitInput[] =>
+  Array.from({ length: count }, (_, i) => ({
+    name: `many ${from + i}`,
+    data: i % 3 === 0 ? null : encodeData({ i }),
+    ...(kind !== "plain" && { priority: i % 2, delayMs: i % 7 === 0 ? delayMs : 0 }),
+    ...(kind === "labelled" && i % 5 === 0 && { labels: ["red"], queues: ["q"] }),
+    ...(kind === "queued" && { queues: ["q"] }),
+  }));
 
-// ---- the commands
-
-const add = fc
-  .tuple(
+operation(
+  "add many",
+  2,
+  0.9,
+  fc.record({
     spec,
-    fc.array(fc.record({ name, data, priority, delayMs: span, dependencies, queues, labels }), {
-      minLength: 1,
-      maxLength: 4,
-    }),
-    requestId,
-  )
-  .map(([spec, units, requestId]) => {
-    const inputs = units.map(({ dependencies, queues, labels, ...unit }) => ({
-      ...unit,
-      ...(dependencies !== undefined && { dependencies }),
-      ...(queues !== undefined && { queues }),
-      ...(labels !== undefined && { labels }),
-    }));
-    return step(`add to ${spec} ${shown(inputs)} ${requestId ?? ""}`, (engine, { ns }) =>
-      engine.addWorkUnits(ns, spec, inputs, requestId === undefined ? {} : { requestId }),
-    );
-  });
-
-const addMany = fc
-  .tuple(spec, fc.integer({ min: 40, max: 130 }), fc.integer({ min: 0, max: 60 }), fc.boolean(), span)
-  .map(([spec, count, from, plain, delayMs]) => {
-    const units = Array.from({ length: count }, (_, i) => ({
-      name: `many ${from + i}`,
-      data: i % 3 === 0 ? null : encodeData({ i }),
-      ...(!plain && { priority: i % 2, delayMs: i % 7 === 0 ? delayMs : 0 }),
-      ...(!plain && i % 5 === 0 && { labels: ["red"], queues: ["q"] }),
-    }));
-    return step(`add ${count} to ${spec} from ${from}`, (engine, { ns }) =>
-      engine.addWorkUnits(ns, spec, units),
-    );
-  });
-
-const request = fc
-  .tuple(
-    worker,
-    fc.constantFrom(1, 2, 3, 60),
-    fc.constantFrom(10, 100, 1000, 10_000),
-    fc.option(fc.array(spec, { minLength: 1, maxLength: 2 }), { nil: undefined }),
-    requestId,
-  )
-  .map(
-    ([worker, number, lifetimeMs, workSpecs, requestId]) =>
-      new Step(
-        `${worker} asks for ${number} of ${shown(workSpecs)} for ${lifetimeMs} ${requestId ?? ""}`,
-        async (pair) => {
-          const ask = {
-            worker,
-            number,
-            lifetimeMs,
-            ...(workSpecs && { workSpecs }),
-            ...(requestId !== undefined && { requestId }),
-          };
-          const rows = await both(pair, (engine, { ns }) => engine.requestAttempts(ns, ask));
-          if (Array.isArray(rows)) pair.attempts.push(...(rows as { id: string }[]).map(({ id }) => id));
-        },
-      ),
-  );
-
-const make = fc
-  .array(fc.record({ workSpec: spec, workUnit: name, worker, lifetimeMs: fc.constantFrom(100, 1000) }), {
-    minLength: 1,
-    maxLength: 3,
-  })
-  .map(
-    (makes) =>
-      new Step(`make ${shown(makes)}`, async (pair) => {
-        const rows = await both(pair, (engine, { ns }) => engine.makeAttempts(ns, makes));
-        if (Array.isArray(rows)) pair.attempts.push(...(rows as { id: string }[]).map(({ id }) => id));
-      }),
-  );
-
-const action = fc.constantFrom<AttemptAction>(
-  "finish",
-  "finish",
-  "finish",
-  "fail",
-  "retry",
-  "expire",
-  "renew",
+    count: fc.oneof(
+      { weight: 6, arbitrary: fc.integer({ min: 40, max: 130 }) },
+      { weight: 1, arbitrary: fc.integer({ min: 490, max: 700 }) },
+    ),
+    from: fc.integer({ min: 0, max: 60 }),
+    kind: fc.constantFrom("plain", "various", "labelled"),
+    delayMs: span,
+  }),
+  async (pair, { spec, count, from, kind, delayMs }) =>
+    done(
+      await both(pair, ({ engine, ns }) => engine.addWorkUnits(ns, spec, many(count, from, kind, delayMs))),
+    ),
 );
-const change = fc.record({ back: fc.nat(15), action, data, delayMs: span, lifetimeMs: span });
-const settleText = (changes: unknown): string => `settle ${shown(changes)}`;
 
-const settle = fc.array(change, { minLength: 1, maxLength: 5 }).map((changes) =>
-  step(settleText(changes), (engine, { ns, attempts }) =>
+/** A chain of units, each waiting for the one before. */
+operation(
+  "add chain",
+  3,
+  0.8,
+  fc.record({
+    spec,
+    names: fc.uniqueArray(usual, { minLength: 2, maxLength: 5 }),
+    kinds: fc.array(fc.constantFrom("hard" as const, "hard" as const, "soft" as const), {
+      minLength: 5,
+      maxLength: 5,
+    }),
+    queue: fc.constantFrom(...queueNames),
+  }),
+  async (pair, { spec, names, kinds, queue }) =>
+    done(
+      await both(pair, ({ engine, ns }) =>
+        engine.addWorkUnits(
+          ns,
+          spec,
+          names.map((name, i) => ({
+            name,
+            queues: [queue],
+            dependencies: i === 0 ? [] : [{ workUnit: names[i - 1] ?? "", kind: kinds[i] ?? "hard" }],
+          })),
+        ),
+      ),
+    ),
+);
+
+// ---- claiming
+
+/** What was tried too often is failed first, where the stores differ in how a claim does it. */
+async function sweepFirst(pair: Pair): Promise<void> {
+  if (pair.known.has("exhausted units")) await sweep(pair);
+}
+
+async function sweep(pair: Pair): Promise<Tidied> {
+  // what is past its time may have been moved before, by whatever read it: a tally reads all, so that the rest is the same
+  await lookAtAll(pair);
+  return (await both(pair, async ({ engine }) => {
+    const sum = await engine.tidy(100_000);
+    if (!pair.known.has("exhausted units")) return sum;
+    for (;;) {
+      const { expired, due, exhausted, retired, workers } = await engine.tidy(100_000);
+      if (expired + due + exhausted + retired + workers === 0) break;
+      sum.exhausted += exhausted;
+      sum.retired += retired;
+      sum.workers += workers;
+    }
+    return { ...sum, more: false };
+  })) as Tidied;
+}
+
+/** A failure by expiry goes one work spec further with every look, where expiry does not reach others at once. */
+async function lookAtAll(pair: Pair): Promise<void> {
+  if (!pair.known.has("expiry")) return;
+  for (const side of sides(pair))
+    for (let i = 0; i <= specNames.length; i++) await side.engine.tally(side.ns);
+}
+
+const keep = (pair: Pair, rows: unknown): boolean => {
+  if (!Array.isArray(rows)) return false;
+  for (const { id } of rows as AttemptRow[]) if (!pair.attempts.includes(id)) pair.attempts.push(id);
+  return rows.length > 0;
+};
+
+operation(
+  "request",
+  16,
+  0.5,
+  fc.record({
+    worker,
+    number: fc.constantFrom(1, 2, 3, 5, 60),
+    lifetimeMs: lease,
+    workSpecs: seldom(fc.array(spec, { minLength: 1, maxLength: 2 }), 2),
+    runtimes: seldom(fc.subarray(["", "node", "python"], { minLength: 1 }), 8),
+    availableGb: seldom(fc.constantFrom(0, 1, 4), 8),
+    requestId,
+    draw: fc.constantFrom(0, 0.2, 0.4, 0.6, 0.8, 0.999),
+  }),
+  async (pair, { draw, requestId, ...ask }) => {
+    await sweepFirst(pair);
+    pair.draw.value = draw;
+    const given = { ...defined(ask), ...requestName(pair, requestId) };
+    return keep(pair, await both(pair, ({ engine, ns }) => engine.requestAttempts(ns, given)));
+  },
+);
+
+/** Without what is undefined. */
+const defined = <Args extends object>(args: Args): { [Key in keyof Args]: Exclude<Args[Key], undefined> } =>
+  Object.fromEntries(Object.entries(args).filter(([, value]) => value !== undefined)) as {
+    [Key in keyof Args]: Exclude<Args[Key], undefined>;
+  };
+
+/** Several requests at the same moment: together they are given the best units, whoever is given which. */
+operation(
+  "requests at once",
+  4,
+  0.5,
+  fc.record({
+    spec: ready,
+    count: fc.integer({ min: 2, max: 5 }),
+    lifetimeMs: lease,
+    requestId: seldom(fc.constant("new"), 3),
+  }),
+  async (pair, { spec, count, lifetimeMs, requestId }) => {
+    await sweepFirst(pair);
+    const named = requestName(pair, requestId);
+    const rows = await both(pair, async ({ engine, ns }) => {
+      const ask = { worker: crowd, number: 1, lifetimeMs, workSpecs: [spec], ...named };
+      const answers = await Promise.all(Array.from({ length: count }, () => engine.requestAttempts(ns, ask)));
+      return answers.flat().sort(byUnit);
+    });
+    return keep(pair, rows);
+  },
+);
+
+const byUnit = (a: AttemptRow, b: AttemptRow): number =>
+  a.workSpec < b.workSpec
+    ? -1
+    : a.workSpec > b.workSpec
+      ? 1
+      : a.workUnit < b.workUnit
+        ? -1
+        : a.workUnit > b.workUnit
+          ? 1
+          : a.number - b.number;
+
+operation(
+  "make",
+  4,
+  0.8,
+  fc.record({
+    picks: fc.array(fc.nat(60), { minLength: 1, maxLength: 3 }),
+    missing: seldom(name, 12),
+    worker,
+    lifetimeMs: lease,
+  }),
+  async (pair, { picks, missing, worker, lifetimeMs }) => {
+    const there = await everyUnit(pair);
+    const makes = picks.flatMap((pick) => there[pick % Math.max(1, there.length)] ?? []);
+    if (missing !== undefined) makes.push({ workSpec: "c", workUnit: nameOf(missing) });
+    if (makes.length === 0) return [0, 0];
+    const asked = makes.map((one) => ({ ...one, worker, lifetimeMs }));
+    return keep(pair, await both(pair, ({ engine, ns }) => engine.makeAttempts(ns, asked)));
+  },
+);
+
+// ---- settling
+
+const actions: readonly AttemptAction[] = ["finish", "finish", "finish", "fail", "retry", "expire", "renew"];
+const action = fc.constantFrom(...actions);
+
+/** An attempt by number: most of those that are open, or of any that were handed out. */
+const which = fc.record({
+  pick: fc.nat(40),
+  of: fc.oneof(
+    { weight: 12, arbitrary: fc.constant("pending" as const) },
+    { weight: 2, arbitrary: fc.constant("expired" as const) },
+    { weight: 1, arbitrary: fc.constant("any" as const) },
+  ),
+});
+type Which = { pick: number; of: "pending" | "expired" | "any" };
+
+interface OpenAttempts {
+  pending: string[];
+  expired: string[];
+  any: string[];
+}
+
+async function openAttempts(pair: Pair): Promise<OpenAttempts> {
+  const any = pair.attempts.slice(-60);
+  if (any.length === 0) return { pending: [], expired: [], any };
+  const rows = await both(pair, ({ engine, ns, attempt }) => engine.getAttempts(ns, any.map(attempt)));
+  const of = (status: string): string[] =>
+    (rows as (AttemptRow | null)[]).flatMap((row) => (row?.status === status ? [row.id] : []));
+  return { pending: of("pending"), expired: of("expired"), any };
+}
+
+const pickAttempt = (open: OpenAttempts, { pick, of }: Which): string | undefined => {
+  const from = of === "any" ? open.any : open[of].length > 0 ? open[of] : open.pending;
+  return from[from.length - 1 - (pick % Math.max(1, from.length))];
+};
+
+function remove<Item>(items: Item[], item: Item): void {
+  const at = items.indexOf(item);
+  if (at >= 0) items.splice(at, 1);
+}
+
+type Change = {
+  which: Which;
+  action: AttemptAction;
+  data?: Value | undefined;
+  delayMs?: number;
+  lifetimeMs?: number;
+  untried?: boolean;
+};
+const change: fc.Arbitrary<Change> = fc.record({
+  which,
+  action,
+  data: seldom(value, 1),
+  delayMs: span,
+  lifetimeMs: fc.constantFrom(0, 100, 1000, 10_000),
+  untried: fc.boolean(),
+});
+
+async function settle(pair: Pair, changes: readonly Change[], repeat = false): Promise<Accepted> {
+  const open = await openAttempts(pair);
+  const asked = changes.flatMap(({ which, data, untried, ...rest }) => {
+    const attempt = pickAttempt(open, which);
+    if (attempt === undefined) return [];
+    // another change is of another attempt, unless several of one are what is wanted
+    if (!repeat) for (const list of [open.pending, open.expired]) remove(list, attempt);
+    return [
+      {
+        ...rest,
+        attempt,
+        data: encoded(data),
+        ...(untried === true && rest.action === "expire" && { untried }),
+      },
+    ];
+  });
+  if (asked.length === 0) return [0, 0];
+  const answers = await both(pair, ({ engine, ns, attempt }) =>
     engine.settleAttempts(
       ns,
-      changes.map(({ back, ...rest }) => ({ ...rest, attempt: attempts.at(-1 - back) ?? `${back}.1` })),
+      asked.map((one) => ({ ...one, attempt: attempt(one.attempt) })),
     ),
-  ),
+  );
+  if (!Array.isArray(answers)) return [0, asked.length];
+  return [(answers as { changed: boolean }[]).filter(({ changed }) => changed).length, asked.length];
+}
+
+operation(
+  "settle",
+  18,
+  0.4,
+  fc.record({ changes: fc.array(change, { minLength: 1, maxLength: 5 }) }),
+  (pair, { changes }) => settle(pair, changes),
 );
 
-const settleMany = fc
-  .tuple(action, fc.integer({ min: 1, max: 60 }), fc.boolean())
-  .map(([action, count, withData]) =>
-    step(`${action} the last ${count}`, (engine, { ns, attempts }) =>
+/** Several changes of one attempt in one call, with others before and after. */
+operation(
+  "settle one twice",
+  4,
+  0.3,
+  fc.record({
+    which,
+    actions: fc.oneof(
+      fc.constant(["fail", "finish"] as AttemptAction[]),
+      fc.array(action, { minLength: 2, maxLength: 3 }),
+    ),
+    data: seldom(value, 1),
+    before: fc.array(change, { maxLength: 2 }),
+    between: fc.array(change, { maxLength: 1 }),
+  }),
+  (pair, { which, actions, data, before, between }) => {
+    const [first = "fail", ...others] = actions;
+    const one = { which, data, lifetimeMs: 1000 };
+    return settle(
+      pair,
+      [...before, { ...one, action: first }, ...between, ...others.map((action) => ({ ...one, action }))],
+      true,
+    );
+  },
+);
+
+operation(
+  "settle many",
+  4,
+  0.1,
+  fc.record({ action, count: fc.integer({ min: 1, max: 60 }), withData: fc.boolean() }),
+  async (pair, { action, count, withData }) => {
+    const latest = pair.attempts.slice(-count);
+    if (latest.length === 0) return [0, 0];
+    const answers = await both(pair, ({ engine, ns, attempt }) =>
       engine.settleAttempts(
         ns,
-        attempts.slice(-count).map((attempt, i) => ({
-          attempt,
+        latest.map((name, i) => ({
+          attempt: attempt(name),
           action,
           lifetimeMs: 500,
           ...(withData && i % 3 === 0 && { data: encodeData({ output: [`many ${i}`], i }) }),
         })),
       ),
+    );
+    if (!Array.isArray(answers)) return [0, latest.length];
+    return [(answers as { changed: boolean }[]).filter(({ changed }) => changed).length, latest.length];
+  },
+);
+
+operation(
+  "settle unknown",
+  1,
+  0,
+  fc.record({ attempt: fc.constantFrom("999999999999.1", "x", "1e3.1", "1"), action }),
+  async (pair, change) => done(await both(pair, ({ engine, ns }) => engine.settleAttempts(ns, [change]))),
+);
+
+operation("get attempts", 2, 1, fc.constant({}), async (pair) =>
+  done(
+    await both(pair, ({ engine, ns, attempt }) =>
+      engine.getAttempts(ns, pair.attempts.slice(-20).map(attempt)),
     ),
-  );
-
-const getAttempts = fc.constant(
-  step("get attempts", (engine, { ns, attempts }) => engine.getAttempts(ns, attempts.slice(-20))),
+  ),
 );
 
-const advance = fc.constantFrom(1, 10, 100, 1000, 10_000).map(
-  (ms) =>
-    new Step(`advance ${ms}`, async ({ clock }) => {
-      clock.advance(ms);
-    }),
+// ---- time
+
+const minute = 60_000;
+operation(
+  "advance",
+  10,
+  1,
+  fc.record({
+    ms: fc.oneof(
+      { weight: 8, arbitrary: fc.constantFrom(1, 10, 100, 100, 1000, 1000, 10_000) },
+      { weight: 1, arbitrary: fc.constantFrom(11 * minute, 16 * minute, 60 * minute, 9 * 24 * 60 * minute) },
+    ),
+  }),
+  async (pair, { ms }) => {
+    pair.clock.advance(ms);
+    await lookAtAll(pair);
+    return true;
+  },
 );
 
-const list = fc
-  .tuple(spec, selection, fc.integer({ min: 1, max: 80 }), fc.option(name, { nil: undefined }))
-  .map(([spec, selection, limit, previous]) => {
-    const { all: _all, ...where } = selection;
-    const query = { ...where, limit, ...(previous !== undefined && { previous }) };
-    return step(`list ${spec} ${shown(query)}`, (engine, { ns }) => engine.listWorkUnits(ns, spec, query));
-  });
+// ---- looking at units
 
-const get = fc
-  .tuple(spec, fc.array(name, { maxLength: 5 }))
-  .map(([spec, names]) =>
-    step(`get ${shown(names)} of ${spec}`, (engine, { ns }) => engine.getWorkUnits(ns, spec, names)),
-  );
+operation(
+  "list",
+  4,
+  0.3,
+  fc.record({ spec: busy, by, selection, limit: fc.integer({ min: 1, max: 80 }), previous: seldom(name, 4) }),
+  async (pair, { spec, by, selection, limit, previous }) => {
+    const { all: _all, ...where } = selected(selection);
+    const query = { ...where, limit, ...(previous !== undefined && { previous: nameOf(previous) }) };
+    const page = await both(pair, (side) => side.engine.listWorkUnits(side.ns, ref(side, spec, by), query));
+    return done(page) && (page as Page<unknown>).rows.length > 0;
+  },
+);
 
-const prioritize = fc
-  .tuple(
-    spec,
+operation(
+  "get",
+  2,
+  0.3,
+  fc.record({ spec: busy, by, names: fc.array(name, { minLength: 1, maxLength: 5 }) }),
+  async (pair, { spec, by, names }) => {
+    const rows = await both(pair, (side) =>
+      side.engine.getWorkUnits(side.ns, ref(side, spec, by), names.map(nameOf)),
+    );
+    return done(rows) && (rows as unknown[]).some((row) => row !== null);
+  },
+);
+
+operation(
+  "count",
+  2,
+  0.4,
+  fc.record({ spec: busy, by, selection }),
+  async (pair, { spec, by, selection }) => {
+    const counts = await both(pair, (side) =>
+      side.engine.countWorkUnits(side.ns, ref(side, spec, by), selected(selection)),
+    );
+    return done(counts) && Object.values(counts as Tally).some((count) => count > 0);
+  },
+);
+
+// ---- changing units
+
+operation(
+  "prioritize",
+  3,
+  0.4,
+  fc.record({
+    spec: busy,
+    by,
     selection,
-    fc.oneof(
+    change: fc.oneof(
       priority.map((set) => ({ set })),
       fc.constantFrom(-1, 1).map((adjust) => ({ adjust })),
     ),
-  )
-  .map(([spec, selection, change]) =>
-    step(`priority of ${spec} ${shown(selection)} ${shown(change)}`, (engine, { ns }) =>
-      engine.setWorkUnitPriorities(ns, spec, selection, change),
-    ),
-  );
-
-const delay = fc
-  .tuple(spec, selection, span)
-  .map(([spec, selection, ms]) =>
-    step(`delay ${spec} ${shown(selection)} by ${ms}`, (engine, { ns, clock }) =>
-      engine.setWorkUnitDelays(ns, spec, selection, ms === 0 ? 0 : clock.now() + ms),
-    ),
-  );
-
-const reset = fc
-  .tuple(spec, selection)
-  .map(([spec, selection]) =>
-    step(`reset ${spec} ${shown(selection)}`, (engine, { ns }) => engine.resetWorkUnits(ns, spec, selection)),
-  );
-
-const remove = fc
-  .tuple(spec, selection)
-  .map(([spec, selection]) =>
-    step(`delete ${spec} ${shown(selection)}`, (engine, { ns }) =>
-      engine.deleteWorkUnits(ns, spec, selection),
-    ),
-  );
-
-const count = fc
-  .tuple(spec, selection)
-  .map(([spec, selection]) =>
-    step(`count ${spec} ${shown(selection)}`, (engine, { ns }) => engine.countWorkUnits(ns, spec, selection)),
-  );
-
-/** Numbers are the store's own, and of units that end in one step the order is not promised. */
-function told(messages: readonly QueueMessage[]): object[] {
-  // ids differ from store to store: of an attempt, only its number tells the order
-  const order = ({ attempt, ...rest }: Told): string => shown({ ...rest, number: attempt?.split(".")[1] });
-  return messages
-    .map(({ seq: _seq, data, ...rest }): Told => ({ ...rest, data: String(data) }))
-    .sort((a, b) => (order(a) < order(b) ? -1 : 1));
-}
-
-type Told = Omit<QueueMessage, "seq" | "data"> & { data: string };
-
-const take = fc
-  .tuple(fc.constantFrom(...queueNames), requestId)
-  .map(([queue, requestId]) =>
-    step(`take ${shown(queue)} ${requestId ?? ""}`, async (engine, { ns }) =>
-      told(
-        await engine.takeMessages(ns, queue, { max: 1000, ...(requestId !== undefined && { requestId }) }),
+  }),
+  async (pair, { spec, by, selection, change }) =>
+    some(
+      await both(pair, (side) =>
+        side.engine.setWorkUnitPriorities(side.ns, ref(side, spec, by), selected(selection), change),
       ),
     ),
-  );
+);
 
-const clear = fc
-  .constantFrom(...queueNames)
-  .map((queue) => step(`clear ${shown(queue)}`, (engine, { ns }) => engine.clearQueue(ns, queue)));
-
-const putActions = fc
-  .array(fc.record({ key: fc.constantFrom("k", "l", "m\0"), data: fc.constantFrom(1, 1, 2) }), {
-    minLength: 1,
-    maxLength: 3,
-  })
-  .map((actions) =>
-    step(`put actions ${shown(actions)}`, (engine, { ns }) =>
-      engine.putActions(
-        ns,
-        actions.map(({ key, data }) => ({ key, data: encodeData({ data }) })),
+operation(
+  "delay",
+  3,
+  0.25,
+  fc.record({ spec: busy, by, selection, ms: span }),
+  async (pair, { spec, by, selection, ms }) =>
+    some(
+      await both(pair, (side) =>
+        side.engine.setWorkUnitDelays(
+          side.ns,
+          ref(side, spec, by),
+          selected(selection),
+          ms === 0 ? 0 : side.clock.now() + ms,
+        ),
       ),
     ),
-  );
+);
 
-const deleteActions = fc
-  .subarray(["k", "l", "m\0"])
-  .map((keys) => step(`delete actions ${shown(keys)}`, (engine, { ns }) => engine.deleteActions(ns, keys)));
+operation("reset", 2, 0.2, fc.record({ spec: busy, by, selection }), async (pair, { spec, by, selection }) =>
+  some(
+    await both(pair, (side) => side.engine.resetWorkUnits(side.ns, ref(side, spec, by), selected(selection))),
+  ),
+);
 
-const setSpec = fc
-  .record({
-    name: spec,
-    then: fc.constantFrom("", "a", "b", "nowhere"),
-    continuous: fc.constantFrom(false, false, true),
-    interval: fc.constantFrom(0, 0.05, 1),
-    max_retries: fc.constantFrom(0, 0, 1, 2),
-    retention: fc.constantFrom(
-      {},
-      {},
+operation(
+  "delete",
+  1,
+  0.3,
+  fc.record({
+    spec: busy,
+    by,
+    // to delete everything too often would leave nothing to do
+    selection: fc.oneof(
+      {
+        weight: 5,
+        arbitrary: fc.uniqueArray(name, { minLength: 2, maxLength: 4 }).map((names) => ({ names })),
+      },
+      { weight: 1, arbitrary: selection },
+    ),
+  }),
+  async (pair, { spec, by, selection }) =>
+    some(
+      await both(pair, (side) =>
+        side.engine.deleteWorkUnits(side.ns, ref(side, spec, by), selected(selection)),
+      ),
+    ),
+);
+
+// ---- queues and actions
+
+const queue = fc.constantFrom(...queueNames);
+
+operation(
+  "take",
+  4,
+  0.3,
+  fc.record({ queue: full, max: fc.constantFrom(1, 2, 5, 1000), requestId }),
+  async (pair, { queue, max, requestId }) => {
+    const all = pair.known.has("message order") || pair.known.has("messages");
+    const named = pair.known.has("messages") ? {} : requestName(pair, requestId);
+    const take = (side: Side): Promise<object[]> =>
+      side.engine
+        .takeMessages(side.ns, queue, { max: all ? 10_000 : max, ...named })
+        .then((messages) => told(pair, messages));
+    if (!pair.known.has("messages")) return some(await both(pair, take));
+    for (const side of sides(pair)) await take(side);
+    return [0, 0];
+  },
+);
+
+operation("clear", 1, 0.2, fc.record({ queue }), async (pair, { queue }) => {
+  if (!pair.known.has("messages"))
+    return some(await both(pair, ({ engine, ns }) => engine.clearQueue(ns, queue)));
+  for (const { engine, ns } of sides(pair)) await engine.clearQueue(ns, queue);
+  return [0, 0];
+});
+
+operation(
+  "put actions",
+  2,
+  0.5,
+  fc.record({
+    actions: fc.array(
+      fc.record({ key: fc.constantFrom(...actionKeys), n: fc.constantFrom(1, 1, 1, 1, 1, 2) }),
+      { minLength: 1, maxLength: 3 },
+    ),
+  }),
+  async (pair, { actions }) =>
+    done(
+      await both(pair, ({ engine, ns }) =>
+        engine.putActions(
+          ns,
+          actions.map(({ key, n }) => ({ key, data: encodeData({ n }) })),
+        ),
+      ),
+    ),
+);
+
+operation("delete actions", 1, 1, fc.record({ keys: fc.subarray(actionKeys) }), async (pair, { keys }) =>
+  done(await both(pair, ({ engine, ns }) => engine.deleteActions(ns, keys))),
+);
+
+// ---- work specs and namespaces
+
+const specData = fc.record({
+  name: spec,
+  then: fc.oneof(
+    { weight: 6, arbitrary: fc.constantFrom(...specNames) },
+    { weight: 2, arbitrary: fc.constantFrom("", "nowhere") },
+  ),
+  then_preempts: seldom(fc.boolean(), 3),
+  priority: seldom(fc.constantFrom(-1, 1, 2), 6),
+  weight: seldom(fc.constantFrom(0, 1, 5), 4),
+  disabled: seldom(fc.boolean(), 12),
+  min_gb: seldom(fc.constantFrom(0.5, 2), 4),
+  runtime: seldom(fc.constantFrom("node", "python"), 4),
+  max_running: seldom(fc.constantFrom(2, 5), 4),
+  max_getwork: seldom(fc.constantFrom(1, 3), 4),
+  max_retries: seldom(fc.constantFrom(1, 2, 3), 1),
+  continuous: seldom(fc.boolean(), 6),
+  interval: seldom(fc.constantFrom(0.05, 1), 2),
+  retention: seldom(
+    fc.constantFrom(
       { finished: { max_count: 2 } },
       { failed: { max_age: 0.1 } },
       { finished: { max_age: 1, max_count: 5 }, failed: { max_count: 0 } },
+      { finished: { max_age: 3600 } },
     ),
-  })
-  .chain((data) => fc.boolean().map((keepMeta) => ({ data, keepMeta })))
-  .map(({ data, keepMeta }) =>
-    step(`set ${shown(data)} ${keepMeta}`, (engine, { ns }) =>
-      engine.setWorkSpecs(ns, [{ data: encodeData(data) }], { keepMeta }),
-    ),
-  );
+    2,
+  ),
+});
 
-const setMeta = fc
-  .tuple(
+operation(
+  "set spec",
+  4,
+  1,
+  fc.record({ data: specData, keepMeta: fc.boolean() }),
+  async (pair, { data, keepMeta }) => {
+    const encodedSpec = [{ data: encodeData(defined(data)) }];
+    const answer = await both(pair, ({ engine, ns }) => engine.setWorkSpecs(ns, encodedSpec, { keepMeta }));
+    await learnSpecs(pair);
+    return done(answer);
+  },
+);
+
+operation(
+  "set meta",
+  3,
+  0.8,
+  fc.record({
     spec,
-    fc.record(
+    by,
+    change: fc.record(
       {
-        paused: fc.constantFrom(false, false, true),
+        paused: fc.constantFrom(false, false, false, true),
         continuous: fc.boolean(),
-        maxRunning: fc.constantFrom(0, 0, 1, 3),
+        priority: fc.constantFrom(0, 0, 1),
+        minGb: fc.constantFrom(0, 0, 2),
+        intervalMs: fc.constantFrom(0, 50),
+        nextContinuous: fc.constantFrom(0, 0, 2_000_000),
+        maxRunning: fc.constantFrom(0, 0, 2, 5),
+        maxGetwork: fc.constantFrom(0, 0, 2),
         maxRetries: fc.constantFrom(0, 0, 1, 2),
-        weight: fc.constantFrom(0, 1, 20),
+        weight: fc.constantFrom(1, 20, 20),
       },
       { requiredKeys: [] },
     ),
-  )
-  .map(([spec, change]) =>
-    step(`meta of ${spec} ${shown(change)}`, (engine, { ns }) => engine.setWorkSpecMeta(ns, spec, change)),
-  );
-
-const dropSpec = spec.map((spec) =>
-  step(`delete work spec ${spec}`, (engine, { ns }) => engine.deleteWorkSpecs(ns, [spec])),
+  }),
+  async (pair, { spec, by, change }) =>
+    done(await both(pair, (side) => side.engine.setWorkSpecMeta(side.ns, ref(side, spec, by), change))),
 );
 
-const dropNamespace = fc.constant(
-  step("delete the namespace", (engine, { ns }) => engine.deleteNamespace(ns)),
+/** What most runs are to have: after a while all work specs would be paused, exhausted and without `then`. */
+operation("set all specs", 2, 1, fc.constant({}), async (pair) => {
+  await setSpecs(pair);
+  return true;
+});
+
+operation(
+  "delete spec",
+  1,
+  0.6,
+  fc.record({ spec, by, again: fc.constantFrom(true, true, true, true, true, false) }),
+  async (pair, { spec, by, again }) => {
+    const answer = await both(pair, (side) => side.engine.deleteWorkSpecs(side.ns, [ref(side, spec, by)]));
+    if (again) await setSpecs(pair);
+    return done(answer) && (answer as boolean[]).includes(true);
+  },
 );
 
-const setNamespace = fc
-  .constantFrom("run" as const, "idle" as const)
-  .map((desired) => step(`namespace ${desired}`, (engine, { ns }) => engine.setNamespace(ns, { desired })));
+operation(
+  "delete namespace",
+  1,
+  1,
+  fc.record({ again: fc.constantFrom(true, true, true, true, true, false) }),
+  async (pair, { again }) => {
+    const answer = await both(pair, ({ engine, ns }) => engine.deleteNamespace(ns));
+    if (again) await setSpecs(pair);
+    return done(answer);
+  },
+);
 
-const checkIn = fc
-  .tuple(
-    worker,
-    fc.record(
+operation(
+  "set namespace",
+  2,
+  1,
+  fc.record(
+    {
+      desired: fc.constantFrom("run" as const, "idle" as const),
+      policy: fc.constantFrom("weighted" as const, "python" as const),
+    },
+    { requiredKeys: [] },
+  ),
+  async (pair, settings) => done(await both(pair, ({ engine, ns }) => engine.setNamespace(ns, settings))),
+);
+
+operation(
+  "explain",
+  1,
+  1,
+  fc.record({
+    runtimes: seldom(fc.subarray(["", "node"], { minLength: 1 }), 2),
+    availableGb: seldom(fc.constantFrom(1, 4), 2),
+  }),
+  async (pair, ask) => done(await both(pair, ({ engine, ns }) => engine.explain(ns, defined(ask)))),
+);
+
+// ---- workers
+
+operation(
+  "check in",
+  3,
+  0.8,
+  fc.record({
+    name: worker,
+    change: fc.record(
       {
-        parent: fc.option(worker),
+        parent: fc.option(worker, { freq: 2 }),
         active: fc.boolean(),
         mode: fc.constantFrom("m", "\0"),
-        data,
         desired: fc.constantFrom(null, "idle" as const),
       },
       { requiredKeys: [] },
     ),
-  )
-  .map(([name, change]) =>
-    step(`worker ${name} ${shown(change)}`, (engine, { ns }) =>
-      engine.updateWorkers(ns, [{ name, ...change }]),
+    data: seldom(value),
+    expiresIn: seldom(fc.constantFrom(100, 10_000), 3),
+  }),
+  async (pair, { name, change, data, expiresIn }) =>
+    done(
+      await both(pair, ({ engine, ns, clock }) =>
+        engine.updateWorkers(ns, [
+          {
+            name,
+            ...change,
+            ...(data && { data: encoded(data) }),
+            ...(expiresIn !== undefined && { active: true, expiration: clock.now() + expiresIn }),
+          },
+        ]),
+      ),
     ),
-  );
+);
 
-const listWorkers = fc
-  .record(
-    {
-      prefix: fc.constantFrom("", "w", "w\0", "x"),
-      active: fc.boolean(),
-      root: fc.boolean(),
-      parent: worker,
-      previous: worker,
-      limit: fc.integer({ min: 1, max: 3 }),
-    },
-    { requiredKeys: [] },
-  )
-  .map((query) => step(`list workers ${shown(query)}`, (engine, { ns }) => engine.listWorkers(ns, query)));
+operation(
+  "list workers",
+  1,
+  0.2,
+  fc.record({
+    prefix: seldom(fc.constantFrom("", "w", "w\0", "x")),
+    active: seldom(fc.boolean()),
+    root: seldom(fc.boolean()),
+    parent: seldom(worker),
+    previous: seldom(worker),
+    limit: seldom(fc.integer({ min: 1, max: 3 })),
+  }),
+  async (pair, query) => {
+    const page = await both(pair, ({ engine, ns }) => engine.listWorkers(ns, defined(query)));
+    return done(page) && (page as Page<unknown>).rows.length > 0;
+  },
+);
 
-const workerAttempts = fc
-  .tuple(
-    worker,
-    fc.constantFrom("active" as const, "all" as const, "children" as const),
-    fc.integer({ min: 1, max: 5 }),
-    fc.option(fc.nat(10)),
-  )
-  .map(([worker, which, limit, back]) =>
-    step(`attempts of ${worker}, ${which}`, (engine, { ns, attempts }) => {
-      const previous = back === null ? undefined : attempts.at(-1 - back);
+operation(
+  "attempts of a worker",
+  2,
+  0.2,
+  fc.record({
+    worker: occupied,
+    which: fc.constantFrom("active" as const, "all" as const, "all" as const, "children" as const),
+    limit: fc.integer({ min: 1, max: 5 }),
+    back: seldom(fc.nat(10), 4),
+  }),
+  async (pair, { worker, which, limit, back }) => {
+    if (which !== "all" && pair.known.has("active attempts")) return [0, 0];
+    const page = await both(pair, ({ engine, ns, attempt }) => {
+      const previous = back === undefined ? undefined : pair.attempts.at(-1 - back);
       return engine.listWorkerAttempts(ns, worker, {
         which,
         limit,
-        ...(previous !== undefined && { previous }),
+        ...(previous !== undefined && { previous: attempt(previous) }),
       });
-    }),
-  );
+    });
+    return done(page) && (page as Page<unknown>).rows.length > 0;
+  },
+);
 
-const lock = fc
-  .tuple(
-    fc.constantFrom("lock" as const, "lockSome" as const, "renewLocks" as const, "unlock" as const),
-    fc.constantFrom("o1", "o2"),
-    fc.array(fc.constantFrom(...paths), { minLength: 1, maxLength: 3 }),
-    fc.constantFrom(10, 1000),
-  )
-  .map(([verb, owner, paths, timeoutMs]) =>
-    step(`${verb} ${owner} ${shown(paths)}`, async (engine, { ns }) =>
-      engine[verb](ns, { owner, paths, timeoutMs }),
+// ---- pages
+
+operation(
+  "all pages",
+  2,
+  1,
+  fc.record({
+    of: fc.constantFrom("specs", "units", "workers", "queues", "actions", "attempts"),
+    spec,
+    worker,
+    limit: fc.integer({ min: 1, max: 4 }),
+  }),
+  async (pair, { of, spec, worker, limit }) => {
+    if (of === "queues" && pair.known.has("messages")) return [0, 0];
+    return (
+      done(
+        await both(pair, ({ engine, ns }) =>
+          allPages((previous) => {
+            const query = { limit, ...(previous !== undefined && { previous }) };
+            switch (of) {
+              case "specs":
+                return engine.listWorkSpecs(ns, query);
+              case "units":
+                return engine.listWorkUnits(ns, spec, { ...query, limit: limit * 10 });
+              case "workers":
+                return engine.listWorkers(ns, query);
+              case "queues":
+                return engine.listQueues(ns, query);
+              case "actions":
+                return engine.listActions(ns, query);
+              default:
+                return engine.listWorkerAttempts(ns, worker, { ...query, which: "all" });
+            }
+          }),
+        ),
+      ) || of === "units"
+    );
+  },
+);
+
+// ---- locks
+
+operation(
+  "lock",
+  3,
+  0.9,
+  fc.record({
+    verb: fc.constantFrom("lock" as const, "lockSome" as const, "renewLocks" as const, "unlock" as const),
+    owner: fc.constantFrom("o1", "o2"),
+    paths: fc.array(fc.constantFrom(...paths), { minLength: 1, maxLength: 3 }),
+    timeoutMs: fc.constantFrom(10, 1000),
+  }),
+  async (pair, { verb, owner, paths, timeoutMs }) =>
+    done(await both(pair, async ({ engine, ns }) => engine[verb](ns, { owner, paths, timeoutMs }))),
+);
+
+operation("clear locks", 1, 1, fc.record({ path: fc.constantFrom(...paths) }), async (pair, { path }) =>
+  done(await both(pair, ({ engine, ns }) => engine.clearLocks(ns, path))),
+);
+
+// ---- housekeeping
+
+operation("tidy", 3, 1, fc.constant({}), async (pair) => {
+  await sweep(pair);
+  return true;
+});
+
+operation("reopen", 0, 1, fc.constant({}), async (pair) => {
+  await pair.reopen();
+  return true;
+});
+
+// ---- waiting
+
+/** Somebody waits, then something is done. Whoever had reason to wake up has woken up at once. */
+operation(
+  "wait",
+  2,
+  0.2,
+  fc.record({
+    for: fc.constantFrom("work", "messages", "units"),
+    spec,
+    queue,
+    names: fc.array(usual, { minLength: 1, maxLength: 2 }),
+    then: fc.oneof(
+      fc.record({ add: usual }),
+      fc.record({ settle: fc.array(change, { minLength: 1, maxLength: 2 }) }),
+    ),
+  }),
+  async (pair, { for: what, spec, queue, names, then }) => {
+    if (what === "messages" && (pair.known.has("messages") || pair.known.has("message order"))) return [0, 0];
+    await sweepFirst(pair);
+    pair.draw.value = 0;
+    // a wait is ended by its signal: at a deadline it may have looked a last time or not
+    const end = new AbortController();
+    const options = { waitMs: 50, signal: end.signal };
+    const asking = sides(pair).map(({ engine, ns }) => {
+      const answer = outcome(
+        what === "work"
+          ? engine.requestAttempts(ns, { worker: crowd, workSpecs: [spec], ...options, lifetimeMs: 1000 })
+          : what === "units"
+            ? engine.awaitWorkUnits(ns, spec, names, options)
+            : engine.takeMessages(ns, queue, { ...options, max: 1 }).then((messages) => told(pair, messages)),
+      );
+      const waiting = { engine, answer, over: false };
+      const ended = (): void => {
+        waiting.over = true;
+      };
+      answer.then(ended, ended);
+      return waiting;
+    });
+    for (const one of asking) await until(() => one.over || one.engine.waiting > 0);
+    // to be seen waiting is not yet to wait: the first look may be under way
+    for (let i = 0; i < 5; i++) await turn();
+    if ("add" in then)
+      await both(pair, ({ engine, ns }) =>
+        engine.addWorkUnits(ns, spec, [{ name: then.add, queues: [queue] }]),
+      );
+    else await settle(pair, then.settle);
+    const [memory, other] = asking;
+    if (memory === undefined || other === undefined) throw new Error("unreachable");
+    for (let i = 0; i < 20 && !memory.over; i++) await turn();
+    if (memory.over) await until(() => other.over);
+    else end.abort();
+    const [expected, got] = [await memory.answer, await other.answer];
+    compare(pair, got, expected);
+    if (what === "work") keep(pair, expected);
+    return some(expected);
+  },
+);
+
+const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+
+async function until(holds: () => boolean): Promise<void> {
+  const end = performance.now() + 10_000;
+  while (!holds()) {
+    if (performance.now() > end) throw new Error("waited for ten seconds in vain");
+    await new Promise((resolve) => setTimeout(resolve, 1));
+  }
+}
+
+// ---- large amounts: more than a slice of 2,000 units
+
+const large = new Map<string, fc.Arbitrary<Step>>();
+const largeSpec = "a";
+large.set(
+  "add",
+  fc.record({
+    do: fc.constant("add large"),
+    count: fc.integer({ min: 2001, max: 2600 }),
+    from: fc.constantFrom(0, 0, 500),
+    kind: fc.constantFrom("plain", "various", "queued"),
+    delayMs: fc.constantFrom(0, 100),
+  }),
+);
+operation("add large", 0, 1, fc.constant({}), async (pair, args) => {
+  const { count, from, kind, delayMs } = args as {
+    count: number;
+    from: number;
+    kind: string;
+    delayMs: number;
+  };
+  return done(
+    await both(pair, ({ engine, ns }) =>
+      engine.addWorkUnits(ns, largeSpec, many(count, from, kind, delayMs)),
     ),
   );
-
-const clearLocks = fc
-  .constantFrom(...paths)
-  .map((path) => step(`clear locks at ${shown(path)}`, (engine, { ns }) => engine.clearLocks(ns, path)));
-
-// what is past its time may have been moved before, by whatever met it: a tally meets all, so that the rest is the same
-const tidy = fc.constant(
-  step("tidy", async (engine, { ns }) => {
-    await engine.tally(ns);
-    return engine.tidy(100_000);
+});
+operation("large", 0, 0, fc.constant({}), async (pair, args) => {
+  const { verb, at } = args as { verb: string; at: number };
+  const where: WorkUnitSelection = at === 0 ? { all: true } : { prefix: "many 1" };
+  const answer = await both(pair, async ({ engine, ns, clock, attempt }): Promise<unknown> => {
+    switch (verb) {
+      case "prioritize":
+        return engine.setWorkUnitPriorities(ns, largeSpec, where, { adjust: 1 });
+      case "delay":
+        return engine.setWorkUnitDelays(ns, largeSpec, where, clock.now() + 100);
+      case "reset":
+        return engine.resetWorkUnits(ns, largeSpec, where);
+      case "delete":
+        return engine.deleteWorkUnits(ns, largeSpec, where);
+      case "count":
+        return engine.countWorkUnits(ns, largeSpec, { prefix: "many" });
+      case "claim":
+        return engine.requestAttempts(ns, {
+          worker: "w1",
+          number: 2500,
+          lifetimeMs: 1000,
+          workSpecs: [largeSpec],
+        });
+      case "settle":
+        return engine.settleAttempts(
+          ns,
+          pair.attempts.slice(-2500).map((name, i) => ({
+            attempt: attempt(name),
+            action: actions[(i + at) % actions.length] ?? "finish",
+            ...(i % 10 === 0 && { data: encodeData({ output: [`made ${i}`] }) }),
+          })),
+        );
+      case "clear":
+        return pair.known.has("messages") ? 0 : engine.clearQueue(ns, "q");
+      default:
+        return allPages((previous) =>
+          engine.listWorkUnits(ns, largeSpec, { limit: 999, ...(previous !== undefined && { previous }) }),
+        );
+    }
+  });
+  if (verb === "claim") keep(pair, answer);
+  return done(answer);
+});
+large.set(
+  "others",
+  fc.record({
+    do: fc.constant("large"),
+    verb: fc.constantFrom(
+      "prioritize",
+      "delay",
+      "reset",
+      "delete",
+      "count",
+      "claim",
+      "claim",
+      "settle",
+      "settle",
+      "clear",
+      "list",
+    ),
+    at: fc.nat(1),
   }),
 );
 
-const reopen = fc.constant(new Step("reopen", ({ reopen }) => reopen()));
+// ---- histories
 
-const weighted: [number, fc.Arbitrary<Command>][] = [
-  [14, add],
-  [2, addMany],
-  [14, request],
-  [3, make],
-  [16, settle],
-  [4, settleMany],
-  [2, getAttempts],
-  [10, advance],
-  [4, list],
-  [2, get],
-  [3, prioritize],
-  [3, delay],
-  [2, reset],
-  [2, remove],
-  [4, setSpec],
-  [3, setMeta],
-  [1, dropSpec],
-  [1, count],
-  [2, take],
-  [1, clear],
-  [1, putActions],
-  [1, deleteActions],
-  [1, setNamespace],
-  [3, checkIn],
-  [1, listWorkers],
-  [2, workerAttempts],
-  [3, lock],
-  [1, clearLocks],
-  [3, tidy],
-];
+const weighted = [...operations.values()].filter(({ weight }) => weight > 0);
+const anyStep = (more: readonly { weight: number; arbitrary: fc.Arbitrary<Step> }[] = []) =>
+  fc.oneof(...weighted.map(({ weight, steps }) => ({ weight, arbitrary: steps })), ...more);
 
-const all = weighted.flatMap(([weight, arbitrary]) => Array.from({ length: weight }, () => arbitrary));
+const history = (step: fc.Arbitrary<Step>): fc.Arbitrary<Step[]> =>
+  fc.array(step, { minLength: 1, maxLength: 100, size: "max" });
 
-export const commands = fc.commands([...all, dropNamespace], { maxCommands: 100, size: "max" });
-export const commandsWithReopen = fc.commands([...all, dropNamespace, reopen, reopen], {
-  maxCommands: 100,
-  size: "max",
-});
+export const histories = history(anyStep());
+export const historiesWithReopen = history(
+  anyStep([{ weight: 3, arbitrary: fc.constant({ do: "reopen" }) }]),
+);
+export const largeHistories = fc
+  .tuple(
+    large.get("add") ?? fc.constant({ do: "tidy" }),
+    fc.array(
+      fc.oneof(
+        { weight: 1, arbitrary: large.get("add") ?? fc.constant({ do: "tidy" }) },
+        { weight: 6, arbitrary: large.get("others") ?? fc.constant({ do: "tidy" }) },
+        {
+          weight: 1,
+          arbitrary: fc.constantFrom({ do: "tidy" }, { do: "advance", ms: 100 }, { do: "advance", ms: 1000 }),
+        },
+      ),
+      { minLength: 4, maxLength: 10 },
+    ),
+  )
+  .map(([first, rest]): Step[] => [first, ...rest]);
 
-/** The specs that every run starts with. */
-export async function start(pair: Pair): Promise<void> {
-  await both(pair, (engine, { ns }) =>
+/** The share that must be accepted, by kind. */
+export const floors: ReadonlyMap<string, number> = new Map(
+  [...operations].map(([kind, { floor }]) => [kind, floor]),
+);
+
+/** The work specs that every run starts with. */
+export async function setSpecs(pair: Pair): Promise<void> {
+  await both(pair, ({ engine, ns }) =>
     engine.setWorkSpecs(ns, [
       { data: encodeData({ name: "a", then: "b" }) },
       { data: encodeData({ name: "b" }) },
@@ -598,10 +1317,75 @@ export async function start(pair: Pair): Promise<void> {
       { data: encodeData({ name: "\0s\u{1f600}", then: "a" }) },
     ]),
   );
+  await learnSpecs(pair);
 }
 
-/** Takes a run's namespace away, so that the next finds nothing of it. */
-export async function finish(pair: Pair): Promise<void> {
-  await compareAll(pair);
-  await both(pair, (engine, { ns }) => engine.deleteNamespace(ns));
+/** A whole history, from nothing to nothing. */
+export async function performAll(pair: Pair, steps: readonly Step[]): Promise<void> {
+  try {
+    await performSteps(pair, steps);
+    await lookAtAll(pair);
+    await compareAll(pair);
+  } catch (error) {
+    if (!(error instanceof Abandoned)) throw error;
+  }
+  await both(pair, ({ engine, ns }) => engine.deleteNamespace(ns));
+}
+
+async function performSteps(pair: Pair, steps: readonly Step[]): Promise<void> {
+  writeLong = !pair.known.has("long names");
+  await setSpecs(pair);
+  for (const [i, step] of steps.entries()) {
+    const found = operations.get(step.do);
+    if (found === undefined) throw new Error(`no such operation: ${step.do}`);
+    try {
+      await found.perform(pair, step);
+      if (i % pair.tallyEvery === 0) await both(pair, ({ engine, ns }) => engine.tally(ns));
+    } catch (error) {
+      if (error instanceof Error && !(error instanceof Abandoned))
+        error.message = `after ${i} steps, at ${JSON.stringify(step)}: ${error.message}`;
+      throw error;
+    }
+  }
+}
+
+/** Everything that can be seen of a namespace. */
+async function compareAll(pair: Pair): Promise<void> {
+  const { known } = pair;
+  const ask = (verb: (side: Side) => Promise<unknown>): Promise<unknown> => both(pair, verb);
+  await ask(({ engine, ns }) => engine.tally(ns));
+  await ask(({ engine }) => engine.listNamespaces());
+  await ask(({ engine, ns }) => engine.listWorkers(ns));
+  await ask(({ engine, ns }) => engine.listWorkSpecs(ns));
+  await ask(({ engine, ns }) => engine.readLocks(ns, paths));
+  await ask(({ engine, ns }) => engine.waitingSince(ns));
+  if (!known.has("messages")) {
+    await ask(({ engine, ns }) => engine.countMessages(ns, queueNames));
+    if (!known.has("message order")) await ask(({ engine, ns }) => engine.listQueues(ns));
+  }
+  await ask(({ engine, ns }) => engine.listActions(ns));
+  for (const spec of specNames) {
+    const listed = await ask(({ engine, ns }) => engine.listWorkUnits(ns, spec));
+    await ask(({ engine, ns }) => engine.listUnitAttempts(ns, spec, "nobody's"));
+    if (isRefusal(listed)) continue;
+    const { rows } = listed as Page<WorkUnitRow>;
+    for (const label of labelNames) await ask(({ engine, ns }) => engine.listWorkUnits(ns, spec, { label }));
+    for (const status of new Set(rows.map((row) => row.status)))
+      await ask(({ engine, ns }) => engine.listWorkUnits(ns, spec, { statuses: [status] }));
+    for (const { name } of rows.filter(({ attempts }) => attempts > 0).slice(0, 20))
+      await ask(({ engine, ns }) => engine.listUnitAttempts(ns, spec, name));
+  }
+  for (const worker of workerNames) {
+    await ask(({ engine, ns }) => engine.listWorkerAttempts(ns, worker, { which: "all" }));
+    if (known.has("active attempts")) continue;
+    for (const which of ["active", "children"] as const)
+      await ask(({ engine, ns }) => engine.listWorkerAttempts(ns, worker, { which }));
+  }
+  await ask(async ({ engine, ns }) =>
+    (await engine.listWorkerAttempts(ns, crowd, { which: "all" })).rows.sort(byUnit),
+  );
+  await ask(({ engine, ns }) => engine.explain(ns, {}));
+  if (!known.has("messages"))
+    for (const queue of queueNames)
+      await ask(async ({ engine, ns }) => told(pair, await engine.takeMessages(ns, queue, { max: 10_000 })));
 }

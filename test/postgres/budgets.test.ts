@@ -8,6 +8,7 @@ import { candidatesSql } from "../../src/postgres/candidates.ts";
 import { claimSql, plainClaimSql } from "../../src/postgres/claims.ts";
 import { forSchema, planSettings } from "../../src/postgres/connection.ts";
 import { moveSql } from "../../src/postgres/expiry.ts";
+import { marksSql } from "../../src/postgres/watching.ts";
 import { insertSql } from "../../src/postgres/work-units.ts";
 import { openServer, query, type Server } from "./server.ts";
 
@@ -151,6 +152,7 @@ describe("plans", () => {
       ],
     ],
     move: [moveSql, ["bigint", "bigint", "bigint"]],
+    marks: [marksSql, ["bytea[]"]],
   } as const;
 
   /** The generic plan of a statement, as text. */

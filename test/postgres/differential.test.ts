@@ -1,94 +1,117 @@
-/** The same random commands on the memory store and on the postgres store give the same answers. */
-import fc from "fast-check";
+/** The same random operations on the memory store and on the postgres store give the same answers. */
+import type fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { encodeData, Engine, ManualClock, seededRandom } from "../../src/core/index.ts";
+import { Engine, ManualClock } from "../../src/core/index.ts";
 import { MemoryStore } from "../../src/memory/index.ts";
 import { openPostgres, type PostgresStore } from "../../src/postgres/index.ts";
-import { commands, commandsWithReopen, finish, start, type Pair } from "../model/differential.ts";
+import {
+  floors,
+  histories,
+  historiesWithReopen,
+  largeHistories,
+  performAll,
+  type Step,
+} from "../model/differential.ts";
 import { Ids } from "../model/ids.ts";
+import { knownDifferences } from "../model/known-differences.ts";
+import { Measure } from "../model/measure.ts";
+import type { Pair } from "../model/pair.ts";
+import { checkRandom } from "../model/random.ts";
+import { regressions } from "../model/regressions.ts";
 import { openServer, query, type Server } from "./server.ts";
 
+const known = new Set(knownDifferences.postgres);
 let server: Server;
+let url: string;
+let store: PostgresStore;
+const open = (): Promise<PostgresStore> => openPostgres({ url, notify: false });
+
 beforeAll(async () => {
   server = await openServer();
+  url = await server.createDatabase();
+  store = await open();
 }, 60_000);
-afterAll(() => server.stop());
+afterAll(async () => {
+  await store.close();
+  await server.stop();
+});
 
-async function compare(runs: number, steps: typeof commands): Promise<void> {
-  const url = await server.createDatabase();
+let runs = 0;
+
+/** Every run has a namespace of its own in one database, and a memory store of its own. */
+async function compare(history: readonly Step[], measure: Measure): Promise<void> {
   const clock = new ManualClock(1_000_000);
   const memory = new MemoryStore();
-  const open = (): Promise<PostgresStore> => openPostgres({ url, notify: false });
-  let store = await open();
-  const ids = new Ids();
-  // commands that guess the name of an attempt guess a low one: of both stores, one that was there and is gone
-  for (const one of [memory, store]) {
-    const engine = new Engine(one, { clock });
-    await engine.setWorkSpecs("before", [{ data: encodeData({ name: "s" }) }]);
-    await engine.addWorkUnits(
-      "before",
-      "s",
-      Array.from({ length: 20 }, (_, i) => ({ name: String(i) })),
-    );
-    await engine.deleteNamespace("before");
+  const draw = { value: 0 };
+  const options = {
+    clock,
+    random: () => draw.value,
+    workerRetentionMs: known.has("forgotten workers") ? 1e12 : 5000,
+  };
+  const pair: Pair = {
+    memory: new Engine(memory, options),
+    other: new Engine(store, options),
+    clock,
+    ns: `run ${runs++}`,
+    draw,
+    known,
+    measure,
+    tallyEvery: 4,
+    ids: new Ids(),
+    attempts: [],
+    specIds: new Map(),
+    lastRequest: 0,
+    async reopen() {
+      await store.close();
+      store = await open();
+      pair.other = new Engine(store, options);
+      // an engine remembers which workers it has met
+      pair.memory = new Engine(memory, options);
+    },
+  };
+  try {
+    await performAll(pair, history);
+  } finally {
+    await pair.other.deleteNamespace(pair.ns);
+    // what was deleted stays for an hour, in case somebody is still looking at it; here nobody is
+    await query(url, "UPDATE coordinate.spec SET died = died - interval '2 hours' WHERE dead");
+    while (!(await store.purge(1000, clock.now())).done);
   }
-  let run = 0;
-  await fc.assert(
-    fc.asyncProperty(steps, async (run100) => {
-      // the same numbers are drawn by both, and in every run: one that fails can be repeated
-      const [first, second] = [seededRandom(7), seededRandom(7)];
-      const options = { workerRetentionMs: 5000, clock };
-      const pair: Pair = {
-        memory: new Engine(memory, { ...options, random: first }),
-        other: new Engine(store, { ...options, random: second }),
-        clock,
-        ns: `run ${run++}`,
-        attempts: [],
-        ids,
-        tallyEvery: 4,
-        async reopen() {
-          await store.close();
-          store = await open();
-          pair.other = new Engine(store, { ...options, random: second });
-          // an engine remembers which workers it has met
-          pair.memory = new Engine(memory, { ...options, random: first });
-        },
-      };
-      await start(pair);
-      await fc.asyncModelRun(async () => ({ model: {}, real: pair }), run100);
-      await finish(pair);
-      // what was deleted stays for an hour, in case somebody is still looking at it; here nobody is
-      await query(url, "UPDATE coordinate.spec SET died = died - interval '2 hours' WHERE dead");
-    }),
-    // the stores are the same in all runs, so that a shorter one tells nothing
-    { numRuns: runs, endOnFailure: true },
-  );
-  // all namespaces were deleted: no row is left behind
-  while (!(await store.purge(1000, clock.now())).done);
-  for (const table of [
-    "namespace",
-    "spec",
-    "unit",
-    "history",
-    "need",
-    "tally",
-    "log",
-    "request",
-    "worker",
-    "lock",
-  ])
-    expect(await query(url, `SELECT count(*)::int AS n FROM coordinate.${table}`), table).toEqual([{ n: 0 }]);
-  await store.close();
 }
 
-const runs = Number(process.env.POSTGRES_RUNS ?? 120);
+const tables = ["namespace", "spec", "unit", "history", "need", "tally", "log", "request", "worker", "lock"];
+
+function random(name: string, steps: fc.Arbitrary<Step[]>, fixed: number, fresh: number): void {
+  const run = async (): Promise<void> => {
+    const measure = new Measure();
+    await checkRandom({
+      prefix: "DIFFERENTIAL",
+      file: "test/postgres/differential.test.ts",
+      name,
+      histories: steps,
+      run: (history) => compare(history, measure),
+      runs: { fixed, fresh },
+    });
+    if (process.env.DIFFERENTIAL_SHOW !== undefined) console.log(String(measure));
+    if (process.env.DIFFERENTIAL_PATH === undefined) measure.check(floors);
+    // all namespaces were deleted: no row is left behind
+    for (const table of tables)
+      expect(await query(url, `SELECT count(*)::int AS n FROM coordinate.${table}`), table).toEqual([
+        { n: 0 },
+      ]);
+  };
+  test(name, run, 3_600_000);
+}
 
 describe("memory and postgres", () => {
-  test("answer the same to the same commands", () => compare(runs, commands), 3_600_000);
+  random("answer the same to the same operations", histories, 15, 40);
+  random("also when the store is closed and opened in between", historiesWithReopen, 2, 6);
+  random("also with more units than are looked at in one step", largeHistories, 1, 2);
 
-  test(
-    "also when the store is closed and opened in between",
-    () => compare(Math.ceil(runs / 10), commandsWithReopen),
-    3_600_000,
-  );
+  for (const { name, history, differs } of regressions)
+    test(`known case: ${name}`, async () => {
+      const running = compare(history, new Measure());
+      if (differs?.includes("postgres") === true) await expect(running).rejects.toThrow();
+      else await running;
+    });
 });

@@ -6,9 +6,10 @@ export type Direction = "to server" | "to client";
 export class Proxy {
   readonly #server = createServer((client) => this.#accept(client));
   readonly #pairs = new Set<[Socket, Socket]>();
+  /** Those whose client has said LISTEN. */
+  readonly #listening = new Set<[Socket, Socket]>();
   #target: number;
   #cut: { direction: Direction; left: number } | null = null;
-  #silent = false;
   #refusing = false;
   port = 0;
 
@@ -41,11 +42,16 @@ export class Proxy {
     this.#cut = null;
   }
 
-  /** Connections that are open now go silent: nothing is forwarded any more, and nothing is closed. */
-  blackhole(): void {
-    this.#silent = true;
-    for (const pair of this.#pairs) for (const socket of pair) socket.pause();
-    this.#silent = false;
+  /** Connections that are open now, or only those that listen, go silent: nothing is forwarded any more, and nothing is closed. */
+  blackhole(which: "all" | "listening" = "all"): void {
+    for (const pair of which === "all" ? this.#pairs : this.#listening)
+      for (const socket of pair) socket.pause();
+    this.#listening.clear();
+  }
+
+  /** How many connections listen and are not silent. */
+  get listening(): number {
+    return this.#listening.size;
   }
 
   refuse(refusing: boolean): void {
@@ -69,6 +75,7 @@ export class Proxy {
     this.#pairs.add(pair);
     const end = (): void => {
       this.#pairs.delete(pair);
+      this.#listening.delete(pair);
       for (const socket of pair) socket.destroy();
     };
     for (const socket of pair) {
@@ -77,6 +84,9 @@ export class Proxy {
       socket.on("close", end);
     }
     // the first message of a client has no type
+    client.on("data", (chunk: Buffer) => {
+      if (chunk.includes("LISTEN ")) this.#listening.add(pair);
+    });
     this.#forward(client, server, "to server", end, true);
     this.#forward(server, client, "to client", end, false);
   }
@@ -85,7 +95,6 @@ export class Proxy {
     let buffered = Buffer.alloc(0);
     let untyped = startup;
     from.on("data", (chunk: Buffer) => {
-      if (this.#silent) return;
       buffered = Buffer.concat([buffered, chunk]);
       for (;;) {
         const head = untyped ? 0 : 1;

@@ -98,7 +98,15 @@ test("a request that waits is answered when the caller of a transaction commits"
   await new Engine(store.within(client)).addWorkUnits("", "s", [{ name: "u" }]);
   await delay(200);
   await client.query("COMMIT");
-  expect(await waiting).toHaveLength(1);
+  const [attempt] = await waiting;
+  // and so are ends: nobody is told too early, who would look, see nothing and not be told again
+  const ending = other.awaitWorkUnits("", "s", ["u"], { waitMs: 20_000 });
+  await delay(300);
+  await client.query("BEGIN");
+  await new Engine(store.within(client)).settleAttempts("", [{ attempt: attempt!.id, action: "finish" }]);
+  await delay(200);
+  await client.query("COMMIT");
+  expect((await ending).map((unit) => unit?.status)).toEqual(["finished"]);
   await client.end();
   await other.close();
   await engine.close();

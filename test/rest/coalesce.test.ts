@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
-import { CoordinateError, encodeData, Engine, type Coordinate } from "../../src/core/index.ts";
+import { around, CoordinateError, encodeData, Engine, type Coordinate } from "../../src/core/index.ts";
 import { MemoryStore } from "../../src/memory/index.ts";
-import { around, coalesce } from "../../src/rest/index.ts";
+import { coalesce } from "../../src/rest/index.ts";
 
 async function counted(): Promise<{ merged: Coordinate; calls: [string, number][] }> {
   const calls: [string, number][] = [];

@@ -1,75 +1,121 @@
-/** The same random commands on the memory store and on the sqlite store give the same answers. */
+/** The same random operations on the memory store and on the sqlite store give the same answers. */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import fc from "fast-check";
+import type fc from "fast-check";
 import { afterAll, describe, expect, test } from "vitest";
 import { Engine, ManualClock, seededRandom } from "../../src/core/index.ts";
 import { MemoryStore } from "../../src/memory/index.ts";
 import { openSqlite, type SqliteStore } from "../../src/sqlite/index.ts";
-import { commands, commandsWithReopen, finish, start, type Pair } from "../model/differential.ts";
+import {
+  floors,
+  histories,
+  historiesWithReopen,
+  largeHistories,
+  performAll,
+  type Step,
+} from "../model/differential.ts";
+import { knownDifferences } from "../model/known-differences.ts";
+import { Measure } from "../model/measure.ts";
+import type { Pair } from "../model/pair.ts";
+import { checkRandom } from "../model/random.ts";
+import { regressions } from "../model/regressions.ts";
 import { Fault, openWithFault } from "./fault.ts";
 
 const directory = mkdtempSync(path.join(tmpdir(), "coordinate-differential-"));
 afterAll(() => rmSync(directory, { recursive: true, force: true }));
 
-async function compare(runs: number, name: string, steps: typeof commands, hindered = false): Promise<void> {
-  const file = path.join(directory, name);
+const known = new Set(knownDifferences.sqlite);
+let files = 0;
+
+interface Way {
+  /** A file that can be closed and opened again; else a database in memory, which is faster. */
+  file?: boolean;
+  /** One transaction in three fails for want of space. */
+  hindered?: boolean;
+}
+
+async function compare(history: readonly Step[], measure: Measure, way: Way = {}): Promise<void> {
+  const file = way.file === true ? path.join(directory, `${files++}.sqlite`) : ":memory:";
   const clock = new ManualClock(1_000_000);
   const memory = new MemoryStore();
   const fault = new Fault();
+  const luck = seededRandom(history.length);
   const open = async (): Promise<SqliteStore> =>
-    hindered ? openWithFault(file, fault) : openSqlite(file, { durability: "off" });
+    way.hindered === true ? openWithFault(file, fault) : openSqlite(file, { durability: "off" });
   let store = await open();
-  let run = 0;
-  await fc.assert(
-    fc.asyncProperty(steps, async (run100) => {
-      // the same numbers are drawn by both, and in every run: one that fails can be repeated
-      const [first, second] = [seededRandom(7), seededRandom(7)].map((random) =>
-        hindered ? () => 0 : random,
-      );
-      const luck = seededRandom(run);
-      const options = { workerRetentionMs: 5000, clock };
-      const pair: Pair = {
-        memory: new Engine(memory, { ...options, random: first! }),
-        other: new Engine(store, { ...options, random: second! }),
-        clock,
-        ns: `run ${run++}`,
-        attempts: [],
-        async reopen() {
-          await store.close();
-          store = await open();
-          pair.other = new Engine(store, { ...options, random: second! });
-          // an engine remembers which workers it has met
-          pair.memory = new Engine(memory, { ...options, random: first! });
-        },
-        ...(hindered && { hinder: () => fault.arm(luck() < 0.3) }),
-      };
-      await start(pair);
-      await fc.asyncModelRun(async () => ({ model: {}, real: pair }), run100);
-      await finish(pair);
-    }),
-    // the stores are the same in all runs, so that a shorter one tells nothing
-    { numRuns: runs, endOnFailure: true },
-  );
-  expect(await store.check()).toEqual({ ok: true, problems: [] });
-  await store.close();
+  try {
+    const draw = { value: 0 };
+    const options = {
+      clock,
+      random: () => draw.value,
+      workerRetentionMs: known.has("forgotten workers") ? 1e12 : 5000,
+    };
+    const pair: Pair = {
+      memory: new Engine(memory, options),
+      other: new Engine(store, options),
+      clock,
+      ns: "n",
+      draw,
+      known,
+      measure,
+      tallyEvery: 1,
+      attempts: [],
+      specIds: new Map(),
+      lastRequest: 0,
+      async reopen() {
+        await store.close();
+        store = await open();
+        pair.other = new Engine(store, options);
+        // an engine remembers which workers it has met
+        pair.memory = new Engine(memory, options);
+      },
+      ...(way.hindered === true && { hinder: () => fault.arm(luck() < 0.3) }),
+    };
+    await performAll(pair, history);
+    expect(await store.check()).toEqual({ ok: true, problems: [] });
+  } finally {
+    await store.close();
+    if (way.file === true) for (const end of ["", "-wal", "-shm"]) rmSync(file + end, { force: true });
+  }
 }
 
-const runs = Number(process.env.SQLITE_RUNS ?? 2000);
+function random(
+  name: string,
+  steps: fc.Arbitrary<Step[]>,
+  fixed: number,
+  fresh: number,
+  way: Way = {},
+): void {
+  const run = async (): Promise<void> => {
+    const measure = new Measure();
+    await checkRandom({
+      prefix: "DIFFERENTIAL",
+      file: "test/sqlite/differential.test.ts",
+      name,
+      histories: steps,
+      run: (history) => compare(history, measure, way),
+      runs: { fixed, fresh },
+    });
+    if (process.env.DIFFERENTIAL_SHOW !== undefined) console.log(String(measure));
+    if (process.env.DIFFERENTIAL_PATH === undefined) measure.check(floors);
+  };
+  test(name, run, 3_600_000);
+}
 
 describe("memory and sqlite", () => {
-  test("answer the same to the same commands", () => compare(runs, "one.sqlite", commands), 600_000);
+  random("answer the same to the same operations", histories, 60, 150);
+  random("also when the file is closed and opened in between", historiesWithReopen, 10, 30, { file: true });
+  random("also when one transaction in three fails for want of space", historiesWithReopen, 15, 40, {
+    file: true,
+    hindered: true,
+  });
+  random("also with more units than are looked at in one step", largeHistories, 2, 6);
 
-  test(
-    "also when the file is closed and opened in between",
-    () => compare(Math.ceil(runs / 10), "two.sqlite", commandsWithReopen),
-    600_000,
-  );
-
-  test(
-    "also when one transaction in three fails for want of space and is asked for again",
-    () => compare(Math.ceil(runs / 5), "three.sqlite", commandsWithReopen, true),
-    600_000,
-  );
+  for (const { name, history, differs } of regressions)
+    test(`known case: ${name}`, async () => {
+      const running = compare(history, new Measure());
+      if (differs?.includes("sqlite") === true) await expect(running).rejects.toThrow();
+      else await running;
+    });
 });

@@ -5,6 +5,7 @@ import { openPostgres, type Pool, type PostgresOptions } from "../../src/postgre
 import { conformance, type Stack } from "../../src/testing/index.ts";
 import { findPgBouncer, startPgBouncer } from "../postgres/pgbouncer.ts";
 import { openServer } from "../postgres/server.ts";
+import { failingOn } from "./failing.ts";
 
 interface Way {
   options: PostgresOptions;
@@ -14,6 +15,7 @@ interface Way {
 
 const stack = (name: string, way: (url: string) => Way | Promise<Way>): Stack => ({
   name,
+  failing: failingOn("postgres", "postgres in process"),
   async open() {
     const server = await openServer();
     const clock = new ManualClock();

@@ -3,10 +3,12 @@ import { openPostgres } from "../../src/postgres/index.ts";
 import { conformance } from "../../src/testing/index.ts";
 import { openServer } from "../postgres/server.ts";
 import { openRest } from "../rest/stack.ts";
+import { failingOn } from "./failing.ts";
 
 conformance(
   {
     name: "rest on postgres",
+    failing: failingOn("postgres"),
     async open() {
       const server = await openServer();
       const subject = await openRest(await openPostgres({ url: await server.createDatabase() }));

@@ -1,13 +1,15 @@
 /** Getting work and saying what became of it, by the names that Python calls. */
-import type {
-  AttemptAction,
-  AttemptChanged,
-  AttemptRequest,
-  AttemptRow,
-  Data,
-  WorkUnitRow,
+import {
+  serveVerb,
+  type AttemptAction,
+  type AttemptChanged,
+  type AttemptRequest,
+  type AttemptRow,
+  type Data,
+  type WorkUnitRow,
 } from "../../core/index.ts";
 import {
+  callerOf,
   inBand,
   method,
   no,
@@ -32,7 +34,8 @@ const longestLease = 86_400;
 const renewedLease = 300;
 const defaultLease = 900;
 
-const getWork = method(1, 2, async ({ coordinate, ns, fencing, gone }, [id, item]) => {
+const getWork = method(1, 2, async (call, [id, item]) => {
+  const { coordinate, ns, fencing } = call;
   const worker = optionalName(id, "worker_id");
   const options = new Options(item);
   const maxJobs = options.number("max_jobs");
@@ -47,13 +50,7 @@ const getWork = method(1, 2, async ({ coordinate, ns, fencing, gone }, [id, item
   const availableGb = options.number("available_gb");
   if (specs !== undefined) request.workSpecs = specs;
   if (availableGb !== undefined && availableGb > 0) request.availableGb = availableGb;
-  const attempts = await coordinate.requestAttempts(ns, request);
-  // whoever asked has gone: not a lease should pass before somebody else gets these
-  if (gone.aborted && attempts.length > 0)
-    await coordinate.settleAttempts(
-      ns,
-      attempts.map((attempt) => ({ attempt: attempt.id, action: "expire" })),
-    );
+  const attempts = await serveVerb(coordinate, "requestAttempts", [ns, request], callerOf(call));
   fencing.speaksFor(worker);
   fencing.remember(attempts);
   // the one shape for a single job, the other for any other number that was asked for, 0 included
@@ -86,6 +83,8 @@ interface Update {
   /** How long the lease is from now, in milliseconds; 0 or less gives it back. */
   leaseMs: number;
   worker: string | undefined;
+  /** Exactly what an operator's `retry` sends: `{lease_time: 0, status: 1}`. No worker sends this. */
+  isRetry: boolean;
 }
 
 const lostLease = no("lost lease");
@@ -108,6 +107,7 @@ const updateWorkUnit = method(2, 3, async (call, [name, key, item]) =>
         data: options.get("data")?.data("data", call.settings.dataLimits) ?? null,
         leaseMs: Math.min(lease ?? renewedLease, longestLease) * 1000,
         worker: options.text("worker_id"),
+        isRetry: options.number("status") === status.available && lease === 0 && options.size === 2,
       };
       const known = call.fencing.known(update.spec, update.key);
       return known === null ? updateUnknown(call, update) : updateKnown(call, update, known);
@@ -150,7 +150,9 @@ async function updateUnknown(call: Call, update: Update): Promise<Result> {
   checkStatus(update.status, null);
   const active = row.activeAttempt;
   if (active === null) return updateWaiting(call, update, row);
-  if (!(await fencing.accepts(coordinate, ns, row, active, update.worker))) return lostLease;
+  // an operator takes the unit away from whoever has it, and means to
+  const isMeant = update.isRetry || (await fencing.accepts(coordinate, ns, row, active, update.worker));
+  if (!isMeant) return lostLease;
   return answer(await settle(call, update, active.id, actionOf(update)));
 }
 

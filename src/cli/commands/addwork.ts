@@ -66,7 +66,7 @@ async function runSync(context: Context, workSpec: string, options: Options): Pr
     context,
     path.basename(source.name),
     () => ({ value: source.bytesRead(), total: source.size, units: listed }),
-    options.quiet === true,
+    options.quiet === true || context.quiet,
   );
   try {
     const result = await syncUnits({ coordinate, ns, workSpec }, readEntries(source, format, formatOptions), {

@@ -3,7 +3,7 @@ import { workUnitStatuses, type WorkUnitSelection } from "../../core/index.ts";
 import { command, repeatedWords } from "../command.ts";
 import { quote } from "../escape.ts";
 import { CommandError, exit } from "../failure.ts";
-import { defineNaming, readNaming, requireWorkSpec, type NamingOptions } from "../naming.ts";
+import { defineNaming, hasWorkSpec, readNaming, requireWorkSpec, type NamingOptions } from "../naming.ts";
 import { count as number, counted } from "../units.ts";
 import { readStatuses } from "./work-units.ts";
 
@@ -28,8 +28,7 @@ export default command<Options>({
     const statuses = readStatuses(options.status ?? []);
     const { out } = context;
     const { coordinate, ns } = await context.work();
-    const [row] = await coordinate.getWorkSpecs(ns, [workSpec]);
-    if ((row ?? null) === null && context.compat) {
+    if (context.compat && !(await hasWorkSpec(context, workSpec))) {
       out.line("Removed 0 work units.");
       return exit.done;
     }

@@ -6,11 +6,15 @@ import { version } from "../../daemon/version.ts";
 import { command } from "../command.ts";
 import type { Context } from "../context.ts";
 import { quote, show } from "../escape.ts";
-import { exit } from "../failure.ts";
+import { explainConnection } from "../connection-problem.ts";
+import { CommandError, exit } from "../failure.ts";
 import type { Opened } from "../open.ts";
 import type { Style } from "../table.ts";
+import { ableWorkers } from "../able-workers.ts";
+import { aboutEmptyNamespace } from "../naming.ts";
 import { bytes, count, counted, duration } from "../units.ts";
 import { listWorkers } from "../worker-list.ts";
+import { stuckSpecs, stuckText } from "./explain.ts";
 
 type Grade = "ok" | "note" | "wrong";
 
@@ -42,7 +46,9 @@ export default command<{ deep?: boolean }>({
       if (opened.rest !== null) await aboutDaemon(context, tell);
       if (opened.sqlite !== null) await aboutSqlite(opened, tell, options.deep === true);
       await aboutRights(context, opened, tell);
-      await aboutWork(context, tell);
+      const tellFirst: Tell = (about, grade, text, advice = "") =>
+        findings.unshift({ about, grade, text, advice });
+      await aboutWork(context, tell, tellFirst);
     }
     print(context, findings);
     return findings.some(({ grade }) => grade === "wrong") ? exit.failed : exit.done;
@@ -82,12 +88,14 @@ async function reach(context: Context, tell: Tell): Promise<Opened | null> {
   } catch (error) {
     const { address, backend } = await context.place();
     const where = backend ?? address ?? "http://127.0.0.1:5980";
-    tell("reach", "wrong", `${show(where)}: ${messageOf(error)}`, adviceOf(error, backend !== undefined));
+    const told = await explainConnection(error, context.session.place);
+    tell("reach", "wrong", `${show(where)}: ${messageOf(told)}`, adviceOf(told, backend !== undefined));
     return null;
   }
 }
 
 function adviceOf(error: unknown, store: boolean): string {
+  if (error instanceof CommandError) return `${error.hint[0]?.toUpperCase() ?? ""}${error.hint.slice(1)}.`;
   const code = typeof error === "object" && error !== null && "code" in error ? String(error.code) : "";
   if (code === "unauthorized")
     return "Give a token: COORDINATE_TOKEN, or --token. coordinate token create makes one.";
@@ -219,14 +227,18 @@ async function aboutRights(context: Context, { rest, coordinate }: Opened, tell:
     );
 }
 
-/** Whether work that waits can be done. */
-async function aboutWork(context: Context, tell: Tell): Promise<void> {
+/** Whether work that waits can be done; what cannot is the first line. */
+async function aboutWork(context: Context, tell: Tell, tellFirst: Tell): Promise<void> {
   const { coordinate, ns } = await context.work();
   let tally: TallyRow[];
   try {
     tally = await coordinate.tally(ns);
   } catch (error) {
     tell("work", "wrong", messageOf(error));
+    return;
+  }
+  if (tally.length === 0) {
+    tell("work", "note", await aboutEmptyNamespace(coordinate, ns), "coordinate namespaces lists all.");
     return;
   }
   const sum = (status: "available" | "pending" | "failed"): number =>
@@ -248,15 +260,25 @@ async function aboutWork(context: Context, tell: Tell): Promise<void> {
   }
   await aboutPaused(coordinate, ns, tally, tell);
   const { rows } = await listWorkers(coordinate, ns, { active: true }, 1000);
-  if (rows.length === 0 && sum("available") > 0)
-    tell(
+  const { settings } = await coordinate.getNamespace(ns);
+  const explained = await coordinate.explain(ns, {});
+  const stuck = stuckSpecs(explained, await ableWorkers(coordinate, ns, rows));
+  if (stuck.length === 0 || rows.length > 0) tell("workers", "ok", `${count(rows.length)} active`);
+  if (stuck.length > 0 && rows.length === 0)
+    tellFirst(
       "workers",
       "note",
-      "none is active, and units wait",
-      "coordinate worker starts one; coordinate explain tells more.",
+      `work waits and no worker is active: ${stuckText(stuck)}`,
+      "coordinate worker starts one.",
     );
-  else tell("workers", "ok", `${count(rows.length)} active`);
-  const { settings } = await coordinate.getNamespace(ns);
+  else if (stuck.length > 0)
+    tellFirst(
+      "workers",
+      // those that somebody told to rest are as they should be
+      settings.desired === "run" ? "wrong" : "note",
+      `work waits and no active worker can take it: ${stuckText(stuck)}`,
+      `coordinate explain ${quote(stuck[0]?.workSpec ?? "")} tells why.`,
+    );
   if (settings.desired !== "run")
     tell("workers", "note", `all were told to ${settings.desired}`, "coordinate mode run lets them go on.");
 }

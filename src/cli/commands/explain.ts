@@ -1,10 +1,11 @@
 /** `coordinate explain`: why is nothing running? The scheduler's own answer, in words, and what to do about it. */
 import type { Explained, NamespaceRow, ScheduleRequest, TallyRow } from "../../core/index.ts";
+import { ableWorkers, askersOf, type AbleWorkers } from "../able-workers.ts";
 import { command, repeated } from "../command.ts";
 import type { Context } from "../context.ts";
 import { quote, show } from "../escape.ts";
 import { exit } from "../failure.ts";
-import { requireWorkSpec } from "../naming.ts";
+import { aboutEmptyNamespace, listed, requireWorkSpec } from "../naming.ts";
 import { cut, type Style } from "../table.ts";
 import { count, counted, readNumber } from "../units.ts";
 import { listWorkers } from "../worker-list.ts";
@@ -34,37 +35,71 @@ export default command<Options>({
       listWorkers(coordinate, ns, { active: true }, 1000),
     ]);
     const shown = explained.filter(({ workSpec }) => args.length === 0 || args.includes(workSpec));
+    const able = await ableWorkers(coordinate, ns, workers.rows);
     if (context.out.json) {
       context.out.printJson({
         desired: namespace.settings.desired,
         activeWorkers: workers.rows.length,
-        workSpecs: shown,
+        workSpecs: shown.map((one) => ({ ...one, workers: able(one.workSpec) })),
       });
       return exit.done;
     }
-    verdict(context, explained, tally);
+    if (explained.length === 0) {
+      context.out.sentence(
+        `Nothing can run: ${await aboutEmptyNamespace(coordinate, ns)}. coordinate load and coordinate flow make work specs.`,
+      );
+      return exit.done;
+    }
+    const stuck = stuckSpecs(explained, able);
+    if (stuck.length > 0) tellStuck(context, stuck, askersOf(workers.rows).length);
+    else verdict(context, explained, tally);
     const idle = workers.rows.filter(({ desired }) => desired !== "run").length;
-    aboutWorkers(context, namespace, workers.rows.length, idle, workers.more, explained);
+    aboutWorkers(context, namespace, workers.rows.length, idle, workers.more);
     const counts = new Map(tally.map((row) => [row.workSpec, row]));
     for (const one of order(shown)) {
       context.out.line();
-      aboutSpec(context, one, counts.get(one.workSpec));
+      aboutSpec(context, one, counts.get(one.workSpec), able(one.workSpec));
     }
     return exit.done;
   },
 });
+
+/** Rules that hold only until others have had their turn: the work is there, and waits for a worker all the same. */
+const waitsForTurn: readonly (Explained["excluded"] | null)[] = [
+  null,
+  "lower_priority",
+  "preempted",
+  "enough_running",
+];
+
+/** Work specs with units that wait, and no active worker that could take them. */
+export const stuckSpecs = (
+  explained: readonly Explained[],
+  able: (workSpec: string) => AbleWorkers,
+): Explained[] =>
+  explained.filter(
+    ({ workSpec, available, excluded }) =>
+      available > 0 && waitsForTurn.includes(excluded) && able(workSpec).able.length === 0,
+  );
+
+/** "3 units of crawl, 1 unit of index", at most a few. */
+export function stuckText(stuck: readonly Explained[]): string {
+  const shown = stuck
+    .slice(0, 3)
+    .map(({ workSpec, available }) => `${counted(available, "unit")} of ${quote(workSpec)}`);
+  return shown.join(", ") + (stuck.length > 3 ? ` and ${counted(stuck.length - 3, "more work spec")}` : "");
+}
+
+function tellStuck({ out }: Context, stuck: readonly Explained[], askers: number): void {
+  const who = askers === 0 ? "no worker is active" : "no active worker can take it";
+  out.sentence(`${out.paint("red", `Work waits and ${who}`)}: ${stuckText(stuck)}.`);
+}
 
 /** Those that may be given come first, the likeliest before the others. */
 const order = (all: readonly Explained[]): Explained[] =>
   [...all].sort((a, b) => b.chance - a.chance || Number(b.available > 0) - Number(a.available > 0));
 
 function verdict({ out }: Context, explained: readonly Explained[], tally: readonly TallyRow[]): void {
-  if (explained.length === 0) {
-    out.sentence(
-      "There are no work specs in this namespace: nothing can run. coordinate load and coordinate flow make them.",
-    );
-    return;
-  }
   const open = explained.filter(({ excluded }) => excluded === null);
   const pending = tally.reduce((sum, { counts }) => sum + counts.pending, 0);
   const running =
@@ -92,7 +127,6 @@ function aboutWorkers(
   active: number,
   idle: number,
   more: boolean,
-  explained: readonly Explained[],
 ): void {
   const number = more
     ? `More than ${count(active)} workers are`
@@ -103,8 +137,7 @@ function aboutWorkers(
     out.sentence(
       `All workers of this namespace were told to ${settings.desired}; coordinate mode run lets them go on.`,
     );
-  if (active === 0 && explained.length > 0)
-    out.sentence("No worker is active: nobody asks for work. coordinate worker starts one.");
+  if (active === 0) out.sentence("No worker is active. coordinate worker starts one.");
   else if (active > 0)
     out.sentence(
       `${number} active${idle > 0 && settings.desired === "run" ? `; ${count(idle)} of them ${idle === 1 ? "was" : "were"} told not to run` : ""}.`,
@@ -128,7 +161,12 @@ function reasonSentence(reason: string): string {
   return `${shown[0]?.toUpperCase() ?? ""}${shown.slice(1)}.`;
 }
 
-function aboutSpec({ out }: Context, one: Explained, row: TallyRow | undefined): void {
+function aboutSpec(
+  { out }: Context,
+  one: Explained,
+  row: TallyRow | undefined,
+  { able, unable }: AbleWorkers,
+): void {
   const chance =
     one.excluded === null ? `chance ${(one.chance * 100).toFixed(one.chance < 0.1 ? 1 : 0)} %` : "not now";
   const style: Style = one.excluded === null ? "green" : "yellow";
@@ -148,6 +186,19 @@ function aboutSpec({ out }: Context, one: Explained, row: TallyRow | undefined):
   );
   const todo = one.excluded === null ? undefined : advice[one.excluded]?.(quote(one.workSpec));
   if (todo !== undefined) out.sentence(`  ${todo}`, "  ");
+  if (unable.length > 0)
+    out.sentence(
+      able.length === 0
+        ? "  No active worker can take it:"
+        : `  ${listed(able, 3)} can take it; ${unable.length === 1 ? "not" : "but not"}:`,
+      "  ",
+    );
+  for (const { reason, workers } of unable) out.sentence(`    ${listed(workers, 3)}: ${reason}`, "      ");
+  if (able.length === 0 && unable.some(({ reason }) => / needs .* GB/.test(reason)))
+    out.sentence(
+      `  Start a worker with more memory, or say that it needs none: coordinate set ${quote(one.workSpec)} min_gb=0.`,
+      "  ",
+    );
   if (one.excluded === "no_work") noWork(out, { delayed, blocked, failed }, quote(one.workSpec));
 }
 

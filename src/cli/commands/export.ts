@@ -84,9 +84,9 @@ async function writeFile(file: string, lines: AsyncIterable<string>, context: Co
   const failed = once(stream, "error").then(([error]) => {
     throw new CommandError(`${file}: ${reasonOf(error)}`);
   });
-  // it is awaited below; a failure before that must not end the process
-  failed.catch(() => undefined);
   const finished = once(stream, "close");
+  // they are awaited below; a failure before that must not end the process
+  for (const promise of [failed, finished]) promise.catch(() => undefined);
   try {
     let to: Writable = stream;
     if (/\.gz$/i.test(file)) {

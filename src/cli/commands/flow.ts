@@ -12,7 +12,7 @@ import {
   type Flow,
   type FlowPlan,
 } from "../../flow/index.ts";
-import { command } from "../command.ts";
+import { command, repeated } from "../command.ts";
 import type { Context } from "../context.ts";
 import { show } from "../escape.ts";
 import { CommandError, exit, UsageError } from "../failure.ts";
@@ -20,6 +20,7 @@ import { counted } from "../units.ts";
 
 interface Options {
   embedConfig?: string;
+  embedSecret?: string[];
   dryRun?: boolean;
   keepMeta?: boolean;
   prune?: boolean;
@@ -34,6 +35,11 @@ export default command<Options>({
       .option(
         "-c, --embed-config <file>",
         "embed the configuration of this file instead of the one in effect",
+      )
+      .option(
+        "--embed-secret <name>",
+        "also embed this secret of the configuration, such as db.password; may be repeated",
+        repeated,
       )
       .option("--dry-run", "show what would change, and change nothing")
       .option("--keep-meta", "keep what was set by hand: pause, weight and so on")
@@ -52,7 +58,10 @@ export default command<Options>({
     if (file === undefined) throw new UsageError("which file?");
     const flow = await read(context, file);
     for (const warning of flow.warnings) out.remark(show(warning));
-    const { config, left } = jobConfiguration(await context.configuration(options.embedConfig));
+    const { config, left } = jobConfiguration(
+      await context.configuration(options.embedConfig),
+      options.embedSecret,
+    );
     if (options.check === true) {
       for (const warning of chainsOutOfFile(flow)) out.remark(show(warning));
       if (out.json) out.printJson({ workSpecs: flow.specs.map(({ name }) => name) });
@@ -63,7 +72,9 @@ export default command<Options>({
     const how = { keepMeta: options.keepMeta === true, prune: options.prune === true };
     const plan = await planFlow(coordinate, ns, flow, config, how);
     if (left.length > 0 && flow.specs.length > 0)
-      out.remark(show(`not embedded, for they look like secrets: ${left.join(", ")}`));
+      out.remark(
+        show(`not embedded, for they look like secrets: ${left.join(", ")}; --embed-secret NAME embeds one`),
+      );
     if (options.dryRun === true) {
       print(context, plan, how);
       return exit.done;

@@ -1,8 +1,9 @@
 /** `coordinate worker --jobs`: a pool of processes that run jobs, until it is stopped; or one worker, once. */
 import type { Command } from "../command.ts";
-import { openJobs, type JobWorkerOptions } from "../../jobs/index.ts";
+import { openJobs, type JobWorkerOptions, type PoolOptions } from "../../jobs/index.ts";
 import { processSignals } from "../../worker/index.ts";
 import type { Context } from "../context.ts";
+import { show } from "../escape.ts";
 import { exit } from "../failure.ts";
 import { readCount, readDuration } from "../units.ts";
 import { openLog } from "../worker-options.ts";
@@ -71,26 +72,44 @@ export async function runJobsWorker(context: Context, options: JobsWorkerOptions
   try {
     if (options.onetime === true)
       await jobs.work({ ...shared, onetime: true, signal: stop.signal, haltSignal: halt.signal });
-    else await runPool(jobs, shared, options, stop.signal, halt.signal, log.info);
+    else await runPool(jobs, shared, await poolSize(context, options), stop.signal, halt.signal, log.info);
   } finally {
     processSignals.off(interrupt);
   }
   return halt.signal.aborted ? forced : exit.done;
 }
 
+type PoolSize = Pick<PoolOptions, "name" | "workers_nr_min" | "workers_nr_max">;
+
+/** Flags, else the configuration in effect, else the pool's own defaults. */
+async function poolSize(
+  context: Context,
+  { workersMin, workersMax, name }: JobsWorkerOptions,
+): Promise<PoolSize> {
+  const { jobs, sources, warnings } = await context.configuration();
+  for (const warning of warnings) context.out.remark(show(warning));
+  const { workers_nr_min, workers_nr_max } = jobs;
+  return {
+    ...(name !== undefined && { name }),
+    ...(sources.has("jobs.workers_nr_min") && { workers_nr_min }),
+    // 0 is what it is when nobody says anything
+    ...(workers_nr_max > 0 && { workers_nr_max }),
+    ...(workersMin !== undefined && { workers_nr_min: readCount(workersMin, "--workers-min") }),
+    ...(workersMax !== undefined && { workers_nr_max: readCount(workersMax, "--workers-max", 1) }),
+  };
+}
+
 async function runPool(
   jobs: ReturnType<typeof openJobs>,
   shared: JobWorkerOptions,
-  { workersMin, workersMax, name }: JobsWorkerOptions,
+  size: PoolSize,
   stop: AbortSignal,
   halt: AbortSignal,
   say: (text: string) => void,
 ): Promise<void> {
   const pool = await jobs.startPool({
     ...shared,
-    ...(name !== undefined && { name }),
-    ...(workersMin !== undefined && { workers_nr_min: readCount(workersMin, "--workers-min") }),
-    ...(workersMax !== undefined && { workers_nr_max: readCount(workersMax, "--workers-max", 1) }),
+    ...size,
   });
   say(`the pool ${pool.name} runs jobs`);
   const onStop = (): void => void pool.stop();

@@ -35,10 +35,25 @@ export default command<Options>({
     else await coordinate.setNamespace(ns, { desired: desired ?? "run" });
     const { out } = context;
     if (out.json) out.printJson({ mode: desired ?? "default", workers: names });
-    else out.line(`set mode to '${word}'${names.length > 0 ? ` for ${names.map(quote).join(", ")}` : ""}`);
+    else {
+      out.line(`set mode to '${word}'${names.length > 0 ? ` for ${names.map(quote).join(", ")}` : ""}`);
+      const held = until(desired, names.length > 0);
+      if (held !== "") out.remark(held);
+    }
     return exit.done;
   },
 });
+
+/** How long it holds, and how to end it. */
+function until(desired: DesiredState | null, ofWorker: boolean): string {
+  if (desired === null || desired === "run") return "";
+  const what = desired === "idle" ? "take no work" : "end";
+  if (!ofWorker)
+    return `All workers of the namespace ${what} when they have finished what they hold. This holds for workers that start later too, until coordinate mode run.`;
+  return desired === "idle"
+    ? "It takes no work when it has finished what it holds, until coordinate mode run --worker NAME, or default."
+    : "It ends when it has finished what it holds. A worker that starts again under this name runs.";
+}
 
 function readMode(word: string, ofWorker: boolean): DesiredState | null {
   if (ofWorker && word === "default") return null;

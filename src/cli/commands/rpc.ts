@@ -1,6 +1,6 @@
 /** `coordinate rpc`: any verb of the interface, with JSON for its arguments. */
 import { didYouMean } from "../../config/did-you-mean.ts";
-import { verbNames, verbs, type Verb, type VerbRow } from "../../rest/verbs.ts";
+import { callVerb, checkArguments, signatures, verbNames, verbs, type Verb } from "../../core/index.ts";
 import { readWire } from "../../rest/wire.ts";
 import { command } from "../command.ts";
 import type { Context } from "../context.ts";
@@ -13,33 +13,54 @@ export default command({
       .addHelpText(
         "after",
         "\nWithout a verb, lists them with their arguments. The namespace is that of --namespace. For example:" +
-          `\n  coordinate rpc listWorkUnits crawl '{"limit": 1}'`,
+          `\n  coordinate rpc listWorkUnits crawl '{"limit": 1}'` +
+          "\nThe methods of the Python daemon are known too, such as control_work_spec; where a verb has the same" +
+          "\nname, --compat calls the method.",
       );
   },
   run: async (context, { args: [word, ...words] }) => {
     if (word === undefined) return printVerbs(context);
-    const verb = readVerb(word);
-    const row: VerbRow = verbs[verb];
-    const most = row.params.length + (row.rest === true ? 1 : 0);
+    const verb = context.compat ? null : findVerb(word);
+    if (verb === null) return callPython(context, word, words);
+    const { namespace } = verbs[verb];
+    const { params, counts, optionsAt } = signatures[verb];
+    const most = counts[1] - (namespace === "none" ? 0 : 1);
     // those that are not options must be given
-    if (words.length < row.params.length || words.length > most)
+    if (words.length < params.length || words.length > most)
       throw new UsageError(`${verb}: expected ${signature(verb)}`);
     const args = words.map(readArgument);
     // a verb whose only argument is a request object can do with an empty one
-    if (row.rest === true && args.length < most) args.push({});
+    if (optionsAt >= 0 && args.length < most) args.push({});
     const { coordinate, ns } = await context.work();
-    const given = row.global === true ? args : [ns, ...args];
-    const call = Reflect.get(coordinate, verb) as (...given: unknown[]) => Promise<unknown>;
-    context.out.printJson((await call.apply(coordinate, given)) ?? null);
+    const given = namespace === "none" ? args : [ns, ...args];
+    checkArguments(verb, given);
+    context.out.printJson((await callVerb(coordinate, verb, given)) ?? null);
     return exit.done;
   },
 });
 
-function readVerb(word: string): Verb {
+function findVerb(word: string): Verb | null {
   const plain = (text: string): string => text.replace(/[-_]/g, "").toLowerCase();
-  const found = verbNames.find((verb) => plain(verb) === plain(word));
-  if (found === undefined) throw new UsageError(`no such verb ${word}${didYouMean(word, verbNames)}`);
-  return found;
+  return verbNames.find((verb) => plain(verb) === plain(word)) ?? null;
+}
+
+/** A method as Python clients call it; each parameter is YAML, as the Python tool reads it. */
+async function callPython(context: Context, word: string, words: readonly string[]): Promise<number> {
+  const { callMethod, methodNames } = await import("../../cbor/index.ts");
+  const method = word.replaceAll("-", "_");
+  if (!methodNames.includes(method))
+    throw new UsageError(`no such verb ${word}${didYouMean(word, [...verbNames, ...methodNames])}`);
+  const { parse } = await import("yaml");
+  const params = words.map((text): unknown => {
+    try {
+      return parse(text, { maxAliasCount: 100 }) as unknown;
+    } catch (error) {
+      throw new UsageError(`${text}: ${error instanceof Error ? error.message : String(error)}`);
+    }
+  });
+  const { coordinate, ns } = await context.work();
+  context.out.printJson(await callMethod(coordinate, ns, method, params));
+  return exit.done;
 }
 
 /** JSON, with data dictionaries kept as they are written; what is one word and no JSON is text. */
@@ -53,17 +74,16 @@ function readArgument(text: string): unknown {
 }
 
 function signature(verb: Verb): string {
-  const row: VerbRow = verbs[verb];
-  const words = [...row.params.map((name) => name.toUpperCase()), ...(row.rest === true ? ["[{…}]"] : [])];
-  return [verb, ...words].join(" ");
+  const { params, optionsAt } = signatures[verb];
+  return [verb, ...params.map((name) => name.toUpperCase()), ...(optionsAt < 0 ? [] : ["[{…}]"])].join(" ");
 }
 
 function printVerbs({ out }: Context): number {
   if (out.json) out.printJson(verbs);
   else
     out.table(
-      [{ head: "Verb", least: 20 }, { head: "Scope" }],
-      verbNames.map((verb) => [signature(verb), verbs[verb].scope]),
+      [{ head: "Verb", least: 20 }, { head: "Scope" }, { head: "What it does", least: 20 }],
+      verbNames.map((verb) => [signature(verb), verbs[verb].scope, verbs[verb].summary]),
     );
   return exit.done;
 }

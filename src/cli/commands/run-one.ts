@@ -2,7 +2,7 @@
 import { runOne } from "../../worker/index.ts";
 import { command } from "../command.ts";
 import { exit } from "../failure.ts";
-import { readCount, readNumber } from "../units.ts";
+import { counted, readCount, readNumber } from "../units.ts";
 import {
   atWork,
   defineWorkerOptions,
@@ -48,14 +48,26 @@ export default command<Options>({
     return atWork(context, log, async (namespace) => {
       const runtimes = await openChosen(setting, maxAttempts, log);
       try {
-        const lifetime = setting.lifetimeMs === undefined ? {} : { lifetimeMs: setting.lifetimeMs };
-        const { workSpecs } = setting;
-        const { hadWork } = await runOne(
+        const { workSpecs, lifetimeMs, availableGb } = setting;
+        const { hadWork, fetches } = await runOne(
           namespace,
-          { runtimes, log, maxAttempts, workSpecs, ...lifetime },
+          {
+            runtimes,
+            log,
+            maxAttempts,
+            workSpecs,
+            ...(lifetimeMs !== undefined && { lifetimeMs }),
+            ...(availableGb !== undefined && { availableGb }),
+          },
           limits,
         );
-        return hadWork ? exit.done : exit.nothing;
+        if (hadWork) return exit.done;
+        context.out.remark(
+          fetches === 0
+            ? "There was no work for this worker; coordinate explain tells why."
+            : `There was no more work after ${counted(fetches, "fetch", "fetches")}.`,
+        );
+        return exit.nothing;
       } finally {
         await Promise.all(runtimes.map((one) => one.close(0)));
       }

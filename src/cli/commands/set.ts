@@ -1,5 +1,12 @@
 /** `coordinate set`: what the scheduler looks at in a work spec, shown and changed without setting the spec again. */
-import type { WorkSpecMeta, WorkSpecMetaChange } from "../../core/index.ts";
+import {
+  metaFields,
+  settableFields,
+  type FieldKind,
+  type MetaField,
+  type WorkSpecMeta,
+  type WorkSpecMetaChange,
+} from "../../core/index.ts";
 import { didYouMean } from "../../config/did-you-mean.ts";
 import { command } from "../command.ts";
 import { quote } from "../escape.ts";
@@ -7,45 +14,33 @@ import { exit, UsageError } from "../failure.ts";
 import { requireWorkSpec } from "../naming.ts";
 import { readCount, readDuration, readNumber, time } from "../units.ts";
 
-interface Setting {
-  read: (text: string, key: string) => WorkSpecMetaChange;
-  show: (meta: WorkSpecMeta) => string | number | boolean;
-}
-
-/** In the words of the work spec's own keys; times in seconds, as there. */
-const settings: Readonly<Record<string, Setting>> = {
-  priority: { read: (text, key) => ({ priority: readNumber(text, key) }), show: (meta) => meta.priority },
-  weight: { read: (text, key) => ({ weight: readNumber(text, key) }), show: (meta) => meta.weight },
-  paused: { read: (text, key) => ({ paused: readFlag(text, key) }), show: (meta) => meta.paused },
-  continuous: { read: (text, key) => ({ continuous: readFlag(text, key) }), show: (meta) => meta.continuous },
-  interval: {
-    read: (text, key) => ({ intervalMs: readDuration(text, key) }),
-    show: (meta) => meta.intervalMs / 1000,
-  },
-  next_continuous: {
-    read: (text, key) => ({ nextContinuous: readTime(text, key) }),
-    show: (meta) => (meta.nextContinuous === 0 ? 0 : new Date(meta.nextContinuous).toISOString()),
-  },
-  max_running: {
-    read: (text, key) => ({ maxRunning: readCount(text, key) }),
-    show: (meta) => meta.maxRunning,
-  },
-  max_getwork: {
-    read: (text, key) => ({ maxGetwork: readCount(text, key) }),
-    show: (meta) => meta.maxGetwork,
-  },
-  max_retries: {
-    read: (text, key) => ({ maxRetries: readCount(text, key) }),
-    show: (meta) => meta.maxRetries,
-  },
-  min_gb: { read: (text, key) => ({ minGb: readAmount(text, key) }), show: (meta) => meta.minGb },
+/** How each kind is read from the command line. */
+const readers: Readonly<Record<FieldKind, (text: string, name: string) => unknown>> = {
+  number: readNumber,
+  amount: readAmount,
+  count: (text, name) => readCount(text, name),
+  boolean: readFlag,
+  text: (text) => text,
+  object: readJson,
+  arguments: readJson,
+  duration: readDuration,
+  time: readTime,
 };
 
-/** What can be set, as it is now. */
-export const shownMeta = (meta: WorkSpecMeta): Record<string, string | number | boolean> =>
-  Object.fromEntries(Object.entries(settings).map(([key, { show }]) => [key, show(meta)]));
+/** As the work spec's own keys have it: durations in seconds; times as dates, which are for people too. */
+export function show({ kind, field }: MetaField, meta: WorkSpecMeta): unknown {
+  const value = meta[field];
+  if (kind === "duration") return Number(value) / 1000;
+  return kind === "time" && value !== 0 ? new Date(Number(value)).toISOString() : value;
+}
 
-export const settingNames = Object.keys(settings);
+/** All metadata, as it is now. */
+export const shownMeta = (
+  meta: WorkSpecMeta,
+  fields: readonly MetaField[] = metaFields,
+): Record<string, unknown> => Object.fromEntries(fields.map((row) => [row.name, show(row, meta)]));
+
+export const settingNames = settableFields.map(({ name }) => name);
 
 export default command({
   define: (it) => {
@@ -53,7 +48,7 @@ export default command({
       .argument("[key=value...]", `what to set: ${settingNames.join(", ")}`)
       .addHelpText(
         "after",
-        "\nWithout a key, shows what is set. interval is in seconds, or 5m, 12h; next_continuous is now or a date." +
+        "\nWithout a key, shows what is set. Durations are in seconds, or 5m, 12h; times are now or a date." +
           "\nWhat is set here holds until the work spec is set again (unless that is done with --keep-meta).",
       );
   },
@@ -63,10 +58,10 @@ export default command({
     const { coordinate, ns } = await context.work();
     const meta = pairs.length === 0 ? row.meta : await coordinate.setWorkSpecMeta(ns, name, change);
     const { out } = context;
-    if (out.json) out.printJson(shownMeta(meta));
+    if (out.json) out.printJson(shownMeta(meta, settableFields));
     else {
-      const keys = pairs.length === 0 ? settingNames : pairs.map((pair) => keyOf(pair));
-      for (const key of keys) out.line(`${key}=${line(key, meta)}`);
+      const rows = pairs.length === 0 ? settableFields : pairs.map(fieldOf);
+      for (const row of rows) out.line(`${row.name}=${line(row, meta)}`);
     }
     if (change.continuous === true && !meta.continuous)
       out.remark(
@@ -76,31 +71,34 @@ export default command({
   },
 });
 
-const keyOf = (pair: string): string => pair.slice(0, pair.indexOf("=")).replaceAll("-", "_");
+/** The field that KEY=VALUE sets, by its name, its key in the data, or another name for it. */
+function fieldOf(pair: string): MetaField {
+  const at = pair.indexOf("=");
+  if (at < 1) throw new UsageError(`expected KEY=VALUE, got ${pair}`);
+  const given = pair.slice(0, at).replaceAll("-", "_");
+  const row = settableFields.find(
+    ({ name, key, aliases }) => name === given || key === given || aliases?.includes(given) === true,
+  );
+  if (row !== undefined) return row;
+  throw new UsageError(
+    `${given} cannot be set; there are ${settingNames.join(", ")}${didYouMean(given, settingNames)}`,
+  );
+}
 
-function line(key: string, meta: WorkSpecMeta): string {
-  const value = String(settings[key]?.show(meta) ?? "");
-  return key === "next_continuous" && meta.nextContinuous > 0
-    ? `${value} (${time(meta.nextContinuous, 0)} here)`
-    : value;
+function line(row: MetaField, meta: WorkSpecMeta): string {
+  const value = String(show(row, meta));
+  const at = meta[row.field];
+  return row.kind === "time" && at !== 0 ? `${value} (${time(Number(at), 0)} here)` : value;
 }
 
 /** All of them are read before any is applied. */
-function readPairs(pairs: readonly string[]): WorkSpecMetaChange {
-  let change: WorkSpecMetaChange = {};
-  for (const pair of pairs) {
-    const at = pair.indexOf("=");
-    const key = keyOf(pair);
-    const setting = at < 1 ? undefined : settings[key];
-    if (at < 1) throw new UsageError(`expected KEY=VALUE, got ${pair}`);
-    if (setting === undefined)
-      throw new UsageError(
-        `${key} cannot be set; there are ${settingNames.join(", ")}${didYouMean(key, settingNames)}`,
-      );
-    change = { ...change, ...setting.read(pair.slice(at + 1), key) };
-  }
-  return change;
-}
+const readPairs = (pairs: readonly string[]): WorkSpecMetaChange =>
+  Object.fromEntries(
+    pairs.map((pair) => {
+      const { field, name, kind } = fieldOf(pair);
+      return [field, readers[kind](pair.slice(pair.indexOf("=") + 1), name)];
+    }),
+  );
 
 function readFlag(text: string, key: string): boolean {
   if (/^(true|yes|on|1)$/i.test(text)) return true;
@@ -120,4 +118,12 @@ function readTime(text: string, key: string): number {
   const at = /^\d+(\.\d+)?$/.test(text) ? Number(text) * 1000 : Date.parse(text);
   if (!Number.isFinite(at) || at < 0) throw new UsageError(`${key}: expected now or a date, got ${text}`);
   return Math.round(at);
+}
+
+function readJson(text: string, key: string): unknown {
+  try {
+    return JSON.parse(text) as unknown;
+  } catch {
+    throw new UsageError(`${key}: expected JSON, got ${text}`);
+  }
 }

@@ -6,6 +6,7 @@ import { numbers, Rates, totals } from "../counts.ts";
 import { show } from "../escape.ts";
 import { every } from "../every.ts";
 import { exit } from "../failure.ts";
+import { aboutEmptyNamespace } from "../naming.ts";
 import type { Output } from "../output.ts";
 import { pad, type Cell, type Column } from "../table.ts";
 import { count, rate, readCount, readDuration } from "../units.ts";
@@ -37,7 +38,7 @@ export default command<Options>({
   },
   run: async (context, { options }) => {
     if (options.watch === undefined && options.times === undefined) {
-      print(context, options, await tally(context, options), null);
+      await print(context, options, await tally(context, options), null);
       return exit.done;
     }
     const ms = readDuration(options.watch === true ? "2" : (options.watch ?? "2"), "--watch");
@@ -47,7 +48,7 @@ export default command<Options>({
       const rows = await tally(context, options);
       if (context.out.isTerminal && !context.out.json) context.out.stream.write("\x1b[H\x1b[J");
       else if (n > 0 && !context.out.json) context.out.line();
-      print(context, options, rows, rates);
+      await print(context, options, rows, rates);
     });
     return exit.done;
   },
@@ -58,12 +59,18 @@ async function tally(context: Context, { allNamespaces }: Options): Promise<Tall
   return coordinate.tally(allNamespaces === true ? undefined : ns);
 }
 
-function print(context: Context, options: Options, rows: readonly TallyRow[], rates: Rates | null): void {
+async function print(
+  context: Context,
+  options: Options,
+  rows: readonly TallyRow[],
+  rates: Rates | null,
+): Promise<void> {
   const { out } = context;
   const all = options.allNamespaces === true;
   if (out.json) out.printJson(jsonOf(rows, all), 0);
   if (out.json && options.text !== true) return;
   if (context.compat) for (const line of pythonLines(rows)) out.line(line);
+  else if (rows.length === 0) await tellNone(context, all);
   else printTable(out, rows, all, rates);
 }
 
@@ -78,11 +85,16 @@ function jsonOf(rows: readonly TallyRow[], all: boolean): unknown {
   return { ...Object.fromEntries(rows.map((row) => [row.workSpec, numbers(row)])), _NOW: now };
 }
 
-function printTable(out: Output, rows: readonly TallyRow[], all: boolean, rates: Rates | null): void {
-  if (rows.length === 0) {
-    out.remark(all ? "There are no work specs." : "There are no work specs in this namespace.");
+async function tellNone(context: Context, all: boolean): Promise<void> {
+  if (all) {
+    context.out.remark("There are no work specs.");
     return;
   }
+  const { coordinate, ns } = await context.work();
+  context.out.remark(`There is nothing to show: ${await aboutEmptyNamespace(coordinate, ns)}`);
+}
+
+function printTable(out: Output, rows: readonly TallyRow[], all: boolean, rates: Rates | null): void {
   const sums = rows.map(totals);
   const shown = columns.filter(
     ({ rare, status }) => !rare || !out.isTerminal || sums.some((one) => one[status] > 0),
@@ -120,17 +132,20 @@ function cell(status: string, value: number): Cell {
   return { text: count(value), style };
 }
 
-/** The Python tool's own columns. */
+/** The Python tool's own columns, with a space between them. A number that is too wide pushes the others on, as there. */
 function pythonLines(rows: readonly TallyRow[]): string[] {
-  const line = (name: string, values: readonly string[]): string =>
-    pad(name, 30) + values.map((value, i) => pad(value, i === 0 ? 12 : 8, "right")).join("");
   const heads = ["Avail", "Pending", "Failed", "Finished", "Total"];
+  const right = (texts: readonly string[]): string[] => texts.map((text) => pad(text, 8, "right"));
   return [
-    pad("Work spec", 34) + heads.map((head) => pad(head, 8, "right")).join(""),
-    `${"=".repeat(34)} ${heads.map(() => "=".repeat(7)).join(" ")}`,
+    [pad("Work spec", 34), ...right(heads)].join(" "),
+    ["=".repeat(34), ...heads.map(() => "=".repeat(8))].join(" "),
     ...rows.map((row) => {
       const { available, pending, failed, finished, total } = totals(row);
-      return line(show(row.workSpec), [available, pending, failed, finished, total].map(String));
+      return [
+        pad(show(row.workSpec), 30),
+        pad(String(available), 12, "right"),
+        ...right([pending, failed, finished, total].map(String)),
+      ].join(" ");
     }),
   ];
 }

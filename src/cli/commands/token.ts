@@ -1,13 +1,6 @@
 /** `coordinate token`: makes, lists and revokes the tokens of a daemon on this machine. */
 import path from "node:path";
-import {
-  configOf,
-  createToken,
-  listTokens,
-  readConfig,
-  revokeToken,
-  type Grant,
-} from "../../daemon/index.ts";
+import { createToken, listTokens, revokeToken, type Grant } from "../../daemon/index.ts";
 import { command, repeated } from "../command.ts";
 import type { Context } from "../context.ts";
 import { show } from "../escape.ts";
@@ -24,9 +17,9 @@ interface Options {
 }
 
 const more = `
-A token opens the namespaces it names (all when none is) for read, work, write or admin (work when none is given);
-each includes those before it. The text of a token is shown once. --data-dir or --tokens say whose tokens, as for
-the daemon.`;
+A token opens the namespaces it names (all when none is) for read, work, write or admin (work when none is given).
+work and write include read, but not each other; admin includes all. The text of a token is shown once. --data-dir or
+--tokens say whose tokens, as for the daemon.`;
 
 export default command<Options>({
   define: (it) => {
@@ -41,7 +34,13 @@ export default command<Options>({
       .addHelpText("after", more);
   },
   run: async (context, { args: [action, id], options }) => {
-    const file = tokenFile(options, context.env);
+    const { address } = context.options;
+    if (address !== undefined)
+      throw new CommandError(
+        `tokens are in a file of the daemon's machine, and ${show(address)} does not tell of them`,
+        "run this there without --address; --data-dir or --tokens say where the file is",
+      );
+    const file = await tokenFile(options, context);
     if (action === "create") return create(context, file, options);
     if (action === "list") return printTokens(context, file);
     if (action !== "revoke") throw new UsageError(`expected create, list or revoke, got ${action ?? ""}`);
@@ -52,11 +51,10 @@ export default command<Options>({
   },
 });
 
-function tokenFile({ dataDir, tokens }: Options, env: Context["env"]): string {
-  const line = readConfig([], env);
-  const config = line.kind === "run" ? line.config : configOf({});
-  const given = tokens ?? config.tokens;
-  return given === "" ? path.join(dataDir ?? config.dataDir, "tokens.json") : given;
+async function tokenFile({ dataDir, tokens }: Options, context: Context): Promise<string> {
+  const { daemon } = await context.configuration();
+  const given = tokens ?? daemon.tokens;
+  return given === "" ? path.join(dataDir ?? daemon.dataDir, "tokens.json") : given;
 }
 
 function create({ out }: Context, file: string, options: Options): number {
@@ -78,9 +76,14 @@ function create({ out }: Context, file: string, options: Options): number {
 
 function printTokens({ out }: Context, file: string): number {
   const rows = listTokens(file);
-  if (out.json) out.printJson(rows);
-  else if (rows.length === 0) out.remark("no tokens: whoever reaches the daemon may do everything");
-  else
+  if (out.json) {
+    out.printJson(rows);
+    return exit.done;
+  }
+  if (rows.length === 0)
+    out.remark(`no tokens in ${show(file)}: whoever reaches a daemon that uses it may do everything`);
+  else {
+    out.remark(`tokens in ${show(file)}:`);
     out.table(
       [{ head: "Id" }, { head: "Name", least: 8 }, { head: "Opens", least: 16 }, { head: "Until" }],
       rows.map(({ id, name, grants, expires }) => [
@@ -90,5 +93,6 @@ function printTokens({ out }: Context, file: string): number {
         expires === 0 ? "for ever" : new Date(expires).toISOString().slice(0, 10),
       ]),
     );
+  }
   return exit.done;
 }

@@ -1,34 +1,44 @@
 /** `coordinate work_specs`: the names, or with `--details` how each is set. */
-import type { Coordinate, WorkSpecRow } from "../../core/index.ts";
+import {
+  defaultMeta,
+  eachRow,
+  metaFields,
+  type Coordinate,
+  type WorkSpecMeta,
+  type WorkSpecRow,
+} from "../../core/index.ts";
 import { command } from "../command.ts";
-import { show } from "../escape.ts";
+import { show as showName } from "../escape.ts";
 import { exit } from "../failure.ts";
+import { aboutEmptyNamespace } from "../naming.ts";
 import { duration } from "../units.ts";
+import { show } from "./set.ts";
 
 /** All of them, page after page: there are dozens, and where there are thousands nobody holds them all at once. */
-export async function* allWorkSpecs(coordinate: Coordinate, ns: string): AsyncGenerator<WorkSpecRow> {
-  let previous: string | undefined;
-  do {
-    const page = await coordinate.listWorkSpecs(ns, {
-      limit: 1000,
-      ...(previous !== undefined && { previous }),
-    });
-    yield* page.rows;
-    previous = page.next ?? undefined;
-  } while (previous !== undefined);
-}
+export const allWorkSpecs = (coordinate: Coordinate, ns: string): AsyncGenerator<WorkSpecRow> =>
+  eachRow((from) => coordinate.listWorkSpecs(ns, { limit: 1000, ...from }));
+
+/** Shown in columns, or together as one note. */
+const notNoted: ReadonlySet<string> = new Set<keyof WorkSpecMeta>([
+  "priority",
+  "weight",
+  "nextWorkSpecName",
+  "continuous",
+  "canBeContinuous",
+  "intervalMs",
+  "nextContinuous",
+  "retention",
+]);
 
 /** What is set otherwise than usual, in a few words. */
-export function notes({ meta }: WorkSpecRow): string {
+function notes({ meta }: WorkSpecRow): string {
+  const every = meta.intervalMs > 0 ? ` every ${duration(meta.intervalMs)}` : "";
+  const unusual = metaFields.filter(
+    ({ field }) => !notNoted.has(field) && meta[field] !== defaultMeta[field],
+  );
   return [
-    meta.paused && "paused",
-    meta.continuous && `continuous${meta.intervalMs > 0 ? ` every ${duration(meta.intervalMs)}` : ""}`,
-    meta.canBeContinuous && !meta.continuous && "continuous is off",
-    meta.maxRunning > 0 && `max_running ${meta.maxRunning}`,
-    meta.maxGetwork > 0 && `max_getwork ${meta.maxGetwork}`,
-    meta.maxRetries > 0 && `max_retries ${meta.maxRetries}`,
-    meta.minGb > 0 && `min_gb ${meta.minGb}`,
-    meta.runtime !== "" && `runtime ${meta.runtime}`,
+    meta.canBeContinuous && (meta.continuous ? `continuous${every}` : "continuous is off"),
+    ...unusual.map((row) => (meta[row.field] === true ? row.name : `${row.name} ${String(show(row, meta))}`)),
   ]
     .filter((note) => note !== false)
     .join(", ");
@@ -41,8 +51,10 @@ export default command<{ details?: boolean }>({
     const { coordinate, ns } = await context.work();
     const rows: WorkSpecRow[] = [];
     for await (const row of allWorkSpecs(coordinate, ns)) rows.push(row);
+    if (rows.length === 0)
+      out.remark(`There is nothing to show: ${await aboutEmptyNamespace(coordinate, ns)}`);
     if (out.json) out.printJson(options.details === true ? rows : rows.map(({ name }) => name));
-    else if (options.details !== true) for (const { name } of rows) out.line(show(name));
+    else if (options.details !== true) for (const { name } of rows) out.line(showName(name));
     else
       out.table(
         [

@@ -7,6 +7,7 @@ import {
   jsonData,
   type AttemptRow,
   type Coordinate,
+  type WorkerRow,
   type WorkUnitRow,
 } from "../../core/index.ts";
 import { command } from "../command.ts";
@@ -17,6 +18,7 @@ import { writeJson } from "../json.ts";
 import { defineNaming, listed, readNaming, requireWorkSpec, type NamingOptions } from "../naming.ts";
 import { cut, type Cell, type Style } from "../table.ts";
 import { count, counted, duration, relative, time } from "../units.ts";
+import { environment } from "./workers.ts";
 
 interface Options extends NamingOptions {
   data?: boolean;
@@ -57,6 +59,12 @@ export default command<Options>({
     const rows = await coordinate.getWorkUnits(ns, workSpec, units);
     const missing = units.filter((_name, i) => (rows[i] ?? null) === null);
     const found = rows.filter((row) => row !== null);
+    if (context.compat && !context.out.json) {
+      const now = Date.now();
+      for (const row of found) await printAsPython(context, row, now);
+      if (missing.length > 0) throw new CommandError(`No such work unit ${listed(missing)}`);
+      return exit.done;
+    }
     const records: Record_[] = [];
     for (const unit of found) {
       const attempts = await coordinate.listUnitAttempts(ns, workSpec, unit.name);
@@ -76,6 +84,43 @@ export default command<Options>({
     return exit.done;
   },
 });
+
+/** Numbers of the statuses, as the Python tool shows them; to it a delayed unit is available. */
+const pythonStatus = { available: 1, delayed: 1, blocked: 2, pending: 3, finished: 4, failed: 5 } as const;
+
+/** The Python tool's own layout: status by number, when the lease ends, who holds it, traceback. */
+async function printAsPython(context: Context, unit: WorkUnitRow, now: number): Promise<void> {
+  const { out } = context;
+  const { coordinate, ns } = await context.work();
+  out.line(`${show(unit.name)} (${pythonStatus[unit.status]})`);
+  const holder = unit.status === "available" || unit.status === "delayed" ? null : unit.activeAttempt;
+  // of one that has ended, when that was
+  out.line(`  Expires: ${ctime(holder === null ? now : holder.endTime || holder.expirationTime)}`);
+  if (holder !== null) {
+    const [worker] = await coordinate.getWorkers(ns, [holder.worker]);
+    out.line(`  Worker: ${show(holder.worker)} (${show(whereabouts(worker ?? null))})`);
+  }
+  const traceback = unit.data === null ? null : dataGetText(unit.data, "traceback");
+  if (traceback !== null) out.line(`  Traceback:\n${showText(traceback)}`);
+}
+
+/** "host on addresses", as far as the worker told. */
+function whereabouts(worker: WorkerRow | null): string {
+  const told = new Map(worker === null ? [] : environment(worker));
+  const host = told.get("fqdn") ?? told.get("hostname") ?? told.get("host") ?? "";
+  const addresses = (told.get("ipaddrs") ?? told.get("ip") ?? "")
+    .replace(/[[\]"]/g, "")
+    .replaceAll(",", ", ");
+  return [host, addresses].filter((part) => part !== "").join(" on ") || "No information";
+}
+
+/** As C's ctime has it: "Thu Jan  1 00:00:00 1970". */
+function ctime(at: number): string {
+  const date = new Date(at);
+  const day = String(date.getDate()).padStart(2, " ");
+  const [name = "", month = ""] = date.toDateString().split(" ");
+  return `${name} ${month} ${day} ${date.toTimeString().slice(0, 8)} ${date.getFullYear()}`;
+}
 
 async function lineageOf(coordinate: Coordinate, ns: string, unit: WorkUnitRow): Promise<Ancestor[]> {
   const lineage: Ancestor[] = [];

@@ -13,7 +13,7 @@ import type { Context } from "../context.ts";
 import { show, showJson, showText } from "../escape.ts";
 import { exit, UsageError } from "../failure.ts";
 import { rawData, withData, writeJson } from "../json.ts";
-import { defineNaming, readOneSpec, requireWorkSpec, type NamingOptions } from "../naming.ts";
+import { defineNaming, hasWorkSpec, readOneSpec, requireWorkSpec, type NamingOptions } from "../naming.ts";
 import { count, readCount } from "../units.ts";
 
 interface Options extends NamingOptions {
@@ -51,6 +51,7 @@ export default command<Options>({
       throw new UsageError("--all and --limit: give one of them");
     const few = context.out.isTerminal ? fewForPeople : fewForScripts;
     const limit = options.all === true ? Infinity : readCount(options.limit ?? String(few), "--limit");
+    if (context.compat && !(await hasWorkSpec(context, workSpec))) return exit.done;
     await requireWorkSpec(context, workSpec);
     const query = {
       ...(statuses.length > 0 && { statuses }),

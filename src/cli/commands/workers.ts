@@ -24,7 +24,8 @@ export default command<Options>({
     const { coordinate, ns } = await context.work();
     const most = readCount(options.limit ?? "1000", "--limit", 1);
     const query = options.all === true ? {} : { active: true };
-    const { rows, more } = await listWorkers(coordinate, ns, query, most);
+    const { rows: all, more } = await listWorkers(coordinate, ns, query, most);
+    const rows = context.compat ? all.filter(isRegistered) : all;
     if (out.json) out.printJson(rows);
     else if (rows.length === 0)
       out.remark(
@@ -39,6 +40,9 @@ export default command<Options>({
     return exit.done;
   },
 });
+
+/** As the Python daemon counted them: one that only asked for work, or was named as a parent, has not registered. */
+export const isRegistered = ({ mode, data }: WorkerRow): boolean => mode !== "" || data !== null;
 
 function printTree({ out }: Context, rows: readonly WorkerRow[]): void {
   const now = Date.now();

@@ -105,6 +105,19 @@ export const actions: CaseGroup = {
       },
     },
     {
+      name: "of several conflicts the first in the order given is named",
+      async run(t) {
+        const records = (n: number, ...keys: string[]) =>
+          keys.map((key) => ({ key, data: encodeData({ n }) }));
+        await t.c.putActions(t.ns, records(1, "k1", "k2", "k3"));
+        await t.refuses("name_exists", t.c.putActions(t.ns, records(2, "new", "k3", "k1", "k2")), /k3/);
+        await t.refuses("name_exists", t.c.putActions(t.ns, records(2, "k2", "k1")), /k2/);
+        const twice = [...records(1, "new"), ...records(2, "k1"), ...records(2, "new")];
+        await t.refuses("name_exists", t.c.putActions(t.ns, twice), /k1/);
+        assert.equal((await t.c.listActions(t.ns)).rows.length, 3);
+      },
+    },
+    {
       name: "what is no record is refused, and nothing is stored",
       async run(t) {
         const data = encodeData({});

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { encodeData } from "../../core/index.ts";
-import { table, type CaseGroup } from "../stack.ts";
+import { table, type CaseGroup, type Context } from "../stack.ts";
 
 const data = (n: number) => encodeData({ n });
 const minute = 60_000;
@@ -276,6 +276,30 @@ export const attempts: CaseGroup = {
         assert.deepEqual(await active(), []);
       },
     },
+    ...table(
+      [
+        {
+          how: "another attempt was made",
+          take: (t: Context) => t.c.makeAttempts(t.ns, [{ workSpec: "s", workUnit: "u", worker: "other" }]),
+        },
+        { how: "the unit was reset", take: (t: Context) => t.c.resetWorkUnits(t.ns, "s", { all: true }) },
+      ],
+      ({ how }) => `a worker's active attempts include one that it lost because ${how}, until it settles it`,
+      async (t, { take }) => {
+        await t.spec("s");
+        await t.add("s", "u");
+        const lost = await t.claimOne();
+        await take(t);
+        const active = async (): Promise<unknown[]> =>
+          (await t.c.listWorkerAttempts(t.ns, "worker", { which: "active" })).rows.map(({ id, active }) => [
+            id,
+            active,
+          ]);
+        assert.deepEqual(await active(), [[lost.id, false]]);
+        assert.equal((await t.settle(lost, "finish")).error, "lost_lease");
+        assert.deepEqual(await active(), []);
+      },
+    ),
     {
       name: "all attempts of a worker are listed newest first, also superseded ones, in pages",
       async run(t) {

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import {
   encodeData,
+  nameFromBytes,
   type AttemptAction,
   type DependencyInput,
   type WorkUnitInput,
@@ -156,6 +157,25 @@ export const dependencies: CaseGroup = {
         await t.add("s", "a", after("b", "a"), after("c", "b"));
         await t.refuses("dependency_cycle", t.add("s", after("a", "c")));
         assert.deepEqual(await t.statuses("s"), { a: "available", b: "blocked", c: "blocked" });
+      },
+    },
+    {
+      name: "there is no cycle through a unit that was deleted",
+      async run(t) {
+        await t.spec("s");
+        await t.add("s", "a", after("b", "a"), after("c", { workUnit: "b", kind: "soft" }));
+        await t.c.deleteWorkUnits(t.ns, "s", { names: ["b"] });
+        await t.add("s", after("a", "c"));
+        assert.deepEqual(await t.statuses("s"), { a: "blocked", c: "available" });
+      },
+    },
+    {
+      name: "the error of a cycle names its units, whatever their bytes",
+      async run(t) {
+        await t.spec("s");
+        const odd = nameFromBytes(Uint8Array.of(0x61, 0xff));
+        await t.add("s", "b", after(odd, "b"), after("c", odd));
+        await t.refuses("dependency_cycle", t.add("s", after("b", "c")), new RegExp(`b -> c -> ${odd}`));
       },
     },
     {

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import type { CaseGroup, Context } from "../stack.ts";
+import { present, table, type CaseGroup, type Context } from "../stack.ts";
 
 const day = 24 * 3600 * 1000;
 
@@ -131,6 +131,94 @@ export const housekeeping: CaseGroup = {
         assert.deepEqual(
           (await t.c.listWorkers(t.ns)).rows.map(({ name }) => name),
           ["child", "holder", "new", "parent"],
+        );
+      },
+    },
+    ...table(
+      [["parent", "child"] as const, ["child", "parent"] as const],
+      ([first, second]) =>
+        `a parent and its child are forgotten together, when the ${first} was known before the ${second}`,
+      async (t, names) => {
+        for (const name of names) await t.c.updateWorkers(t.ns, [{ name }]);
+        await t.c.updateWorkers(t.ns, [{ name: "child", parent: "parent" }]);
+        await t.advance(8 * day);
+        await t.tidy();
+        assert.deepEqual((await t.c.listWorkers(t.ns)).rows, []);
+      },
+    ),
+    {
+      name: "a worker that was forgotten is known again by a request for work that finds none",
+      async run(t) {
+        await t.spec("s");
+        assert.deepEqual(await t.claim({ worker: "w" }), []);
+        await t.advance(8 * day);
+        await t.tidy();
+        assert.deepEqual(await t.c.getWorkers(t.ns, ["w"]), [null]);
+        assert.deepEqual(await t.claim({ worker: "w" }), []);
+        assert.equal((await t.c.getWorkers(t.ns, ["w"]))[0]?.active, true);
+      },
+    },
+    {
+      name: "a worker that was forgotten is known again by a claim, and holds what it claimed",
+      async run(t) {
+        await t.spec("s");
+        await t.add("s", "a", "b");
+        await t.settled(await t.claimOne({ worker: "w" }), "finish");
+        await t.advance(8 * day);
+        await t.tidy();
+        assert.deepEqual(await t.c.getWorkers(t.ns, ["w"]), [null]);
+        const { id } = await t.claimOne({ worker: "w" });
+        assert.equal((await t.c.getWorkers(t.ns, ["w"]))[0]?.active, true);
+        assert.deepEqual(
+          (await t.c.listWorkerAttempts(t.ns, "w", { which: "active" })).rows.map((row) => row.id),
+          [id],
+        );
+      },
+    },
+    ...table(
+      [{ checkIn: false }, { checkIn: true }],
+      ({ checkIn }) =>
+        `a worker that was forgotten and renews late holds its attempt again${checkIn ? ", also when it checks in first" : ""}`,
+      async (t, { checkIn }) => {
+        await t.spec("s");
+        await t.add("s", "u");
+        const attempt = await t.claimOne({ worker: "w", lifetimeMs: 1000 });
+        await t.advance(8 * day);
+        await t.tidy();
+        assert.deepEqual(await t.c.getWorkers(t.ns, ["w"]), [null]);
+        if (checkIn) await t.c.updateWorkers(t.ns, [{ name: "w", active: true }]);
+        await t.settled(attempt, "renew", { lifetimeMs: 60_000 });
+        const active = async (): Promise<string[]> =>
+          (await t.c.listWorkerAttempts(t.ns, "w", { which: "active" })).rows.map(({ id }) => id);
+        assert.deepEqual(await active(), [attempt.id]);
+        await t.c.updateWorkers(t.ns, [{ name: "w", active: true }]);
+        assert.deepEqual(await active(), [attempt.id]);
+        await t.settled(attempt, "finish");
+        assert.deepEqual(await active(), []);
+      },
+    ),
+    {
+      name: "a page of a worker's attempts goes on after the page before, also when its last unit is gone since",
+      async run(t) {
+        await t.spec("s");
+        const names = Array.from({ length: 1200 }, (_, i) => `u${String(i).padStart(4, "0")}`);
+        await t.add("s", ...names);
+        const attempts = await t.claim({ worker: "w", number: names.length });
+        await t.c.settleAttempts(
+          t.ns,
+          attempts.map(({ id }) => ({ attempt: id, action: "finish" })),
+        );
+        const { rows, next } = await t.c.listWorkerAttempts(t.ns, "w", { which: "all", limit: 100 });
+        await t.c.deleteWorkUnits(t.ns, "s", { names: rows.slice(-10).map(({ workUnit }) => workUnit) });
+        await t.tidy();
+        const rest = await t.c.listWorkerAttempts(t.ns, "w", {
+          which: "all",
+          limit: 2000,
+          previous: present(next),
+        });
+        assert.deepEqual(
+          rest.rows.map(({ workUnit }) => workUnit),
+          names.slice(0, -100).reverse(),
         );
       },
     },

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
 import { nameFromBytes, nameToBytes } from "../../core/index.ts";
 import { table, type CaseGroup, type Context } from "../stack.ts";
 
@@ -204,6 +205,44 @@ export const names: CaseGroup = {
         await t.refuses("too_large", t.add("s", "a", "y".repeat(4097)), /4096/);
         await t.refuses("too_large", t.add("s", "中".repeat(1366)), /4096/);
         assert.deepEqual(Object.keys(await t.statuses("s")), ["x".repeat(4096)]);
+      },
+    },
+    ...table(
+      [2599, 2600, 2601, 2700, 4000],
+      (length) =>
+        `names of more than ${length} bytes are listed, paged, found and claimed in the order of their bytes`,
+      async (t, length) => {
+        await t.spec("s");
+        const head = "x".repeat(length);
+        const names = ["", "\u0001", "a", "a\u0001", "b", "c", "ca", "d", "é", "\u{1f600}"].map(
+          (end) => head + end,
+        );
+        await t.add("s", ...[...names].reverse());
+        assert.deepEqual(Object.keys(await t.statuses("s")), names);
+        const page = await t.c.listWorkUnits(t.ns, "s", { previous: head + "b", limit: 2 });
+        assert.deepEqual(
+          page.rows.map(({ name }) => name),
+          names.slice(5, 7),
+        );
+        const found = await t.c.listWorkUnits(t.ns, "s", { prefix: head + "c" });
+        assert.deepEqual(
+          found.rows.map(({ name }) => name),
+          names.slice(5, 7),
+        );
+        assert.deepEqual(await t.claimNames(), names);
+      },
+    ),
+    {
+      // an index entry of limited length that shortens names by a hash must not confuse these
+      name: "a name that looks like a long one shortened to 2,600 bytes by a hash is another name",
+      async run(t) {
+        await t.spec("s");
+        const long = Buffer.from("x".repeat(3000));
+        const hash = createHash("sha256").update(long).digest();
+        const names = [bytes(...Buffer.concat([long.subarray(0, 2568), hash])), long.toString()];
+        await t.add("s", ...names);
+        for (const name of names) assert.equal((await t.unit("s", name)).name, name);
+        assert.equal((await t.c.listWorkUnits(t.ns, "s")).rows.length, 2);
       },
     },
     {

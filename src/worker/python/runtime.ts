@@ -1,13 +1,15 @@
 /**
  * Runs Python jobs: work specs with `module` and `run_function`, in `python3` processes that are used again and again.
  *
- * The children speak the same messages as those of `processRuntime`; `shim.py` is their program. A job is told by SIGTERM that its time is
- * up: its module's `terminate_function` is called, and has a few seconds.
+ * The children speak the same messages as those of `processRuntime`. Their program is part of the Python package, which is shipped
+ * with this one, so that jobs can `import coordinate`. A job is told by SIGTERM that its time is up: its module's
+ * `terminate_function` is called, and has a few seconds.
  */
 import { fileURLToPath } from "node:url";
 import type { DataObject } from "../../core/index.ts";
 import { jobExpired, runInChildren } from "../process/batch.ts";
 import type { ChildProgram } from "../process/child.ts";
+import { bulk } from "../task.ts";
 import { childHost, firstReady, type ChildRuntime, type ChildrenOptions } from "../process/runtime.ts";
 
 export interface PythonRuntimeOptions extends ChildrenOptions {
@@ -25,10 +27,11 @@ export interface PythonRuntimeOptions extends ChildrenOptions {
 /** Resolves when the first child is ready. Throws `bad_argument` when there is no Python to be started. */
 export async function pythonRuntime(options: PythonRuntimeOptions = {}): Promise<ChildRuntime> {
   const { python = "python3", defaultLifetime = 900, stopEarlyMs = 0, ...rest } = options;
-  const shim = fileURLToPath(new URL("./shim.py", import.meta.url));
+  // at the same distance from the source as from what is built of it
+  const child = fileURLToPath(new URL("../../../python/coordinate/child.py", import.meta.url));
   const program = (): ChildProgram => ({
     command: python,
-    args: [shim],
+    args: [child],
     start: { head: { kind: "start", defaultLifetime }, data: [] },
   });
   const host = childHost(rest, program, { tellsBegin: true, endsWithWorker: true, stopEarlyMs });
@@ -44,7 +47,7 @@ export async function pythonRuntime(options: PythonRuntimeOptions = {}): Promise
     },
     task: ({ data }) =>
       isText(data, "module") && isText(data, "run_function")
-        ? (attempts, context) => runInChildren(attempts, context, host)
+        ? bulk((attempts, context) => runInChildren(attempts, context, host), { atLeast: 1 })
         : null,
     close: (graceMs) => host.pool.close(Math.min(graceMs, host.graceMs)),
   };

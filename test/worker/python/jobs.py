@@ -131,3 +131,10 @@ def grows(unit):
 
 def pid(unit):
     unit.data["pid"] = os.getpid()
+
+
+def imports(unit):
+    import coordinate
+    from coordinate.errors import LostLease
+
+    unit.data["same"] = [coordinate.WorkUnit is type(unit), LostLease is unit.LostLease, coordinate.LostLease is LostLease]

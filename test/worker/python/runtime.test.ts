@@ -12,12 +12,7 @@ import {
   Uuid,
   type DataObject,
 } from "../../../src/core/index.ts";
-import {
-  pythonRuntime,
-  readPythonSettings,
-  type ChildRuntime,
-  type PythonRuntimeOptions,
-} from "../../../src/worker/index.ts";
+import { pythonRuntime, type ChildRuntime, type PythonRuntimeOptions } from "../../../src/worker/index.ts";
 import { collect, openBench } from "../process/harness.ts";
 import { isAlive, until } from "../process/processes.ts";
 
@@ -80,6 +75,15 @@ describe("a Python job", () => {
     });
     await worker.stop();
     await ended;
+  });
+
+  test("can import the package that its unit belongs to", async () => {
+    const bench = openBench();
+    await bench.add("spec", [["a"]], job("imports"));
+    await bench.work([shared]);
+    expect(await bench.attempts("spec", "a")).toMatchObject([
+      { status: "finished", data: { same: [true, true, true] } },
+    ]);
   });
 
   test("knows its unit, its spec and the parameters", async () => {
@@ -314,42 +318,4 @@ test("without Python there is a clear error", async () => {
   await expect(pythonRuntime({ python: "no-such-python", log: collect().log })).rejects.toThrow(
     "no-such-python: a child process could not be started",
   );
-});
-
-describe("the settings of the Python worker", () => {
-  test("keep their names and meaning", () => {
-    const settings = readPythonSettings({
-      address: "host:5932",
-      worker_job_fetch: 10,
-      default_lifetime: 1500,
-      fork_worker: {
-        num_workers: 3,
-        num_workers_per_core: 8,
-        poll_interval: 0.5,
-        heartbeat_interval: 15,
-        child_lifetime: 10,
-        stop_jobs_early: 20,
-      },
-    });
-    expect(settings).toEqual({
-      maxAttempts: 10,
-      processes: 3,
-      pollMs: 500,
-      heartbeatMs: 15_000,
-      childLifetimeMs: 10_000,
-      stopEarlyMs: 20_000,
-      lifetimeMs: 1_500_000,
-    });
-    expect(readPythonSettings({ fork_worker: { num_workers_per_core: 2 } }, 4)).toEqual({ processes: 8 });
-    expect(readPythonSettings(undefined)).toEqual({});
-  });
-
-  test.each([
-    [{ worker_job_fetch: "many" }, "worker_job_fetch"],
-    [{ worker_job_fetch: 1.5 }, "worker_job_fetch"],
-    [{ fork_worker: { num_workers: 0 } }, "num_workers"],
-    [{ fork_worker: [] }, "fork_worker"],
-  ])("%j is refused by name", (given, key) => {
-    expect(() => readPythonSettings(given)).toThrow(key);
-  });
 });

@@ -1,16 +1,13 @@
 /** One place that wraps every verb: measuring, tracing and the like are steps around it. */
-import type { Coordinate } from "../core/index.ts";
-import { verbNames, type Verb } from "./verbs.ts";
-
-type AnyVerb = (...args: unknown[]) => Promise<unknown>;
+import type { Coordinate } from "./coordinate.ts";
+import { callVerb, verbNames, type Verb } from "./verbs.ts";
 
 export type Step = (verb: Verb, args: readonly unknown[], next: () => Promise<unknown>) => Promise<unknown>;
 
 export function around(inner: Coordinate, step: Step): Coordinate {
   const wrapped: Record<string, unknown> = { close: () => inner.close() };
   for (const verb of verbNames) {
-    wrapped[verb] = (...args: unknown[]) =>
-      step(verb, args, () => (inner[verb] as AnyVerb).apply(inner, args));
+    wrapped[verb] = (...args: unknown[]) => step(verb, args, () => callVerb(inner, verb, args));
   }
   // every verb of the table is there, and the table has every verb
   return wrapped as unknown as Coordinate;

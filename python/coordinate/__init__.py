@@ -1,0 +1,77 @@
+"""Client and worker for Coordinate.
+
+    import coordinate
+    shop = coordinate.connect("http://127.0.0.1:5980").namespace("shop")
+"""
+
+from .client import connect
+from .errors import (
+    BadArgument,
+    BadData,
+    BadName,
+    BadRequest,
+    BadWorkSpec,
+    Closed,
+    Conflict,
+    CoordinateError,
+    CoordinateException,
+    Forbidden,
+    Gone,
+    LostLease,
+    NoSuchAttempt,
+    NoSuchWorker,
+    NoSuchWorkSpec,
+    NoSuchWorkSpecError,
+    NoSuchWorkUnit,
+    NoSuchWorkUnitError,
+    NotFound,
+    NotPending,
+    ProgrammerError,
+    TooLarge,
+    Unauthorized,
+    Unavailable,
+    UnknownOutcome,
+)
+from .handles import Change
+from .task_master import TaskMaster, run_one
+from .transport import Cancel
+from .work_unit import Retry, WorkUnit
+from .worker import Worker
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BadArgument",
+    "BadData",
+    "BadName",
+    "BadRequest",
+    "BadWorkSpec",
+    "Cancel",
+    "Change",
+    "Closed",
+    "Conflict",
+    "CoordinateError",
+    "CoordinateException",
+    "Forbidden",
+    "Gone",
+    "LostLease",
+    "NoSuchAttempt",
+    "NoSuchWorkSpec",
+    "NoSuchWorkSpecError",
+    "NoSuchWorkUnit",
+    "NoSuchWorkUnitError",
+    "NoSuchWorker",
+    "NotFound",
+    "NotPending",
+    "ProgrammerError",
+    "Retry",
+    "TaskMaster",
+    "TooLarge",
+    "Unauthorized",
+    "Unavailable",
+    "UnknownOutcome",
+    "WorkUnit",
+    "Worker",
+    "connect",
+    "run_one",
+]

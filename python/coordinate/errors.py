@@ -1,0 +1,239 @@
+"""Errors: one class for each code that a server may answer.
+
+The code is the name of the class in snake case, so the class statements below are the table of codes. Every class is a
+`CoordinateError`; codes that this version does not know arrive as that class itself.
+"""
+
+import re
+from typing import ClassVar, Dict, Type
+
+
+class CoordinateError(Exception):
+    """Something that may be expected to go wrong. `value` says what it is about: the missing name, the wrong field."""
+
+    #: The code of the class; of an instance, the code that the server answered.
+    code: str = "error"
+    #: The HTTP status that belongs to it.
+    status: int = 500
+
+    _by_code: ClassVar[Dict[str, Type["CoordinateError"]]] = {}
+
+    def __init__(self, value: str = "", message: str = "") -> None:
+        self.value = value
+        self.message = message or _message(self, value)
+        super().__init__(self.message)
+
+    def __init_subclass__(cls, code: bool = True, status: int = 0) -> None:
+        if status:
+            cls.status = status
+        if code:
+            cls.code = re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
+            CoordinateError._by_code[cls.code] = cls
+
+    def __reduce__(self) -> "tuple[object, ...]":
+        return (error_of, (self.code, self.value, self.message, self.status))
+
+
+def _message(error: CoordinateError, value: str) -> str:
+    text = (type(error).__doc__ or "").split("\n")[0].rstrip(".")
+    return "%s: %s" % (text, value) if value else text
+
+
+def error_of(code: str, value: str = "", message: str = "", status: int = 0) -> CoordinateError:
+    """The error of a code, as a server answered it."""
+    error = CoordinateError._by_code.get(code, CoordinateError)(value, message)
+    error.code = code
+    if status:
+        error.status = status
+    return error
+
+
+def codes() -> "tuple[str, ...]":
+    return tuple(CoordinateError._by_code)
+
+
+# ---- what was asked makes no sense: nothing was changed
+
+
+class BadRequest(CoordinateError, ValueError, status=400):
+    """The request makes no sense"""
+
+
+class BadArgument(BadRequest):
+    """Bad argument"""
+
+
+class BadName(BadRequest):
+    """Bad name"""
+
+
+class BadData(BadRequest):
+    """Bad data"""
+
+
+class EmptyQuery(BadRequest):
+    """The query names nothing; to mean every work unit, say so with all=True"""
+
+
+class NoWorkSpecName(BadRequest):
+    """No 'name' key in work spec"""
+
+
+class BadWorkSpecName(BadRequest):
+    """Work spec 'name' must be a string"""
+
+
+class ChangedName(BadRequest, status=409):
+    """Cannot change work spec 'name'"""
+
+
+class BadWorkSpec(BadRequest, status=422):
+    """Bad work spec"""
+
+
+class BadDependency(BadRequest, status=422):
+    """Bad dependency"""
+
+
+class DependencyCycle(BadRequest, status=422):
+    """Dependencies form a cycle"""
+
+
+class WorkerCycle(BadRequest, status=422):
+    """Worker parents form a cycle"""
+
+
+class TooLarge(BadRequest, status=413):
+    """Too large"""
+
+
+class MethodNotAllowed(BadRequest, status=405):
+    """The server does not know this method"""
+
+
+class NotAcceptable(BadRequest, status=406):
+    """The server cannot answer in that form"""
+
+
+class UnsupportedMediaType(BadRequest, status=415):
+    """The server cannot read that form"""
+
+
+class WrongHost(BadRequest, status=421):
+    """The server does not go by that name"""
+
+
+# ---- what was asked for is not there
+
+
+class NotFound(CoordinateError, LookupError, status=404):
+    """Not found"""
+
+
+class NoSuchNamespace(NotFound):
+    """No such namespace"""
+
+
+class NoSuchWorkSpec(NotFound):
+    """No such work spec"""
+
+
+class NoSuchWorkUnit(NotFound):
+    """No such work unit"""
+
+
+class NoSuchAttempt(NotFound):
+    """No such attempt"""
+
+
+class NoSuchWorker(NotFound):
+    """No such worker"""
+
+
+class Gone(NotFound, status=410):
+    """Object no longer exists"""
+
+
+# ---- what was asked for may not happen now
+
+
+class Conflict(CoordinateError, code=False, status=409):
+    """What was asked for may not happen now"""
+
+
+class NotPending(Conflict):
+    """Attempt is not pending"""
+
+
+class LostLease(Conflict):
+    """No longer the active attempt"""
+
+
+class NameExists(Conflict):
+    """Name exists already"""
+
+
+# ---- who may do what
+
+
+class Unauthorized(CoordinateError, status=401):
+    """The server wants a token"""
+
+
+class Forbidden(CoordinateError, status=403):
+    """The token does not allow this"""
+
+
+# ---- the system cannot answer
+
+
+class CannotAnswer(CoordinateError, code=False, status=503):
+    """The system cannot answer now"""
+
+
+class Unavailable(CannotAnswer):
+    """Not available"""
+
+
+class UnknownOutcome(CannotAnswer):
+    """The outcome is not known"""
+
+
+class NoSpace(CannotAnswer, status=507):
+    """No space left"""
+
+
+class Closed(CannotAnswer):
+    """Closed"""
+
+
+class Stopping(CannotAnswer):
+    """The server is about to stop"""
+
+
+class Timeout(CannotAnswer, status=408):
+    """The request took too long to arrive"""
+
+
+class TooManyRequests(CannotAnswer, status=429):
+    """Too many requests"""
+
+
+class NotSupported(CoordinateError, status=501):
+    """Not supported"""
+
+
+class Internal(CoordinateError, status=500):
+    """Internal error"""
+
+
+# ---- the names of the Python 2 package
+
+
+class ProgrammerError(CoordinateError, code=False):
+    """The work spec does not say what to run"""
+
+
+CoordinateException = CoordinateError
+NoSuchWorkSpecError = NoSuchWorkSpec
+NoSuchWorkUnitError = NoSuchWorkUnit

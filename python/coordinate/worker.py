@@ -1,0 +1,530 @@
+"""A worker: claims units, runs functions for them in processes or threads, watches their leases, and stores what became of them.
+
+    worker = coordinate.Worker("http://127.0.0.1:5980", "shop", concurrency=4)
+
+    @worker.task("resize")
+    def resize(unit):
+        return {"done": unit.data["width"]}
+
+    if __name__ == "__main__":
+        worker.run()
+
+One thread for each slot claims a batch and runs it; the settler sends what all of them settle at about the same time in one
+request; the keeper renews leases, ends what takes too long, and gives back units that wait behind a long one.
+"""
+
+import logging
+import os
+import platform
+import queue
+import signal
+import socket
+import sys
+import threading
+import time
+import uuid
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Union
+
+from .child import load_tasks
+from .client import connect
+from .errors import CannotAnswer, CoordinateError, LostLease, ProgrammerError, error_of
+from .handles import Attempt, Change, Client, Namespace, Sync
+from .rows import Settled
+from .slot import Held, ProcessSlot, Slot, ThreadSlot
+from .transport import Cancel, TransportError
+from .work_unit import get
+
+logger = logging.getLogger("coordinate.worker")
+
+#: Work specs that name one of these, or none, are for this worker.
+RUNTIMES = ("", "python", "python_3")
+
+
+class Task(NamedTuple):
+    function: Callable[[Any], Any]
+    #: The function is given all units of a claim, as a list.
+    batch: bool
+    #: Seconds that one call may take; None is as the worker says.
+    timeout: Optional[float]
+
+
+class Counts:
+    """What a worker has done so far."""
+
+    def __init__(self) -> None:
+        self.claimed = self.finished = self.failed = self.retried = self.released = self.refused = 0
+
+    def __repr__(self) -> str:
+        return "<Counts %s>" % " ".join("%s=%d" % pair for pair in vars(self).items())
+
+
+class Worker:
+    """
+    `concurrency` slots, as many as there are processors by default, run at once: in processes of their own, or with
+    `processes=False` in threads. A claim is for up to `max_attempts` units of one work spec, fewer while they take long.
+    Leases of `lease` seconds are renewed while a task runs, until its `timeout`; then its process is killed and the unit fails.
+    `modules=True` also runs work specs that name a `module` and a `run_function`. At a stop, tasks that run have `grace` seconds.
+    """
+
+    def __init__(
+        self,
+        address: Union[str, Sequence[str], None] = None,
+        namespace: Optional[str] = None,
+        *,
+        token: Optional[str] = None,
+        ca: Optional[str] = None,
+        name: Optional[str] = None,
+        concurrency: Optional[int] = None,
+        processes: bool = True,
+        max_attempts: int = 100,
+        lease: float = 60,
+        timeout: Optional[float] = 900,
+        grace: float = 10,
+        heartbeat: float = 15,
+        modules: bool = False,
+        work_specs: Optional[Iterable[str]] = None,
+        available_gb: Optional[float] = None,
+    ) -> None:
+        self.address = address
+        self.namespace = namespace
+        self.token = token
+        self.ca = ca
+        self.name = name
+        self.concurrency = concurrency
+        self.processes = processes
+        self.max_attempts = max_attempts
+        self.lease = lease
+        self.timeout = timeout
+        self.grace = grace
+        self.heartbeat = heartbeat
+        self.modules = modules
+        self.work_specs = None if work_specs is None else list(work_specs)
+        self.available_gb = available_gb
+        self.tasks: Dict[str, Task] = {}
+        self.counts = Counts()
+        self._run: Optional["Run"] = None
+
+    def task(
+        self, name: Optional[str] = None, *, batch: bool = False, timeout: Optional[float] = None
+    ) -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]:
+        """Makes a function the task of work specs: of those whose `task` key says its name, else of that name.
+
+        The function gets a unit; a dict that it returns becomes the unit's data, None leaves the data as the function left it.
+        With `batch`, it gets the list of all units of a claim and returns None or a list of results.
+        """
+        if callable(name):
+            raise ProgrammerError("write @worker.task(), with parentheses")
+
+        def register(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+            self.tasks[name or function.__name__] = Task(function, batch, timeout)
+            return function
+
+        return register
+
+    def run(self, burst: bool = False) -> None:
+        """Works until it is stopped: by `stop`, by SIGTERM or SIGINT, or by an operator. With `burst`, until there is no work.
+
+        The first signal lets tasks finish; a second one gives everything back at once.
+        """
+        if not self.tasks and not self.modules:
+            raise ProgrammerError("the worker has no tasks, and modules=True was not said")
+        if _is_child():
+            raise ProgrammerError("worker.run() was called while its tasks are loaded: put it below  if __name__ == '__main__':")
+        self._run = Run(self, burst)
+        try:
+            self._run.work()
+        finally:
+            self._run = None
+
+    def stop(self) -> None:
+        """From any thread, or from a task in a thread; `run` returns when everything is settled."""
+        if self._run is not None:
+            self._run.stop()
+
+
+def _is_child() -> bool:
+    frame = sys._getframe()
+    while frame.f_back is not None:
+        frame = frame.f_back
+        if frame.f_code is load_tasks.__code__:
+            return True
+    return False
+
+
+class Settler(threading.Thread):
+    """Sends changes of attempts, those of all slots in one request, again and again until they are stored."""
+
+    def __init__(self, run: "Run") -> None:
+        super().__init__(name="coordinate-settler", daemon=True)
+        self._run = run
+        self._queue: "queue.SimpleQueue[Optional[Settling]]" = queue.SimpleQueue()
+        self._space = threading.Semaphore(10_000)
+        self._lock = threading.Lock()
+        self._outstanding = 0
+
+    def settle(self, change: Change, held: Optional[Held] = None) -> "Settling":
+        """Not waited for. Blocks while very many changes wait to be sent."""
+        self._space.acquire()
+        settling = Settling(change, held)
+        with self._lock:
+            self._outstanding += 1
+        self._queue.put(settling)
+        return settling
+
+    @property
+    def idle(self) -> bool:
+        """Everything that was settled is stored."""
+        with self._lock:
+            return self._outstanding == 0
+
+    def close(self) -> None:
+        """Returns when everything is stored."""
+        self._queue.put(None)
+        self.join()
+
+    def run(self) -> None:
+        closing = False
+        while not closing:
+            batch: List[Settling] = []
+            item = self._queue.get()
+            while True:
+                if item is None:
+                    closing = True
+                else:
+                    batch.append(item)
+                if len(batch) == 1000 or (self._queue.empty()):
+                    break
+                item = self._queue.get()
+            if batch:
+                self._send(batch)
+
+    def _send(self, batch: List["Settling"]) -> None:
+        pause = 0.1
+        while True:
+            try:
+                answers = self._run.namespace.settle_attempts([each.change for each in batch])
+                break
+            except CannotAnswer as error:
+                self._run.trouble(error)
+                if self._run.given_up:
+                    answers = [Settled(each.change.attempt, "unavailable", False, None, 0.0) for each in batch]
+                    break
+                time.sleep(pause)
+                pause = min(5.0, pause * 2)
+            except CoordinateError as error:
+                # One change that cannot be stored must not take the others with it.
+                if len(batch) > 1:
+                    for each in batch:
+                        self._send([each])
+                    return
+                answers = [self._refused(batch[0], error)]
+                break
+        for settling, answer in zip(batch, answers):
+            self._space.release()
+            self._run.settled(settling, answer)
+            settling.answer = answer
+            settling.done.set()
+        with self._lock:
+            self._outstanding -= len(batch)
+
+    def _refused(self, settling: "Settling", error: CoordinateError) -> Settled:
+        change = settling.change
+        if change.action in ("finish", "retry", "error") and change.data is not None:
+            logger.error("%s: its data cannot be stored: %s", change.attempt, error)
+            data = {"traceback": "the result cannot be stored: %s" % error}
+            [answer] = self._run.namespace.settle_attempts([Change(change.attempt, "fail", data)])
+            settling.change = Change(change.attempt, "fail", data)
+            return answer
+        return Settled(change.attempt, error.code, False, None, 0.0)
+
+
+class Settling:
+    def __init__(self, change: Change, held: Optional[Held]) -> None:
+        self.change = change
+        self.held = held
+        self.done = threading.Event()
+        self.answer: Optional[Settled] = None
+
+    def wait(self) -> Settled:
+        """Raises LostLease, or what else the change was refused with."""
+        self.done.wait()
+        assert self.answer is not None
+        error = self.answer.error
+        if error in ("lost_lease", "not_pending", "gone", "no_such_attempt"):
+            raise LostLease("%s: %s" % (error, self.change.attempt))
+        if error is not None:
+            raise error_of(error, self.change.attempt)
+        return self.answer
+
+
+class Run:
+    """One run of a worker, from its start to its stop."""
+
+    def __init__(self, worker: Worker, burst: bool) -> None:
+        self.worker = worker
+        self.burst = burst
+        self.client: Client[Sync] = connect(worker.address, worker.token, ca=worker.ca)
+        namespace = worker.namespace
+        if namespace is None:
+            namespace = os.environ.get("COORDINATE_NAMESPACE", "")
+        self.namespace: Namespace[Sync] = self.client.namespace(namespace)
+        self.name = worker.name or "%s-%d-%s" % (socket.gethostname(), os.getpid(), uuid.uuid4().hex[:6])
+        self.concurrency = worker.concurrency or os.cpu_count() or 1
+        self.stopping = threading.Event()
+        self.given_up = False
+        self.settler = Settler(self)
+        self.claiming = threading.Lock()
+        self.poll: Optional[Cancel] = None
+        self.idle = False
+        self.specs: Dict[str, Dict[Any, Any]] = {}
+        self.asked_specs: List[str] = []
+        self._number = 1
+        self._told_trouble = False
+        #: Whether the wish to terminate was for an earlier process of the same name; None before the first check-in.
+        self._meant_before: Optional[bool] = None
+        self._busy = 0
+        self.slots: List[Slot] = []
+
+    # ---- the run as a whole
+
+    def work(self) -> None:
+        kind = ProcessSlot if self.worker.processes else ThreadSlot
+        restore = self._watch_signals()
+        try:
+            self._enter([kind(self, "%s/%d" % (self.name, i + 1)) for i in range(self.concurrency)])
+        except BaseException:
+            self._restore(restore)
+            raise
+        self.settler.start()
+        logger.info("%s started: %d %s", self.name, self.concurrency, "processes" if self.worker.processes else "threads")
+        try:
+            for slot in self.slots:
+                slot.start()
+            self._keep()
+        finally:
+            self.stopping.set()
+            for slot in self.slots:
+                if not slot.abandoned:
+                    slot.join()
+            self.settler.close()
+            for slot in self.slots:
+                slot.close()
+            self._check_out()
+            self.client.close()
+            self._restore(restore)
+            logger.info("%s stopped: %r", self.name, self.worker.counts)
+        for slot in self.slots:
+            if slot.failure is not None:
+                raise slot.failure
+
+    def _enter(self, slots: List[Slot]) -> None:
+        """The first check-in. A daemon that does not serve yet is waited for, but by a burst."""
+        pause = 0.1
+        while not self.stopping.is_set():
+            try:
+                self.read_specs()
+                self.slots = slots
+                self.check_in()
+                return
+            except CannotAnswer as error:
+                if self.burst:
+                    raise
+                self.trouble(error)
+                self.stopping.wait(pause)
+                pause = min(5.0, pause * 2)
+
+    @staticmethod
+    def _restore(handlers: Dict[int, Any]) -> None:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+    def stop(self) -> None:
+        """The first call lets tasks finish, a second one ends them."""
+        if self.stopping.is_set():
+            self.given_up = True
+        self.stopping.set()
+        self._end_poll()
+
+    def _end_poll(self) -> None:
+        poll = self.poll
+        if poll is not None:
+            poll.cancel()
+
+    def _watch_signals(self) -> Dict[int, Any]:
+        if threading.current_thread() is not threading.main_thread():
+            return {}
+        return {
+            number: signal.signal(number, lambda *_: self.stop()) for number in (signal.SIGTERM, signal.SIGINT)
+        }
+
+    def _keep(self) -> None:
+        """Until all slots have ended: leases, check-ins, work specs."""
+        next_heartbeat = time.monotonic() + self.worker.heartbeat
+        next_specs = time.monotonic() + 5
+        grace_until: Optional[float] = None
+        while any(slot.is_alive() and not slot.abandoned for slot in self.slots):
+            now = time.monotonic()
+            if self.stopping.is_set() and grace_until is None:
+                grace_until = now + self.worker.grace
+            ended = self.given_up or (grace_until is not None and now >= grace_until)
+            for slot in self.slots:
+                slot.keep(now, ended)
+            if now >= next_heartbeat:
+                next_heartbeat = now + self.worker.heartbeat
+                self._tolerant(self.check_in)
+            if now >= next_specs and not self.stopping.is_set():
+                next_specs = now + 5
+                self._tolerant(self.read_specs)
+            self.stopping.wait(0.05 if self.stopping.is_set() else 0.2)
+            if self.stopping.is_set():
+                time.sleep(0.05)
+
+    def _tolerant(self, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except CoordinateError as error:
+            self.trouble(error)
+
+    def trouble(self, error: Exception) -> None:
+        """Said once, until the coordinator answers again."""
+        if not self._told_trouble:
+            logger.warning("the coordinator does not answer: %s", error)
+        self._told_trouble = True
+
+    def check_in(self) -> None:
+        environment = {
+            "hostname": socket.gethostname(),
+            "pid": os.getpid(),
+            "python": platform.python_version(),
+            "tasks": sorted(self.worker.tasks),
+            "concurrency": self.concurrency,
+        }
+        changes: List[Dict[str, Any]] = [{"name": self.name, "active": True, "mode": "run", "data": environment}]
+        changes += [{"name": slot.worker_name, "active": True, "parent": self.name} for slot in self.slots]
+        desired = self.namespace.update_workers(changes)[0].desired
+        if desired == "terminate" and self._meant_before is None:
+            self._meant_before = self.namespace.settings().desired != "terminate"
+        elif desired != "terminate":
+            self._meant_before = False
+        self.idle = desired == "idle"
+        if self.idle:
+            self._end_poll()
+        if desired == "terminate" and not self._meant_before and not self.stopping.is_set():
+            logger.info("%s: told to terminate", self.name)
+            self.stop()
+
+    def _check_out(self) -> None:
+        names = [self.name] + [slot.worker_name for slot in self.slots]
+        self._tolerant(lambda: self._ignore(self.namespace.update_workers([{"name": n, "active": False} for n in names])))
+
+    @staticmethod
+    def _ignore(_: object) -> None:
+        return None
+
+    # ---- work specs
+
+    def read_specs(self) -> None:
+        """Which work specs there are for this worker. One of a task's name is asked for before it exists."""
+        found = dict(self.namespace.work_spec_data())
+        self.specs = found
+        asked = {name for name, data in found.items() if self.runs(name, data)}
+        asked.update(name for name in self.worker.tasks if name not in found)
+        if self.worker.work_specs is not None:
+            asked &= set(self.worker.work_specs)
+        if sorted(asked) != self.asked_specs:
+            self.asked_specs = sorted(asked)
+            self._end_poll()
+
+    def spec(self, name: str) -> Dict[Any, Any]:
+        """A few seconds old at most, unless it came since."""
+        if name not in self.specs:
+            self.specs[name] = self.namespace.work_spec(name).data()
+        return self.specs[name]
+
+    def runs(self, name: str, spec: Dict[Any, Any]) -> bool:
+        if self.task_of(name, spec) is not None:
+            return True
+        return self.worker.modules and bool(get(spec, "module")) and bool(get(spec, "run_function"))
+
+    def task_of(self, name: str, spec: Dict[Any, Any]) -> Optional[str]:
+        task = get(spec, "task") or name
+        return task if task in self.worker.tasks else None
+
+    def timeout_of(self, task: Optional[str]) -> Optional[float]:
+        own = self.worker.tasks[task].timeout if task is not None else None
+        return self.worker.timeout if own is None else own
+
+    # ---- claims
+
+    def claim(self, slot: Slot) -> List[Attempt[Sync]]:
+        """Work for a slot. One slot at a time asks, and waits for all; none when the worker stops."""
+        pause = 0.1
+        while not self.stopping.is_set():
+            with self.claiming:
+                if self.stopping.is_set():
+                    break
+                # what runs, or is about to be stored, may make more
+                quiet = self._busy == 0 and self.settler.idle
+                if self.idle or not self.asked_specs:
+                    attempts: List[Attempt[Sync]] = []
+                    if not self.burst:
+                        self.stopping.wait(0.2)
+                        continue
+                else:
+                    self.poll = Cancel()
+                    try:
+                        attempts = self.namespace.worker(slot.worker_name).request_attempts(
+                            number=self._number,
+                            wait=0 if self.burst else 30,
+                            lifetime=self.worker.lease,
+                            work_specs=self.asked_specs,
+                            runtimes=RUNTIMES,
+                            available_gb=self.worker.available_gb,
+                            cancel=self.poll,
+                        )
+                        self._told_trouble = False
+                        pause = 0.1
+                    except TransportError:
+                        continue  # the wait was ended: the worker stops, or asks for other work specs
+                    except CannotAnswer as error:
+                        self.trouble(error)
+                        self.stopping.wait(pause)
+                        pause = min(5.0, pause * 2)
+                        continue
+                    finally:
+                        self.poll = None
+                if attempts:
+                    self._busy += 1
+                    self.worker.counts.claimed += len(attempts)
+                    return attempts
+                if self.burst and quiet:
+                    self.stopping.set()
+            if self.burst:
+                self.stopping.wait(0.05)
+        return []
+
+    def done(self, units: int, seconds: float) -> None:
+        """A batch has ended. Short ones make the next claims larger, long ones smaller."""
+        with self.claiming:
+            self._busy -= 1
+            if seconds < 0.1 and units >= self._number:
+                self._number = min(self.worker.max_attempts, self._number * 2)
+            elif seconds > 0.5:
+                self._number = max(1, self._number // 4)
+
+    def settled(self, settling: Settling, answer: Settled) -> None:
+        counts, action = self.worker.counts, settling.change.action
+        if answer.error is not None:
+            if settling.held is not None:
+                settling.held.lost = True
+            if action != "renew":
+                counts.refused += 1
+                logger.warning("%s: %s was refused: %s", settling.change.attempt, action, answer.error)
+        elif action == "finish":
+            counts.finished += 1
+        elif action == "retry":
+            counts.retried += 1
+        elif action == "expire":
+            counts.released += 1
+        elif action == "fail":
+            counts.failed += 1

@@ -1,0 +1,76 @@
+/** The methods of the old protocol on a Coordinate of this process, with plain values: no connection between them. */
+import { Buffer } from "node:buffer";
+import {
+  cborData,
+  CoordinateError,
+  dataToCbor,
+  decodeData,
+  defaultDataLimits,
+  encodeData,
+  nameFromBytes,
+  systemClock,
+  Uuid,
+  type Coordinate,
+} from "../core/index.ts";
+import { RpcError } from "./call.ts";
+import { Fencing } from "./fencing.ts";
+import { Item } from "./item.ts";
+import { methods } from "./methods.ts";
+import { Writer } from "./write.ts";
+
+export const methodNames: readonly string[] = [...methods.keys()];
+
+/** Calls a method as a Python client does. Throws `bad_argument` where the method refuses what it is given. */
+export async function callMethod(
+  coordinate: Coordinate,
+  ns: string,
+  name: string,
+  params: readonly unknown[],
+): Promise<unknown> {
+  const method = methods.get(name);
+  if (method === undefined) throw new CoordinateError("bad_argument", `method: there is no ${name}`);
+  const [least, most] = method.params;
+  if (params.length < least || params.length > most)
+    throw new CoordinateError(
+      "bad_argument",
+      `${name}: expected ${least === most ? least : `${least} to ${most}`} parameters, got ${params.length}`,
+    );
+  const sent = Buffer.from(dataToCbor(encodeData({ params })));
+  const items = new Item(sent, 0).get("params")?.some(most) ?? [];
+  const to = new Writer();
+  to.map(1).text("result");
+  try {
+    const result = await method.run(
+      {
+        coordinate,
+        ns,
+        clock: systemClock(),
+        fencing: new Fencing("strict"),
+        gone: new AbortController().signal,
+        settings: {
+          dataLimits: defaultDataLimits,
+          maxBatch: 100_000,
+          maxAnswerBytes: Infinity,
+          config: null,
+          archive: null,
+        },
+      },
+      items,
+    );
+    result(to);
+  } catch (error) {
+    if (error instanceof RpcError)
+      throw new CoordinateError("bad_argument", `${name}: ${error.message}`, { cause: error });
+    throw error;
+  }
+  return textual(decodeData(cborData(to.content(), { maxBytes: Infinity })).result);
+}
+
+/** Python sends names as bytes: for people they are text. */
+function textual(value: unknown): unknown {
+  if (value instanceof Uint8Array) return nameFromBytes(value);
+  if (Array.isArray(value)) return value.map(textual);
+  if (value instanceof Uuid) return String(value);
+  if (typeof value !== "object" || value === null) return value;
+  return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, textual(one)]));
+}

@@ -1,0 +1,89 @@
+/** Why a daemon cannot be talked to, each cause in a sentence of its own with what to do. */
+import { connect } from "node:tls";
+import { show } from "./escape.ts";
+import { CommandError } from "./failure.ts";
+import { defaultAddress, type Place } from "./open.ts";
+
+const untrusted =
+  /^(DEPTH_ZERO_SELF_SIGNED_CERT|SELF_SIGNED_CERT_IN_CHAIN|UNABLE_TO_VERIFY_LEAF_SIGNATURE|UNABLE_TO_GET_ISSUER_CERT(_LOCALLY)?)$/;
+
+/** The same error in better words, where it is one of connecting; any other as it is. */
+export async function explainConnection(error: unknown, place: Place | null): Promise<unknown> {
+  if (!(error instanceof Error) || place === null || place.backend !== undefined) return error;
+  const address = (place.address ?? defaultAddress).split(",")[0] ?? "";
+  const say = (message: string, hint: string): CommandError =>
+    new CommandError(message, hint, { cause: error });
+  const codes = codesOf(error);
+  const host = show(address.replace(/^[a-z-]+:(\/\/)?/, "").replace(/\/$/, ""));
+  if (codes.includes("unauthorized") && place.token !== undefined)
+    return say(
+      "the token was not accepted: it is wrong, expired or revoked",
+      "coordinate token list, on the daemon's machine, lists those that are good",
+    );
+  if (codes.some((code) => untrusted.test(code)))
+    return say(
+      `the certificate of ${host} is self-signed, or signed by an authority that this machine does not trust`,
+      "give that certificate to Node: NODE_EXTRA_CA_CERTS=FILE",
+    );
+  if (codes.includes("CERT_HAS_EXPIRED"))
+    return say(
+      `the certificate of ${host} has expired`,
+      "the daemon needs a new one: --tls-cert and --tls-key",
+    );
+  if (codes.includes("ERR_TLS_CERT_ALTNAME_INVALID"))
+    return say(
+      `the certificate of ${host} is for another name`,
+      "use a name that stands in it as the address",
+    );
+  if (/certificate required|handshake failure/i.test(error.message))
+    return say(
+      `${host} wants a certificate of the client`,
+      "the command line has none; ask on the daemon's machine",
+    );
+  if (address.startsWith("https:") && codes.includes("EPROTO"))
+    return say(`${host} does not speak TLS`, "use http:// instead of https://");
+  const isCut = codes.includes("ECONNRESET") || /socket hang up|not a message/.test(error.message);
+  if (!isCut) return error;
+  if (/^cbor-?rpc:/.test(address))
+    return say(
+      `${host} does not speak CBOR-RPC`,
+      "a daemon serves it where --cborrpc says, usually on port 5932; REST is http://",
+    );
+  if (!address.startsWith("http:")) return error;
+  return (await speaksTls(address))
+    ? say(`${host} speaks TLS`, "use https:// instead of http://")
+    : say(
+        `${host} does not speak HTTP`,
+        "a daemon serves REST where --http says, usually on port 5980; CBOR-RPC is cborrpc://",
+      );
+}
+
+function codesOf(error: Error): string[] {
+  const codes: string[] = [];
+  for (let at: unknown = error; at instanceof Error; at = at.cause)
+    if ("code" in at && typeof at.code === "string") codes.push(at.code);
+  return codes;
+}
+
+const probeMs = 2000;
+
+/** Asked only after a failure: a handshake, and nothing that is sent over it. */
+function speaksTls(address: string): Promise<boolean> {
+  const { hostname, port } = new URL(address);
+  return new Promise((resolve) => {
+    const socket = connect({
+      host: hostname.replace(/^\[|\]$/g, ""),
+      port: Number(port || 80),
+      // who it is does not matter: nothing is told to it
+      rejectUnauthorized: false,
+      timeout: probeMs,
+    });
+    const end = (answer: boolean): void => {
+      socket.destroy();
+      resolve(answer);
+    };
+    socket.once("secureConnect", () => end(true));
+    socket.once("error", () => end(false));
+    socket.once("timeout", () => end(false));
+  });
+}

@@ -1,0 +1,62 @@
+/** What the configuration says of workers, as a worker takes it. What nobody gave is absent: each runtime has defaults of its own. */
+import { availableParallelism } from "node:os";
+import type { Configuration, WorkerConfig } from "../config/index.ts";
+import { CommandError } from "./failure.ts";
+
+export interface WorkerSettings {
+  /** `worker_job_fetch`: units of one fetch. */
+  maxAttempts?: number;
+  /** `num_workers`, else `num_workers_per_core` for each core: children at most. */
+  processes?: number;
+  /** `poll_interval`: between fetches that find nothing. */
+  pollMs?: number;
+  /** `heartbeat_interval` */
+  heartbeatMs?: number;
+  /** `child_lifetime`: an older child gets no more work, and is replaced. */
+  childLifetimeMs?: number;
+  /** `stop_jobs_early`: jobs are ended this long before their lease is. Less than 15 seconds is not possible. */
+  stopEarlyMs?: number;
+  /** `default_lifetime`: the lease that is asked for, and that `update()` asks for. */
+  lifetimeMs?: number;
+  /** `available_gb`: not work specs that need more memory. */
+  availableGb?: number;
+}
+
+/** Throws a `CommandError` that names where a setting comes from whose value no worker can have. */
+export function workerSettings(
+  { worker, sources }: Pick<Configuration, "worker" | "sources">,
+  cores = availableParallelism(),
+): WorkerSettings {
+  const given = (key: keyof WorkerConfig, least = 0): number | undefined => {
+    const from = sources.get(`worker.${key}`);
+    if (from === undefined) return undefined;
+    if (worker[key] >= least) return worker[key];
+    throw new CommandError(`${from}: ${key}: expected ${least} or more, got ${worker[key]}`);
+  };
+  const ms = (key: keyof WorkerConfig, least?: number): number | undefined => {
+    const seconds = given(key, least);
+    return seconds === undefined ? undefined : seconds * 1000;
+  };
+  const children = given("num_workers");
+  const perCore = given("num_workers_per_core");
+  return defined({
+    maxAttempts: given("worker_job_fetch", 1),
+    processes:
+      children !== undefined && children > 0
+        ? children
+        : perCore === undefined
+          ? undefined
+          : Math.max(1, Math.round(perCore * cores)),
+    pollMs: ms("poll_interval", 0.001),
+    heartbeatMs: ms("heartbeat_interval", 0.001),
+    childLifetimeMs: ms("child_lifetime"),
+    stopEarlyMs: ms("stop_jobs_early"),
+    lifetimeMs: ms("default_lifetime", 1),
+    availableGb: given("available_gb"),
+  });
+}
+
+/** Without the keys that were not given. */
+function defined<Row extends object>(row: { [Key in keyof Row]: Row[Key] | undefined }): Row {
+  return Object.fromEntries(Object.entries(row).filter(([, value]) => value !== undefined)) as Row;
+}

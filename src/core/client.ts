@@ -1,0 +1,118 @@
+/**
+ * The caller's side of any wire: all verbs over one function that sends a call. Requests are named so that they may be
+ * sent twice, long waits are asked for in pieces, and a call whose answer was lost is sent again where that is safe.
+ */
+import type { Random } from "./clock.ts";
+import { CoordinateError } from "./errors.ts";
+import { optionsOf, signatures, verbNames, verbs, withOptions, type Verb, type Verbs } from "./verbs.ts";
+import { hasEnded, type WorkUnitRow } from "./work-unit.ts";
+
+export interface OutgoingCall {
+  readonly verb: Verb;
+  readonly args: readonly unknown[];
+  /** How long the answer may take beyond the usual. */
+  readonly waitMs: number;
+  /** Ends the wait. */
+  readonly signal: AbortSignal | undefined;
+}
+
+export interface Link {
+  /** Sends a call once and reads the answer. Throws `NoAnswer` when none came. */
+  send(call: OutgoingCall): Promise<unknown>;
+  isClosed(): boolean;
+  pause(ms: number): Promise<void>;
+  newId(): string;
+  readonly random: Random;
+  /** How often a call is sent again, where that is safe. */
+  readonly retries: number;
+  /** Before the second time; doubled each time, at most 5 s, with chance. */
+  readonly backoffMs: number;
+  /** Waits longer than this are asked for in pieces. */
+  readonly longestWaitMs: number;
+}
+
+/** No answer came, or one that says that nothing was done and that another try may succeed. */
+export class NoAnswer extends Error {
+  override readonly name: string = "NoAnswer";
+  /** Whether the request may have arrived. */
+  readonly sent: boolean;
+  /** What to throw after the last try, where the server said it. */
+  readonly refusal: Error | undefined;
+
+  constructor(message: string, sent: boolean, options: ErrorOptions & { refusal?: Error } = {}) {
+    super(message, options);
+    this.sent = sent;
+    this.refusal = options.refusal;
+  }
+}
+
+/** The verbs, each a call over the link. */
+export function verbsOver(link: Link): Verbs {
+  const calls = verbNames.map((verb) => [verb, (...args: unknown[]) => call(link, verb, args)] as const);
+  return Object.fromEntries(calls) as unknown as Verbs;
+}
+
+/** The base of a client that is a class: its verbs are those over the link. */
+export const VerbClient = function (this: object, link: Link): void {
+  Object.assign(this, verbsOver(link));
+} as unknown as new (link: Link) => Verbs;
+
+async function call(link: Link, verb: Verb, given: readonly unknown[]): Promise<unknown> {
+  const { namespace, repeat } = verbs[verb];
+  if (namespace === undefined && typeof given[0] !== "string")
+    throw new CoordinateError("bad_name", "of a namespace: not a string");
+  const options = optionsOf(verb, given);
+  const args =
+    repeat === "id" && options.requestId === undefined
+      ? withOptions(verb, given, { ...options, requestId: link.newId() })
+      : given;
+  if (signatures[verb].waits) return wait(link, verb, args);
+  const answer = await ask(link, { verb, args, waitMs: 0, signal: undefined });
+  return verbs[verb].answer.type === "null" ? undefined : answer;
+}
+
+async function wait(link: Link, verb: Verb, args: readonly unknown[]): Promise<unknown> {
+  const { signal, ...options } = optionsOf(verb, args) as { signal?: AbortSignal; waitMs?: number };
+  let left = options.waitMs ?? 0;
+  for (;;) {
+    const ended = signal?.aborted === true;
+    // Attempts that nobody waits for any more are given back by the server: none are asked for.
+    if (ended && verb === "requestAttempts") return [];
+    const waitMs = ended ? 0 : left > link.longestWaitMs ? link.longestWaitMs : left;
+    const answer = await ask(link, {
+      verb,
+      args: withOptions(verb, args, { ...options, ...(options.waitMs !== undefined && { waitMs }) }),
+      waitMs,
+      signal: ended ? undefined : signal,
+    });
+    // The wait was ended before its answer came: once more, without waiting. Messages that were taken meanwhile are
+    // answered to the same request id.
+    if (answer === null) continue;
+    left -= waitMs;
+    if (isEnough(verb, answer) || !(left > 0) || signal?.aborted === true) return answer;
+  }
+}
+
+const isEnough = (verb: Verb, answer: unknown): boolean =>
+  verb === "awaitWorkUnits"
+    ? (answer as (WorkUnitRow | null)[]).every(hasEnded)
+    : (answer as unknown[]).length > 0;
+
+/** Null for a wait that its signal ended before an answer came. */
+async function ask(link: Link, call: OutgoingCall): Promise<unknown> {
+  for (let tries = 0; ; tries++) {
+    if (link.isClosed()) throw new CoordinateError("closed");
+    try {
+      return await link.send(call);
+    } catch (error) {
+      if (!(error instanceof NoAnswer)) throw error;
+      if (call.signal?.aborted === true) return null;
+      if (link.isClosed()) throw new CoordinateError("closed");
+      if (error.sent && verbs[call.verb].repeat === "never")
+        throw new CoordinateError("unknown_outcome", error.message, { cause: error });
+      if (tries >= link.retries)
+        throw error.refusal ?? new CoordinateError("unavailable", error.message, { cause: error });
+      await link.pause(Math.min(5000, link.backoffMs * 2 ** tries) * (0.5 + link.random() / 2));
+    }
+  }
+}

@@ -1,0 +1,796 @@
+/**
+ * The verbs of `Coordinate` as a table: who may call each, its parameters, whether it may be repeated, what it answers, and
+ * one sentence about it. Both clients and both servers, OpenAPI, `coordinate rpc`, the audit and the metrics read it.
+ *
+ * To add a verb: declare it in coordinate.ts, implement it in engine.ts, describe it here.
+ */
+import type { ActionInput, ActionRow } from "./action.ts";
+import { attemptStatuses, type AttemptChange, type AttemptChanged, type AttemptRow } from "./attempt.ts";
+import type {
+  AttemptMake,
+  AttemptRequest,
+  Coordinate,
+  LockQuery,
+  LockRequest,
+  RequestOptions,
+  SetWorkSpecOptions,
+  TakeOptions,
+  WaitOptions,
+  WorkerAttemptQuery,
+  WorkSpecInput,
+} from "./coordinate.ts";
+import type { Data } from "./data.ts";
+import { errorCodes } from "./errors.ts";
+import type { Lock, LockPath, LockRefusal } from "./lock.ts";
+import type { NameKind } from "./names.ts";
+import { schedulingPolicies, type NamespaceRow, type NamespaceSettings } from "./namespace.ts";
+import type { Page } from "./page.ts";
+import type { QueueMessage, QueueRow } from "./queue.ts";
+import type { Explained, ScheduleRequest } from "./scheduler.ts";
+import {
+  allOptional,
+  boolean,
+  checkShape,
+  closed,
+  either,
+  input,
+  integer,
+  list,
+  maybe,
+  nothing,
+  nullable,
+  number,
+  object,
+  objectOf,
+  oneOf,
+  text,
+  type AnyMembers,
+  type Members,
+  type Shape,
+} from "./shape.ts";
+import {
+  metaFields,
+  settableFields,
+  type FieldKind,
+  type MetaField,
+  type WorkSpecMeta,
+  type WorkSpecMetaChange,
+} from "./work-spec-fields.ts";
+import type { WorkSpecRef, WorkSpecRow } from "./work-spec.ts";
+import {
+  workUnitStatuses,
+  type AddedWorkUnit,
+  type Tally,
+  type TallyRow,
+  type WaitingSinceRow,
+  type WorkUnitInput,
+  type WorkUnitQuery,
+  type WorkUnitRow,
+  type WorkUnitSelection,
+} from "./work-unit.ts";
+import { desiredStates, type WorkerChange, type WorkerQuery, type WorkerRow } from "./worker.ts";
+
+/** What a token may do in a namespace. `work` and `write` include `read`; `admin` includes everything. */
+export const scopes = ["read", "work", "write", "admin"] as const;
+export type VerbScope = (typeof scopes)[number];
+
+export type Verb = Exclude<keyof Coordinate, "close">;
+export type Verbs = Pick<Coordinate, Verb>;
+
+export interface VerbRow<Answer = unknown> {
+  readonly scope: VerbScope;
+  /** One sentence for people. */
+  readonly summary: string;
+  /** `none`: it is about all namespaces. `optional`: without one it is. Answers show those that the caller may read. */
+  readonly namespace?: "none" | "optional";
+  /** The arguments after the namespace, in order. */
+  readonly params?: Readonly<Record<string, Shape>>;
+  /** The members of the object that is the last argument. It may be left out where all of them may be. */
+  readonly options?: AnyMembers;
+  readonly answer: Shape<Answer>;
+  /**
+   * `same`: doing it twice is doing it once. `id`: it is when both carry one request id. `never`: the second would
+   * do more, or answer something else; a lost answer is then an unknown outcome.
+   */
+  readonly repeat: "same" | "id" | "never";
+  /** It may go through millions of units, a slice at a time: the answer takes longer than others. */
+  readonly slow?: true;
+}
+
+// ---- values
+
+const named = (title: NameKind): Shape<string> =>
+  text({ title, description: "A name; a byte that is not UTF-8 is escaped as \\udc80..\\udcff" });
+const namespace = named("namespace");
+const workSpec = named("work spec");
+const workUnit = named("work unit");
+const worker = named("worker");
+const queue = named("queue");
+const label = named("label");
+const action = named("action");
+const time = number({ description: "Milliseconds since 1970; 0 is none" });
+const span = number({ description: "Milliseconds" });
+
+/** Text when it is JSON, bytes when it is CBOR; on a wire that has objects, an object. */
+const data: Shape<Data> = {
+  anyOf: [
+    { type: "object", description: "A dictionary, kept as the text it is" },
+    { type: "string", contentEncoding: "base64", contentMediaType: "application/cbor" },
+    { type: "null" },
+  ],
+  description: "A data dictionary: a JSON object, or base64 of a CBOR map",
+};
+
+const paging: Members<{ previous?: string; limit?: number }> = {
+  previous: maybe(text({ description: "The `next` of the page before" })),
+  limit: maybe(integer),
+};
+const page = <Row>(row: Shape<Row>): Shape<Page<Row>> =>
+  object<Page<Row>>({ rows: list(row), next: nullable(text()) });
+
+const requestOptions: Members<RequestOptions> = {
+  requestId: maybe(
+    text({
+      description:
+        "Names this request, so that it may be repeated when its answer was lost; at most 200 characters",
+    }),
+  ),
+};
+/** What ends a wait stays on the caller's side of a wire. */
+const waitOptions: Members<Omit<WaitOptions, "signal">> = { waitMs: maybe(span) };
+
+// ---- namespaces and work specs
+
+const desired = oneOf(desiredStates);
+const policy = oneOf(schedulingPolicies);
+const namespaceRow = object<NamespaceRow>({
+  name: namespace,
+  settings: object<NamespaceSettings>({ policy, desired }),
+});
+
+const workSpecRef: Shape<WorkSpecRef> = either(
+  workSpec,
+  input<{ name: string; id: number }>({ name: workSpec, id: integer }),
+  "A work spec by name; with the id that was seen before, one that was deleted since is gone",
+);
+
+const fieldShapes: Readonly<Record<Exclude<FieldKind, "object">, Shape>> = {
+  number: number(),
+  amount: number(),
+  count: integer,
+  boolean: boolean(),
+  text: text(),
+  arguments: {},
+  duration: span,
+  time,
+};
+const fieldShape = ({ kind, keys = {} }: MetaField): Shape =>
+  kind === "object" ? fieldsShape(Object.values(keys) as MetaField[]) : fieldShapes[kind];
+/** Members that may all be absent: of a field that is an object, and of a change. */
+const fieldsShape = (rows: readonly MetaField[]): Shape =>
+  objectOf(Object.fromEntries(rows.map((row) => [row.field, maybe(fieldShape(row))])));
+
+const workSpecMeta: Shape<WorkSpecMeta> = objectOf(
+  Object.fromEntries(metaFields.map((row) => [row.field, fieldShape(row)])),
+);
+const workSpecMetaChange: Shape<WorkSpecMetaChange> = closed(fieldsShape(settableFields));
+const workSpecRow = object<WorkSpecRow>({ id: integer, name: workSpec, data, meta: workSpecMeta });
+
+// ---- attempts
+
+const attemptStatus = oneOf(attemptStatuses);
+const attemptRow = object<AttemptRow>({
+  id: text(),
+  workSpec,
+  workUnit,
+  worker,
+  number: integer,
+  status: attemptStatus,
+  active: boolean(),
+  startTime: time,
+  endTime: time,
+  expirationTime: time,
+  data,
+  late: boolean(),
+  chainingErrors: list(text()),
+});
+const attemptChange = input<AttemptChange>({
+  attempt: text(),
+  action: oneOf(["finish", "fail", "retry", "expire", "renew"]),
+  data: maybe(data),
+  delayMs: maybe(span),
+  lifetimeMs: maybe(span),
+  untried: maybe(boolean()),
+});
+const attemptChanged = object<AttemptChanged>({
+  attempt: text(),
+  error: nullable(oneOf(errorCodes)),
+  changed: boolean(),
+  status: nullable(attemptStatus),
+  expirationTime: time,
+  outputs: integer,
+  chainingErrors: list(text()),
+});
+const schedule: Members<ScheduleRequest> = {
+  workSpecs: maybe(list(text())),
+  runtimes: maybe(list(text())),
+  tasks: maybe(list(text())),
+  availableGb: maybe(number()),
+};
+
+// ---- work units
+
+const workUnitStatus = oneOf(workUnitStatuses);
+const dependencyKind = oneOf(["hard", "soft"]);
+
+/** One line of a bulk load, too. */
+export const workUnitInput = input<WorkUnitInput>({
+  name: workUnit,
+  data: maybe(data),
+  priority: maybe(number()),
+  notBefore: maybe(time),
+  delayMs: maybe(span),
+  dependencies: maybe(
+    list(
+      input<{ workSpec?: string; workUnit: string; kind?: "hard" | "soft" }>({
+        workSpec: maybe(workSpec),
+        workUnit,
+        kind: maybe(dependencyKind),
+      }),
+    ),
+  ),
+  queues: maybe(list(queue)),
+  labels: maybe(list(label)),
+});
+export const workUnitRow = object<WorkUnitRow>({
+  id: integer,
+  workSpec,
+  name: workUnit,
+  status: workUnitStatus,
+  data,
+  priority: number(),
+  notBefore: time,
+  createdTime: time,
+  attempts: integer,
+  activeAttempt: nullable(attemptRow),
+  origin: nullable(text()),
+  dependencies: list(
+    object<WorkUnitRow["dependencies"][number]>({
+      workSpec,
+      workUnit,
+      kind: dependencyKind,
+      status: nullable(workUnitStatus),
+    }),
+  ),
+  queues: list(queue),
+  labels: list(label),
+});
+const conditions: Members<Omit<WorkUnitQuery, "previous" | "limit">> = {
+  names: maybe(list(workUnit)),
+  statuses: maybe(list(workUnitStatus)),
+  prefix: maybe(text()),
+  label: maybe(label),
+};
+const selection = input<WorkUnitSelection>({
+  ...conditions,
+  all: maybe(boolean("Every unit; needed when nothing else is said")),
+});
+const tally = objectOf(
+  Object.fromEntries(workUnitStatuses.map((status) => [status, integer])),
+) as Shape<Tally>;
+const priority = number({ title: "priority" });
+
+// ---- workers, queues, actions, locks
+
+const workerRow = object<WorkerRow>({
+  name: worker,
+  parent: nullable(worker),
+  active: boolean(),
+  mode: text(),
+  data,
+  lastUpdate: time,
+  expiration: time,
+  desired,
+});
+const workerChange = input<WorkerChange>({
+  name: worker,
+  parent: maybe(nullable(worker)),
+  active: maybe(boolean()),
+  mode: maybe(text()),
+  data: maybe(data),
+  lastUpdate: maybe(time),
+  expiration: maybe(time),
+  desired: maybe(nullable(desired)),
+});
+const message = object<QueueMessage>({
+  seq: integer,
+  queue,
+  workSpec,
+  workUnit,
+  attempt: nullable(text()),
+  status: oneOf(["finished", "failed"]),
+  data,
+  at: time,
+});
+const actionRow = object<ActionRow>({ key: action, data, createdTime: time });
+const lockPath: Shape<LockPath> = list(text());
+const lockRequest: Members<LockRequest> = {
+  owner: text(),
+  timeoutMs: maybe(span),
+  paths: list(lockPath),
+};
+const lockRefusal = nullable(object<LockRefusal>({ path: lockPath, owner: nullable(text()) }));
+
+// ---- the table
+
+export const verbs: { readonly [V in Verb]: VerbRow<Awaited<ReturnType<Coordinate[V]>>> } = {
+  listNamespaces: {
+    scope: "read",
+    namespace: "none",
+    answer: list(namespaceRow),
+    repeat: "same",
+    summary: "The namespaces that the caller may read, in name order.",
+  },
+  getNamespace: {
+    scope: "read",
+    answer: namespaceRow,
+    repeat: "same",
+    summary: "The settings of a namespace; of one that does not exist, the defaults.",
+  },
+  setNamespace: {
+    scope: "admin",
+    params: {
+      settings: input<Partial<NamespaceSettings>>({ policy: maybe(policy), desired: maybe(desired) }),
+    },
+    answer: namespaceRow,
+    repeat: "same",
+    summary: "Changes settings of a namespace, and creates it.",
+  },
+  deleteNamespace: {
+    scope: "admin",
+    answer: nothing,
+    repeat: "same",
+    summary: "Deletes a namespace and all that is in it.",
+  },
+
+  setWorkSpecs: {
+    scope: "write",
+    params: { specs: list(input<WorkSpecInput>({ data, name: maybe(workSpec) })) },
+    options: {
+      keepMeta: maybe(boolean("Keeps the metadata that operators set by hand")),
+    } satisfies Members<SetWorkSpecOptions>,
+    answer: list(workSpecRow),
+    repeat: "same",
+    summary: "Creates work specs or replaces their data, all or none.",
+  },
+  getWorkSpecs: {
+    scope: "read",
+    params: { workSpecs: list(workSpecRef) },
+    answer: list(nullable(workSpecRow)),
+    repeat: "same",
+    summary: "Work specs by name, null where there is none.",
+  },
+  listWorkSpecs: {
+    scope: "read",
+    options: paging,
+    answer: page(workSpecRow),
+    repeat: "same",
+    summary: "A page of work specs, in name order.",
+  },
+  setWorkSpecMeta: {
+    scope: "write",
+    params: { workSpec: workSpecRef, change: workSpecMetaChange },
+    answer: workSpecMeta,
+    repeat: "same",
+    summary: "Changes what an operator may change of a work spec; answers the resulting metadata.",
+  },
+  deleteWorkSpecs: {
+    scope: "write",
+    params: { workSpecs: list(workSpecRef) },
+    answer: list(boolean()),
+    repeat: "never",
+    summary: "Deletes work specs with their units and attempts; answers per name whether it was there.",
+  },
+
+  addWorkUnits: {
+    scope: "write",
+    params: { workSpec: workSpecRef, units: list(workUnitInput) },
+    options: requestOptions,
+    answer: list(
+      object<AddedWorkUnit>({ name: workUnit, id: integer, created: boolean(), status: workUnitStatus }),
+    ),
+    repeat: "id",
+    summary: "Adds work units, all or none; one that exists gets the new data.",
+  },
+  getWorkUnits: {
+    scope: "read",
+    params: { workSpec: workSpecRef, names: list(workUnit) },
+    answer: list(nullable(workUnitRow)),
+    repeat: "same",
+    summary: "Work units by name, null where there is none.",
+  },
+  listWorkUnits: {
+    scope: "read",
+    params: { workSpec: workSpecRef },
+    options: { ...conditions, ...paging } satisfies Members<WorkUnitQuery>,
+    answer: page(workUnitRow),
+    repeat: "same",
+    summary: "A page of work units that match, in name order.",
+  },
+  countWorkUnits: {
+    scope: "read",
+    params: { workSpec: workSpecRef, selection },
+    answer: tally,
+    repeat: "same",
+    slow: true,
+    summary: "How many of the selected units there are, by status.",
+  },
+  awaitWorkUnits: {
+    scope: "read",
+    params: { workSpec: workSpecRef, names: list(workUnit) },
+    options: waitOptions,
+    answer: list(nullable(workUnitRow)),
+    repeat: "same",
+    summary:
+      "Work units by name, null where there is none. With waitMs, waits that long for all of them to have ended.",
+  },
+  setWorkUnitPriorities: {
+    scope: "write",
+    params: {
+      workSpec: workSpecRef,
+      selection,
+      change: either(
+        input<{ set: number }>({ set: priority }),
+        input<{ adjust: number }>({ adjust: priority }),
+      ),
+    },
+    answer: integer,
+    repeat: "never",
+    slow: true,
+    summary: "Sets or adjusts the priority of the selected units; answers how many.",
+  },
+  setWorkUnitDelays: {
+    scope: "write",
+    params: { workSpec: workSpecRef, selection, notBefore: time },
+    answer: integer,
+    repeat: "same",
+    slow: true,
+    summary: "Sets when the selected waiting units may run; answers how many.",
+  },
+  resetWorkUnits: {
+    scope: "write",
+    params: { workSpec: workSpecRef, selection },
+    answer: integer,
+    repeat: "never",
+    slow: true,
+    summary: "Clears the active attempt of the selected units, which become available; answers how many.",
+  },
+  deleteWorkUnits: {
+    scope: "write",
+    params: { workSpec: workSpecRef, selection },
+    answer: integer,
+    repeat: "never",
+    slow: true,
+    summary: "Deletes the selected units with their attempts; answers how many.",
+  },
+
+  requestAttempts: {
+    scope: "work",
+    options: {
+      worker,
+      number: maybe(integer),
+      lifetimeMs: maybe(span),
+      ...waitOptions,
+      ...requestOptions,
+      ...schedule,
+    } satisfies Members<Omit<AttemptRequest, "signal">>,
+    answer: list(attemptRow),
+    repeat: "id",
+    summary:
+      "Asks for work: attempts of one work spec, or none. With waitMs, waits that long for work to come.",
+  },
+  makeAttempts: {
+    scope: "work",
+    params: {
+      requests: list(input<AttemptMake>({ workSpec, workUnit, worker, lifetimeMs: maybe(span) })),
+    },
+    answer: list(attemptRow),
+    repeat: "never",
+    summary: "Makes attempts for given units, wherever they stand; all or none.",
+  },
+  settleAttempts: {
+    scope: "work",
+    params: { changes: list(attemptChange) },
+    answer: list(attemptChanged),
+    repeat: "same",
+    summary: "Finishes, fails, retries, expires and renews; each change by itself, answers per item.",
+  },
+  getAttempts: {
+    scope: "read",
+    params: { ids: list(text()) },
+    answer: list(nullable(attemptRow)),
+    repeat: "same",
+    summary: "Attempts by id, null where there is none.",
+  },
+  listUnitAttempts: {
+    scope: "read",
+    params: { workSpec: workSpecRef, workUnit },
+    answer: list(attemptRow),
+    repeat: "same",
+    summary: "All attempts of a unit, in the order they were made.",
+  },
+  listWorkerAttempts: {
+    scope: "read",
+    params: { worker },
+    options: {
+      which: oneOf(["active", "all", "children"]),
+      ...paging,
+    } satisfies Members<WorkerAttemptQuery>,
+    answer: page(attemptRow),
+    repeat: "same",
+    summary: "Attempts of a worker: active ones, all, or the active ones of its children.",
+  },
+
+  updateWorkers: {
+    scope: "work",
+    params: { changes: list(workerChange) },
+    answer: list(workerRow),
+    repeat: "same",
+    summary: "Check-ins of workers and other changes, all or none; answers the resulting workers.",
+  },
+  getWorkers: {
+    scope: "read",
+    params: { names: list(worker) },
+    answer: list(nullable(workerRow)),
+    repeat: "same",
+    summary: "Workers by name, null where there is none.",
+  },
+  listWorkers: {
+    scope: "read",
+    options: {
+      names: maybe(list(worker)),
+      prefix: maybe(text()),
+      active: maybe(boolean()),
+      root: maybe(boolean()),
+      parent: maybe(worker),
+      ...paging,
+    } satisfies Members<WorkerQuery>,
+    answer: page(workerRow),
+    repeat: "same",
+    summary: "A page of workers that match, in name order. With parent or root, one level of the tree.",
+  },
+
+  takeMessages: {
+    scope: "write",
+    params: { queue },
+    options: {
+      max: maybe(integer),
+      ...waitOptions,
+      ...requestOptions,
+    } satisfies Members<Omit<TakeOptions, "signal">>,
+    answer: list(message),
+    repeat: "id",
+    summary:
+      "Takes messages out of a queue, in order, or none. With waitMs, waits that long for the first to come.",
+  },
+  countMessages: {
+    scope: "read",
+    params: { queues: list(queue) },
+    answer: list(integer),
+    repeat: "same",
+    summary: "How many messages each queue has.",
+  },
+  listQueues: {
+    scope: "read",
+    options: paging,
+    answer: page(object<QueueRow>({ name: queue, messages: integer, oldest: time })),
+    repeat: "same",
+    summary: "A page of the queues that have messages, in name order.",
+  },
+  clearQueue: {
+    scope: "write",
+    params: { queue },
+    answer: integer,
+    repeat: "never",
+    slow: true,
+    summary: "Removes all messages of a queue; answers how many.",
+  },
+
+  putActions: {
+    scope: "write",
+    params: { actions: list(input<ActionInput>({ key: action, data })) },
+    answer: list(boolean()),
+    repeat: "same",
+    summary: "Stores records, all or none; a key that has other data is refused. Answers which were new.",
+  },
+  getActions: {
+    scope: "read",
+    params: { keys: list(action) },
+    answer: list(nullable(actionRow)),
+    repeat: "same",
+    summary: "Records by key, null where there is none.",
+  },
+  listActions: {
+    scope: "read",
+    options: paging,
+    answer: page(actionRow),
+    repeat: "same",
+    summary: "A page of records, in the order of keys.",
+  },
+  deleteActions: {
+    scope: "write",
+    params: { keys: list(action) },
+    answer: list(boolean()),
+    repeat: "never",
+    summary: "Deletes records; answers per key whether it was there.",
+  },
+
+  tally: {
+    scope: "read",
+    namespace: "optional",
+    answer: list(
+      object<TallyRow>({
+        namespace,
+        workSpec,
+        counts: tally,
+        removed: object<TallyRow["removed"]>({ finished: integer, failed: integer }),
+      }),
+    ),
+    repeat: "same",
+    summary: "Exact counts per work spec and status.",
+  },
+  waitingSince: {
+    scope: "read",
+    namespace: "optional",
+    answer: list(object<WaitingSinceRow>({ namespace, workSpec, since: time, exact: boolean() })),
+    repeat: "same",
+    summary: "Per work spec with available units, since when one of them has waited.",
+  },
+  explain: {
+    scope: "read",
+    options: schedule,
+    answer: list(
+      object<Explained>({
+        workSpec,
+        excluded: nullable(text() as Shape<NonNullable<Explained["excluded"]>>),
+        reason: text(),
+        priority: number(),
+        weight: number(),
+        available: integer,
+        pending: integer,
+        score: number(),
+        chance: number(),
+      }),
+    ),
+    repeat: "same",
+    summary: "For every work spec, why this request would or would not be given work from it.",
+  },
+
+  lock: {
+    scope: "work",
+    options: lockRequest,
+    answer: lockRefusal,
+    repeat: "never",
+    summary: "Locks all paths or none; answers what was refused, or null.",
+  },
+  lockSome: {
+    scope: "work",
+    options: lockRequest,
+    answer: list(boolean()),
+    repeat: "never",
+    summary: "Locks each path by itself, in order; answers which were granted.",
+  },
+  renewLocks: {
+    scope: "work",
+    options: lockRequest,
+    answer: lockRefusal,
+    repeat: "same",
+    summary: "Extends locks, all or none; answers what was refused, or null.",
+  },
+  unlock: {
+    scope: "work",
+    options: { owner: text(), paths: list(lockPath) } satisfies Members<Pick<LockRequest, "owner" | "paths">>,
+    answer: lockRefusal,
+    repeat: "never",
+    summary: "Releases locks, all or none; answers what was refused, or null.",
+  },
+  readLocks: {
+    scope: "read",
+    params: { paths: list(lockPath) },
+    answer: list(nullable(text())),
+    repeat: "same",
+    summary: "The owner of exactly each path, or null.",
+  },
+  listLocks: {
+    scope: "read",
+    options: { path: maybe(lockPath), ...paging } satisfies Members<LockQuery>,
+    answer: page(object<Lock>({ path: lockPath, owner: text(), deadline: time })),
+    repeat: "same",
+    summary: "A page of the locks that are held at and below a path, in the order of their labels.",
+  },
+  clearLocks: {
+    scope: "write",
+    params: { path: lockPath },
+    answer: nothing,
+    repeat: "same",
+    summary: "Releases everything at and below a path, whoever holds it.",
+  },
+};
+
+export const verbNames = Object.keys(verbs) as readonly Verb[];
+
+export const isVerb = (name: string): name is Verb => Object.hasOwn(verbs, name);
+
+// ---- what follows from the table
+
+interface Signature {
+  /** The names of the arguments after the namespace, without the options. */
+  readonly params: readonly string[];
+  /** Fewest and most arguments, with the namespace. */
+  readonly counts: readonly [least: number, most: number];
+  /** Where the options stand among the arguments, with the namespace; -1 where there are none. */
+  readonly optionsAt: number;
+  /** The options may say `waitMs`: the answer then takes as long as it takes. */
+  readonly waits: boolean;
+  /** By argument, the namespace left out: what to call it, and its shape. */
+  readonly shapes: readonly (readonly [name: string, shape: Shape])[];
+  /** All that a call says, as one object. */
+  readonly input: Shape;
+}
+
+function signature({ namespace, params = {}, options }: VerbRow): Signature {
+  const names = Object.keys(params);
+  const before = (namespace === "none" ? 0 : 1) + names.length;
+  const needed = (namespace === undefined ? 1 : 0) + names.length;
+  return {
+    params: names,
+    counts: [
+      needed + (options === undefined || allOptional(options) ? 0 : 1),
+      before + (options === undefined ? 0 : 1),
+    ],
+    optionsAt: options === undefined ? -1 : before,
+    waits: options?.waitMs !== undefined,
+    shapes: [
+      ...Object.entries(params),
+      ...(options === undefined ? [] : [["options", objectOf(options)] as const]),
+    ],
+    input: closed(objectOf({ ...params, ...options })),
+  };
+}
+
+export const signatures = Object.fromEntries(
+  Object.entries(verbs).map(([verb, row]) => [verb, signature(row)]),
+) as Readonly<Record<Verb, Signature>>;
+
+/** Throws `bad_name` or `bad_argument` for an argument of another kind than the engine could read; `args` with the namespace. */
+export function checkArguments(verb: Verb, args: readonly unknown[]): void {
+  signatures[verb].shapes.forEach(([name, shape], i) => {
+    if (args.length > i + 1) checkShape(shape, args[i + 1], name);
+  });
+}
+
+/** The options of a call; an empty object where there are none. `args` with the namespace, here and below. */
+export function optionsOf(verb: Verb, args: readonly unknown[]): Readonly<Record<string, unknown>> {
+  const given = args[signatures[verb].optionsAt];
+  return typeof given === "object" && given !== null ? (given as Record<string, unknown>) : {};
+}
+
+/** The arguments of a verb that has options, with other ones. */
+export function withOptions(verb: Verb, args: readonly unknown[], options: object): unknown[] {
+  const changed = [...args];
+  changed[signatures[verb].optionsAt] = options;
+  return changed;
+}
+
+/** Whether the answer may take as long as the caller says. */
+export function isWait(verb: Verb, args: readonly unknown[]): boolean {
+  if (!signatures[verb].waits) return false;
+  const { waitMs } = optionsOf(verb, args);
+  return typeof waitMs === "number" && waitMs > 0;
+}
+
+type AnyVerb = (...args: unknown[]) => Promise<unknown>;
+
+/** Calls a verb by its name. The caller has checked that the arguments fit. */
+export const callVerb = (coordinate: Verbs, verb: Verb, args: readonly unknown[]): Promise<unknown> =>
+  (coordinate[verb] as AnyVerb).apply(coordinate, [...args]);

@@ -1,0 +1,353 @@
+/**
+ * The fields of a work spec: one table of the keys that its data may have and of the metadata that the scheduler reads.
+ *
+ * Reading, checking and resetting work specs, the schemas of REST and of flow files, `coordinate set`, import and the
+ * tables of docs/work-specs.md go by it. A new field is a row here, a member of `WorkSpecMeta`, and the rule that reads it.
+ */
+import { latestTime } from "./check.ts";
+import { nameFromBytes } from "./names.ts";
+
+/** What the scheduler looks at. Derived from the data when a work spec is set; then some of it may be set on its own. */
+export interface WorkSpecMeta {
+  /** Higher always goes first. */
+  priority: number;
+  /** Share among specs of equal priority; zero or less is never scheduled. */
+  weight: number;
+  paused: boolean;
+  continuous: boolean;
+  /** The `continuous` key of the data; only then may `continuous` be switched on. */
+  canBeContinuous: boolean;
+  minGb: number;
+  intervalMs: number;
+  /** No generated unit before this time; 0 is "at once". */
+  nextContinuous: number;
+  /** 0 is unlimited, here and below. */
+  maxRunning: number;
+  maxGetwork: number;
+  maxRetries: number;
+  /** The `then` key; empty is none. */
+  nextWorkSpecName: string;
+  thenPreempts: boolean;
+  runtime: string;
+  /** The task that a worker needs to run it: the `task` key, else the name. Empty where an earlier version stored the work spec. */
+  taskName: string;
+  /** It has a `module`: it runs a function of that, and no task. */
+  runsModule: boolean;
+  retention: Retention;
+}
+
+/** How long ended units are kept, by status; an absent limit keeps them for ever. */
+export interface Retention {
+  finished?: RetentionLimit;
+  failed?: RetentionLimit;
+}
+
+export interface RetentionLimit {
+  maxAgeMs?: number;
+  maxCount?: number;
+}
+
+/**
+ * What a value is. In data, a `duration` is seconds, and a `time` is seconds since 1970 or a date as RFC 3339 has it; in
+ * metadata both are milliseconds. An `amount` is a number of 0 or more, a `count` an integer of 0 or more, `arguments`
+ * are a list or an object.
+ */
+export type FieldKind =
+  "number" | "amount" | "count" | "boolean" | "text" | "object" | "arguments" | "duration" | "time";
+
+export interface WorkSpecField {
+  readonly kind: FieldKind;
+  /** One sentence for people: in schemas, in editors, in the docs. */
+  readonly help: string;
+  /** The member of the metadata that holds it; a key without one is not read by the scheduler. */
+  readonly field?: string;
+  /** The metadata's value where the data has no such key. */
+  readonly default?: unknown;
+  /** `setWorkSpecMeta` may change it; `keepMeta` then keeps what was set. */
+  readonly settable?: true;
+  /** Metadata only: data of this key is the user's own. */
+  readonly metaOnly?: true;
+  /** How `coordinate set` and `--meta` call it, where that is not the key. */
+  readonly shownAs?: string;
+  /** Other names that `coordinate set` takes. */
+  readonly aliases?: readonly string[];
+  /** What a number counts, where its kind does not say so. */
+  readonly unit?: string;
+  /** Of an object whose keys are known too. */
+  readonly keys?: Readonly<Record<string, WorkSpecField>>;
+  /** Stored and handed to workers, which read it; the engine takes whatever stands there. */
+  readonly forWorkers?: true;
+}
+
+const retentionLimit = {
+  max_age: {
+    kind: "duration",
+    field: "maxAgeMs",
+    help: "Seconds since the unit ended for which it is kept",
+  },
+  max_count: { kind: "count", field: "maxCount", help: "How many units are kept, the newest" },
+} as const satisfies Record<string, WorkSpecField>;
+
+/** By key, in the order in which metadata is written. */
+export const workSpecFields = {
+  name: { kind: "text", help: "The name of the work spec, of 1 to 1,024 bytes. It cannot be changed" },
+  desc: { kind: "text", help: "A description for people", forWorkers: true },
+  task: { kind: "text", help: "The task to run; the name of the work spec if not given", forWorkers: true },
+  module: { kind: "text", help: "The module that has the function to run", forWorkers: true },
+  run_function: { kind: "text", help: "The function to call for each work unit", forWorkers: true },
+  terminate_function: {
+    kind: "text",
+    help: "The function to call before a job is stopped by force",
+    forWorkers: true,
+  },
+  run_params: {
+    kind: "arguments",
+    help: "Further arguments of the function: a list, or keywords and their values",
+    forWorkers: true,
+  },
+  config: {
+    kind: "object",
+    help: "The configuration of the jobs; in a flow it is laid over the configuration in effect, and null deletes a key",
+    forWorkers: true,
+  },
+  priority: {
+    kind: "number",
+    field: "priority",
+    default: 0,
+    settable: true,
+    help: "Work specs of higher priority always go first",
+  },
+  weight: {
+    kind: "number",
+    field: "weight",
+    default: 20,
+    settable: true,
+    help: "The share among work specs of equal priority. Zero or less is never scheduled",
+  },
+  nice: {
+    kind: "number",
+    help: "Another way to say the weight: 20 - nice, at least 1. Ignored where there is a weight",
+  },
+  disabled: {
+    kind: "boolean",
+    field: "paused",
+    default: false,
+    settable: true,
+    shownAs: "paused",
+    help: "Paused: no new attempts; those that run go on",
+  },
+  continuous: {
+    kind: "boolean",
+    field: "continuous",
+    default: false,
+    settable: true,
+    help: "Makes units of its own when it has none. Can be set only where the data says so",
+  },
+  can_be_continuous: {
+    kind: "boolean",
+    field: "canBeContinuous",
+    default: false,
+    metaOnly: true,
+    help: "The key continuous of the data",
+  },
+  min_gb: {
+    kind: "amount",
+    field: "minGb",
+    default: 0,
+    settable: true,
+    unit: "GB",
+    aliases: ["min_memory_gb"],
+    help: "Memory that a job needs. A request that states availableGb is not given work specs that need more",
+  },
+  interval: {
+    kind: "duration",
+    field: "intervalMs",
+    default: 0,
+    settable: true,
+    help: "The least time between two units that it makes",
+  },
+  next_continuous: {
+    kind: "time",
+    field: "nextContinuous",
+    default: 0,
+    settable: true,
+    metaOnly: true,
+    help: "It makes no unit before this time; 0 is at once",
+  },
+  max_running: {
+    kind: "count",
+    field: "maxRunning",
+    default: 0,
+    settable: true,
+    help: "Units that may be pending at once, exactly; 0 is unlimited",
+  },
+  max_getwork: {
+    kind: "count",
+    field: "maxGetwork",
+    default: 0,
+    settable: true,
+    aliases: ["max_attempts_returned"],
+    help: "Attempts that one request is given at most; 0 is unlimited",
+  },
+  max_retries: {
+    kind: "count",
+    field: "maxRetries",
+    default: 0,
+    settable: true,
+    help: "Attempts after which a unit fails instead of being handed out again; 0 is unlimited",
+  },
+  then: {
+    kind: "text",
+    field: "nextWorkSpecName",
+    default: "",
+    help: "The full name of the work spec that gets the outputs",
+  },
+  then_preempts: {
+    kind: "boolean",
+    field: "thenPreempts",
+    default: true,
+    help: "Under the python policy: units of the next work spec go first",
+  },
+  runtime: {
+    kind: "text",
+    field: "runtime",
+    default: "",
+    help: "What the jobs run in. A request that lists runtimes is given only work specs of these, exactly",
+  },
+  task_name: {
+    kind: "text",
+    field: "taskName",
+    default: "",
+    metaOnly: true,
+    help: "The task that runs it: the key task, else its name. A request that lists tasks is given only work specs of these",
+  },
+  runs_module: {
+    kind: "boolean",
+    field: "runsModule",
+    default: false,
+    metaOnly: true,
+    help: "It has the key module, and runs no task",
+  },
+  retention: {
+    kind: "object",
+    field: "retention",
+    default: {},
+    help: "How long ended units are kept; for ever if not given",
+    keys: {
+      finished: { kind: "object", field: "finished", help: "Of finished units", keys: retentionLimit },
+      failed: { kind: "object", field: "failed", help: "Of failed units", keys: retentionLimit },
+    },
+  },
+} as const satisfies Record<string, WorkSpecField & { field?: keyof WorkSpecMeta }>;
+
+type Rows = typeof workSpecFields;
+type FieldsOf<Row> = Row extends { field: infer Field } ? Field : never;
+type Settable = FieldsOf<Extract<Rows[keyof Rows], { settable: true }>>;
+
+/** What an operator may change without setting the work spec again. */
+export type WorkSpecMetaChange = Partial<Pick<WorkSpecMeta, Settable>>;
+
+/** The rows that are metadata, each with its key and the name by which people set it. */
+export interface MetaField extends WorkSpecField {
+  readonly key: string;
+  readonly name: string;
+  readonly field: keyof WorkSpecMeta;
+}
+
+const rows: readonly (readonly [key: string, row: WorkSpecField])[] = Object.entries(workSpecFields);
+
+export const metaFields: readonly MetaField[] = rows.flatMap(([key, row]) =>
+  row.field === undefined
+    ? []
+    : [{ ...row, key, name: row.shownAs ?? key, field: row.field as keyof WorkSpecMeta }],
+);
+
+export const settableFields = metaFields.filter(
+  (row): row is MetaField & { field: Settable } => row.settable === true,
+);
+
+/** The keys that data may have. */
+export const workSpecKeys: Readonly<Record<string, WorkSpecField>> = Object.fromEntries(
+  rows.filter(([, { metaOnly }]) => metaOnly !== true),
+);
+
+// Fails to compile when a member of the metadata has no row.
+const _everyFieldHasARow: Exclude<keyof WorkSpecMeta, FieldsOf<Rows[keyof Rows]>> extends never
+  ? true
+  : false = true;
+
+/** The metadata of a work spec whose data has no key but its name. */
+export const defaultMeta = Object.freeze(
+  Object.fromEntries(metaFields.map((row) => [row.field, row.default])),
+) as unknown as Readonly<WorkSpecMeta>;
+
+/** Metadata as a store wrote it; fields that were not known then have their defaults. */
+export const readStoredMeta = (text: string): WorkSpecMeta => ({
+  ...defaultMeta,
+  ...(JSON.parse(text) as WorkSpecMeta),
+});
+
+const wanted: Readonly<Record<FieldKind, string>> = {
+  number: "a number",
+  amount: "a number of 0 or more",
+  count: "an integer of 0 or more",
+  boolean: "a boolean",
+  text: "a string",
+  object: "an object",
+  arguments: "a list or an object",
+  duration: "a number of 0 or more",
+  time: "a time",
+};
+
+export const wantedKind = (kind: FieldKind): string => wanted[kind];
+
+/** The metadata's value for a value of data; undefined when it is of another kind. */
+export const readKind = (kind: FieldKind, value: unknown): unknown => dataReaders[kind](value);
+
+/** A value of metadata itself, checked: durations and times are milliseconds already. */
+export const checkKind = (kind: FieldKind, value: unknown): unknown =>
+  kind === "duration" || kind === "time"
+    ? between(0, value, kind === "time" ? latestTime : Infinity)
+    : readKind(kind, value);
+
+const objectOf = (value: unknown): unknown =>
+  typeof value === "object" && value !== null && !Array.isArray(value) && !(value instanceof Uint8Array)
+    ? value
+    : undefined;
+
+const dataReaders: Readonly<Record<FieldKind, (value: unknown) => unknown>> = {
+  number: (value) => between(-Infinity, value),
+  amount: (value) => between(0, value),
+  count: (value) => {
+    const number = between(0, value);
+    return Number.isSafeInteger(number) ? number : undefined;
+  },
+  boolean: (value) => (typeof value === "boolean" ? value : undefined),
+  text: textOf,
+  object: objectOf,
+  arguments: (value) => (Array.isArray(value) ? value : objectOf(value)),
+  duration: (value) => inMilliseconds(between(0, value)),
+  time: (value) => {
+    const text = textOf(value);
+    if (text === undefined) return inMilliseconds(between(0, value, latestTime / 1000));
+    // a date without an offset would mean another time on every machine
+    return /^\d{4}-\d\d-\d\dT.*(Z|[-+]\d\d:\d\d)$/.test(text)
+      ? between(0, Date.parse(text), latestTime)
+      : undefined;
+  },
+};
+
+function between(least: number, value: unknown, most = Infinity): number | undefined {
+  const number = typeof value === "bigint" ? Number(value) : value;
+  if (typeof number !== "number" || !Number.isFinite(number)) return undefined;
+  return number >= least && number <= most ? number : undefined;
+}
+
+const inMilliseconds = (seconds: number | undefined): number | undefined =>
+  seconds === undefined ? undefined : Math.round(seconds * 1000);
+
+/** Python sends most strings as bytes; for a special key both forms are text. */
+export function textOf(value: unknown): string | undefined {
+  if (typeof value === "string") return value;
+  return value instanceof Uint8Array ? nameFromBytes(value) : undefined;
+}

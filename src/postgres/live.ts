@@ -1,0 +1,98 @@
+/**
+ * A pool that survives connections which fall silent: a proxy, a firewall or a machine is gone, and no error says so. A
+ * statement on such a connection waits until its time-out, half a minute later. While nothing is suspected this costs nothing.
+ */
+import { setTimeout as delay } from "node:timers/promises";
+import type { Pool, PooledClient, Session } from "./connection.ts";
+import { int4s } from "./values.ts";
+
+/** A suspected connection that does not answer within this time is thrown away. */
+const answerMs = 500;
+/** A statement that takes longer than this is looked for on the server. */
+const slowMs = 1000;
+/** What the server has answered must have arrived after this time. */
+const arrivalMs = 100;
+
+export class LivePool implements Pool {
+  readonly #pool: Pool;
+  /** When a connection was made, or last answered to a check. */
+  readonly #checked = new WeakMap<PooledClient, number>();
+  /** Statements under way, and since when. */
+  readonly #asked = new Map<PooledClient, number>();
+  #suspected = -Infinity;
+  #silent = -Infinity;
+
+  constructor(pool: Pool) {
+    this.#pool = pool;
+  }
+
+  /** Something did not answer in time: each connection made so far is checked before it is used again. */
+  suspect(): void {
+    this.#suspected = performance.now();
+  }
+
+  async connect(): Promise<PooledClient> {
+    for (;;) {
+      const client = await this.#pool.connect();
+      if (await this.#isAlive(client)) return this.#tracked(client);
+      client.release(true);
+    }
+  }
+
+  async #isAlive(client: PooledClient): Promise<boolean> {
+    const checked = this.#checked.get(client);
+    if (checked !== undefined && checked < this.#silent) return false;
+    if (checked === undefined || checked >= this.#suspected) {
+      if (checked === undefined) this.#checked.set(client, performance.now());
+      return true;
+    }
+    const suspected = this.#suspected;
+    const unheard = (): void => undefined;
+    client.on("error", unheard);
+    const answer = client.query({ text: "SELECT 1" }).then(
+      () => true,
+      () => false,
+    );
+    const isAlive = await Promise.race([answer, delay(answerMs, false, { ref: false })]);
+    if (isAlive) {
+      client.removeListener("error", unheard);
+      this.#checked.set(client, performance.now());
+    } else this.#silent = suspected;
+    return isAlive;
+  }
+
+  #tracked(client: PooledClient): PooledClient {
+    return {
+      query: (config) => {
+        const answer = client.query(config);
+        // a COPY is no promise: the server works on it as long as rows are sent
+        if (answer instanceof Promise) {
+          this.#asked.set(client, performance.now());
+          const done = (): boolean => this.#asked.delete(client);
+          answer.then(done, done);
+        }
+        return answer;
+      },
+      on: (event, listener) => client.on(event, listener),
+      removeListener: (event, listener) => client.removeListener(event, listener),
+      release: (destroy) => client.release(destroy),
+    };
+  }
+
+  /** Ends connections on which a statement waits for an answer that the server has given, or on which it never arrived. */
+  async endSilent(session: Session): Promise<void> {
+    const late = performance.now() - slowMs;
+    const slow = [...this.#asked].filter(([{ processID }, since]) => since < late && processID !== undefined);
+    if (slow.length === 0) return;
+    const rows = await session.rows(notActiveSql, [int4s(slow.map(([{ processID = 0 }]) => processID))]);
+    if (rows.length === 0) return;
+    await delay(arrivalMs, undefined, { ref: false });
+    const idle = new Set(rows.map(([pid]) => pid));
+    for (const [client, since] of slow)
+      if (idle.has(client.processID) && this.#asked.get(client) === since)
+        client.end?.().catch(() => undefined);
+  }
+}
+
+const notActiveSql = `
+  SELECT a.pid FROM pg_stat_activity a WHERE a.pid = ANY ($1::int[]) AND a.state IN ('idle', 'idle in transaction')`;

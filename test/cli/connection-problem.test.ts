@@ -1,0 +1,110 @@
+/** Each reason why a daemon cannot be talked to has a sentence of its own. */
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, rmSync } from "node:fs";
+import { createServer, type Server } from "node:net";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { configOf, createToken, startDaemon, type Daemon } from "../../src/daemon/index.ts";
+import { run } from "./in-process.ts";
+
+const place = mkdtempSync(path.join(tmpdir(), "coordinate-connection-"));
+const [cert, key] = [path.join(place, "cert.pem"), path.join(place, "key.pem")];
+let plain: Daemon;
+let secure: Daemon;
+let silent: Server;
+let token = "";
+const addresses: Record<string, string> = {};
+
+beforeAll(async () => {
+  execFileSync(
+    "openssl",
+    [
+      ...[
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+        "-days",
+        "1",
+      ],
+      ...["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"],
+      ...["-keyout", key, "-out", cert],
+    ],
+    { stdio: "pipe" },
+  );
+  ({ token } = createToken(path.join(place, "tokens.json"), {
+    name: "reader",
+    grants: [{ namespace: "*", scopes: ["read"] }],
+  }));
+  const shared = { backend: "memory:", dataDir: place, http: ["127.0.0.1:0"], logLevel: "silent" };
+  plain = await startDaemon(configOf({ ...shared, cborrpc: "127.0.0.1:0" }));
+  secure = await startDaemon(configOf({ ...shared, tlsCert: cert, tlsKey: key }));
+  silent = createServer(() => undefined).listen(0, "127.0.0.1");
+  await new Promise((resolve) => silent.once("listening", resolve));
+  addresses.HTTP = plain.urls[0]!.replace("http://", "");
+  addresses.RPC = plain.urls[1]!.replace("cbor-rpc://", "");
+  addresses.TLS = secure.urls[0]!.replace("https://", "");
+  addresses.SILENT = `127.0.0.1:${(silent.address() as { port: number }).port}`;
+});
+
+afterAll(async () => {
+  await Promise.all([plain.stop(), secure.stop()]);
+  silent.close();
+  rmSync(place, { recursive: true, force: true });
+});
+
+const cases: readonly [words: string, said: string][] = [
+  ["--address http://HTTP", "This needs a token; give a token with COORDINATE_TOKEN or --token"],
+  ["--address http://HTTP --token wrong", "the token was not accepted: it is wrong, expired or revoked"],
+  ["--address https://HTTP", "HTTP does not speak TLS; use http:// instead of https://"],
+  ["--address http://TLS", "TLS speaks TLS; use https:// instead of http://"],
+  [
+    "--address https://TLS",
+    "the certificate of TLS is self-signed, or signed by an authority that this machine does not trust; give that certificate to Node: NODE_EXTRA_CA_CERTS=FILE",
+  ],
+  ["--address cborrpc://HTTP", "HTTP does not speak CBOR-RPC; a daemon serves it where --cborrpc says"],
+  ["--address http://RPC", "RPC does not speak HTTP; a daemon serves REST where --http says"],
+  [
+    "--address cborrpc://SILENT",
+    "cborrpc://SILENT takes connections and does not answer; does it speak CBOR-RPC?",
+  ],
+  ["--address http://127.0.0.1:1", "is a daemon running at http://127.0.0.1:1? coordinate serve starts one"],
+];
+
+const filled = (text: string): string =>
+  text.replace(
+    /\b(HTTP|RPC|TLS|SILENT)\b(?! instead)(?<!speak TLS|speaks TLS|speak HTTP|CBOR-RPC)/g,
+    (name) => addresses[name]!,
+  );
+
+describe("what is said when a daemon cannot be talked to", () => {
+  test.each(cases)("%s", { timeout: 30_000 }, async (words, said) => {
+    const { code, err } = await run(["summary", ...filled(words).split(" ")]);
+    expect(err.trimEnd().split("\n")).toHaveLength(1);
+    expect([code, err]).toEqual([1, expect.stringContaining(filled(said))]);
+  });
+
+  test("doctor says it too, with what to do", async () => {
+    const { code, out } = await run(["doctor", "--address", `https://${addresses.TLS!}`]);
+    expect(code).toBe(1);
+    expect(out).toMatch(
+      /wrong +reach .*is self-signed[^\n]*\n +Give that certificate to Node: NODE_EXTRA_CA/,
+    );
+  });
+
+  test("a right token opens it, and tokens are not asked of a daemon", async () => {
+    const address = `http://${addresses.HTTP!}`;
+    expect((await run(["summary", "--address", address, "--token", token])).code).toBe(0);
+    const { code, err } = await run(["token", "list", "--address", address, "--token", token]);
+    expect([code, err]).toEqual([
+      1,
+      `coordinate token: tokens are in a file of the daemon's machine, and ${address} does not tell of them; run this there without --address; --data-dir or --tokens say where the file is\n`,
+    ]);
+    const listed = await run(["token", "list", "--data-dir", place]);
+    expect(listed.err).toBe(`tokens in ${place}/tokens.json:\n`);
+  });
+});

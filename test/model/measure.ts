@@ -1,0 +1,33 @@
+/** How many of the random operations do something, by their kind: tests that are mostly refused find nothing. */
+import assert from "node:assert/strict";
+
+export class Measure {
+  readonly #counts = new Map<string, { asked: number; accepted: number }>();
+
+  note(kind: string, accepted: number, asked: number): void {
+    const count = this.#counts.get(kind) ?? { asked: 0, accepted: 0 };
+    count.asked += asked;
+    count.accepted += accepted;
+    this.#counts.set(kind, count);
+  }
+
+  /** Fails when fewer were accepted than the floor of a kind says. A kind that was hardly asked for is not judged. */
+  check(floors: ReadonlyMap<string, number>, least = 300): void {
+    const low = [...floors].flatMap(([kind, floor]) => {
+      const { asked, accepted } = this.#counts.get(kind) ?? { asked: 0, accepted: 0 };
+      return asked >= least && accepted < floor * asked
+        ? [`${kind}: ${accepted} of ${asked} were accepted, ${floor * 100} % are expected`]
+        : [];
+    });
+    assert.deepEqual(low, []);
+  }
+
+  toString(): string {
+    return [...this.#counts]
+      .map(
+        ([kind, { asked, accepted }]) =>
+          `${kind} ${accepted}/${asked} ${Math.round((100 * accepted) / asked)} %`,
+      )
+      .join("\n");
+  }
+}
