@@ -68,6 +68,10 @@ export class Buffer extends Uint8Array<ArrayBuffer> {
     }
   }
 
+  equals(other: Uint8Array): boolean {
+    return Buffer.compare(this, other) === 0;
+  }
+
   write(text: string, at: number, _encoding?: "utf8"): number {
     const bytes = encoder.encode(text);
     this.set(bytes, at);
