@@ -1,13 +1,21 @@
 /** Housekeeping, a bounded piece at a time: what is past its time, what ended long ago, and what deletion left behind. */
-import { tooManyRetries, type Slice, type Tidied, type TidyLimits } from "../core/index.ts";
-import { resolve } from "./dependents.ts";
+import {
+  countRetired,
+  exhaustUnits,
+  removeUnits,
+  type Slice,
+  type Tidied,
+  type TidyLimits,
+} from "../core/index.ts";
 import type { Value } from "./driver.ts";
-import { catchUp, mostMoved } from "./expiry.ts";
+import { catchUp, maxMoved } from "./expiry.ts";
+import { deletePlain } from "./fast-paths.ts";
 import { forgetTaken, purgeQueues } from "./queues.ts";
 import { unitState } from "./schema.ts";
-import { failUnit, findUnit, type Spec, type State } from "./state.ts";
-import { deleteUnits, unitsAtOnce, type Steps } from "./work-units.ts";
+import type { Spec, State } from "./state.ts";
+import type { Steps } from "./work-units.ts";
 import { forgetWorkers, unpackAttempts } from "./workers.ts";
+import { applied } from "./working-set.ts";
 
 /** Where a walk goes on in the next call: over old workers by expiration, over logs by worker. */
 export interface TidyCursor {
@@ -41,37 +49,49 @@ export function* tidy(state: State, cursor: TidyCursor, limits: TidyLimits, now:
 function* tidySpec(state: State, spec: Spec, limits: TidyLimits, now: number, tidied: Tidied): Steps<void> {
   const left = (): number => limits.units - tidied.expired - tidied.due - tidied.exhausted - tidied.retired;
   for (let done = false; !done && left() > 0;) {
-    const moved = catchUp(state, spec, now, Math.min(mostMoved, left()));
+    const moved = catchUp(state, spec, now, Math.min(maxMoved, left()));
     tidied.expired += moved.expired;
     tidied.due += moved.due;
     ({ done } = moved);
     if (!done) yield;
   }
-  if (spec.meta.maxRetries > 0 && left() > 0) {
-    for (const [id] of state.sql.spent.all(spec.id, spec.meta.maxRetries, left())) {
-      if (tidied.exhausted % unitsAtOnce === 0) yield;
-      const unit = findUnit(state, id as number);
-      if (unit === undefined || unit.tries < spec.meta.maxRetries) continue;
-      failUnit(state, unit, "", tooManyRetries, now);
-      resolve(state, unit.id, now);
-      tidied.exhausted++;
-    }
+  // what one of them frees may have been tried too often as well
+  while (spec.meta.maxRetries > 0 && left() > 0) {
+    const ids = state.sql.spent.all(spec.id, spec.meta.maxRetries, left()).map(([id]) => id as number);
+    if (ids.length === 0) break;
+    tidied.exhausted += yield* applied(state, now, (set) =>
+      exhaustUnits(
+        set,
+        ids.map((id) => set.unit(id)).filter((unit) => unit !== undefined),
+      ),
+    );
   }
   if (!syncEnded(state, spec)) tidied.more = true;
   for (const status of ["finished", "failed"] as const) {
     const limit = spec.meta.retention[status];
     if (limit === undefined || spec.retained !== 2 || left() <= 0) continue;
-    const over = limit.maxCount === undefined ? 0 : spec.counts[status] - limit.maxCount;
-    const until = limit.maxAgeMs === undefined ? -Infinity : now - limit.maxAgeMs;
     const rows = state.sql.firstEnded.all(spec.id, unitState[status], left());
-    const kept = rows.findIndex(([, time], i) => (time as number) > until && i >= over);
-    const ids = rows.slice(0, kept < 0 ? rows.length : kept).map(([id]) => id as number);
+    const ends = rows.map(([, time]) => time as number);
+    const ids = rows
+      .slice(0, countRetired(limit, ends, spec.counts[status], now))
+      .map(([id]) => id as number);
     if (ids.length === 0) continue;
     yield* deleteUnits(state, spec, ids, now);
     spec.removed[status] += ids.length;
     tidied.retired += ids.length;
   }
   if (left() <= 0) tidied.more = true;
+}
+
+/** Deletes units of one spec, by id. */
+export function* deleteUnits(state: State, spec: Spec, ids: readonly number[], now: number): Steps<void> {
+  if (yield* deletePlain(state, spec, ids)) return;
+  yield* applied(state, now, (set) =>
+    removeUnits(
+      set,
+      ids.map((id) => set.unit(id)).filter((unit) => unit !== undefined),
+    ),
+  );
 }
 
 const filledAtOnce = 2000;

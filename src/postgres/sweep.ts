@@ -1,13 +1,19 @@
-/** What nobody asks for but time: moved, failed, retired and forgotten a bounded piece at a time. */
-import { tooManyRetries, type Slice, type Tidied, type TidyLimits } from "../core/index.ts";
-import { catchUp, isPast } from "./expiry.ts";
+/** Housekeeping, a bounded piece at a time: what is past its time, what ended long ago, and what deletion left behind. */
+import {
+  countRetired,
+  exhaustUnits,
+  removeUnits,
+  type RetentionLimit,
+  type Slice,
+  type Tidied,
+  type TidyLimits,
+} from "../core/index.ts";
 import { isRow, type Database, type Session } from "./connection.ts";
-import { resolve } from "./dependents.ts";
+import { catchUp, isPast } from "./expiry.ts";
 import { purgeQueues } from "./queues.ts";
-import { Batch, type Allocate } from "./state.ts";
 import { foldTallies, tallyOf } from "./tally.ts";
 import { readMeta } from "./work-specs.ts";
-import { removeUnits } from "./work-units.ts";
+import { apply, PostgresSet, type Allocate } from "./working-set.ts";
 
 /** Dead specs stay this long after their last unit: no statement that saw them alive runs longer. */
 const graveHours = 1;
@@ -27,21 +33,16 @@ export async function purgeUnits(
         [limit],
       );
       const ids = (rows as [number][]).map(([id]) => id);
-      const changed = new Set<string>();
+      const set = new PostgresSet(tx, now, noIds);
       if (ids.length > 0) {
-        const batch = new Batch(tx, now, noIds);
-        await batch.load(ids, { data: false });
-        await removeUnits(batch, [...batch.units.values()]);
-        await batch.flush();
-        // those that waited for what is gone
-        for (const unit of batch.units.values())
-          if (!unit.deleted && unit.changed) changed.add(unit.spec.namespaceName);
+        await set.loadUnits(ids);
+        await apply(set, removeUnits(set, set.units(ids)));
       }
       const left = await purgeQueues(tx, limit);
       const done = ids.length < limit && left < limit;
       if (done) {
         const gone = await tx.rows(
-          `DELETE FROM @spec s WHERE s.dead AND s.died < clock_timestamp() - make_interval(hours => $1::int)
+          `DELETE FROM @spec s WHERE s.dead AND s.died < now() - make_interval(hours => $1::int)
              AND NOT EXISTS (SELECT 1 FROM @unit u WHERE u.spec = s.id) RETURNING s.id`,
           [graveHours],
         );
@@ -58,7 +59,7 @@ export async function purgeUnits(
           );
         }
       }
-      return { deleted: ids.length, done, changed: [...changed] };
+      return { deleted: ids.length, done, changed: [...set.freed] };
     },
     { repeatable: true },
   );
@@ -71,7 +72,7 @@ interface TidySpec {
   namespace: Buffer;
   past: boolean;
   maxRetries: number;
-  retention: { status: number; maxAgeMs: number | undefined; excess: number }[];
+  retention: { status: "finished" | "failed"; limit: RetentionLimit; count: number }[];
 }
 
 export async function tidyStore(
@@ -79,6 +80,7 @@ export async function tidyStore(
   limits: TidyLimits,
   logs: LogCursor,
   now: number,
+  fast: boolean,
 ): Promise<{ tidied: Tidied; changed: Buffer[] }> {
   const tidied: Tidied = { expired: 0, due: 0, exhausted: 0, retired: 0, workers: 0, more: false };
   const changed: Buffer[] = [];
@@ -87,15 +89,20 @@ export async function tidyStore(
   for (const spec of await readSpecs(db, null, now)) {
     const before = total();
     if (spec.past) {
-      const { expired, due } = await catchUp(db, spec.id, now, left());
+      const { expired, due } = await catchUp(db, spec.id, now, left(), fast);
       tidied.expired += expired;
       tidied.due += due;
     }
-    if (spec.maxRetries > 0 && left() > 0) tidied.exhausted += await failExhausted(db, spec, left(), now);
+    // what one of them frees may have been tried too often as well
+    while (spec.maxRetries > 0 && left() > 0) {
+      const failed = await failExhausted(db, spec, left(), now);
+      if (failed === 0) break;
+      tidied.exhausted += failed;
+    }
     // what was failed just now counts: here, or in another spec whose units this one's waited for
     const { retention } = tidied.exhausted > 0 ? ((await readSpecs(db, spec.id, now))[0] ?? spec) : spec;
-    for (const rule of retention)
-      if (left() > 0) tidied.retired += await retire(db, spec.id, rule, left(), now);
+    for (const kept of retention)
+      if (left() > 0) tidied.retired += await retire(db, spec.id, kept, left(), now);
     if (total() > before) changed.push(spec.namespace);
   }
   if (left() === 0) tidied.more = true;
@@ -140,46 +147,31 @@ async function readSpecs(db: Database, only: number | null, now: number): Promis
   return (rows as [number, Buffer, boolean, string, number, number][]).map(
     ([id, namespace, past, text, finished, failed]) => {
       const { maxRetries, retention } = readMeta(text, 0);
-      const rules = [
-        { status: 4, rule: retention.finished, count: finished },
-        { status: 5, rule: retention.failed, count: failed },
-      ];
+      const counts = { finished, failed };
       return {
         id,
         namespace,
         past,
         maxRetries,
-        retention: rules.flatMap(({ status, rule, count }) =>
-          rule === undefined
-            ? []
-            : [
-                {
-                  status,
-                  maxAgeMs: rule.maxAgeMs,
-                  excess: rule.maxCount === undefined ? 0 : Math.max(0, count - rule.maxCount),
-                },
-              ],
-        ),
+        retention: (["finished", "failed"] as const).flatMap((status) => {
+          const limit = retention[status];
+          return limit === undefined ? [] : [{ status, limit, count: counts[status] }];
+        }),
       };
     },
   );
 }
 
 async function failExhausted(db: Database, spec: TidySpec, limit: number, now: number): Promise<number> {
-  const sql = `SELECT id FROM @unit WHERE spec = $1 AND status = 0 AND tries > 0 AND tries >= $2 LIMIT $3`;
+  const sql = `SELECT id FROM @unit WHERE spec = $1 AND status = 0 AND tries > 0 AND tries >= $2 ORDER BY tries, id LIMIT $3`;
   if ((await db.rows(sql, [spec.id, spec.maxRetries, 1])).length === 0) return 0;
   return db.transaction(
     async (tx) => {
       const rows = await tx.rows(`${sql} FOR UPDATE SKIP LOCKED`, [spec.id, spec.maxRetries, limit]);
-      const batch = new Batch(tx, now, noIds);
-      await batch.load((rows as [number][]).map(([id]) => id));
-      const units = [...batch.units.values()];
-      for (const unit of units) {
-        batch.fail(unit, "", tooManyRetries);
-        await resolve(batch, [unit]);
-      }
-      await batch.flush();
-      return units.length;
+      const set = new PostgresSet(tx, now, noIds);
+      const ids = (rows as [number][]).map(([id]) => id);
+      await set.loadUnits(ids);
+      return apply(set, exhaustUnits(set, set.units(ids)));
     },
     { repeatable: true },
   );
@@ -189,41 +181,34 @@ async function failExhausted(db: Database, spec: TidySpec, limit: number, now: n
 async function retire(
   db: Database,
   spec: number,
-  { status, maxAgeMs, excess }: TidySpec["retention"][number],
-  limit: number,
+  { status, limit, count }: TidySpec["retention"][number],
+  most: number,
   now: number,
 ): Promise<number> {
-  const before = maxAgeMs === undefined ? -1 : now - maxAgeMs;
-  const literal = status === 4 ? "u.status = 4" : "u.status = 5";
-  const oldest = (lock: string): string => `
-    SELECT id FROM (
-      SELECT u.id, u.attempt_end FROM @unit u WHERE u.spec = $1 AND ${literal} AND u.status >= 4
-      ORDER BY u.attempt_end, u.id LIMIT $2 ${lock}
-    ) AS oldest`;
-  if (excess === 0) {
-    const [old] = await db.rows(
-      `SELECT 1 FROM @unit u WHERE u.spec = $1 AND ${literal} AND u.status >= 4 AND u.attempt_end <= $2 LIMIT 1`,
-      [spec, before],
+  const literal = status === "finished" ? "u.status = 4" : "u.status = 5";
+  const oldest = `
+    SELECT u.id, u.attempt_end FROM @unit u WHERE u.spec = $1 AND ${literal} AND u.status >= 4
+    ORDER BY u.attempt_end, u.id LIMIT $2`;
+  const retired = (rows: readonly (readonly unknown[])[]): number =>
+    countRetired(
+      limit,
+      rows.map((row) => row[1] as number),
+      count,
+      now,
     );
-    if (old === undefined) return 0;
-  }
+  if (retired(await db.rows(oldest, [spec, 1])) === 0) return 0;
   return db.transaction(
     async (tx) => {
-      const rows = await tx.rows(oldest("FOR UPDATE SKIP LOCKED"), [spec, limit]);
-      const batch = new Batch(tx, now, noIds);
-      await batch.load(
-        (rows as [number][]).map(([id]) => id),
-        { data: false },
-      );
-      const order = (rows as [number][])
-        .map(([id]) => batch.units.get(id))
-        .filter((unit) => unit !== undefined);
-      const ended = order.filter((unit, i) => i < excess || (unit.attempt?.end ?? 0) <= before);
-      await removeUnits(batch, ended);
-      if (ended.length > 0)
-        batch.delta(spec)[status === 4 ? "removedFinished" : "removedFailed"] += ended.length;
-      await batch.flush();
-      return ended.length;
+      const rows = await tx.rows(`${oldest} FOR UPDATE SKIP LOCKED`, [spec, most]);
+      const ids = (rows as [number, number][]).slice(0, retired(rows)).map(([id]) => id);
+      const set = new PostgresSet(tx, now, noIds);
+      await set.loadUnits(ids);
+      const units = set.units(ids);
+      const [first] = units;
+      if (first === undefined) return 0;
+      set.retire(first.spec, status, units.length);
+      await apply(set, removeUnits(set, units));
+      return units.length;
     },
     { repeatable: true },
   );
@@ -231,12 +216,22 @@ async function retire(
 
 /** Passed locks, old request ids, and workers that were not seen for long and hold nothing. */
 async function forgetOld(tx: Session, limits: TidyLimits, now: number): Promise<number> {
-  await foldTallies(tx, 1000);
+  await foldTallies(tx, 1000, now);
   await tx.rows("DELETE FROM @lock WHERE deadline < $1::float8", [now]);
   await tx.rows("DELETE FROM @request WHERE time < $1::bigint", [limits.requestsBefore]);
   await tx.rows("DELETE FROM @message WHERE request IS NOT NULL AND taken < $1::bigint", [
     limits.requestsBefore,
   ]);
+  let forgotten = 0;
+  // parents go after their last child
+  for (let last = -1; last !== forgotten;) {
+    last = forgotten;
+    forgotten += await forgetWorkers(tx, limits.workersBefore);
+  }
+  return forgotten;
+}
+
+async function forgetWorkers(tx: Session, before: number): Promise<number> {
   const rows = await tx.rows(
     `DELETE FROM @worker w WHERE w.expiration < $1::bigint
        AND NOT EXISTS (SELECT 1 FROM @worker c WHERE c.namespace = w.namespace AND c.parent = w.name)
@@ -244,7 +239,7 @@ async function forgetOld(tx: Session, limits: TidyLimits, now: number): Promise<
          SELECT 1 FROM @spec s JOIN @unit u ON u.spec = s.id AND u.status = 3
          WHERE s.namespace = w.namespace AND NOT s.dead AND u.attempt_worker = w.name)
      RETURNING w.namespace, w.name`,
-    [limits.workersBefore],
+    [before],
   );
   for (const [namespace, name] of rows)
     await tx.rows("DELETE FROM @log WHERE namespace = $1 AND worker = $2", [namespace, name]);
