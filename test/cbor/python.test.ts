@@ -49,10 +49,13 @@ test("a daemon that stops and starts again is not noticed", async () => {
     const output = text(child.stdout);
     await new Promise((resolve) => child.stdout.once("data", resolve));
     for (let i = 0; i < 3; i++) {
+      // or it would not notice that there was another one
+      while (listener.connections === 0) await sleep(10);
       await sleep(100);
       await listener.close();
       listener = await listenCborRpc(engine, { at: { port } });
     }
+    while (listener.connections === 0) await sleep(10);
     await sleep(100);
     child.stdin.end();
     const [, calls, reconnects] = /(\d+) (\d+)\s*$/.exec(await output) ?? [];

@@ -196,12 +196,6 @@ await Promise.all([
   drips(http, Buffer.from("GET / HTTP/1.1\r\nHost: localhost\r\nX: "), 100, "dripping headers"),
   drips(
     http,
-    post("add-work-units", many('{"workSpec":"big","units":[', "{}", "", 3)).subarray(0, -1),
-    0,
-    "none",
-  ),
-  drips(
-    http,
     Buffer.from(
       "POST /v1/namespace/n/tally HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n",
     ),
