@@ -84,8 +84,8 @@ function settleOne<Unit extends UnitState>(
     return null;
   }
   const { action } = change;
-  // its worker hears now that it lost the unit
-  if (current === null) set.released(unit, attempt);
+  // a worker that renews still computes; one that settles knows now that it lost the unit
+  if (current === null && action !== "renew") set.released(unit, attempt);
   answer.status = attempt.status;
   answer.expirationTime = attempt.expiration;
   let verdict = judge(attempt.status, current !== null, action);

@@ -6,6 +6,10 @@ import type { Rule, UnitState, WorkingSet } from "./working-set.ts";
 /** Units between two places where others may have a turn. */
 const unitsPerTurn = 100;
 
+/** The order in which leases end. */
+export const byExpiration = (a: UnitState, b: UnitState): number =>
+  (a.attempt?.expiration ?? 0) - (b.attempt?.expiration ?? 0) || a.id - b.id;
+
 /**
  * The leases of these units have ended, in the order of `units`. What follows for their dependents is dated back to that
  * time: it holds from then on by rule, whenever a query notices.

@@ -1,5 +1,5 @@
 /** Expired leases and elapsed delays take effect by rule. Units are moved here, when a verb is about to look at them. */
-import { expireUnits, releaseDue } from "../core/index.ts";
+import { byExpiration, expireUnits, releaseDue } from "../core/index.ts";
 import type { Space, Spec, Unit } from "./state.ts";
 import { MemorySet, run, type Tables } from "./working-set.ts";
 
@@ -12,22 +12,33 @@ const isBehind = ({ leases, due }: Spec, now: number): boolean =>
  */
 export function catchUp(tables: Tables, spec: Spec, now: number): void {
   if (spec.space.needy > 0) catchUpSpace(tables, spec.space, now);
-  else if (isBehind(spec, now)) catchUpSpec(tables, spec, now);
+  else if (isBehind(spec, now)) catchUpSpecs(tables, [spec], now);
 }
 
 export function catchUpSpace(tables: Tables, space: Space, now: number): void {
-  for (const spec of space.specs.values()) if (isBehind(spec, now)) catchUpSpec(tables, spec, now);
+  for (const spec of space.specs.values())
+    if (isBehind(spec, now)) {
+      catchUpSpecs(tables, space.specs.values(), now);
+      return;
+    }
 }
 
-export function catchUpSpec(
+/** Leases end in the order of time, whatever the spec: what the first does may decide what becomes of the second. */
+export function catchUpSpecs(
   tables: Tables,
-  { leases, due }: Spec,
+  specs: Iterable<Spec>,
   now: number,
   limit = Infinity,
 ): { expired: number; due: number } {
-  const lapsed = first(leases, (unit) => (unit.attempt?.expiration ?? Infinity) <= now, limit);
+  const lapsed: Unit[] = [];
+  const over: Unit[] = [];
+  for (const { leases, due } of specs) {
+    lapsed.push(...first(leases, (unit) => (unit.attempt?.expiration ?? Infinity) <= now, limit));
+    over.push(...first(due, (unit) => unit.notBefore <= now, limit));
+  }
+  lapsed.sort(byExpiration).splice(limit);
+  over.splice(limit);
   if (lapsed.length > 0) run(expireUnits(new MemorySet(tables, now), lapsed));
-  const over = first(due, (unit) => unit.notBefore <= now, limit);
   if (over.length > 0) run(releaseDue(new MemorySet(tables, now), over));
   return { expired: lapsed.length, due: over.length };
 }

@@ -4,6 +4,7 @@
  * `enter` and `leave` of the working set are the only ways in and out of these orders, so that counts are always exact.
  */
 import {
+  byExpiration,
   compareNames,
   isPlainName,
   noExtras,
@@ -141,10 +142,8 @@ export const byName = (a: Unit, b: Unit): number =>
           : 0
       : compareNames(a.name, b.name);
 const byClaim = (a: Unit, b: Unit): number => b.priority - a.priority || byName(a, b);
-const byExpiration = (a: Unit, b: Unit): number => expirationOf(a) - expirationOf(b) || a.id - b.id;
 const byDue = (a: Unit, b: Unit): number => a.notBefore - b.notBefore || a.id - b.id;
 const byEnd = (a: Unit, b: Unit): number => endOf(a) - endOf(b) || a.id - b.id;
-const expirationOf = (unit: Unit): number => unit.attempt?.expiration ?? 0;
 const endOf = (unit: Unit): number => unit.attempt?.end ?? 0;
 
 export class Spec implements SpecState {

@@ -59,7 +59,7 @@ import {
   type WorkUnitRow,
   type WorkUnitWhere,
 } from "../core/index.ts";
-import { catchUp, catchUpSpace, catchUpSpec } from "./expiry.ts";
+import { catchUp, catchUpSpace, catchUpSpecs } from "./expiry.ts";
 import { forgetTaken, listActions, listQueues, putActions, takeFrom, takeMessages } from "./queues.ts";
 import { Space, Spec, UnitTable, type Unit, type Worker } from "./state.ts";
 import { countUnits, findUnits, readUnit, takeSlice, waitingSince } from "./work-units.ts";
@@ -625,6 +625,10 @@ export class MemoryStore implements Store, Watchable {
     const tidied: Tidied = { expired: 0, due: 0, exhausted: 0, retired: 0, workers: 0, more: false };
     for (const space of this.#spaces.values()) {
       const before = tidied.expired + tidied.due + tidied.exhausted + tidied.retired;
+      const left = limits.units - tidied.expired - tidied.due - tidied.exhausted - tidied.retired;
+      const { expired, due } = catchUpSpecs(this.#tables, space.specs.values(), now, Math.max(0, left));
+      tidied.expired += expired;
+      tidied.due += due;
       for (const spec of space.specs.values()) this.#tidySpec(spec, limits, now, tidied);
       forgetTaken(space, limits.requestsBefore);
       for (const [id, { time }] of space.requests) {
@@ -648,9 +652,6 @@ export class MemoryStore implements Store, Watchable {
 
   #tidySpec(spec: Spec, limits: TidyLimits, now: number, tidied: Tidied): void {
     const left = (): number => limits.units - tidied.expired - tidied.due - tidied.exhausted - tidied.retired;
-    const { expired, due } = catchUpSpec(this.#tables, spec, now, Math.max(0, left()));
-    tidied.expired += expired;
-    tidied.due += due;
     // what one of them frees may have been tried too often as well
     while (spec.exhausted.size > 0 && left() > 0) {
       const units = [...spec.exhausted].sort((a, b) => a.tries - b.tries || a.id - b.id).slice(0, left());

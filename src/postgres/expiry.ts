@@ -3,6 +3,7 @@
  * one probe of small indexes, part of the statement that looks for the work spec.
  */
 import {
+  byExpiration,
   expireUnits,
   missingWorkSpec,
   nameToBytes,
@@ -148,7 +149,7 @@ const noIds = (): Promise<number[]> => Promise.resolve([]);
 export async function expireNeedy(db: Database, now: number, limit: number): Promise<number> {
   const sql = `
     SELECT id FROM @unit WHERE needs AND attempt_status = 0 AND attempt_expiration <= $1::bigint
-    ORDER BY attempt_expiration LIMIT $2`;
+    ORDER BY attempt_expiration, id LIMIT $2`;
   const most = Math.min(slice, limit);
   const [any] = await db.rows(sql, [now, 1]);
   if (any === undefined || most <= 0) return 0;
@@ -158,16 +159,7 @@ export async function expireNeedy(db: Database, now: number, limit: number): Pro
       const set = new PostgresSet(tx, now, noIds);
       const ids = rows.map(([id]) => id);
       await set.loadUnits(ids);
-      // in one order, whatever the store: by spec, and in it by the end of the lease
-      const units = set
-        .units(ids)
-        .sort(
-          (a, b) =>
-            a.spec.id - b.spec.id ||
-            (a.attempt?.expiration ?? 0) - (b.attempt?.expiration ?? 0) ||
-            a.id - b.id,
-        );
-      await apply(set, expireUnits(set, units));
+      await apply(set, expireUnits(set, set.units(ids).sort(byExpiration)));
       return rows.length;
     },
     { repeatable: true },

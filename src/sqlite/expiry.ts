@@ -1,7 +1,8 @@
 /** Expired leases and elapsed delays take effect by rule. Rows are moved here, when a verb meets them, a bounded piece at a time. */
-import { expireUnits, releaseDue } from "../core/index.ts";
+import { byExpiration, expireUnits, releaseDue } from "../core/index.ts";
 import { expirePlain, releasePlain } from "./fast-paths.ts";
 import type { Spec, State } from "./state.ts";
+import type { Unit } from "./units.ts";
 import { apply, type SqliteSet } from "./working-set.ts";
 
 /** What one call moves at most: about 10 ms of work. */
@@ -31,22 +32,34 @@ export function firstDue(state: State, spec: Spec): number | null {
   return spec.due;
 }
 
-export function catchUp(state: State, spec: Spec, now: number, limit = maxMoved): Moved {
-  if (!isBehind(state, spec, now)) return { expired: 0, due: 0, done: true };
-  const expired = expireLeases(state, spec, now, limit);
-  const due = releaseDelayed(state, spec, now, limit);
-  return { expired, due, done: expired < limit && due < limit ? true : !isBehind(state, spec, now) };
+/**
+ * Brings specs up to date, about `limit` units of them. Where units depend on others, leases end in the order of time,
+ * whatever the spec: what the first does may decide what becomes of the second.
+ */
+export function catchUp(state: State, specs: readonly Spec[], now: number, limit = maxMoved): Moved {
+  const behind = specs.filter((spec) => isBehind(state, spec, now));
+  if (behind.length === 0) return { expired: 0, due: 0, done: true };
+  const expired = expireLeases(state, behind, now, limit);
+  let due = 0;
+  for (const spec of behind) due += releaseDelayed(state, spec, now, limit - due);
+  const done = expired < limit && due < limit ? true : !behind.some((spec) => isBehind(state, spec, now));
+  return { expired, due, done };
 }
 
-const unitsOf = (set: SqliteSet, ids: readonly number[]) =>
+const unitsOf = (set: SqliteSet, ids: readonly number[]): Unit[] =>
   ids.map((id) => set.unit(id)).filter((unit) => unit !== undefined);
 
-function expireLeases(state: State, spec: Spec, now: number, limit: number): number {
-  const leases = state.leases.ended(spec.id, now, limit);
-  if (leases.length === 0 || expirePlain(state, spec, leases, now)) return leases.length;
-  const ids = leases.map(({ unit }) => unit);
-  apply(state, now, (set) => expireUnits(set, unitsOf(set, ids)));
-  return leases.length;
+function expireLeases(state: State, specs: readonly Spec[], now: number, limit: number): number {
+  let count = 0;
+  const left: number[] = [];
+  for (const spec of specs) {
+    const leases = state.leases.ended(spec.id, now, limit - count);
+    count += leases.length;
+    if (leases.length === 0 || expirePlain(state, spec, leases, now)) continue;
+    for (const { unit } of leases) left.push(unit);
+  }
+  if (left.length > 0) apply(state, now, (set) => expireUnits(set, unitsOf(set, left).sort(byExpiration)));
+  return count;
 }
 
 function releaseDelayed(state: State, spec: Spec, now: number, limit: number): number {

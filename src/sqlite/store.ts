@@ -147,12 +147,9 @@ export class SqliteStore implements Store, Watchable {
     if (this.#opened.readOnly) return true;
     const state = this.#state;
     const { writes } = state;
-    let done = true;
-    for (const spec of this.#concerned(specs)) {
-      if (!isBehind(state, spec, now)) continue;
-      done = catchUp(state, spec, now).done && done;
-      state.changed.add(spec.space.name);
-    }
+    const concerned = [...this.#concerned(specs)];
+    const { expired, due, done } = catchUp(state, concerned, now);
+    if (expired + due > 0) for (const { namespace } of concerned) state.changed.add(namespace);
     // that much is true whatever becomes of the verb
     state.writes = writes;
     return done;

@@ -27,6 +27,14 @@ export function* tidy(state: State, cursor: TidyCursor, limits: TidyLimits, now:
   const tidied: Tidied = { expired: 0, due: 0, exhausted: 0, retired: 0, workers: 0, more: false };
   for (const space of state.spaces.values()) {
     const before = tidied.expired + tidied.due + tidied.exhausted + tidied.retired;
+    const left = (): number => limits.units - tidied.expired - tidied.due - tidied.exhausted - tidied.retired;
+    for (let done = false; !done && left() > 0;) {
+      const moved = catchUp(state, [...space.specs.values()], now, Math.min(maxMoved, left()));
+      tidied.expired += moved.expired;
+      tidied.due += moved.due;
+      ({ done } = moved);
+      if (!done) yield;
+    }
     for (const spec of space.specs.values()) yield* tidySpec(state, spec, limits, now, tidied);
     if (tidied.expired + tidied.due + tidied.exhausted + tidied.retired > before)
       state.changed.add(space.name);
@@ -48,13 +56,6 @@ export function* tidy(state: State, cursor: TidyCursor, limits: TidyLimits, now:
 
 function* tidySpec(state: State, spec: Spec, limits: TidyLimits, now: number, tidied: Tidied): Steps<void> {
   const left = (): number => limits.units - tidied.expired - tidied.due - tidied.exhausted - tidied.retired;
-  for (let done = false; !done && left() > 0;) {
-    const moved = catchUp(state, spec, now, Math.min(maxMoved, left()));
-    tidied.expired += moved.expired;
-    tidied.due += moved.due;
-    ({ done } = moved);
-    if (!done) yield;
-  }
   // what one of them frees may have been tried too often as well
   while (spec.meta.maxRetries > 0 && left() > 0) {
     const ids = state.sql.spent.all(spec.id, spec.meta.maxRetries, left()).map(([id]) => id as number);
