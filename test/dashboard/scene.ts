@@ -152,7 +152,7 @@ function workers(): WorkerChange[] {
         versions: { coordinate: version, node: "22.4.0" },
         memory: { rss: 412_000_000 + children * 13_000_000, heap: 1e8, free: 2e10, total: 64 * 2 ** 30 },
         slots: children * slots,
-        runtimes,
+        asks: [{ runtimes }],
       }),
     },
     ...Array.from({ length: children }, (_, i) => ({

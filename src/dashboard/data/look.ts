@@ -5,7 +5,7 @@ import { byNeed, conditionOf, type Condition, type SpecLook } from "../attention
 import { rates, useCounts, useWaiting } from "./counts.ts";
 import { daemonNow } from "./session.ts";
 import { useExplain, useSpecs } from "./specs.ts";
-import { requestOf, useHeld, useWorkers } from "./workers.ts";
+import { toldOf, useHeld, useWorkers } from "./workers.ts";
 
 export interface SpecRow extends SpecLook {
   readonly condition: Condition | null;
@@ -36,10 +36,13 @@ export function useLook(ns: string): NamespaceLook {
     if (specs.data === undefined || counts.data === undefined) return undefined;
     const tally = new Map(counts.data.map((row): [string, TallyRow] => [row.workSpec, row]));
     const explained = new Map(explain.data?.map((one) => [one.workSpec, one]));
-    const asked = workers.data?.filter(({ desired }) => desired === "run").map(requestOf);
-    // a child asks for what its parent says it asks for: only those that say something are looked at
-    const told = (asked ?? []).filter((request) => request !== null);
-    const runtimes = told.length === 0 ? null : new Set(told.flatMap((request) => request.runtimes ?? []));
+    // a child asks for what its parent says: only those that say something are looked at
+    const asks = (workers.data ?? [])
+      .filter(({ desired }) => desired === "run")
+      .flatMap((row) => toldOf(row).asks ?? []);
+    // one that asks for any runtime takes everything
+    const isOpen = asks.length === 0 || asks.some(({ runtimes = [] }) => runtimes.length === 0);
+    const runtimes = isOpen ? null : new Set(asks.flatMap((ask) => ask.runtimes ?? []));
     const around = { now: daemonNow(), workers: workers.data, runtimes };
     return specs.data
       .map((row): SpecRow => {

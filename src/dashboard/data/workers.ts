@@ -94,8 +94,8 @@ export interface WorkerTold {
   rss?: number;
   totalMemory?: number;
   slots?: number;
-  runtimes?: readonly string[];
-  availableGb?: number;
+  /** What it asks for, one request for each of its runtimes. */
+  asks?: readonly ScheduleRequest[];
 }
 
 export function toldOf({ data }: WorkerRow): WorkerTold {
@@ -119,19 +119,25 @@ export function toldOf({ data }: WorkerRow): WorkerTold {
     rss: number(inside("memory").rss),
     totalMemory: number(inside("memory").total),
     slots: number(told.slots),
-    availableGb: number(told.availableGb),
-    runtimes: Array.isArray(told.runtimes)
-      ? told.runtimes.filter((one): one is string => typeof one === "string")
-      : undefined,
+    asks: Array.isArray(told.asks) ? told.asks.map(readAsk) : undefined,
   };
   return Object.fromEntries(Object.entries(found).filter(([, value]) => value !== undefined));
 }
 
-/** What a worker asks for, as far as it says so; null when it does not. */
-export function requestOf(row: WorkerRow): ScheduleRequest | null {
-  const { runtimes, availableGb } = toldOf(row);
-  if (runtimes === undefined) return null;
-  return { runtimes, ...(availableGb !== undefined && { availableGb }) };
+/** Only what a request may hold: the data of a worker is its own. */
+function readAsk(given: unknown): ScheduleRequest {
+  const ask = (typeof given === "object" && given !== null ? given : {}) as Record<string, unknown>;
+  const texts = (value: unknown): string[] | undefined =>
+    Array.isArray(value) ? value.filter((one): one is string => typeof one === "string") : undefined;
+  const runtimes = texts(ask.runtimes);
+  const tasks = texts(ask.tasks);
+  const workSpecs = texts(ask.workSpecs);
+  return {
+    ...(runtimes !== undefined && { runtimes }),
+    ...(tasks !== undefined && { tasks }),
+    ...(workSpecs !== undefined && { workSpecs }),
+    ...(typeof ask.availableGb === "number" && { availableGb: ask.availableGb }),
+  };
 }
 
 export const desire = (

@@ -7,7 +7,6 @@ import { every } from "../data/live.ts";
 import {
   desire,
   giveBack,
-  requestOf,
   toldOf,
   useGone,
   useHeld,
@@ -430,7 +429,13 @@ function WorkerLine(props: {
         </span>
       </td>
       <td className="mid lo">
-        {[told.runtimes?.map((one) => (one === "" ? "any" : visible(one))).join(", "), told.version]
+        {[
+          [...new Set(told.asks?.flatMap(({ runtimes = [] }) => runtimes))]
+            .filter((one) => one !== "")
+            .map(visible)
+            .join(", "),
+          told.version,
+        ]
           .filter((one) => one !== undefined && one !== "")
           .join(" · ")}
       </td>
@@ -634,12 +639,12 @@ function WhoCanRun({ workers }: { workers: readonly WorkerRow[] }): ReactNode {
   const { ns, look } = useHere();
   const kinds = new Map<string, { request: ScheduleRequest; workers: number; title: string }>();
   for (const worker of workers) {
-    const request = requestOf(worker);
-    if (request === null) continue;
-    const key = JSON.stringify(request);
-    const title = (request.runtimes ?? []).map((one) => (one === "" ? "(none)" : visible(one))).join(", ");
-    const kind = kinds.get(key) ?? { request, workers: 0, title };
-    kinds.set(key, { ...kind, workers: kind.workers + 1 });
+    for (const request of toldOf(worker).asks ?? []) {
+      const key = JSON.stringify(request);
+      const title = (request.runtimes ?? []).map((one) => (one === "" ? "(none)" : visible(one))).join(", ");
+      const kind = kinds.get(key) ?? { request, workers: 0, title };
+      kinds.set(key, { ...kind, workers: kind.workers + 1 });
+    }
   }
   const columns = [...kinds.values()].slice(0, 4);
   const answers = useQueries({
@@ -703,7 +708,11 @@ function WhoCanRun({ workers }: { workers: readonly WorkerRow[] }): ReactNode {
                       ) : (
                         <span
                           className={
-                            one.excluded === "other_runtime" || one.excluded === "needs_memory" ? "no" : "lim"
+                            one.excluded === "other_runtime" ||
+                            one.excluded === "no_task" ||
+                            one.excluded === "needs_memory"
+                              ? "no"
+                              : "lim"
                           }
                           title={visible(one.reason)}
                         >
@@ -731,6 +740,8 @@ const short: Readonly<Record<string, string>> = {
   no_weight: "no weight",
   other_runtime: "other runtime",
   needs_memory: "needs more memory",
+  no_task: "has no such task",
+  other_work_spec: "takes other work specs",
   max_running: "at its max_running",
   lower_priority: "lower priority",
   preempted: "successors first",
