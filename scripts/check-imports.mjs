@@ -14,7 +14,8 @@ import ts from "typescript";
 
 /**
  * @typedef {object} Folder
- * @property {string[]} imports Other folders: "core" is its index.ts, "rest/client" that entry of it, "type core" its types only.
+ * @property {string[]} imports Other folders: "core" is its index.ts, "rest/client" that entry of it, "type core" its types only, "lazy
+ *   sqlite" only by `import()`.
  * @property {string[]} packages Packages and node: builtins. A last "*" stands for any ending; node:sqlite must be named in full.
  * @property {string[]} [entries] Files that other folders may import, without .ts; ["index"] where not given.
  * @property {boolean} [pure] No ambient clock, random or timer.
@@ -110,10 +111,14 @@ export const folders = {
 };
 
 /**
- * Files directly in src: index.ts, the package's main entry. It stays light: no driver and no server.
+ * Files directly in src: index.ts, the package's main entry. It stays light: a driver or a wire is loaded when `connect` is
+ * asked for it, and no server is.
  * @type {Folder}
  */
-export const main = { imports: [...coreAndObjects, "memory"], packages: [] };
+export const main = {
+  imports: [...coreAndObjects, "memory", "lazy sqlite", "lazy postgres", "lazy rest/client", "lazy cbor"],
+  packages: [],
+};
 
 /** What a pure folder may not mention, and what to do about it. "new Date()" means the one without an argument. */
 export const ambient = {
@@ -134,7 +139,7 @@ export const exceptions = [
 
 /**
  * @typedef {{ file: string, line: number, message: string }} Violation
- * @typedef {{ name: string, line: number, typeOnly: boolean }} Import
+ * @typedef {{ name: string, line: number, typeOnly: boolean, lazy: boolean }} Import
  * @typedef {{ file: string, line: number }} Place
  */
 
@@ -218,6 +223,11 @@ function folderViolation(folder, rules, found, target) {
     return `"${found.name}" reaches inside src/${to}: import src/${to}/index.ts`;
   }
   if (rules.imports.includes(wanted)) return undefined;
+  if (rules.imports.includes(`lazy ${wanted}`)) {
+    return found.lazy || found.typeOnly
+      ? undefined
+      : `${nameOf(folder)} may load ${wanted} only when it is needed: use \`import()\``;
+  }
   if (rules.imports.includes(`type ${wanted}`)) {
     return found.typeOnly
       ? undefined
@@ -249,9 +259,9 @@ function importsOf(source) {
   /** @type {Import[]} */
   const found = [];
   /** @param {ts.Node | undefined} name @param {boolean} typeOnly */
-  const add = (name, typeOnly) => {
+  const add = (name, typeOnly, lazy = false) => {
     if (name !== undefined && ts.isStringLiteralLike(name)) {
-      found.push({ name: name.text, line: lineOf(source, name), typeOnly });
+      found.push({ name: name.text, line: lineOf(source, name), typeOnly, lazy });
     }
   };
   walk(source, (node) => {
@@ -267,7 +277,7 @@ function importsOf(source) {
       const { expression } = node;
       const loads =
         expression.kind === ts.SyntaxKind.ImportKeyword || expression.getText(source) === "require";
-      if (loads) add(node.arguments[0], false);
+      if (loads) add(node.arguments[0], false, expression.kind === ts.SyntaxKind.ImportKeyword);
     }
   });
   return found;

@@ -20,6 +20,7 @@ export * from "./queue.ts";
 export * from "./scheduler.ts";
 export * as shape from "./shape.ts";
 export type { Shape } from "./shape.ts";
+export * from "./slip.ts";
 export * from "./store.ts";
 export { readUnitLine } from "./unit-line.ts";
 export * from "./verbs.ts";
