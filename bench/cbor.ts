@@ -14,7 +14,7 @@ import { encodeData, Engine, type Coordinate } from "../src/core/index.ts";
 import { MemoryStore } from "../src/memory/index.ts";
 import { listen, restServer } from "../src/rest/index.ts";
 
-const seconds = Number(process.env["BENCH_SECONDS"] ?? 2);
+const seconds = Number(process.env.BENCH_SECONDS ?? 2);
 const rounds = 3;
 
 async function serve(): Promise<void> {

@@ -16,7 +16,7 @@ import { encodeData } from "../src/core/index.ts";
 import { configOf, startDaemon } from "../src/daemon/index.ts";
 import { RestClient } from "../src/rest/client.ts";
 
-const secondsEach = Number(process.env["BENCH_SECONDS"] ?? 4);
+const secondsEach = Number(process.env.BENCH_SECONDS ?? 4);
 
 async function serveBench(backend: string): Promise<void> {
   const bare = Fastify();

@@ -20,7 +20,7 @@ import { MemoryStore } from "../src/memory/index.ts";
 import { openPostgres } from "../src/postgres/index.ts";
 import { RestClient } from "../src/rest/client.ts";
 import { openSqlite } from "../src/sqlite/index.ts";
-import { each, silentLogger, Worker } from "../src/worker/index.ts";
+import { silentLogger, Worker } from "../src/worker/index.ts";
 import { query, startServer } from "../test/postgres/server.ts";
 
 const { values: given, positionals } = parseArgs({
@@ -68,7 +68,7 @@ async function ours(coordinate: Coordinate, count = units): Promise<Rate> {
   const ns = handles(coordinate).namespace("bench");
   const spec = await ns.setWorkSpec({ name: "s", runtime: "node" });
   await spec.addWorkUnits(Array.from({ length: count }, (_, n) => [`unit-${n}`, { n, path: "/some/where" }]));
-  const worker = new Worker(ns, { ...options, tasks: { s: each(() => undefined) } });
+  const worker = new Worker(ns, { ...options, tasks: { s: () => undefined } });
   const result = timed(() => worker.counts.finished, count);
   void worker.run();
   const rate = await result;
@@ -85,10 +85,10 @@ async function listen(address: string): Promise<void> {
   const worker = new Worker(ns, {
     ...options,
     tasks: {
-      s: each(({ data }) => {
+      s: ({ data }) => {
         const now = process.hrtime.bigint();
         process.send?.(Number(now - BigInt(data.at as string)));
-      }),
+      },
     },
   });
   process.on("message", () => void worker.stop().then(() => process.exit(0)));
@@ -99,7 +99,7 @@ async function listen(address: string): Promise<void> {
 async function idle(address: string): Promise<void> {
   const workers = Array.from({ length: 100 }, () => {
     const ns = handles(new RestClient(address)).namespace("idle");
-    return new Worker(ns, { ...options, tasks: { s: each(() => undefined) } });
+    return new Worker(ns, { ...options, tasks: { s: () => undefined } });
   });
   process.on("message", () => process.exit(0));
   setTimeout(() => process.send?.("ready"), 3000);

@@ -1,7 +1,7 @@
 /** A worker as a program has it: tasks, a stop on signals, and a report at the end. Over REST only the first line differs. */
 import assert from "node:assert/strict";
 import { openMemory } from "../src/index.ts";
-import { each, retry, Worker, type Task } from "../src/worker/index.ts";
+import { bulk, retry, Worker, type UnitTask } from "../src/worker/index.ts";
 
 const coordinate = openMemory();
 // a daemon: const coordinate = handles(new RestClient("http://localhost:5980/"));
@@ -18,26 +18,23 @@ await images?.addWorkUnits([
   ["broken.png", {}],
 ]);
 
-// one unit at a time: what is returned is stored, what is thrown fails the unit, `retry` gives it back
-const resize = each(
-  ({ name, data, attempt }) => {
-    if (typeof data.width !== "number") throw new Error(`${name} has no width`);
-    if (name === "dog.png" && attempt.number === 1) throw retry(50);
-    return { output: { [`thumb-${name}`]: { width: data.width / 10 } } };
-  },
-  { concurrency: 4 },
-);
+// a function of one unit: what is returned is stored, what is thrown fails the unit, `retry` gives it back
+const resize: UnitTask = async ({ name, data, attempt }) => {
+  if (typeof data.width !== "number") throw new Error(`${name} has no width`);
+  if (name === "dog.png" && attempt.number === 1) throw retry(50);
+  return { output: { [`thumb-${name}`]: { width: data.width / 10 } } };
+};
 
-// or a whole batch, for work that is cheaper together
-const index: Task = async (attempts, { signal, log }) => {
+// or all units of a claim, for work that is cheaper together
+const index = bulk(async (attempts, { signal, log }) => {
   log.info({ count: attempts.length }, "indexing");
   for (const attempt of attempts) {
     if (signal.aborted) break;
     await attempt.finish({ ...attempt.data, indexed: true });
   }
-};
+});
 
-const worker = new Worker(namespace, { tasks: { resize, index }, graceMs: 5000 });
+const worker = new Worker(namespace, { tasks: { resize, index }, concurrency: 4, graceMs: 5000 });
 
 // the first signal lets tasks finish, the second one does not
 for (const signal of ["SIGINT", "SIGTERM"] as const) process.on(signal, () => void worker.stop());

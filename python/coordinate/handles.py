@@ -42,6 +42,7 @@ from .rows import (
     Dependency,
     Event,
     Explained,
+    Lock,
     LockRefusal,
     Message,
     NamespaceSettings,
@@ -478,6 +479,12 @@ class Namespace(Handle[M]):
         """The owner of exactly each path, or None."""
         body = {"paths": [list(path) for path in paths]}
         return cast(List[Optional[str]], await self._scope.ask("readLocks", body))
+
+    @listing
+    async def locks(self, path: Sequence[str] = (), page_size: Optional[int] = None) -> AsyncIterator[Lock]:
+        """Those that are held at and below a path, in the order of their labels."""
+        async for row in self._scope.each_row("listLocks", body_of(path=list(path), limit=page_size)):
+            yield read(Lock, row)
 
     @operation
     async def clear_locks(self, path: Sequence[str]) -> None:

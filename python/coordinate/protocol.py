@@ -83,6 +83,7 @@ VERBS: Dict[str, Verb] = {
     "renewLocks": Verb("same"),
     "unlock": Verb("never"),
     "readLocks": Verb("same"),
+    "listLocks": Verb("same"),
     "clearLocks": Verb("same"),
 }
 

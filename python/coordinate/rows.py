@@ -179,6 +179,13 @@ class LockRefusal:
 
 
 @dataclass(frozen=True)
+class Lock:
+    path: Tuple[str, ...] = field(metadata={"read": _path})
+    owner: str
+    deadline: float = _seconds("deadline")
+
+
+@dataclass(frozen=True)
 class Event:
     """One request that changed something: its verb, how many things, the first hundred by name. `reset`: some were missed."""
 

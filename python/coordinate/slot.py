@@ -305,7 +305,10 @@ class ProcessSlot(Slot):
     def prepare(self) -> None:
         worker = self._worker_run.worker
         self._tasks = locate(worker) if worker.tasks else None
-        self._start()
+        try:
+            self._start()
+        except Ended:
+            pass  # the worker stops
 
     def execute(self, batch: Batch) -> None:
         while True:
@@ -322,7 +325,8 @@ class ProcessSlot(Slot):
             try:
                 self._run_chunk(batch, chunk)
             except Ended:
-                self._after_death(batch)
+                if self._process is not None:
+                    self._after_death(batch)
             seconds = time.monotonic() - start
             if seconds < _CHUNK_SECONDS:
                 self._chunk = min(1000, max(self._chunk, len(chunk)) * 2)
@@ -416,13 +420,28 @@ class ProcessSlot(Slot):
     # ---- the process
 
     def _start(self) -> None:
-        worker = self._worker_run.worker
+        """Raises ProgrammerError for tasks that cannot be loaded. A child that dies before is started again, later each time."""
+        pause = 0.5
+        while True:
+            self._spawn()
+            try:
+                answer = self._first_message()
+                break
+            except Ended:
+                logger.error("%s: %s before it was ready; again in %g s", self.worker_name, self._reap(), pause)
+                if self._worker_run.stopping.wait(pause):
+                    raise
+                pause = min(30.0, pause * 2)
+        if answer["kind"] == "failed":
+            self._reap()
+            raise ProgrammerError("the tasks could not be loaded:\n" + answer["text"])
+
+    def _spawn(self) -> None:
         ours, theirs = socket.socketpair()
         life, self._life = os.pipe()
         try:
-            program = child_program.__file__
             self._process = subprocess.Popen(
-                [sys.executable, program, str(theirs.fileno()), str(life)],
+                [sys.executable, child_program.__file__, str(theirs.fileno()), str(life)],
                 pass_fds=(theirs.fileno(), life),
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
@@ -430,27 +449,23 @@ class ProcessSlot(Slot):
         finally:
             theirs.close()
             os.close(life)
-        channel = Channel(ours)
+        self._channel = Channel(ours)
+
+    def _first_message(self) -> Head:
+        assert self._channel is not None
         head: Dict[str, Any] = {
             "kind": "start",
-            "defaultLifetime": worker.timeout or 900,
+            "defaultLifetime": self._worker_run.worker.timeout or 900,
             "path": sys.path,
             "tasks": self._tasks,
             "knowsErrors": True,
             "logLevel": logging.getLogger().getEffectiveLevel(),
         }
-        try:
-            channel.send(head)
-            answer, _ = channel.receive()
-            while answer["kind"] == "log":
-                answer, _ = channel.receive()
-        except Ended:
-            self._channel = channel
-            raise ProgrammerError("a process for tasks could not be started: " + self._reap()) from None
-        self._channel = channel
-        if answer["kind"] == "failed":
-            self._reap()
-            raise ProgrammerError("the tasks could not be loaded:\n" + answer["text"])
+        self._channel.send(head)
+        while True:
+            answer, _ = self._channel.receive()
+            if answer["kind"] != "log":
+                return answer
 
     def _signal(self, number: int) -> None:
         assert self._process is not None

@@ -280,18 +280,22 @@ class Run:
         self.asked_specs: List[str] = []
         self._number = 1
         self._told_trouble = False
+        #: Whether the wish to terminate was for an earlier process of the same name; None before the first check-in.
+        self._meant_before: Optional[bool] = None
         self._busy = 0
         self.slots: List[Slot] = []
 
     # ---- the run as a whole
 
     def work(self) -> None:
-        self.read_specs()
         kind = ProcessSlot if self.worker.processes else ThreadSlot
-        self.slots = [kind(self, "%s/%d" % (self.name, i + 1)) for i in range(self.concurrency)]
-        self.check_in()
-        self.settler.start()
         restore = self._watch_signals()
+        try:
+            self._enter([kind(self, "%s/%d" % (self.name, i + 1)) for i in range(self.concurrency)])
+        except BaseException:
+            self._restore(restore)
+            raise
+        self.settler.start()
         logger.info("%s started: %d %s", self.name, self.concurrency, "processes" if self.worker.processes else "threads")
         try:
             for slot in self.slots:
@@ -307,12 +311,32 @@ class Run:
                 slot.close()
             self._check_out()
             self.client.close()
-            for number, handler in restore.items():
-                signal.signal(number, handler)
+            self._restore(restore)
             logger.info("%s stopped: %r", self.name, self.worker.counts)
         for slot in self.slots:
             if slot.failure is not None:
                 raise slot.failure
+
+    def _enter(self, slots: List[Slot]) -> None:
+        """The first check-in. A daemon that does not serve yet is waited for, but by a burst."""
+        pause = 0.1
+        while not self.stopping.is_set():
+            try:
+                self.read_specs()
+                self.slots = slots
+                self.check_in()
+                return
+            except CannotAnswer as error:
+                if self.burst:
+                    raise
+                self.trouble(error)
+                self.stopping.wait(pause)
+                pause = min(5.0, pause * 2)
+
+    @staticmethod
+    def _restore(handlers: Dict[int, Any]) -> None:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
     def stop(self) -> None:
         """The first call lets tasks finish, a second one ends them."""
@@ -378,10 +402,14 @@ class Run:
         changes: List[Dict[str, Any]] = [{"name": self.name, "active": True, "mode": "run", "data": environment}]
         changes += [{"name": slot.worker_name, "active": True, "parent": self.name} for slot in self.slots]
         desired = self.namespace.update_workers(changes)[0].desired
+        if desired == "terminate" and self._meant_before is None:
+            self._meant_before = self.namespace.settings().desired != "terminate"
+        elif desired != "terminate":
+            self._meant_before = False
         self.idle = desired == "idle"
         if self.idle:
             self._end_poll()
-        if desired == "terminate" and not self.stopping.is_set():
+        if desired == "terminate" and not self._meant_before and not self.stopping.is_set():
             logger.info("%s: told to terminate", self.name)
             self.stop()
 

@@ -12,7 +12,7 @@ import pytest
 
 import coordinate
 import tasks
-from conftest import ROOT, until
+from conftest import ROOT, open_daemon, until
 
 HERE = Path(__file__).parent
 
@@ -334,6 +334,46 @@ class TestProgram:
         until("it works again", lambda: spec.work_unit("a").status == "finished")
         ns.worker(state.name).update(desired="terminate")
         assert worker.end() == 0
+
+
+@pytest.mark.one_backend
+def test_a_wish_for_an_earlier_process_is_not_obeyed(daemon, ns):
+    worker = coordinate.Worker(daemon.url, ns.name, processes=False, name="w", concurrency=1, heartbeat=0.2)
+    worker.task("double")(lambda unit: {"done": True})
+    ns.worker("w").update(active=False, desired="terminate")
+    spec = add(ns, "double", ["a"])
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    until("it works", lambda: spec.work_unit("a").status == "finished")
+    time.sleep(0.5)
+    assert thread.is_alive()
+    ns.worker("w").update(desired="run")
+    time.sleep(0.5)
+    ns.worker("w").update(desired="terminate")
+    thread.join(20)
+    assert not thread.is_alive()
+
+
+@pytest.mark.one_backend
+def test_a_daemon_that_serves_later_is_waited_for(ns, tmp_path):
+    later = open_daemon("sqlite")
+    later.kill()
+    worker = coordinate.Worker(later.url, "ns", processes=False, concurrency=1)
+    worker.task("double")(lambda unit: {"done": True})
+    with pytest.raises(coordinate.Unavailable):
+        worker.run(burst=True)
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    time.sleep(0.5)
+    try:
+        later.start()
+        spec = add(coordinate.connect(later.url).namespace("ns"), "double", ["a"])
+        until("it works", lambda: spec.work_unit("a").status == "finished")
+        worker.stop()
+        thread.join(20)
+        assert not thread.is_alive()
+    finally:
+        later.stop()
 
 
 @pytest.mark.one_backend

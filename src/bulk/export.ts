@@ -11,7 +11,7 @@
  * before or after.
  */
 import type { AttemptRow, Coordinate, WorkSpecRow, WorkUnitQuery, WorkUnitRow } from "../core/index.ts";
-import { CoordinateError } from "../core/index.ts";
+import { CoordinateError, eachPage, eachRow } from "../core/index.ts";
 import { writeLine } from "../rest/wire.ts";
 
 export interface ExportOptions {
@@ -51,7 +51,10 @@ export async function* exportLines(
     yield writeLine({ kind: "spec", name: row.name, data: row.data, meta: row.meta });
   }
   for (const name of options.specsOnly === true ? [] : names) {
-    for await (const rows of unitPages(coordinate, ns, name, options.query)) {
+    const pages = eachPage((from) =>
+      coordinate.listWorkUnits(ns, name, { ...options.query, limit: pageSize, ...from }),
+    );
+    for await (const rows of pages) {
       const attempts = options.attempts === true ? await attemptsOf(coordinate, ns, name, rows) : [];
       let text = "";
       rows.forEach((row, i) => {
@@ -79,30 +82,7 @@ async function* specsOf(
     for (const row of rows) if (row !== null) yield row;
     return;
   }
-  let previous: string | null = null;
-  do {
-    const page = await coordinate.listWorkSpecs(ns, previous === null ? {} : { previous });
-    yield* page.rows;
-    previous = page.next;
-  } while (previous !== null);
-}
-
-async function* unitPages(
-  coordinate: Coordinate,
-  ns: string,
-  workSpec: string,
-  query: ExportOptions["query"] = {},
-): AsyncGenerator<WorkUnitRow[]> {
-  let previous: string | null = null;
-  do {
-    const page = await coordinate.listWorkUnits(ns, workSpec, {
-      ...query,
-      limit: pageSize,
-      ...(previous !== null && { previous }),
-    });
-    yield page.rows;
-    previous = page.next;
-  } while (previous !== null);
+  yield* eachRow((from) => coordinate.listWorkSpecs(ns, from));
 }
 
 function attemptsOf(

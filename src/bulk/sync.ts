@@ -5,8 +5,8 @@
  * Content is compared by its meaning. The data of a unit that a worker has written into is not what was added; there
  * the manifest of the last time tells, and where there is none such a unit is left alone and counted.
  */
-import type { Coordinate, WorkUnitInput, WorkUnitRow } from "../core/index.ts";
-import { compareNames } from "../core/index.ts";
+import type { WorkUnitInput, WorkUnitRow } from "../core/index.ts";
+import { compareNames, eachRow } from "../core/index.ts";
 import { BulkError } from "./bulk-error.ts";
 import type { Entry } from "./entry.ts";
 import type { BadEntry, LoadTarget } from "./load.ts";
@@ -96,7 +96,9 @@ class Sync {
     await this.#gather(entries, sorter);
     const { coordinate, ns, workSpec } = this.#target;
     const listed = new Cursor(sorter.sorted());
-    const stored = new Cursor(storedUnits(coordinate, ns, workSpec));
+    const stored = new Cursor(
+      eachRow((from) => coordinate.listWorkUnits(ns, workSpec, { limit: pageSize, ...from })),
+    );
     const before = new Cursor(readManifest(this.#options.manifest ?? ""));
     await Promise.all([listed.next(), stored.next(), before.next()]);
     while (listed.row !== null || stored.row !== null) {
@@ -201,22 +203,6 @@ function compare(
 function orderOf(listed: WorkUnitInput | null, stored: WorkUnitRow | null): number {
   if (listed === null) return 1;
   return stored === null ? -1 : compareNames(listed.name, stored.name);
-}
-
-async function* storedUnits(
-  coordinate: Coordinate,
-  ns: string,
-  workSpec: string,
-): AsyncGenerator<WorkUnitRow> {
-  let previous: string | null = null;
-  do {
-    const page = await coordinate.listWorkUnits(ns, workSpec, {
-      limit: pageSize,
-      ...(previous !== null && { previous }),
-    });
-    yield* page.rows;
-    previous = page.next;
-  } while (previous !== null);
 }
 
 class Cursor<Row> {

@@ -109,6 +109,7 @@ export async function openChosen(
   setting: WorkerSetting,
   maxAttempts: number | undefined,
   log: Logger,
+  concurrency?: number,
 ): Promise<Runtime[]> {
   const { runtimes, tasks, taskRuntimes, processes, python, memoryLimit, childLifetimeMs, stopEarlyMs } =
     setting;
@@ -125,6 +126,7 @@ export async function openChosen(
     ...(stopEarlyMs !== undefined && { stopEarlyMs }),
     ...(lifetimeMs !== undefined && { lifetimeMs }),
     ...(maxAttempts !== undefined && { maxAttempts }),
+    ...(concurrency !== undefined && { concurrency }),
   });
 }
 

@@ -21,14 +21,14 @@
 import type { ActionInput, ActionRow } from "./action.ts";
 import type { AttemptChange, AttemptChanged, AttemptRow } from "./attempt.ts";
 import type { Data } from "./data.ts";
-import type { LockPath, LockRefusal } from "./lock.ts";
+import type { Lock, LockPath, LockRefusal } from "./lock.ts";
 import type { NamespaceRow, NamespaceSettings } from "./namespace.ts";
+import type { Page } from "./page.ts";
 import type { QueueMessage, QueueRow } from "./queue.ts";
 import type { Explained, ScheduleRequest } from "./scheduler.ts";
 import type { WorkSpecMeta, WorkSpecMetaChange, WorkSpecRef, WorkSpecRow } from "./work-spec.ts";
 import type {
   AddedWorkUnit,
-  Page,
   Tally,
   TallyRow,
   WaitingSinceRow,
@@ -196,6 +196,8 @@ export interface Coordinate {
   unlock(ns: string, request: Pick<LockRequest, "owner" | "paths">): Promise<LockRefusal | null>;
   /** The owner of exactly each path, or null. */
   readLocks(ns: string, paths: readonly LockPath[]): Promise<(string | null)[]>;
+  /** The locks that are held at and below a path, in the order of their labels. */
+  listLocks(ns: string, query?: LockQuery): Promise<Page<Lock>>;
   /** Releases everything at and below a path, whoever holds it. */
   clearLocks(ns: string, path: LockPath): Promise<void>;
 
@@ -260,4 +262,12 @@ export interface LockRequest {
   /** A minute when absent or 0; at most 1,000,000 seconds; below 0 the lock is taken and has already passed. */
   timeoutMs?: number;
   paths: readonly LockPath[];
+}
+
+export interface LockQuery {
+  /** The root when absent: all locks of the namespace. */
+  path?: LockPath;
+  /** The `next` of the page before. */
+  previous?: string;
+  limit?: number;
 }

@@ -30,6 +30,7 @@ import type {
   AttemptMake,
   AttemptRequest,
   Coordinate,
+  LockQuery,
   LockRequest,
   PriorityChange,
   RequestOptions,
@@ -49,6 +50,7 @@ import {
   defaultLockMs,
   lockKey,
   longestLockMs,
+  type Lock,
   type LockPath,
   type LockRefusal,
 } from "./lock.ts";
@@ -59,6 +61,7 @@ import {
   type NamespaceRow,
   type NamespaceSettings,
 } from "./namespace.ts";
+import type { Page } from "./page.ts";
 import { defaultTake, mostTaken, type QueueMessage, type QueueRow } from "./queue.ts";
 import { choose, explainChoice, type Candidate, type Explained, type ScheduleRequest } from "./scheduler.ts";
 import {
@@ -77,6 +80,7 @@ import { Waiting } from "./waiting.ts";
 import {
   changeMeta,
   checkMetaChange,
+  knowsTask,
   missingWorkSpec,
   readWorkSpec,
   resetMeta,
@@ -92,7 +96,6 @@ import {
   mostQueues,
   workUnitStatuses,
   type AddedWorkUnit,
-  type Page,
   type Tally,
   type TallyRow,
   type WaitingSinceRow,
@@ -505,6 +508,7 @@ export class Engine implements Coordinate {
       const look = await this.#store.candidates(ns, ask.requestId, tries === 0, now);
       const { settings, candidates, repeated } = look;
       if (repeated !== null && repeated.length > 0) return { found: repeated, again: 0 };
+      if (ask.schedule.tasks !== undefined && (await this.#deriveTasks(ns, candidates))) continue;
       // in one order whatever the store, so that the same draw is the same choice
       candidates.sort(byName);
       const open = tries < 3 ? candidates : candidates.filter(({ id }) => id !== failed?.id);
@@ -520,6 +524,25 @@ export class Engine implements Coordinate {
       if (attempts.length > 0) return { found: attempts, again: 0 };
       failed = chosen;
     }
+  }
+
+  /** Adds to the metadata of work specs what an earlier version did not store. Answers whether there was any such. */
+  async #deriveTasks(ns: string, candidates: readonly Candidate[]): Promise<boolean> {
+    const refs = candidates.filter(({ meta }) => !knowsTask(meta)).map(({ name, id }) => ({ name, id }));
+    if (refs.length === 0) return false;
+    const rows = (await this.#store.getWorkSpecs(ns, refs)).filter((row) => row !== null);
+    await this.#store.putWorkSpecs(
+      ns,
+      rows.map(({ id, name, data }) => {
+        const { taskName, runsModule } = readWorkSpec(data).meta;
+        const meta = (old: WorkSpecMeta | null): WorkSpecMeta => {
+          if (old === null) throw missingWorkSpec(name);
+          return { ...old, taskName, runsModule };
+        };
+        return { ref: { name, id }, data: null, meta };
+      }),
+    );
+    return true;
   }
 
   async #claim(
@@ -757,6 +780,8 @@ export class Engine implements Coordinate {
   async explain(ns: string, request: ScheduleRequest = {}): Promise<Explained[]> {
     const now = this.#clock.now();
     const { settings, candidates } = await this.#store.candidates(this.#ns(ns), null, false, now);
+    if (request.tasks !== undefined && (await this.#deriveTasks(ns, candidates)))
+      return this.explain(ns, request);
     return explainChoice(candidates.sort(byName), checkSchedule(request), now, settings.policy);
   }
 
@@ -799,6 +824,26 @@ export class Engine implements Coordinate {
       }),
       read.now,
     );
+  }
+
+  async listLocks(ns: string, query: LockQuery = {}): Promise<Page<Lock>> {
+    const { paths, now } = this.#readLock({ owner: "", paths: [query.path ?? []] });
+    const [below = ""] = paths.map(lockKey);
+    const previous = query.previous === undefined ? "" : checkText("previous", query.previous);
+    const read = async (limit: number): Promise<Lock[]> => {
+      const held = await this.#store.locks(
+        this.#ns(ns),
+        paths,
+        (view) => ({ set: [], release: [], answer: [...view] }),
+        now,
+      );
+      return held
+        .filter(([key]) => key.startsWith(below) && (query.previous === undefined || key > previous))
+        .sort(([a], [b]) => (a < b ? -1 : 1))
+        .slice(0, limit)
+        .map(([, lock]) => lock);
+    };
+    return page(query.limit, read, ({ path }) => lockKey(path));
   }
 
   async clearLocks(ns: string, path: LockPath): Promise<void> {
@@ -907,12 +952,14 @@ function checkRequestId(id: string | undefined): string | null {
   return id;
 }
 
-function checkSchedule({ workSpecs, runtimes, availableGb }: ScheduleRequest): ScheduleRequest {
+function checkSchedule({ workSpecs, runtimes, tasks, availableGb }: ScheduleRequest): ScheduleRequest {
   const schedule: ScheduleRequest = {};
   if (workSpecs !== undefined)
     schedule.workSpecs = checkList("workSpecs", workSpecs, 10_000).map((one) => checkText("workSpecs", one));
   if (runtimes !== undefined)
     schedule.runtimes = checkList("runtimes", runtimes, 1000).map((one) => checkText("runtimes", one));
+  if (tasks !== undefined)
+    schedule.tasks = checkList("tasks", tasks, 10_000).map((one) => checkText("tasks", one));
   if (availableGb !== undefined) schedule.availableGb = checkNumber("availableGb", availableGb);
   return schedule;
 }

@@ -16,6 +16,7 @@ export * from "./errors.ts";
 export * from "./lock.ts";
 export * from "./names.ts";
 export * from "./namespace.ts";
+export * from "./page.ts";
 export * from "./queue.ts";
 export * from "./scheduler.ts";
 export * as shape from "./shape.ts";

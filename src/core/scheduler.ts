@@ -28,6 +28,11 @@ export interface ScheduleRequest {
   workSpecs?: readonly string[];
   /** Only work specs of these runtimes, exactly; empty or absent is all. */
   runtimes?: readonly string[];
+  /**
+   * Only work specs for which the worker has a task: whose `task` key, else whose name, is one of these or matches one that ends in `*`. Of those
+   * only the ones of the runtime "" or "node", unless `runtimes` lists others, and none that has a `module`. Absent is all; empty is none.
+   */
+  tasks?: readonly string[];
   /** Not those that need more; absent or 0 is "not stated". */
   availableGb?: number;
 }
@@ -38,6 +43,7 @@ export type Exclusion =
   | "no_weight"
   | "other_work_spec"
   | "other_runtime"
+  | "no_task"
   | "needs_memory"
   | "max_running"
   | "no_work"
@@ -76,7 +82,9 @@ function filter(candidate: Candidate, request: ScheduleRequest, now: number): Ex
   if (meta.paused) return "paused";
   if (!(meta.weight > 0)) return "no_weight";
   if (listed(request.workSpecs) && !request.workSpecs.includes(candidate.name)) return "other_work_spec";
-  if (listed(request.runtimes) && !request.runtimes.includes(meta.runtime)) return "other_runtime";
+  const runtimes = runtimesOf(request);
+  if (runtimes !== null && !runtimes.includes(meta.runtime)) return "other_runtime";
+  if (request.tasks !== undefined && !hasTask(request.tasks, meta)) return "no_task";
   if ((request.availableGb ?? 0) > 0 && meta.minGb > (request.availableGb ?? 0)) return "needs_memory";
   if (meta.maxRunning > 0 && pending >= meta.maxRunning) return "max_running";
   if (available > 0 || mayGenerate(meta, available, pending, now)) return null;
@@ -86,6 +94,17 @@ function filter(candidate: Candidate, request: ScheduleRequest, now: number): Ex
 
 const listed = (list: readonly string[] | undefined): list is readonly string[] =>
   list !== undefined && list.length > 0;
+
+/** The runtimes that a request is limited to; null is all. */
+function runtimesOf({ runtimes, tasks }: ScheduleRequest): readonly string[] | null {
+  if (listed(runtimes)) return runtimes;
+  return tasks === undefined ? null : ["", "node"];
+}
+
+/** Whether the task of a work spec is among names and patterns. */
+const hasTask = (tasks: readonly string[], { taskName, runsModule }: WorkSpecMeta): boolean =>
+  !runsModule &&
+  tasks.some((name) => name === taskName || (name.endsWith("*") && taskName.startsWith(name.slice(0, -1))));
 
 function judgeAll(
   candidates: readonly Candidate[],
@@ -227,7 +246,11 @@ function reason(
     case "other_work_spec":
       return "is not among the work specs asked for";
     case "other_runtime":
-      return `has runtime ${JSON.stringify(meta.runtime)}; asked for ${JSON.stringify(request.runtimes)}`;
+      return `has runtime ${JSON.stringify(meta.runtime)}; asked for ${JSON.stringify(runtimesOf(request))}`;
+    case "no_task":
+      return meta.runsModule
+        ? "runs a module; asked for work specs that run a task"
+        : `runs the task ${JSON.stringify(meta.taskName)}; asked for ${JSON.stringify(request.tasks)}`;
     case "needs_memory":
       return `needs ${meta.minGb} GB; ${request.availableGb} GB are available`;
     case "max_running":

@@ -10,6 +10,7 @@ import type {
   AttemptMake,
   AttemptRequest,
   Coordinate,
+  LockQuery,
   LockRequest,
   RequestOptions,
   SetWorkSpecOptions,
@@ -20,9 +21,10 @@ import type {
 } from "./coordinate.ts";
 import type { Data } from "./data.ts";
 import { errorCodes } from "./errors.ts";
-import type { LockPath, LockRefusal } from "./lock.ts";
+import type { Lock, LockPath, LockRefusal } from "./lock.ts";
 import type { NameKind } from "./names.ts";
 import { schedulingPolicies, type NamespaceRow, type NamespaceSettings } from "./namespace.ts";
+import type { Page } from "./page.ts";
 import type { QueueMessage, QueueRow } from "./queue.ts";
 import type { Explained, ScheduleRequest } from "./scheduler.ts";
 import {
@@ -58,7 +60,6 @@ import type { WorkSpecRef, WorkSpecRow } from "./work-spec.ts";
 import {
   workUnitStatuses,
   type AddedWorkUnit,
-  type Page,
   type Tally,
   type TallyRow,
   type WaitingSinceRow,
@@ -213,6 +214,7 @@ const attemptChanged = object<AttemptChanged>({
 const schedule: Members<ScheduleRequest> = {
   workSpecs: maybe(list(text())),
   runtimes: maybe(list(text())),
+  tasks: maybe(list(text())),
   availableGb: maybe(number()),
 };
 
@@ -698,6 +700,13 @@ export const verbs: { readonly [V in Verb]: VerbRow<Awaited<ReturnType<Coordinat
     answer: list(nullable(text())),
     repeat: "same",
     summary: "The owner of exactly each path, or null.",
+  },
+  listLocks: {
+    scope: "read",
+    options: { path: maybe(lockPath), ...paging } satisfies Members<LockQuery>,
+    answer: page(object<Lock>({ path: lockPath, owner: text(), deadline: time })),
+    repeat: "same",
+    summary: "A page of the locks that are held at and below a path, in the order of their labels.",
   },
   clearLocks: {
     scope: "write",

@@ -29,6 +29,10 @@ export interface WorkSpecMeta {
   nextWorkSpecName: string;
   thenPreempts: boolean;
   runtime: string;
+  /** The task that a worker needs to run it: the `task` key, else the name. Empty where an earlier version stored the work spec. */
+  taskName: string;
+  /** It has a `module`: it runs a function of that, and no task. */
+  runsModule: boolean;
   retention: Retention;
 }
 
@@ -209,6 +213,20 @@ export const workSpecFields = {
     field: "runtime",
     default: "",
     help: "What the jobs run in. A request that lists runtimes is given only work specs of these, exactly",
+  },
+  task_name: {
+    kind: "text",
+    field: "taskName",
+    default: "",
+    metaOnly: true,
+    help: "The task that runs it: the key task, else its name. A request that lists tasks is given only work specs of these",
+  },
+  runs_module: {
+    kind: "boolean",
+    field: "runsModule",
+    default: false,
+    metaOnly: true,
+    help: "It has the key module, and runs no task",
   },
   retention: {
     kind: "object",

@@ -50,12 +50,25 @@ export function readWorkSpec(data: Data): { name: string; meta: WorkSpecMeta } {
   if (called === undefined) throw new CoordinateError("bad_work_spec_name");
   const name = checkName("work spec", called);
   const given = readFields(spec, workSpecKeys) as Partial<WorkSpecMeta>;
-  const meta = { ...defaultMeta, ...given, canBeContinuous: given.continuous ?? false };
+  const meta = {
+    ...defaultMeta,
+    ...given,
+    canBeContinuous: given.continuous ?? false,
+    taskName: ownText(spec, "task") || name,
+    runsModule: ownText(spec, "module") !== "",
+  };
   const { nice } = spec;
   if (given.weight === undefined && nice !== undefined && nice !== null)
     meta.weight = Math.max(1, defaultMeta.weight - Number(nice));
   return { name, meta };
 }
+
+/** A key of workers, which judge other types than text. */
+const ownText = (spec: Readonly<Record<string, unknown>>, key: string): string =>
+  (Object.hasOwn(spec, key) ? textOf(spec[key]) : undefined) ?? "";
+
+/** Whether the metadata has a task: that of work specs which an earlier version stored has not. */
+export const knowsTask = ({ taskName }: WorkSpecMeta): boolean => taskName !== "";
 
 /**
  * What a work spec's metadata becomes when its data is set again. Setting resets everything to what the data

@@ -98,12 +98,6 @@ export interface WorkUnitQuery {
 /** A query that changes or deletes must name something, or say that it means everything. */
 export type WorkUnitSelection = Omit<WorkUnitQuery, "previous" | "limit"> & { all?: boolean };
 
-/** One page; `next` is the `previous` of the following page, null on the last. */
-export interface Page<Row> {
-  rows: Row[];
-  next: string | null;
-}
-
 /** Exact numbers of units by status. */
 export type Tally = Record<WorkUnitStatus, number>;
 

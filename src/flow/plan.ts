@@ -1,6 +1,7 @@
 /** What a flow would change: the file against what is stored. Looking changes nothing; `applyPlan` does. */
 import {
   decodeData,
+  eachRow,
   encodeData,
   readWorkSpec,
   settableFields,
@@ -92,12 +93,7 @@ export async function applyPlan(
 
 async function readSpecs(coordinate: Coordinate, ns: string): Promise<Map<string, WorkSpecRow>> {
   const specs = new Map<string, WorkSpecRow>();
-  let previous: string | null = null;
-  do {
-    const page = await coordinate.listWorkSpecs(ns, previous === null ? {} : { previous });
-    for (const row of page.rows) specs.set(row.name, row);
-    previous = page.next;
-  } while (previous !== null);
+  for await (const row of eachRow((from) => coordinate.listWorkSpecs(ns, from))) specs.set(row.name, row);
   return specs;
 }
 

@@ -16,7 +16,7 @@ import {
   type ErrorCode,
 } from "../core/index.ts";
 import type { Attempt, Namespace } from "../objects/index.ts";
-import { environment, Worker, type Logger, type TaskContext, type WorkerEvent } from "../worker/index.ts";
+import { environment, Worker, type Logger, type UnitContext } from "../worker/index.ts";
 import { isSigned, type Action } from "./action.ts";
 import type { Actions } from "./actions.ts";
 import type { RunRequest } from "./child/invoke.ts";
@@ -118,7 +118,7 @@ export class JobWorker {
           names: setting.inline ? [queue.runtime, queue.inlineRuntime] : [queue.runtime],
           maxAttempts: 1,
           timedOut: leaseEnded,
-          task: () => (attempts, context) => this.#task(attempts, context),
+          task: () => (unit, context) => this.#task(unit.attempt, context),
           close: () => runner.close(),
         },
       ],
@@ -133,7 +133,17 @@ export class JobWorker {
       log: setting.log,
       environment: this.#told,
       unhandledRejections: type === "inprocess" ? "log" : "leave",
-      onEvent: (event) => this.#hear(event),
+    });
+    this.#worker.on("started", () => {
+      this.#isRegistered = true;
+      this.#idleSince = now();
+      setting.dataLoop.tell("W", name, { state: "WAITING", pid: this.pid, current_job: "" });
+      this.#begun();
+    });
+    // a renew that was refused: another worker has the job now, or it is gone
+    this.#worker.on("refused", ({ action, unit }) => {
+      if (action === "renew" && this.#running?.unit === unit)
+        this.#running.stop.abort(new JobTaken("the job was cancelled or taken away"));
     });
   }
 
@@ -231,8 +241,7 @@ export class JobWorker {
 
   // ---- one job
 
-  async #task([attempt]: readonly Attempt[], context: TaskContext): Promise<void> {
-    if (attempt === undefined) return;
+  async #task(attempt: Attempt, context: UnitContext): Promise<void> {
     const { dataLoop, onBusy, runner, now } = this.#setting;
     this.#busy = true;
     onBusy();
@@ -249,7 +258,7 @@ export class JobWorker {
     }
   }
 
-  async #runJob(attempt: Attempt, context: TaskContext): Promise<void> {
+  async #runJob(attempt: Attempt, context: UnitContext): Promise<void> {
     const { show, dataLoop } = this.#setting;
     const id = attempt.workUnitName;
     let job: JobData;
@@ -286,7 +295,7 @@ export class JobWorker {
   async #outcome(
     attempt: Attempt,
     job: JobData,
-    context: TaskContext,
+    context: UnitContext,
     signal: AbortSignal,
   ): Promise<JobOutcome | null> {
     const { runner, timeoutMs, show, log } = this.#setting;
@@ -309,7 +318,7 @@ export class JobWorker {
       timeoutMs: job.timeout > 0 ? job.timeout * 1000 : timeoutMs,
       signal,
       onProgress: (value) => {
-        context.progress(attempt, progressData(job, value)).catch((error: unknown) => {
+        context.progress(progressData(job, value)).catch((error: unknown) => {
           log.debug({ job: attempt.workUnitName, err: error }, "the progress of a job was not stored");
         });
       },
@@ -422,18 +431,6 @@ export class JobWorker {
     return before.filter(({ status, startTime, expirationTime }, i) => {
       return status !== "expired" || expirationTime - startTime >= Math.floor(leaseOf(rows[i]));
     });
-  }
-
-  #hear(event: WorkerEvent): void {
-    if (event.type === "started") {
-      this.#isRegistered = true;
-      this.#idleSince = this.#setting.now();
-      this.#setting.dataLoop.tell("W", this.name, { state: "WAITING", pid: this.pid, current_job: "" });
-      this.#begun();
-    }
-    // a renew that was refused: somebody else has the job now, or it is gone
-    if (event.type === "refused" && event.action === "renew" && this.#running?.unit === event.unit)
-      this.#running.stop.abort(new JobTaken("the job was cancelled or taken away"));
   }
 }
 

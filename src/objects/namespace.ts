@@ -1,11 +1,14 @@
 /** A namespace by its name: the work specs, workers and locks of one application. */
 import {
+  eachRow,
+  type PageStart,
   decodeData,
   missingWorkSpec,
   type ActionRow,
   type Coordinate,
   type DataObject,
   type Explained,
+  type Lock,
   type LockPath,
   type LockRefusal,
   type LockRequest,
@@ -20,7 +23,7 @@ import {
 import { Attempt } from "./attempt.ts";
 import { checkSlips, SpecDefinition } from "./define-spec.ts";
 import { Queue } from "./queue.ts";
-import { eachRow, encode, only, pageLimit, type PageOptions, type Scope } from "./scope.ts";
+import { encode, only, pageLimit, type PageOptions, type Scope } from "./scope.ts";
 import { WorkSpec } from "./work-spec.ts";
 import { WorkUnit } from "./work-unit.ts";
 import { Worker } from "./worker.ts";
@@ -89,7 +92,7 @@ export class Namespace {
 
   /** In name order, each pinned. */
   async *workSpecs({ pageSize }: PageOptions = {}): AsyncGenerator<WorkSpec, void, undefined> {
-    const read = (from: { previous?: string }) =>
+    const read = (from: PageStart) =>
       this.#scope.verbs.listWorkSpecs(this.name, { ...pageLimit(pageSize), ...from });
     for await (const { name, id } of eachRow(read)) yield new WorkSpec(this.#scope, { name, id });
   }
@@ -103,7 +106,7 @@ export class Namespace {
 
   /** In name order; `last` of each tells its state. */
   async *workers({ pageSize, ...query }: WorkerListing = {}): AsyncGenerator<Worker, void, undefined> {
-    const read = (from: { previous?: string }) =>
+    const read = (from: PageStart) =>
       this.#scope.verbs.listWorkers(this.name, { ...query, ...pageLimit(pageSize), ...from });
     for await (const row of eachRow(read)) yield new Worker(this.#scope, row.name, row);
   }
@@ -117,7 +120,7 @@ export class Namespace {
 
   /** The queues that have messages, in name order. */
   async *queues({ pageSize }: PageOptions = {}): AsyncGenerator<QueueRow, void, undefined> {
-    const read = (from: { previous?: string }) =>
+    const read = (from: PageStart) =>
       this.#scope.verbs.listQueues(this.name, { ...pageLimit(pageSize), ...from });
     yield* eachRow(read);
   }
@@ -136,7 +139,7 @@ export class Namespace {
 
   /** Every record, in the order of keys. */
   async *actions({ pageSize }: PageOptions = {}): AsyncGenerator<ActionRow, void, undefined> {
-    const read = (from: { previous?: string }) =>
+    const read = (from: PageStart) =>
       this.#scope.verbs.listActions(this.name, { ...pageLimit(pageSize), ...from });
     yield* eachRow(read);
   }
@@ -200,6 +203,18 @@ export class Namespace {
   }
 
   /** The owner of exactly each path, or null. */
+  /** The locks that are held at and below a path, in the order of their labels; all of them without one. */
+  async *locks({ path, pageSize }: { path?: LockPath } & PageOptions = {}): AsyncGenerator<
+    Lock,
+    void,
+    undefined
+  > {
+    const below = path === undefined ? {} : { path };
+    yield* eachRow((from) =>
+      this.#scope.verbs.listLocks(this.name, { ...below, ...pageLimit(pageSize), ...from }),
+    );
+  }
+
   async readLocks(paths: readonly LockPath[]): Promise<(string | null)[]> {
     return this.#scope.verbs.readLocks(this.name, paths);
   }

@@ -8,7 +8,6 @@ import {
   type AttemptRow,
   type Coordinate,
   type Data,
-  type Page,
   type WorkerRow,
   type WorkSpecRef,
   type WorkUnitRow,
@@ -43,18 +42,6 @@ export function encode(data: object | Data): Data {
 
 export const encodeIfAny = (data: object | Data | null | undefined): Data | null =>
   data === undefined || data === null ? null : encode(data);
-
-/** Every row of a listing, a page at a time: the next page is asked for when the last row of this one was taken. */
-export async function* eachRow<Row>(
-  read: (from: { previous?: string }) => Promise<Page<Row>>,
-): AsyncGenerator<Row, void, undefined> {
-  for (let from: { previous?: string } = {}; ;) {
-    const { rows, next } = await read(from);
-    yield* rows;
-    if (next === null) return;
-    from = { previous: next };
-  }
-}
 
 /** For a handle of something that was seen: what is not there now has been deleted since. */
 export async function seenBefore<Answer>(name: string, answer: Promise<Answer>): Promise<Answer> {

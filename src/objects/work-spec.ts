@@ -1,5 +1,7 @@
 /** A work spec by its name, or pinned to the one that was seen. */
 import {
+  eachRow,
+  type PageStart,
   CoordinateError,
   decodeData,
   missingWorkSpec,
@@ -18,7 +20,7 @@ import {
   type WorkUnitSelection,
 } from "../core/index.ts";
 import { checkSlips } from "./define-spec.ts";
-import { eachRow, encode, encodeIfAny, only, pageLimit, type PageOptions, type Scope } from "./scope.ts";
+import { encode, encodeIfAny, only, pageLimit, type PageOptions, type Scope } from "./scope.ts";
 import type { WorkUnit } from "./work-unit.ts";
 
 export type AddOptions = Omit<WorkUnitInput, "name" | "data">;
@@ -174,7 +176,7 @@ export class WorkSpec<Data extends object = object> {
    */
   async *workUnits({ pageSize, ...query }: WorkUnitListing = {}): AsyncGenerator<WorkUnit, void, undefined> {
     const { verbs, ns } = this.#scope;
-    const read = (from: { previous?: string }) =>
+    const read = (from: PageStart) =>
       verbs.listWorkUnits(ns, this.#ref, { ...query, ...pageLimit(pageSize), ...from });
     for await (const row of eachRow(read)) yield this.#scope.workUnit(this.#ref, row);
   }

@@ -1,5 +1,7 @@
 /** A worker by its name: what it asks for, and what it says of itself. */
 import {
+  eachRow,
+  type PageStart,
   CoordinateError,
   decodeData,
   type AttemptRequest,
@@ -10,7 +12,7 @@ import {
   type WorkerRow,
 } from "../core/index.ts";
 import type { Attempt } from "./attempt.ts";
-import { eachRow, encodeIfAny, only, pageLimit, seenBefore, type PageOptions, type Scope } from "./scope.ts";
+import { encodeIfAny, only, pageLimit, seenBefore, type PageOptions, type Scope } from "./scope.ts";
 import type { WorkUnit } from "./work-unit.ts";
 
 /** What is known of a worker; its data, the environment it uploaded last, is decoded. */
@@ -103,7 +105,7 @@ export class Worker {
   /** In name order. */
   async *children(options: PageOptions = {}): AsyncGenerator<Worker, void, undefined> {
     const { verbs, ns } = this.#scope;
-    const read = (from: { previous?: string }) =>
+    const read = (from: PageStart) =>
       verbs.listWorkers(ns, { parent: this.name, ...pageLimit(options.pageSize), ...from });
     for await (const row of eachRow(read)) yield this.#scope.worker(row.name, row);
   }
@@ -125,7 +127,7 @@ export class Worker {
     options: PageOptions = {},
   ): AsyncGenerator<Attempt, void, undefined> {
     const { verbs, ns } = this.#scope;
-    const read = (from: { previous?: string }) =>
+    const read = (from: PageStart) =>
       verbs.listWorkerAttempts(ns, this.name, { which, ...pageLimit(options.pageSize), ...from });
     for await (const row of eachRow(read)) yield this.#scope.attempt(row);
   }

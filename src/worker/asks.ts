@@ -1,6 +1,13 @@
 /** What a worker asks the coordinator for, told with every check-in: so that others can say which work it can take. */
 import type { ScheduleRequest } from "../core/index.ts";
 import type { WorkerSettings } from "./options.ts";
+import type { Runtime } from "./runtime.ts";
+
+/** What is requested for a runtime. */
+export const askOf = ({ names, taskNames }: Runtime): ScheduleRequest => ({
+  runtimes: [...names],
+  ...(taskNames !== undefined && { tasks: [...taskNames] }),
+});
 
 /** One for each runtime, as the requests are. */
 export function asksOf({
@@ -8,8 +15,8 @@ export function asksOf({
   workSpecs,
   availableGb,
 }: Pick<WorkerSettings, "runtimes" | "workSpecs" | "availableGb">): ScheduleRequest[] {
-  return runtimes.map(({ names }) => ({
-    runtimes: [...names],
+  return runtimes.map((runtime) => ({
+    ...askOf(runtime),
     ...(workSpecs.length > 0 && { workSpecs: [...workSpecs] }),
     ...(availableGb > 0 && { availableGb }),
   }));

@@ -1,283 +1,472 @@
 /**
- * One claimer for all slots of a process. While there is plenty of work every free slot claims for itself; when there
- * is none, one slot waits at the coordinator for all, and the others wait here, in the order they came: an idle process
- * is one open request, however many slots it has.
+ * One claimer for all slots of a process: asks the coordinator for work, holds what was claimed until a slot is free, and hands it out.
  *
- * Runtimes that take batches of different sizes are asked for apart, in turn, because a request has one size.
+ * Promised: while a slot is free and a runtime has room, a request for that runtime's work is under way. Each runtime is asked for by itself, so
+ * that no request for one waits on another's. A request waits at the coordinator for work to come; an idle process is one open
+ * request for each runtime, however many slots it has.
+ *
+ * While claims are short, the next one is requested before the slots run dry. What has not begun within `holdMs` of its claim is given back
+ * untried, so that other workers get it.
  */
-import type { AttemptRequest, AttemptRow, Clock, Coordinate, Random } from "../core/index.ts";
+import type {
+  AttemptRequest,
+  AttemptRow,
+  Clock,
+  Coordinate,
+  Random,
+  ScheduleRequest,
+} from "../core/index.ts";
+import type { Alarm, Alarms } from "./alarms.ts";
+import { askOf } from "./asks.ts";
+import { ClaimSizes } from "./claim-size.ts";
 import type { Runtime } from "./runtime.ts";
 import type { KnownSpec, Specs } from "./specs.ts";
 import type { Trouble } from "./trouble.ts";
 
-export interface ClaimSetting {
-  readonly verbs: Coordinate;
+/** What a slot runs at a time: one unit, or all units of a bulk task. */
+export interface Runnable {
+  /** Gives it back untried. Never rejects. */
+  release(): Promise<void>;
+}
+
+/** The attempts of one answer, made ready to run. */
+export interface Opened<Run extends Runnable> {
+  readonly runs: readonly Run[];
+  /** The runtime that runs them. */
+  readonly runtime: Runtime;
+  /** They run in one call, and claims of this work spec do not shrink below this many; null when each unit runs by itself. */
+  readonly atLeast: number | null;
+}
+
+export interface ClaimSetting<Run extends Runnable> {
+  readonly verbs: Pick<Coordinate, "requestAttempts">;
   readonly ns: string;
   readonly clock: Clock;
   readonly random: Random;
+  readonly alarms: Alarms;
   readonly trouble: Trouble;
-  readonly specs: Specs;
-  /** What to ask for besides worker, number and runtimes. */
+  readonly specs: Pick<Specs, "get">;
+  /** What to ask for besides worker, number, runtimes and tasks. */
   readonly request: Pick<AttemptRequest, "lifetimeMs" | "workSpecs" | "availableGb">;
   readonly runtimes: readonly Runtime[];
   readonly maxAttempts: number;
   /** How long one request waits for work. */
   readonly waitMs: number;
-  /** The least time between two requests that found nothing; and the wait where slots are too few for all runtimes. */
+  /** The least time between two requests that found nothing, where the coordinator cannot wait. */
   readonly pollMs: number;
-  /** Told of every answer that has attempts, when it comes. */
+  /** Requests the next claim while a short one runs. */
+  readonly ahead: boolean;
+  /** Slots that may take work now, to claim in their names. */
+  readonly working: () => readonly string[];
+  /** More settles wait to be stored than should: no more work is requested until some are. */
+  readonly isBehind: () => boolean;
+  /** Called with every answer that has attempts, when it comes. */
   readonly onClaimed: (rows: readonly AttemptRow[]) => void;
-  /** Gives back what was claimed and cannot be run. */
+  /** Finds the task and makes the attempts ready to run. `settled` is to be called when the last of them is settled. */
+  readonly open: (
+    rows: readonly AttemptRow[],
+    spec: KnownSpec,
+    settled: () => void,
+  ) => Promise<Opened<Run>> | Opened<Run>;
+  /** Gives back attempts that cannot be run. Never rejects. */
   readonly release: (rows: readonly AttemptRow[]) => Promise<void>;
 }
 
-/** Runtimes that are asked for in one request. */
-interface Group {
-  readonly runtimes: readonly Runtime[];
+/** What was claimed and has not begun is held this long at most, and no longer than half its lease. */
+export const holdMs = 800;
+/** A request that waits for work is ended when no slot has been free to run it for this long. */
+const noRoomMs = 100;
+/** Claims ahead are for claims that take no longer than this, and no longer than a twentieth of the lease. */
+const shortMs = 250;
+
+/** A run that a slot has taken; the slot says when it has ended. */
+export interface Taken<Run> {
+  readonly run: Run;
+  readonly ended: () => void;
+}
+
+/** A claim, until all of its runs have begun. */
+interface Lot {
+  readonly source: Source<unknown>;
+  readonly spec: string;
+  readonly count: number;
+  readonly claimedAt: number;
+  /** Runs that have not begun. */
+  left: number;
+  hold: Alarm | null;
+}
+
+interface Ready<Run> {
+  readonly run: Run;
+  readonly lot: Lot;
+  /** The order of claims. */
+  readonly order: number;
+}
+
+/** A runtime, with what is known of its work. */
+interface Source<Run> {
+  readonly runtime: Runtime;
+  readonly schedule: ScheduleRequest;
+  readonly sizes: ClaimSizes;
   readonly maxAttempts: number;
-  /** A slot waits at the coordinator for this group. */
-  waiting: boolean;
+  /** Claimed and not begun, in the order of claims. */
+  ready: Ready<Run>[];
+  running: number;
+  /** Requests under way. */
+  asking: number;
+  /** Ends the request that waits for work, if there is one. */
+  poll: AbortController | null;
+  /** In whose name that request is. */
+  claimant: string;
   /** The last claim was answered in full: there is probably more. */
   plenty: boolean;
+  /** How many runs the last claim had, and how long it took until all were settled. */
+  lastRuns: number;
+  lastMs: number;
+  /** Where the coordinator does not wait: when to ask again. */
+  notBefore: number;
+  /** Names of requests that may have been carried out though their answer was lost. The next request repeats one. */
+  readonly unanswered: string[];
 }
 
-/** A batch to run. Its places in the runtimes are held until `done`. */
-export interface Claimed {
-  readonly rows: readonly AttemptRow[];
-  readonly spec: KnownSpec;
-  readonly runtimes: readonly Runtime[];
-  readonly done: () => void;
-  /** Whether it is worth while to claim the next one already. */
-  readonly plenty: () => boolean;
-  /** Claims the next one for the same slot without waiting for work, or for trouble to pass. */
-  readonly ahead: () => Promise<Claimed | null>;
+interface Idle<Run> {
+  readonly slot: string;
+  readonly give: (taken: Taken<Run> | null) => void;
 }
 
-export class Claimer {
-  readonly #setting: ClaimSetting;
-  readonly #groups: readonly Group[];
-  readonly #places = new Places();
-  /** Slots that wait for their turn, the first to come first. */
-  readonly #line: (() => void)[] = [];
-  /** By slot, the name of a request that may have been carried out, though its answer was lost. */
-  readonly #unanswered = new Map<string, string>();
-  #turn = 0;
+export class Claimer<Run extends Runnable> {
+  readonly #setting: ClaimSetting<Run>;
+  readonly #sources: readonly Source<Run>[];
+  readonly #idle: Idle<Run>[] = [];
+  readonly #asks = new Set<Promise<void>>();
+  readonly #nonce: string;
   #requests = 0;
-  readonly #chance: string;
+  #claims = 0;
+  #turn = 0;
+  #noRoom: Alarm | null = null;
+  #stopped = false;
 
-  constructor(setting: ClaimSetting) {
+  constructor(setting: ClaimSetting<Run>) {
     this.#setting = setting;
     const draw = (): string => setting.random().toString(36).slice(2);
-    this.#chance = draw() + draw();
-    const sizes = new Map<number, Runtime[]>();
-    for (const runtime of setting.runtimes) {
-      const size = Math.min(setting.maxAttempts, runtime.maxAttempts ?? setting.maxAttempts);
-      sizes.set(size, [...(sizes.get(size) ?? []), runtime]);
-    }
-    this.#groups = [...sizes].map(([maxAttempts, runtimes]) => ({
-      runtimes,
-      maxAttempts,
-      waiting: false,
-      plenty: false,
-    }));
-  }
-
-  /** The next batch for this slot, in whose name it is claimed. Null when the signal aborts. Never rejects. */
-  async next(worker: string, signal: AbortSignal): Promise<Claimed | null> {
-    const { clock, pollMs, waitMs } = this.#setting;
-    while (!signal.aborted) {
-      const group = this.#toAsk();
-      if (group === undefined) {
-        await this.#standInLine(signal);
-        continue;
-      }
-      this.#turn = this.#groups.indexOf(group) + 1;
-      if (group.plenty) {
-        const claimed = await this.#claim(group, worker, 0, [], signal);
-        if (claimed !== null) return claimed;
-        continue;
-      }
-      group.waiting = true;
-      const since = clock.now();
-      let claimed: Claimed | null = null;
-      try {
-        const wait = this.#toAsk() === undefined ? waitMs : Math.min(waitMs, pollMs);
-        claimed = await this.#claim(group, worker, wait, [], signal);
-        // a coordinator that cannot wait is asked once in a while
-        if (claimed === null && clock.now() - since < Math.min(wait, pollMs))
-          await clock.waitUntil(since + pollMs, signal);
-      } finally {
-        group.waiting = false;
-        this.#wake();
-      }
-      if (claimed !== null) return claimed;
-    }
-    // whoever was woken for nothing lets the next one look
-    this.#wake();
-    return null;
-  }
-
-  /** A group that somebody should ask for now; they take turns. */
-  #toAsk(): Group | undefined {
-    const inTurn = [...this.#groups.slice(this.#turn), ...this.#groups.slice(0, this.#turn)];
-    return inTurn.find(
-      ({ waiting, plenty, runtimes }) =>
-        (!waiting || plenty) && runtimes.some((runtime) => this.#places.hasRoom(runtime)),
-    );
-  }
-
-  async #standInLine(signal: AbortSignal): Promise<void> {
-    await new Promise<void>((resolve) => {
-      const go = (): void => {
-        signal.removeEventListener("abort", leave);
-        resolve();
+    this.#nonce = draw() + draw();
+    this.#sources = setting.runtimes.map((runtime) => {
+      const maxAttempts = Math.min(setting.maxAttempts, runtime.maxAttempts ?? setting.maxAttempts);
+      return {
+        runtime,
+        schedule: askOf(runtime),
+        maxAttempts,
+        sizes: new ClaimSizes(maxAttempts, runtime.firstAttempts ?? runtime.maxAttempts),
+        ready: [],
+        running: 0,
+        asking: 0,
+        poll: null,
+        claimant: "",
+        plenty: false,
+        lastRuns: 1,
+        lastMs: Infinity,
+        notBefore: 0,
+        unanswered: [],
       };
-      const leave = (): void => {
-        const at = this.#line.indexOf(go);
-        if (at >= 0) this.#line.splice(at, 1);
-        resolve();
-      };
-      this.#line.push(go);
-      signal.addEventListener("abort", leave, { once: true });
     });
   }
 
-  #wake(): void {
-    const all = this.#groups.some(({ plenty }) => plenty);
-    for (const go of this.#line.splice(0, all ? this.#line.length : 1)) go();
+  /** What is ready to run now, if anything is. */
+  take(): Taken<Run> | null {
+    const taken = this.#takeReady();
+    if (taken !== null) this.#request();
+    return taken;
   }
 
-  async #claim(
-    group: Group,
-    worker: string,
-    waitMs: number,
-    given: readonly Runtime[],
-    signal: AbortSignal | null,
-  ): Promise<Claimed | null> {
-    const asked = group.runtimes.filter((runtime) => this.#places.hasRoom(runtime, given));
-    if (asked.length === 0) return null;
-    this.#places.take(asked);
-    let kept: readonly Runtime[] = [];
-    try {
-      const rows = await this.#request(group, asked, worker, waitMs, signal);
-      const [first] = rows;
-      if (first === undefined) {
-        if (waitMs === 0) group.plenty = false;
-        return null;
-      }
-      this.#setting.onClaimed(rows);
-      const spec = await this.#specOf(first.workSpec, asked, signal);
-      if (spec === null) {
-        await this.#setting.release(rows);
-        return null;
-      }
-      const { maxGetwork } = spec;
-      group.plenty = rows.length >= Math.min(group.maxAttempts, maxGetwork > 0 ? maxGetwork : Infinity);
-      const runtimes = asked.filter(({ names }) => names.includes(spec.runtime));
-      kept = runtimes;
-      return {
-        rows,
-        spec,
-        runtimes,
-        done: () => this.#give(runtimes),
-        plenty: () => group.plenty,
-        ahead: () => this.#claim(group, worker, 0, runtimes, null),
+  /** The next run for a slot; null when the signal aborts or the claimer has stopped. */
+  next(slot: string, signal: AbortSignal): Promise<Taken<Run> | null> {
+    return new Promise((resolve) => {
+      const idle: Idle<Run> = {
+        slot,
+        give: (taken) => {
+          signal.removeEventListener("abort", leave);
+          resolve(taken);
+        },
       };
-    } finally {
-      this.#give(asked.filter((runtime) => !kept.includes(runtime)));
+      const leave = (): void => {
+        const at = this.#idle.indexOf(idle);
+        if (at >= 0) this.#idle.splice(at, 1);
+        resolve(null);
+        this.#pump();
+      };
+      if (signal.aborted || this.#stopped) return resolve(null);
+      this.#idle.push(idle);
+      signal.addEventListener("abort", leave, { once: true });
+      this.#pump();
+    });
+  }
+
+  /** Which slots may take work has changed. With none left, nothing is held and nothing is waited for. */
+  slotsChanged(): void {
+    const working = this.#setting.working();
+    if (working.length === 0) return this.#letGo();
+    for (const { poll, claimant } of this.#sources)
+      if (!working.includes(claimant)) poll?.abort("the slot takes no more work");
+    this.#pump();
+  }
+
+  /** Requests nothing more, and gives back what has not begun. */
+  stop(): void {
+    this.#stopped = true;
+    for (const { give } of this.#idle.splice(0)) give(null);
+    this.#noRoom?.cancel();
+    this.#letGo();
+  }
+
+  /** Resolves when no request is under way any more. */
+  async drained(): Promise<void> {
+    while (this.#asks.size > 0) await Promise.all(this.#asks);
+  }
+
+  /** Read anew: it changes while one waits. */
+  #hasStopped(): boolean {
+    return this.#stopped;
+  }
+
+  #letGo(): void {
+    for (const source of this.#sources) {
+      source.poll?.abort("no slot takes work");
+      this.#giveBack(source, () => true);
     }
   }
 
-  #give(runtimes: readonly Runtime[]): void {
-    this.#places.give(runtimes);
-    if (runtimes.some(({ capacity }) => capacity !== undefined)) this.#wake();
+  /** Hands out what is ready, then asks for more. */
+  #pump(): void {
+    while (this.#idle.length > 0) {
+      const taken = this.#takeReady();
+      if (taken === null) break;
+      this.#idle.shift()?.give(taken);
+    }
+    this.#request();
   }
 
-  /** Null when the work spec is not there any more, or not for any of these. With a signal, asks until it is answered. */
-  async #specOf(
-    name: string,
-    runtimes: readonly Runtime[],
-    signal: AbortSignal | null,
-  ): Promise<KnownSpec | null> {
-    const { specs, trouble } = this.#setting;
-    for (let tries = 0, fresh = false; ; tries++) {
-      try {
-        const spec = await specs.get(name, fresh);
-        if (spec === null || runtimes.some(({ names }) => names.includes(spec.runtime))) return spec;
-        // it was set again since it was read
-        if (fresh) return null;
-        fresh = true;
-      } catch (error) {
-        trouble.met("read a work spec", error);
-        if (signal === null || signal.aborted) return null;
-        await trouble.pause(tries, signal);
+  /** The earliest claim of a runtime with room goes first. */
+  #takeReady(): Taken<Run> | null {
+    let from: Source<Run> | null = null;
+    for (const source of this.#sources) {
+      const [first] = source.ready;
+      if (first === undefined || source.running >= capacityOf(source)) continue;
+      if (from === null || first.order < (from.ready[0]?.order ?? Infinity)) from = source;
+    }
+    const first = from?.ready.shift();
+    if (from === null || first === undefined) return null;
+    const source = from;
+    source.running++;
+    this.#begun(first.lot);
+    return { run: first.run, ended: () => this.#ended(source) };
+  }
+
+  #ended(source: Source<Run>): void {
+    source.running--;
+    this.#pump();
+  }
+
+  /** One of its runs has begun, or was given back. */
+  #begun(lot: Lot): void {
+    if (--lot.left > 0) return;
+    lot.hold?.cancel();
+    if (lot.count > 1) lot.source.sizes.begun(lot.spec, this.#setting.clock.now() - lot.claimedAt);
+  }
+
+  // ---- asking
+
+  #request(): void {
+    if (this.#stopped || this.#setting.isBehind()) return;
+    const count = this.#sources.length;
+    const start = this.#turn++ % count;
+    for (let i = 0; i < count; i++) this.#requestFor(this.#sources[(start + i) % count]!);
+    this.#watchRoom();
+  }
+
+  #requestFor(source: Source<Run>): void {
+    const { clock, ahead } = this.#setting;
+    const free = this.#free(source);
+    if (free > 0 && source.asking === 0) {
+      if (clock.now() >= source.notBefore) this.#ask(source, free, true);
+      return;
+    }
+    if (!source.plenty || this.#setting.working().length === 0) return;
+    const more = ahead && source.lastMs <= shortMs ? Math.max(source.running, source.lastRuns) : 0;
+    const wanted = Math.max(0, free) + more;
+    while (source.ready.length + source.asking * source.lastRuns < wanted) this.#ask(source, free, false);
+  }
+
+  /** How many more runs could begin at once. */
+  #free(source: Source<Run>): number {
+    return Math.min(this.#idle.length, capacityOf(source) - source.running) - source.ready.length;
+  }
+
+  #ask(source: Source<Run>, free: number, waits: boolean): void {
+    const asked = this.#askOnce(source, Math.max(1, free), waits).finally(() => {
+      this.#asks.delete(asked);
+      this.#pump();
+    });
+    this.#asks.add(asked);
+  }
+
+  async #askOnce(source: Source<Run>, free: number, waits: boolean): Promise<void> {
+    const { clock, pollMs, waitMs, alarms } = this.#setting;
+    const since = clock.now();
+    const number = source.sizes.number(since, free);
+    const claimant = this.#claimant();
+    const poll = new AbortController();
+    source.asking++;
+    if (waits) {
+      source.poll = poll;
+      source.claimant = claimant;
+    }
+    try {
+      const rows = await this.#send(source, claimant, number, waits ? waitMs : 0, waits ? poll.signal : null);
+      if (source.poll === poll) source.poll = null;
+      if (rows.length > 0) await this.#receive(source, rows, number);
+      else {
+        source.plenty = false;
+        const again = since + Math.min(waitMs === 0 ? pollMs : waitMs, pollMs);
+        if (waits && !poll.signal.aborted && clock.now() < again) {
+          source.notBefore = again;
+          alarms.at(again, () => this.#pump());
+        }
       }
+    } finally {
+      if (source.poll === poll) source.poll = null;
+      source.asking--;
     }
   }
 
   /**
-   * With a signal, asks until it is answered or the signal aborts; without one, once. Each request has a name: when its
-   * answer was lost, the next one of the slot goes under the same name and is answered with what that one claimed.
+   * With a signal, asks until it is answered or the signal aborts; without one, once. Each request has a name: when its answer was lost, the
+   * next one goes under the same name and is answered with what that one claimed.
    */
-  async #request(
-    group: Group,
-    asked: readonly Runtime[],
+  async #send(
+    { schedule, unanswered }: Source<Run>,
     worker: string,
+    number: number,
     waitMs: number,
     signal: AbortSignal | null,
   ): Promise<readonly AttemptRow[]> {
     const { verbs, ns, trouble, request } = this.#setting;
-    const requestId = this.#unanswered.get(worker) ?? this.#requestId();
-    const ask = {
+    const requestId = unanswered.shift() ?? `${this.#nonce}-${this.#requests++}`;
+    const ask: AttemptRequest = {
       ...request,
       worker,
-      number: group.maxAttempts,
-      runtimes: asked.flatMap(({ names }) => names),
+      number,
+      ...schedule,
       requestId,
       ...(waitMs > 0 && { waitMs }),
       ...(signal !== null && { signal }),
     };
     for (let tries = 0; ; tries++) {
       try {
+        const asked = trouble.asked();
         const rows = await verbs.requestAttempts(ns, ask);
-        this.#unanswered.delete(worker);
-        trouble.over();
+        trouble.over(asked);
         return rows;
       } catch (error) {
-        this.#unanswered.set(worker, requestId);
         trouble.met("claim", error);
-        if (signal === null) return [];
-        if (!signal.aborted) await trouble.pause(tries, signal);
-        if (isAborted(signal)) return [];
+        if (signal !== null && !signal.aborted) await trouble.pause(tries, signal);
+        if (signal === null || signal.aborted) {
+          unanswered.push(requestId);
+          return [];
+        }
       }
     }
   }
 
-  /** Chance once for all: to make a text of it costs as much as a claim. */
-  #requestId(): string {
-    return `${this.#chance}-${this.#requests++}`;
+  /** The slot in whose name is claimed: one that is free, if there is any; one after the other. */
+  #claimant(): string {
+    const free = this.#idle.map(({ slot }) => slot);
+    const slots = free.length > 0 ? free : this.#setting.working();
+    return slots[this.#requests % slots.length] ?? "";
+  }
+
+  async #receive(source: Source<Run>, rows: readonly AttemptRow[], number: number): Promise<void> {
+    const { clock, open, onClaimed, release, alarms } = this.#setting;
+    const [first] = rows;
+    if (first === undefined) return;
+    onClaimed(rows);
+    const spec = await this.#specOf(first.workSpec, source.runtime);
+    if (spec === null || this.#stopped || this.#setting.working().length === 0) return release(rows);
+    const full = rows.length >= Math.min(number, spec.maxGetwork > 0 ? spec.maxGetwork : Infinity);
+    const claimedAt = clock.now();
+    const settled = (): void => {
+      const ms = clock.now() - claimedAt;
+      source.lastMs = ms * (lifetimeMs < shortMs * 20 ? (shortMs * 20) / lifetimeMs : 1);
+      source.sizes.settled(spec.name, rows.length, full, ms);
+      if (opened.atLeast !== null) source.sizes.begun(spec.name, ms);
+      this.#pump();
+    };
+    const lifetimeMs = first.expirationTime - first.startTime;
+    const opened = await open(rows, spec, settled);
+    source.sizes.claimed(spec.name, opened.atLeast ?? 0, claimedAt);
+    source.plenty = full;
+    source.lastRuns = opened.runs.length;
+    const runner = this.#sources.find(({ runtime }) => runtime === opened.runtime) ?? source;
+    const lot: Lot = {
+      source,
+      spec: spec.name,
+      count: rows.length,
+      claimedAt,
+      left: opened.runs.length,
+      hold: null,
+    };
+    const order = this.#claims++;
+    for (const run of opened.runs) runner.ready.push({ run, lot, order });
+    if (this.#hasStopped()) this.#letGo();
+    else this.#pump();
+    if (lot.left === 0) return;
+    lot.hold = alarms.at(claimedAt + Math.min(holdMs, lifetimeMs / 2), () => {
+      this.#giveBack(runner, (ready) => ready.lot === lot);
+      this.#pump();
+    });
+  }
+
+  #giveBack(source: Source<Run>, which: (ready: Ready<Run>) => boolean): void {
+    const back = source.ready.filter(which);
+    if (back.length === 0) return;
+    source.ready = source.ready.filter((ready) => !which(ready));
+    for (const { run, lot } of back) {
+      this.#begun(lot);
+      void run.release();
+    }
+  }
+
+  /** Null when the work spec is not there any more, or is not for this runtime. Asks until it is answered. */
+  async #specOf(name: string, { names }: Runtime): Promise<KnownSpec | null> {
+    const { specs, trouble } = this.#setting;
+    for (let tries = 0, fresh = false; ; tries++) {
+      try {
+        const spec = await specs.get(name, fresh);
+        if (spec === null || names.includes(spec.runtime)) return spec;
+        // it was set again since it was read
+        if (fresh) return null;
+        fresh = true;
+      } catch (error) {
+        trouble.met("read a work spec", error);
+        if (this.#stopped) return null;
+        await trouble.pause(tries);
+      }
+    }
+  }
+
+  /** A request must not take work that no slot is free to run: it is ended when there has been no room for a while. */
+  #watchRoom(): void {
+    const { alarms, clock } = this.#setting;
+    if (this.#noRoom !== null || !this.#sources.some((source) => this.#isFull(source))) return;
+    this.#noRoom = alarms.at(clock.now() + noRoomMs, () => {
+      this.#noRoom = null;
+      for (const source of this.#sources) if (this.#isFull(source)) source.poll?.abort("no room");
+      this.#pump();
+    });
+  }
+
+  #isFull(source: Source<Run>): boolean {
+    return source.poll !== null && !source.poll.signal.aborted && this.#free(source) <= 0;
   }
 }
 
-/** Asked anew: whether a signal is aborted changes while one waits. */
-const isAborted = (signal: AbortSignal): boolean => signal.aborted;
-
-/** Counts the batches of each runtime, those that may come included, against what it can run at once. */
-class Places {
-  readonly #taken = new Map<Runtime, number>();
-
-  /** `given`: what the asking slot runs now, and will have ended when the next begins. */
-  hasRoom(runtime: Runtime, given: readonly Runtime[] = []): boolean {
-    if (runtime.capacity === undefined) return true;
-    const taken = (this.#taken.get(runtime) ?? 0) - (given.includes(runtime) ? 1 : 0);
-    return taken < runtime.capacity;
-  }
-
-  take(runtimes: readonly Runtime[]): void {
-    for (const runtime of runtimes) this.#taken.set(runtime, (this.#taken.get(runtime) ?? 0) + 1);
-  }
-
-  give(runtimes: readonly Runtime[]): void {
-    for (const runtime of runtimes) this.#taken.set(runtime, (this.#taken.get(runtime) ?? 0) - 1);
-  }
-}
+const capacityOf = ({ runtime }: Source<unknown>): number => runtime.capacity ?? Infinity;

@@ -1,4 +1,4 @@
-/** What a worker has done since it was made, and what it tells whoever listens. */
+/** What a worker has done since it was made. */
 
 export interface WorkerCounts {
   /** Attempts that were claimed. */
@@ -7,15 +7,15 @@ export interface WorkerCounts {
   failed: number;
   /** Given back by their tasks, to be tried again. */
   retried: number;
-  /** Claimed ahead and given back untried. */
+  /** Claimed, not begun, and given back untried. */
   released: number;
-  /** Left open by a task that returned: they expire. */
+  /** Left open by a bulk task that returned: they expire. */
   unsettled: number;
   /** Failed because their time was up. */
   timedOut: number;
   /** Settles that were refused: the unit was taken, ended or deleted in the meantime. */
   refused: number;
-  batches: number;
+  claims: number;
 }
 
 export const noCounts = (): WorkerCounts => ({
@@ -27,16 +27,5 @@ export const noCounts = (): WorkerCounts => ({
   unsettled: 0,
   timedOut: 0,
   refused: 0,
-  batches: 0,
+  claims: 0,
 });
-
-/** Told as it happens. `units` are names; `worker` is the child that held them. */
-export type WorkerEvent =
-  | {
-      type: "unsettled" | "timed out" | "released";
-      worker: string;
-      workSpec: string;
-      units: readonly string[];
-    }
-  | { type: "refused"; worker: string; workSpec: string; unit: string; action: string; error: string }
-  | { type: "started" | "stopping" | "stopped"; worker: string };

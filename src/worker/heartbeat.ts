@@ -99,10 +99,11 @@ export class Heartbeat {
       active: modeOf(slot) !== "stopped",
       mode: modeOf(slot),
     }));
+    const asked = trouble.asked();
     const rows = await verbs.updateWorkers(ns, [own, ...children]);
     const now = clock.now();
     for (const row of rows) if (row.name === name) serverTime.sample(row.lastUpdate, now);
-    trouble.over();
+    trouble.over(asked);
     return rows;
   }
 

@@ -1,10 +1,24 @@
-export type { WorkerCounts, WorkerEvent } from "./counts.ts";
-export { each, Retry, retry, Unit, type EachOptions, type UnitFunction } from "./each.ts";
+export type { WorkerCounts } from "./counts.ts";
+export type { UnitEndEvent, UnitErrorEvent, UnitEvent, UnitsEvent, WorkerEvents } from "./events.ts";
+export { fail, Fail, retry, Retry, snooze, Snooze } from "./outcome.ts";
 export { environment, type Environment } from "./environment.ts";
 export { linesLogger, silentLogger, stderrLogger, type Log, type Logger } from "./log.ts";
-export type { WorkerOptions } from "./options.ts";
+export { defaultConcurrency, type WorkerOptions } from "./options.ts";
 export { taskName, tasksRuntime, type Runtime, type Tasks } from "./runtime.ts";
-export type { Task, TaskContext, TaskSpec } from "./task.ts";
+export { Stop, type StopCause } from "./stops.ts";
+export {
+  bulk,
+  Unit,
+  type BulkContext,
+  type BulkFunction,
+  type BulkTask,
+  type Task,
+  type TaskContext,
+  type TaskSpec,
+  type UnitContext,
+  type UnitResult,
+  type UnitTask,
+} from "./task.ts";
 export { Worker } from "./worker.ts";
 export { commandRuntime, type CommandRuntimeOptions } from "./command/runtime.ts";
 export { pythonRuntime, type PythonRuntimeOptions } from "./python/runtime.ts";

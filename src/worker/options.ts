@@ -1,5 +1,5 @@
 /** What a worker may be told, with the defaults in one table. All of it is checked when the worker is made. */
-import { availableParallelism, hostname } from "node:os";
+import { hostname } from "node:os";
 import {
   CoordinateError,
   defaultLifetimeMs,
@@ -8,14 +8,17 @@ import {
   type Clock,
   type Random,
 } from "../core/index.ts";
-import type { WorkerEvent } from "./counts.ts";
 import { stderrLogger, type Logger } from "./log.ts";
-import { tasksRuntime, type Runtime, type Tasks } from "./runtime.ts";
+import { taskRuntimeNames, tasksRuntime, type Runtime, type Tasks } from "./runtime.ts";
+import { isTask } from "./task.ts";
 
 export interface WorkerOptions {
-  /** Functions of this process, by the name of the task or of the work spec. */
+  /**
+   * Functions of this process, by the name of the task or of the work spec, or by a pattern of names (`"resize-*"`, `"*"`). The worker asks only for
+   * work specs that have one of these tasks.
+   */
   tasks?: Tasks;
-  /** The values of the `runtime` key for which `tasks` are; ["node"]. "" stands for work specs without one. */
+  /** The values of the `runtime` key for which `tasks` are; ["", "node"]. "" stands for work specs without one. */
   taskRuntimes?: readonly string[];
   /** Other ways to run work. Of several with one name the first that has the task runs it; `tasks` come first. */
   runtimes?: readonly Runtime[];
@@ -24,9 +27,9 @@ export interface WorkerOptions {
   name?: string;
   /** The worker that manages this one, if any. */
   parent?: string;
-  /** Batches at once: the number of slots, each a child worker. As many as there are processors. */
+  /** Units at once: the number of slots, each a child worker; 10. A call of a bulk task counts as one. */
   concurrency?: number;
-  /** Attempts of one request, and so of one batch, at most; 100. A work spec's `max_getwork` may make it less. */
+  /** Attempts of one claim at most; 1,000. Claims adapt to how long tasks take, and a work spec's `max_getwork` may make them smaller. */
   maxAttempts?: number;
   /** The lease that is asked for; 15 minutes. */
   lifetimeMs?: number;
@@ -36,7 +39,7 @@ export interface WorkerOptions {
   workSpecs?: readonly string[];
   /** Not work specs that need more memory. */
   availableGb?: number;
-  /** Whether the next batch may be claimed while a short one runs; true. */
+  /** Whether the next claim may be made while a short one runs; true. */
   ahead?: boolean;
 
   /** How long one request waits at the coordinator for work to come; 30 s. */
@@ -49,7 +52,6 @@ export interface WorkerOptions {
   graceMs?: number;
 
   log?: Logger;
-  onEvent?: (event: WorkerEvent) => void;
   /** Told with every check-in, besides what is told of host and process. */
   environment?: object;
   /** Promises that reject in a task and that nobody waits for: "log" them, or "leave" them, which ends the process. "log" */
@@ -74,12 +76,14 @@ export interface WorkerSettings {
   heartbeatMs: number;
   graceMs: number;
   log: Logger;
-  onEvent: (event: WorkerEvent) => void;
   environment: object;
   unhandledRejections: "log" | "leave";
   clock: Clock;
   random: Random;
 }
+
+/** Most tasks wait for something: a mail server, a database, a disk. */
+export const defaultConcurrency = 10;
 
 const known: ReadonlySet<string> = new Set<keyof WorkerOptions>([
   "tasks",
@@ -99,7 +103,6 @@ const known: ReadonlySet<string> = new Set<keyof WorkerOptions>([
   "heartbeatMs",
   "graceMs",
   "log",
-  "onEvent",
   "environment",
   "unhandledRejections",
   "clock",
@@ -115,8 +118,8 @@ export function readOptions(options: WorkerOptions): WorkerSettings {
     name: options.name ?? `${hostname()}-${process.pid}-${random().toString(36).slice(2, 8)}`,
     parent: options.parent ?? null,
     runtimes: readRuntimes(options),
-    concurrency: count("concurrency", options.concurrency, availableParallelism(), 1),
-    maxAttempts: count("maxAttempts", options.maxAttempts, 100, 1),
+    concurrency: count("concurrency", options.concurrency, defaultConcurrency, 1),
+    maxAttempts: count("maxAttempts", options.maxAttempts, 1000, 1),
     lifetimeMs: span("lifetimeMs", options.lifetimeMs, defaultLifetimeMs, 1),
     renewForMs: span("renewForMs", options.renewForMs, 0, 0),
     workSpecs: options.workSpecs ?? [],
@@ -127,7 +130,6 @@ export function readOptions(options: WorkerOptions): WorkerSettings {
     heartbeatMs: span("heartbeatMs", options.heartbeatMs, 15_000, 1),
     graceMs: span("graceMs", options.graceMs, 10_000, 0),
     log,
-    onEvent: options.onEvent ?? (() => undefined),
     environment: options.environment ?? {},
     unhandledRejections: options.unhandledRejections ?? "log",
     clock: options.clock ?? systemClock(),
@@ -139,13 +141,17 @@ function readRuntimes({ tasks, taskRuntimes, runtimes = [] }: WorkerOptions): re
   if (tasks === undefined && runtimes.length === 0) throw bad("tasks", "a worker needs tasks or runtimes");
   if (tasks === undefined && taskRuntimes !== undefined) throw bad("taskRuntimes", "there are no tasks");
   for (const [name, task] of Object.entries(tasks ?? {}))
-    if (typeof task !== "function") throw bad(`tasks.${name}`, "expected a function");
-  const all = tasks === undefined ? runtimes : [tasksRuntime(tasks, taskRuntimes ?? ["node"]), ...runtimes];
-  all.forEach(({ names, capacity, maxAttempts }, i) => {
+    if (!isTask(task)) throw bad(`tasks.${name}`, "expected a function or bulk(function)");
+  const own = tasks === undefined ? [] : [tasksRuntime(tasks, taskRuntimes ?? taskRuntimeNames)];
+  const all = [...own, ...runtimes];
+  all.forEach(({ names, capacity, maxAttempts, taskNames = [] }, i) => {
     if (!Array.isArray(names) || names.length === 0)
       throw bad(`runtimes[${i}].names`, "expected at least one name");
     count(`runtimes[${i}].capacity`, capacity, 1, 0);
     count(`runtimes[${i}].maxAttempts`, maxAttempts, 1, 1);
+    for (const name of taskNames)
+      if (name === "" || name.slice(0, -1).includes("*"))
+        throw bad(`tasks[${JSON.stringify(name)}]`, 'expected a name, or a pattern with "*" at its end only');
   });
   return all;
 }

@@ -1,4 +1,5 @@
 /** A worker as a program: the runtimes that were asked for, and the signals of the process. The command line is a thin cover of it. */
+import { availableParallelism } from "node:os";
 import { CoordinateError } from "../core/index.ts";
 import type { Namespace } from "../objects/index.ts";
 import { commandRuntime } from "./command/runtime.ts";
@@ -21,6 +22,8 @@ export interface RuntimeChoice {
   readonly runtimes: readonly RuntimeName[];
   /** Children of each runtime; one for each core when absent. 0 runs the tasks of `node` in this process. */
   readonly processes?: number;
+  /** Units at once of `node`, of tasks that are plain functions; shared out among the children. 10 in each child when absent. */
+  readonly concurrency?: number;
   /** Attempts of a batch. A Python job or a command is claimed by itself when absent: the lease is for one. */
   readonly maxAttempts?: number;
   /** The interpreter. */
@@ -63,9 +66,15 @@ async function openRuntime(name: RuntimeName, choice: RuntimeChoice): Promise<Ru
     case "node": {
       if (tasks === undefined)
         throw new CoordinateError("bad_argument", "tasks: the runtime node needs a file of tasks");
-      return processes === 0
-        ? tasksRuntime(await loadTasks(tasks), taskRuntimes)
-        : processRuntime({ ...children, tasks, ...(taskRuntimes !== undefined && { names: taskRuntimes }) });
+      if (processes === 0) return tasksRuntime(await loadTasks(tasks), taskRuntimes);
+      return processRuntime({
+        ...children,
+        tasks,
+        ...(taskRuntimes !== undefined && { names: taskRuntimes }),
+        ...(choice.concurrency !== undefined && {
+          concurrency: Math.ceil(choice.concurrency / (children.processes ?? availableParallelism())),
+        }),
+      });
     }
     case "python":
       return pythonRuntime({

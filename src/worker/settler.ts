@@ -28,6 +28,9 @@ export class Settler {
   #waiting: Part[] = [];
   #scheduled = false;
   #underWay = 0;
+  /** Changes that are not stored yet. */
+  #unstored = 0;
+  #allStored: (() => void)[] = [];
   /** Attempts in a call that is under way: another change of one waits for its answer, so that they stay in order. */
   readonly #busy = new Set<string>();
 
@@ -43,9 +46,20 @@ export class Settler {
    */
   settle(changes: readonly AttemptChange[], done: Part["done"] = nothing): Promise<AttemptChanged[]> {
     return new Promise((resolve, reject) => {
+      this.#unstored += changes.length;
       this.#waiting.push({ changes, done, resolve, reject });
       this.#schedule();
     });
+  }
+
+  /** So many changes wait to be stored that no more should be made. */
+  get isBehind(): boolean {
+    return this.#unstored > 3 * largest;
+  }
+
+  /** Resolves when every change has been answered. */
+  async idle(): Promise<void> {
+    while (this.#unstored > 0) await new Promise<void>((resolve) => this.#allStored.push(resolve));
   }
 
   /** From now on what fails once is given up. */
@@ -81,8 +95,12 @@ export class Settler {
     this.#underWay++;
     void this.#send(taken).finally(() => {
       this.#underWay--;
-      for (const { changes } of taken) for (const { attempt } of changes) this.#busy.delete(attempt);
+      for (const { changes } of taken) {
+        this.#unstored -= changes.length;
+        for (const { attempt } of changes) this.#busy.delete(attempt);
+      }
       this.#schedule();
+      if (this.#unstored === 0) for (const resolve of this.#allStored.splice(0)) resolve();
     });
     this.#schedule();
   }
@@ -93,8 +111,9 @@ export class Settler {
     for (const part of parts) changes.push(...part.changes);
     for (let tries = 0; ; tries++) {
       try {
+        const asked = this.#trouble.asked();
         const answers = await this.#verbs.settleAttempts(this.#ns, changes);
-        this.#trouble.over();
+        this.#trouble.over(asked);
         let at = 0;
         for (const { changes: own, done, resolve } of parts) {
           const part = parts.length === 1 ? answers : answers.slice(at, at + own.length);

@@ -1,50 +1,26 @@
-/**
- * One place to work: claims a batch, runs it, claims the next. A slot is a child worker, and what it claims is claimed
- * in its name.
- *
- * When batches have lately been short, the next one is claimed while the current one runs, so that the coordinator is never
- * waited for. Should the current one turn out to be long, what was claimed ahead is given back untried after a second.
- */
-import type { AttemptRow, Clock } from "../core/index.ts";
-import type { Alarm, Alarms } from "./alarms.ts";
-import { Batch, type BatchSetting } from "./batch.ts";
-import type { Claimed, Claimer } from "./claimer.ts";
-import type { Runtime } from "./runtime.ts";
-import type { Task } from "./task.ts";
-import { PlainError } from "./traceback.ts";
-
-export interface SlotSetting {
-  readonly claimer: Claimer;
-  readonly batch: BatchSetting;
-  readonly clock: Clock;
-  readonly alarms: Alarms;
-  /** Claims ahead at all. */
-  readonly ahead: boolean;
-  readonly release: (rows: readonly AttemptRow[]) => Promise<void>;
-}
-
-/** What was claimed ahead is held this long at most, and no longer than half its lease. */
-const holdMs = 1000;
+/** One place to work: takes a run from the claimer, waits until it has ended, takes the next. A slot is a child worker. */
+import { nextTurn } from "../core/index.ts";
+import type { Claimer } from "./claimer.ts";
+import type { Run } from "./run.ts";
+import type { Stop } from "./stops.ts";
 
 export type SlotMode = "run" | "idle" | "stop";
 
+/** After so many runs that ended at once, others have their turn. */
+const maxInTurn = 256;
+
 export class Slot {
   readonly name: string;
-  readonly #setting: SlotSetting;
+  readonly #claimer: Claimer<Run>;
   #mode: SlotMode = "run";
-  /** Ends whatever the slot waits for, that a change of mode may be seen. */
+  /** Ends whatever the slot waits for, so that it sees a change of mode. */
   #waiting: AbortController | null = null;
-  #current: Batch | null = null;
+  #current: Run | null = null;
   #leave: () => void = () => undefined;
-  #isAbandoned = false;
-  #ahead: Claimed | null = null;
-  #holding: Alarm | null = null;
-  /** How long the last batch took. */
-  #recentMs = Infinity;
 
-  constructor(name: string, setting: SlotSetting) {
+  constructor(name: string, claimer: Claimer<Run>) {
     this.name = name;
-    this.#setting = setting;
+    this.#claimer = claimer;
   }
 
   get mode(): SlotMode {
@@ -52,130 +28,78 @@ export class Slot {
   }
 
   /** What it runs now. */
-  get current(): Batch | null {
+  get current(): Run | null {
     return this.#current;
   }
 
-  /** Works until it is stopped, and what it holds has ended. Never rejects. */
+  /** Works until it is stopped and what it runs has ended. Never rejects. */
   async run(): Promise<void> {
+    let inTurn = 0;
     while (this.#mode !== "stop") {
-      const ahead = this.#takeAhead();
-      if (ahead !== null) {
-        await this.#work(ahead);
-        continue;
-      }
-      const waiting = new AbortController();
-      this.#waiting = waiting;
       if (this.#mode === "idle") {
-        await new Promise<void>((resolve) =>
-          waiting.signal.addEventListener("abort", () => resolve(), { once: true }),
-        );
+        await this.#modeChange();
         continue;
       }
-      const claimed = await this.#setting.claimer.next(this.name, waiting.signal);
-      this.#waiting = null;
-      if (claimed !== null) await this.#work(claimed);
+      const taken = this.#claimer.take() ?? (await this.#next());
+      if (taken === null) continue;
+      const { run, ended } = taken;
+      if (this.#isRunning()) {
+        this.#current = run;
+        const running = run.start();
+        if (running !== undefined) await this.#untilEnded(run, running);
+        else if (++inTurn % maxInTurn === 0) await nextTurn();
+        this.#current = null;
+      } else void run.release();
+      ended();
     }
   }
 
-  /** Takes no more work, now or for ever; what it runs goes on, what it claimed ahead is given back at once. */
+  /** Takes no more work, now or for ever; what it runs goes on. */
   set(mode: SlotMode): void {
     if (this.#mode === "stop" || this.#mode === mode) return;
     this.#mode = mode;
     this.#waiting?.abort("mode");
-    if (mode === "run") return;
-    const ahead = this.#takeAhead();
-    if (ahead !== null) void this.#letGo(ahead);
     if (mode === "stop" && this.#current?.isGone === true) this.#leave();
   }
 
-  /** The task is told to come to an end. */
-  signal(reason: Error): void {
+  /** Tells the task to come to an end. */
+  signal(reason: Stop): void {
     this.#current?.signal(reason);
   }
 
-  /** The task is told that it is over, its open attempts are given back, and nobody waits for it any longer. */
-  async abandon(reason: Error): Promise<void> {
-    this.#isAbandoned = true;
+  /** Tells the task that it is over, gives back its open attempts, and does not wait for it any longer. */
+  async abandon(reason: Stop): Promise<void> {
     this.set("stop");
     await this.#current?.abandon(reason);
     this.#leave();
   }
 
-  async #work(claimed: Claimed): Promise<void> {
-    if (this.#mode !== "run") return this.#letGo(claimed);
-    const { clock } = this.#setting;
-    const { rows, spec, runtimes } = claimed;
-    const batch = new Batch(this.#setting.batch, rows);
-    const started = clock.now();
-    const fetching = this.#shouldFetch(claimed) ? this.#fetch(claimed) : null;
-    this.#current = batch;
+  /** Read anew: the mode changes while one waits. */
+  #isRunning(): boolean {
+    return this.#mode === "run";
+  }
+
+  #next(): ReturnType<Claimer<Run>["next"]> {
+    this.#waiting = new AbortController();
+    return this.#claimer.next(this.name, this.#waiting.signal);
+  }
+
+  async #modeChange(): Promise<void> {
+    const waiting = new AbortController();
+    this.#waiting = waiting;
+    await new Promise<void>((resolve) =>
+      waiting.signal.addEventListener("abort", () => resolve(), { once: true }),
+    );
+  }
+
+  /** A task whose attempts were given up is waited for, since it may still use what it uses; but not when the worker stops. */
+  async #untilEnded(run: Run, running: Promise<void>): Promise<void> {
     await new Promise<void>((resolve) => {
       this.#leave = resolve;
-      // a task that was given up is waited for, since it may still use what it uses; but not when the worker stops
-      batch.onGone = () => {
+      run.onGone = () => {
         if (this.#mode === "stop") resolve();
       };
-      const timedOut = runtimes.find((runtime) => runtime.timedOut !== undefined)?.timedOut ?? "timed out";
-      void batch.run(spec, () => findTask(runtimes, claimed), timedOut).then(resolve);
-    });
-    this.#current = null;
-    this.#recentMs = clock.now() - started;
-    claimed.done();
-    // what comes from a claim under way is run next, or given back before the slot ends
-    if (!this.#isAbandoned) await fetching;
-  }
-
-  #shouldFetch({ rows, plenty }: Claimed): boolean {
-    const [first] = rows;
-    if (!this.#setting.ahead || first === undefined || this.#mode !== "run") return false;
-    const lifetimeMs = first.expirationTime - first.startTime;
-    return plenty() && this.#recentMs <= Math.min(holdMs / 4, lifetimeMs / 20);
-  }
-
-  async #fetch(current: Claimed): Promise<void> {
-    const claimed = await current.ahead();
-    if (claimed === null) return;
-    if (this.#mode !== "run") return this.#letGo(claimed);
-    this.#ahead = claimed;
-    this.#hold(claimed);
-  }
-
-  #hold(claimed: Claimed): void {
-    const { clock, alarms } = this.#setting;
-    const [first] = claimed.rows;
-    if (first === undefined) return;
-    const halfLease = (first.expirationTime - first.startTime) / 2;
-    this.#holding = alarms.at(clock.now() + Math.min(holdMs, halfLease), () => {
-      if (this.#ahead === claimed) void this.#letGo(claimed);
-      this.#ahead = null;
+      void running.then(resolve);
     });
   }
-
-  #takeAhead(): Claimed | null {
-    const claimed = this.#ahead;
-    if (claimed === null) return null;
-    this.#ahead = null;
-    this.#holding?.cancel();
-    return claimed;
-  }
-
-  async #letGo(claimed: Claimed): Promise<void> {
-    claimed.done();
-    await this.#setting.release(claimed.rows);
-  }
-}
-
-/** The first of the runtimes that has the task; they are in the order in which the worker was given them. */
-async function findTask(runtimes: readonly Runtime[], { spec }: Claimed): Promise<Task> {
-  for (const runtime of runtimes) {
-    const task = await runtime.task(spec);
-    if (task !== null) return task;
-  }
-  const names = runtimes.flatMap(({ taskNames }) => taskNames ?? []);
-  const wanted = typeof spec.data.task === "string" ? spec.data.task : spec.name;
-  const have = names.length === 0 ? "this worker has none" : `this worker has ${names.sort().join(", ")}`;
-  throw new PlainError(
-    `no task ${JSON.stringify(wanted)} for runtime ${JSON.stringify(spec.runtime)}; ${have}`,
-  );
 }

@@ -9,6 +9,8 @@ export interface KnownSpec extends TaskSpec {
   readonly runtime: string;
   /** 0 is unlimited. */
   readonly maxGetwork: number;
+  /** 0 is unlimited. */
+  readonly maxRetries: number;
 }
 
 export class Specs {
@@ -41,7 +43,7 @@ export class Specs {
   async #read(name: string): Promise<KnownSpec | null> {
     const [row] = await this.#verbs.getWorkSpecs(this.#ns, [name]);
     if (row === undefined || row === null) return null;
-    const { runtime, maxGetwork } = row.meta;
-    return { name, data: decodeData(row.data), runtime, maxGetwork };
+    const { runtime, maxGetwork, maxRetries } = row.meta;
+    return { name, data: decodeData(row.data), runtime, maxGetwork, maxRetries };
   }
 }

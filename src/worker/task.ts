@@ -1,22 +1,80 @@
 /**
- * A task: the code that a worker runs for the attempts of one batch.
+ * A task: the code that a worker runs for a work unit.
  *
- * The task decides what becomes of its attempts: it calls `finish`, `fail`, `retry`, `expire` or `release` on each. What it leaves
- * open is settled by rule: when it throws, the attempts that are still pending are failed with the error as their
- * `traceback` (`throw retry(ms)` gives them back instead); when it returns, they are reported and left to expire.
+ * A plain function gets one unit, and what it returns becomes the unit's data. `bulk(fn)` gets all units of a claim in one call and
+ * settles each of them itself.
  */
 import type { Clock, DataObject } from "../core/index.ts";
 import type { Attempt } from "../objects/index.ts";
 import type { Logger } from "./log.ts";
 
+export type Task = UnitTask | BulkTask;
+
+// `void` is what a function returns that returns nothing
+/* eslint-disable @typescript-eslint/no-invalid-void-type */
+export type UnitResult = object | null | undefined | void;
+/* eslint-enable @typescript-eslint/no-invalid-void-type */
+
 /**
- * Promised: at least one attempt; all of one work spec and of one worker, for distinct units, and pending when the task begins. A
- * settle resolves when it is stored; those that are asked for together travel together, so a task need not batch
- * them itself. A settle that was refused rejects with `lost_lease`, `not_pending` or `gone`; nobody has to catch it.
+ * Runs one unit. The object that it returns finishes the unit and becomes its data; nothing leaves the data as it is. What it throws
+ * fails the unit with the error as `traceback`; `throw retry(ms)`, `fail(reason)` and `snooze(ms)` decide otherwise. A unit that the function
+ * settled itself, through `unit.attempt`, is left as it is.
  *
- * Not promised: that the task is the only one of its kind that runs, or that a unit is run once only.
+ * Not promised: that a unit runs only once.
  */
-export type Task = (attempts: readonly Attempt[], context: TaskContext) => Promise<void> | void;
+export type UnitTask = (unit: Unit, context: UnitContext) => Promise<UnitResult> | UnitResult;
+
+/**
+ * Runs all units of a claim: at least one attempt, all of one work spec and one worker, for distinct units, and pending when the
+ * function is called. It calls `finish`, `fail`, `retry`, `expire` or `release` on each. What it leaves open is settled by rule: when it throws,
+ * pending attempts are settled as for a unit that threw; when it returns, they are reported and left to expire.
+ *
+ * A settle resolves when it is stored. Settles that are requested together travel together. A settle that is refused rejects with
+ * `lost_lease`, `not_pending` or `gone`; the rejection need not be caught.
+ */
+export type BulkFunction = (attempts: readonly Attempt[], context: BulkContext) => Promise<void> | void;
+
+export interface BulkTask {
+  readonly bulk: BulkFunction;
+  /** Claims do not shrink below this many units, however long a call takes. */
+  readonly atLeast: number;
+}
+
+/** A task that gets all units of a claim in one call. A call counts as one against the worker's `concurrency`. */
+export function bulk(work: BulkFunction, { atLeast = 100 }: { atLeast?: number } = {}): BulkTask {
+  return { bulk: work, atLeast };
+}
+
+export const isBulk = (task: Task): task is BulkTask => typeof task !== "function";
+
+/** Whether a value is a task. By its shape: a file of tasks may use another copy of this package. */
+export const isTask = (value: unknown): value is Task =>
+  typeof value === "function" ||
+  (typeof value === "object" && value !== null && "bulk" in value && typeof value.bulk === "function");
+
+/** One unit as its task sees it. */
+export class Unit {
+  readonly attempt: Attempt;
+  /**
+   * When the task began, by the worker's clock. `attempt.startTime` is when the unit was claimed, by the coordinator's: a unit may have
+   * waited in the worker for a free slot.
+   */
+  readonly beganAt: number;
+
+  constructor(attempt: Attempt, beganAt: number) {
+    this.attempt = attempt;
+    this.beganAt = beganAt;
+  }
+
+  get name(): string {
+    return this.attempt.workUnitName;
+  }
+
+  /** Decoded when first read. */
+  get data(): DataObject {
+    return this.attempt.data;
+  }
+}
 
 /** A work spec as a task sees it: its name, and its data with the user's own keys. */
 export interface TaskSpec {
@@ -26,15 +84,15 @@ export interface TaskSpec {
 
 export interface TaskContext {
   /**
-   * Time to come to an end. Aborted 30 seconds before the first of the pending attempts expires, for leases below a
-   * minute when half of the lease has passed; and when the worker stops and its grace time is over. A renew moves the
-   * point, as long as it has not been reached: a signal that was aborted stays so.
+   * Time to come to an end; `reason` is a `Stop` that says why. Aborted 30 seconds before the first of the pending attempts expires, for leases
+   * below a minute when half of the lease has passed; and when the worker stops and its grace time is over. A renew moves the
+   * point as long as it has not been reached: a signal that was aborted stays aborted.
    */
   readonly signal: AbortSignal;
   /**
-   * It is over. Aborted 15 seconds before the first of the pending attempts expires, for leases below a minute when
+   * The attempts are no longer this task's. Aborted 15 seconds before the first of the pending attempts expires, for leases below a minute when
    * three quarters of the lease have passed: the pending attempts are then failed with `traceback: "timed out"`. Also aborted, and the
-   * pending attempts given back, when a worker is told to stop a second time. Nobody waits for what the task does then.
+   * pending attempts released, when a worker is told to stop a second time.
    */
   readonly expired: AbortSignal;
   readonly log: Logger;
@@ -42,11 +100,19 @@ export interface TaskContext {
   /** The name of the worker that the attempts belong to: a child of the process's worker. */
   readonly worker: string;
   readonly clock: Clock;
-  /** Writes data on a pending attempt for others to see, and leaves its lease as it is. Rejects as a settle does. */
-  readonly progress: (attempt: Attempt, data: object) => Promise<void>;
   /**
    * All attempts that are still pending get a lease of this long from now, that of the worker's requests when absent. Rejects with
    * `lost_lease` or another refusal when one of them could not be renewed; the others are.
    */
   readonly renew: (lifetimeMs?: number) => Promise<void>;
+}
+
+export interface UnitContext extends TaskContext {
+  /** Writes data on the unit's attempt for others to see, and leaves its lease as it is. Rejects as a settle does. */
+  readonly progress: (data: object) => Promise<void>;
+}
+
+export interface BulkContext extends TaskContext {
+  /** Writes data on a pending attempt for others to see, and leaves its lease as it is. Rejects as a settle does. */
+  readonly progress: (attempt: Attempt, data: object) => Promise<void>;
 }

@@ -1,9 +1,9 @@
-/** A file of tasks: functions that it exports by name, or in an object by default. */
+/** A file of tasks: functions, or `bulk(function)`, that it exports by name or in an object by default. */
 import path from "node:path";
 import { pathToFileURL } from "node:url";
 import { CoordinateError } from "../core/index.ts";
 import type { Tasks } from "./runtime.ts";
-import type { Task } from "./task.ts";
+import { isTask, type Task } from "./task.ts";
 
 /** Rejects with what the file throws when it is loaded, and with `bad_argument` when it exports no task. */
 export async function loadTasks(file: string): Promise<Tasks> {
@@ -12,11 +12,11 @@ export async function loadTasks(file: string): Promise<Tasks> {
   const inDefault = typeof given === "object" && given !== null ? given : {};
   const tasks: Record<string, Task> = {};
   for (const [name, value] of [...Object.entries(named), ...Object.entries(inDefault)])
-    if (typeof value === "function") tasks[name] = value as Task;
+    if (isTask(value)) tasks[name] = value;
   if (Object.keys(tasks).length === 0)
     throw new CoordinateError(
       "bad_argument",
-      `${file} exports no tasks; a task is a function, exported by its name`,
+      `${file} exports no tasks; a task is a function or bulk(function), exported by its name`,
     );
   return tasks;
 }

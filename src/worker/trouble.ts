@@ -18,6 +18,9 @@ export class Trouble {
   readonly #random: Random;
   readonly #log: Logger;
   #since: number | null = null;
+  #asked = 0;
+  /** Requests up to this one were begun before the last failure. */
+  #askedBefore = 0;
 
   constructor(clock: Clock, random: Random, log: Logger) {
     this.#clock = clock;
@@ -25,15 +28,21 @@ export class Trouble {
     this.#log = log;
   }
 
-  /** Something went through. */
-  over(): void {
-    if (this.#since === null) return;
+  /** A request begins. Answers its number, for `over`. */
+  asked(): number {
+    return ++this.#asked;
+  }
+
+  /** A request went through. One that began before the last failure says nothing about how things are now. */
+  over(asked: number): void {
+    if (this.#since === null || asked <= this.#askedBefore) return;
     this.#log.info({ forMs: this.#clock.now() - this.#since }, "the coordinator answers again");
     this.#since = null;
   }
 
   /** Something did not. */
   met(what: string, error: unknown): void {
+    this.#askedBefore = this.#asked;
     if (this.#since !== null) return;
     this.#since = this.#clock.now();
     this.#log.warn({ what, err: error }, "the coordinator does not answer; it is asked again until it does");

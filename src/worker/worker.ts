@@ -1,23 +1,31 @@
 /**
  * A worker: asks a namespace for work and runs it in slots of this process, until it is told to stop. It is made of one
- * claimer and one settler, which all slots share; slots, which run batches; and a heartbeat.
+ * claimer and one settler, which all slots share; slots, which run units; and a heartbeat.
  *
- * A batch goes claimer -> slot -> batch -> task -> settler.
+ * A unit goes claimer -> claim -> slot -> run -> task -> settler.
  */
+import { EventEmitter } from "node:events";
 import { CoordinateError, type AttemptRow, type DesiredState } from "../core/index.ts";
 import type { Namespace } from "../objects/index.ts";
 import { Alarms } from "./alarms.ts";
-import { settlingVerbs } from "./batch.ts";
+import { Claim, settlingVerbs, type ClaimContext } from "./claim.ts";
+import { Claimer, type Opened } from "./claimer.ts";
+import { noCounts, type WorkerCounts } from "./counts.ts";
+import type { WorkerEvents } from "./events.ts";
 import { asksOf } from "./asks.ts";
-import { Claimer } from "./claimer.ts";
-import { noCounts, type WorkerCounts, type WorkerEvent } from "./counts.ts";
 import { guardRejections } from "./guard.ts";
 import { Heartbeat } from "./heartbeat.ts";
 import { ServerTime } from "./lease.ts";
 import { readOptions, type WorkerOptions, type WorkerSettings } from "./options.ts";
+import { Reports } from "./reports.ts";
+import type { Run } from "./run.ts";
+import { taskName, type Runtime } from "./runtime.ts";
 import { Settler } from "./settler.ts";
 import { Slot, type SlotMode } from "./slot.ts";
-import { Specs } from "./specs.ts";
+import { Specs, type KnownSpec } from "./specs.ts";
+import { Stop } from "./stops.ts";
+import { bulk, isBulk, type Task } from "./task.ts";
+import { PlainError } from "./traceback.ts";
 import { Trouble } from "./trouble.ts";
 
 /** A stop at once waits no longer than this for the coordinator to be told. */
@@ -30,13 +38,17 @@ const slotModes: Readonly<Record<DesiredState, SlotMode>> = { run: "run", idle: 
  * for `terminate`. Troubles of the connection and errors in tasks do not end it. It rejects only when the
  * coordinator refuses it from the start.
  */
-export class Worker {
+export class Worker extends EventEmitter<WorkerEvents> {
   readonly name: string;
   readonly #ns: string;
   readonly #settings: WorkerSettings;
   readonly #counts = noCounts();
   readonly #settler: Settler;
+  readonly #claimer: Claimer<Run>;
+  readonly #claims: ClaimContext;
   readonly #slots: readonly Slot[];
+  /** Names of the slots that may take work. */
+  #working: readonly string[];
   readonly #heartbeat: Heartbeat;
   readonly #alarms: Alarms;
   readonly #stopping = new AbortController();
@@ -50,8 +62,9 @@ export class Worker {
 
   /** Throws `bad_argument`, naming the option, when one makes no sense. */
   constructor(namespace: Namespace, options: WorkerOptions) {
+    super();
     const settings = readOptions(options);
-    const { clock, random, log, runtimes, lifetimeMs } = settings;
+    const { clock, random, log, runtimes, lifetimeMs, renewForMs } = settings;
     const { verbs, name: ns } = namespace;
     this.name = settings.name;
     this.#ns = ns;
@@ -63,53 +76,63 @@ export class Worker {
     const serverTime = new ServerTime();
     const settler = new Settler(verbs, ns, trouble);
     this.#settler = settler;
-    const release = (rows: readonly AttemptRow[]): Promise<void> => this.#release(rows);
-    const claimer = new Claimer({
+    const alarms = new Alarms(clock);
+    this.#alarms = alarms;
+    const reports = new Reports({
+      counts: this.#counts,
+      clock,
+      alarms,
+      log,
+      hears: (event) => this.listenerCount(event) > 0,
+      emit: (event, ...args) => this.#tell(event, ...args),
+    });
+    this.#claims = {
+      settlingVerbs: settlingVerbs(verbs),
+      ns,
+      settler,
+      serverTime,
+      clock,
+      alarms,
+      log,
+      reports,
+      lifetimeMs,
+      renewForMs,
+    };
+    const claimer = new Claimer<Run>({
       verbs,
       ns,
       clock,
       random,
+      alarms,
       trouble,
       runtimes,
       specs: new Specs(verbs, ns, clock),
       maxAttempts: settings.maxAttempts,
       waitMs: settings.waitMs,
       pollMs: settings.pollMs,
+      ahead: settings.ahead,
       request: {
         lifetimeMs,
         ...(settings.workSpecs.length > 0 && { workSpecs: settings.workSpecs }),
         ...(settings.availableGb > 0 && { availableGb: settings.availableGb }),
       },
+      working: () => this.#working,
+      isBehind: () => settler.isBehind,
       onClaimed: (rows) => {
         this.#counts.claimed += rows.length;
-        this.#counts.batches++;
+        this.#counts.claims++;
         const [first] = rows;
         if (first !== undefined) serverTime.sample(first.startTime, clock.now());
       },
-      release,
+      open: (rows, spec, settled) => this.#open(rows, spec, settled),
+      release: (rows) => this.#release(rows),
     });
-    const tell = (event: WorkerEvent): void => this.#tell(event);
-    const { renewForMs, ahead } = settings;
-    const counts = this.#counts;
-    const alarms = new Alarms(clock);
-    this.#alarms = alarms;
-    const batch = {
-      settlingVerbs: settlingVerbs(verbs),
-      alarms,
-      ns,
-      settler,
-      serverTime,
-      clock,
-      log,
-      counts,
-      tell,
-      lifetimeMs,
-      renewForMs,
-    };
+    this.#claimer = claimer;
     this.#slots = Array.from(
       { length: settings.concurrency },
-      (_, i) => new Slot(`${this.name}/${i + 1}`, { claimer, batch, clock, alarms, ahead, release }),
+      (_, i) => new Slot(`${this.name}/${i + 1}`, claimer),
     );
+    this.#working = this.children;
     this.#heartbeat = new Heartbeat({
       verbs,
       ns,
@@ -176,7 +199,8 @@ export class Worker {
     this.#state = "stopping";
     this.#stopTime = clock.now();
     this.#graceMs = graceMs;
-    this.#tell({ type: "stopping", worker: this.name });
+    this.#tell("stopping", { worker: this.name });
+    this.#claimer.stop();
     for (const slot of this.#slots) slot.set("stop");
     this.#stopping.abort();
     void this.#signalAfterGrace(this.#stopTime + graceMs);
@@ -186,12 +210,12 @@ export class Worker {
 
   async #signalAfterGrace(time: number): Promise<void> {
     await this.#settings.clock.waitUntil(time, this.#ended.signal);
-    for (const slot of this.#slots) slot.signal(new Error("the worker stops"));
+    for (const slot of this.#slots) slot.signal(new Stop("worker stops"));
   }
 
   async #abandon(): Promise<void> {
     this.#state = "abandoned";
-    const reason = new Error("the worker has stopped");
+    const reason = new Stop("worker stopped");
     const given = Promise.all(this.#slots.map((slot) => slot.abandon(reason)));
     this.#settler.abandon();
     await this.#within(lastWordsMs, given);
@@ -202,14 +226,16 @@ export class Worker {
   async #work(): Promise<void> {
     const { log } = this.#settings;
     const { name } = this;
-    this.#tell({ type: "started", worker: name });
+    this.#tell("started", { worker: name });
     log.info({ worker: name, namespace: this.#ns, slots: this.#slots.length }, "the worker runs");
     const beating = this.#heartbeat.run(this.#ended.signal);
     await Promise.all(this.#slots.map((slot) => slot.run()));
-    const releases = Promise.all(this.#releases);
-    if (this.#isAbandoned()) await this.#within(lastWordsMs, releases);
+    // one that was asked to terminate child by child has stopped too
+    this.#claimer.stop();
+    if (this.#isAbandoned()) await this.#within(lastWordsMs, this.#settler.idle());
     else {
-      await releases;
+      await this.#claimer.drained();
+      await this.#settler.idle();
       const left = this.#stopTime + this.#graceMs - this.#settings.clock.now();
       await this.#closeRuntimes(Math.max(0, Math.min(left, this.#graceMs)));
     }
@@ -221,7 +247,8 @@ export class Worker {
         log.warn({ worker: name, err: error }, "could not say that the worker has stopped");
       }),
     );
-    this.#tell({ type: "stopped", worker: name });
+    this.#claims.reports.close();
+    this.#tell("stopped", { worker: name });
     log.info({ worker: name, ...this.#counts }, "the worker has stopped");
   }
 
@@ -249,25 +276,29 @@ export class Worker {
     await clock.waitUntil(clock.now() + ms, done.signal);
   }
 
-  readonly #releases = new Set<Promise<unknown>>();
+  /** Finds the task for what was claimed, and makes it ready to run. */
+  async #open(rows: readonly AttemptRow[], spec: KnownSpec, settled: () => void): Promise<Opened<Run>> {
+    const { runtime, task } = await findTask(this.#settings.runtimes, spec);
+    const claim = new Claim(this.#claims, rows, spec, task, runtime.timedOut ?? "timed out", settled);
+    return { runs: claim.runs, runtime, atLeast: isBulk(task) ? task.atLeast : null };
+  }
 
+  /** Gives back what was claimed and cannot be run. */
   async #release(rows: readonly AttemptRow[]): Promise<void> {
     const [first] = rows;
     if (first === undefined) return;
-    const { log } = this.#settings;
     const { worker, workSpec } = first;
-    this.#counts.released += rows.length;
-    log.debug({ worker, workSpec, count: rows.length }, "given back untried");
-    const units = rows.map(({ workUnit }) => workUnit);
     const changes = rows.map(({ id }) => ({ attempt: id, action: "expire" as const, untried: true }));
-    const released = this.#settler.settle(changes).then(
-      () => this.#tell({ type: "released", worker, workSpec, units }),
-      (error: unknown) =>
-        log.warn({ worker, workSpec, err: error }, "could not give back what was claimed ahead"),
-    );
-    this.#releases.add(released);
-    await released;
-    this.#releases.delete(released);
+    try {
+      await this.#settler.settle(changes);
+      this.#claims.reports.released(
+        worker,
+        workSpec,
+        rows.map(({ workUnit }) => workUnit),
+      );
+    } catch (error) {
+      this.#settings.log.warn({ worker, workSpec, err: error }, "could not give back what was claimed");
+    }
   }
 
   #obey(worker: string, desired: DesiredState): void {
@@ -282,6 +313,8 @@ export class Worker {
       const own = this.#desiredOf.get(slot.name) ?? "run";
       slot.set(slotModes[own === "run" ? this.#desired : own]);
     }
+    this.#working = this.#slots.filter(({ mode }) => mode === "run").map(({ name }) => name);
+    this.#claimer.slotsChanged();
   }
 
   #modeOf(worker: string): string {
@@ -293,11 +326,39 @@ export class Worker {
     return mode === "stop" ? "stopped" : mode === "idle" ? "idle" : "ready";
   }
 
-  #tell(event: WorkerEvent): void {
+  #tell<Name extends keyof WorkerEvents>(event: Name, ...args: WorkerEvents[Name]): void {
     try {
-      this.#settings.onEvent(event);
+      // the types of an event's arguments are known here, and not to the emitter of all events
+      (this as EventEmitter).emit(event, ...args);
     } catch (error) {
-      this.#settings.log.error({ err: error }, "whoever listens to the worker threw an error");
+      this.#settings.log.error({ err: error, event }, "a listener of the worker threw an error");
     }
   }
 }
+
+/** The first of the runtimes that has the task, in the order in which the worker was given them. */
+async function findTask(
+  runtimes: readonly Runtime[],
+  spec: KnownSpec,
+): Promise<{ runtime: Runtime; task: Task }> {
+  const serving = runtimes.filter(({ names }) => names.includes(spec.runtime));
+  for (const runtime of serving) {
+    try {
+      const task = await runtime.task(spec);
+      if (task !== null) return { runtime, task };
+    } catch (error) {
+      return { runtime, task: failing(error) };
+    }
+  }
+  const [runtime] = serving;
+  if (runtime === undefined) throw new CoordinateError("internal");
+  const names = serving.flatMap(({ taskNames }) => taskNames ?? []);
+  const have = names.length === 0 ? "this worker has none" : `this worker has ${names.sort().join(", ")}`;
+  const missing = `no task ${JSON.stringify(taskName(spec))} for runtime ${JSON.stringify(spec.runtime)}; ${have}`;
+  return { runtime, task: failing(new PlainError(missing)) };
+}
+
+const failing = (error: unknown): Task =>
+  bulk(() => {
+    throw error;
+  });

@@ -465,6 +465,16 @@ const stories: readonly Story[] = [
       { run: "lock renew nightly/import --owner me", out: /me has it for 1 min from now/ },
       { run: "lock release nightly/import --owner me", out: "nightly/import: released\n" },
       { run: "lock take a b --owner me", out: /a, b: taken/ },
+      { run: "lock show", out: /^Path +Owner +Ends\na +me +in \d+ s\nb +me +in \d+ s\n$/ },
+      {
+        run: "lock show --json",
+        json: ["a", "b"].map((path) => ({
+          path: [path],
+          owner: "me",
+          deadline: expect.any(Number) as number,
+        })),
+      },
+      { run: "lock clear", code: 2, err: /lock clear: which path\?/ },
       { run: "lock clear a", out: "a: cleared\n" },
       { run: "lock show a b", out: "a: (unlocked)\nb: me\n" },
     ],

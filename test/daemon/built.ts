@@ -1,9 +1,10 @@
 import { execFileSync, spawn, type ChildProcess } from "node:child_process";
-import { existsSync, readdirSync, statSync } from "node:fs";
+import { existsSync, readdirSync, statSync, symlinkSync } from "node:fs";
 import path from "node:path";
 
 const root = path.join(import.meta.dirname, "..", "..");
-const out = path.join(root, "node_modules", ".cache", "daemon-test");
+const cache = path.join(root, "node_modules", ".cache", "daemon-test");
+const out = path.join(cache, "dist");
 let built = false;
 const found = new Map<string, string>();
 
@@ -35,6 +36,9 @@ function build(name: "coordinate" | "coordinated"): string {
     ];
     const args = ["-p", "tsconfig.build.json", "--outDir", out, "--tsBuildInfoFile", "null", ...options];
     execFileSync(process.execPath, [tsc, ...args], { cwd: root, stdio: "inherit" });
+    // beside what is built, as in the package: the Python runtime starts its children from there
+    const python = path.join(cache, "python");
+    if (!existsSync(python)) symlinkSync(path.join(root, "python"), python);
     built = true;
   }
   return path.join(out, file);

@@ -1,276 +1,920 @@
-/** What may be done to the model and to the real thing at once. Each compares the answers. */
+/**
+ * Random histories for an engine and the model. A step is plain data; which attempts and units it means is looked up in the
+ * model when it is performed. After every step all that can be seen is compared.
+ */
 import assert from "node:assert/strict";
 import fc from "fast-check";
-import { encodeData, type AttemptAction, type Coordinate, type ManualClock } from "../../src/core/index.ts";
-import type { Model, ModelAttempt } from "./model.ts";
+import {
+  CoordinateError,
+  encodeData,
+  type AttemptRow,
+  type Data,
+  type DependencyInput,
+  type Engine,
+  type ManualClock,
+  type QueueMessage,
+  type WorkUnitRow,
+  type WorkUnitSelection,
+} from "../../src/core/index.ts";
+import type { Difference } from "./known-differences.ts";
+import type { Measure } from "./measure.ts";
+import {
+  Model,
+  type ModelAction,
+  type ModelAttempt,
+  type ModelMessage,
+  type ModelPut,
+  type ModelSpec,
+  type ModelUnit,
+} from "./model.ts";
 
 export interface Real {
-  coordinate: Coordinate;
+  engine: Engine;
   clock: ManualClock;
-  /** The names under which attempts were handed out. */
-  ids: Map<ModelAttempt, string>;
   ns: string;
+  /** Where the store is known to be wrong, and is not compared. */
+  known: ReadonlySet<Difference>;
+  measure: Measure;
+  /** After how many steps everything is compared; 1, more where a look costs more. */
+  compareEvery: number;
 }
 
-type Command = fc.AsyncCommand<Model, Real>;
+/** The model, the engine, and which of their attempts and units are the same. */
+class Both {
+  readonly model = new Model();
+  readonly real: Real;
+  readonly attempts = new Map<ModelAttempt, string>();
+  readonly units = new Map<ModelUnit, number>();
+  /** Attempts that were handed out, oldest first. */
+  readonly given: ModelAttempt[] = [];
 
-export const specNames = ["a", "b"];
-const spec = fc.constantFrom(...specNames);
+  constructor(real: Real) {
+    this.real = real;
+    this.model.now = real.clock.now();
+  }
+
+  get engine(): Engine {
+    return this.real.engine;
+  }
+
+  get ns(): string {
+    return this.real.ns;
+  }
+
+  /** A unit keeps its id, and units that were made later have higher ones. */
+  learnUnit(unit: ModelUnit, id: number): void {
+    const known = this.units.get(unit);
+    assert.equal(id, known ?? id, `the id of ${unit.name}`);
+    this.units.set(unit, id);
+  }
+}
+
+export type Step = { readonly do: string } & Readonly<Record<string, unknown>>;
+
+interface Operation {
+  weight: number;
+  floor: number;
+  steps: fc.Arbitrary<Step>;
+  perform: (both: Both, step: Step) => Promise<void>;
+}
+
+const operations = new Map<string, Operation>();
+
+function operation<Args extends object>(
+  kind: string,
+  weight: number,
+  /** The share of what is asked for that must be accepted. */
+  floor: number,
+  args: fc.Arbitrary<Args>,
+  perform: (both: Both, args: Args) => Promise<boolean | readonly [accepted: number, asked: number]>,
+): void {
+  operations.set(kind, {
+    weight,
+    floor,
+    steps: args.map((one) => ({ do: kind, ...one })),
+    async perform(both, { do: _do, ...given }) {
+      const answer = await perform(both, given as unknown as Args);
+      const [accepted, asked] = typeof answer === "boolean" ? [answer ? 1 : 0, 1] : answer;
+      both.real.measure.note(kind, accepted, asked);
+    },
+  });
+}
+
+/** A history that cannot be gone on with, because of what is known to be wrong. */
+class Abandoned extends Error {}
+
+async function codeOf(answer: Promise<unknown>): Promise<string | null> {
+  try {
+    await answer;
+    return null;
+  } catch (error) {
+    if (error instanceof CoordinateError) return error.code;
+    throw error;
+  }
+}
+
+// ---- what the steps are about
+
+const workerNames = ["w1", "w2"];
+const queueNames = ["p", "q"];
+const labelNames = ["red", "big"];
+
+const spec = fc.constantFrom("a", "a", "a", "b", "b", "c");
 const name = fc.constantFrom("1", "2", "3", "4", "5", "6");
-const data = fc.option(
-  fc
-    .oneof(fc.record({ n: fc.nat({ max: 9 }) }), fc.record({ output: fc.array(name, { maxLength: 3 }) }))
-    .map((value) => encodeData(value)),
+const worker = fc.constantFrom(...workerNames);
+const priority = fc.constantFrom(-1, 0, 0, 0, 0.5, 1);
+const span = fc.constantFrom(0, 0, 0, 10, 100, 1000);
+const lease = fc.constantFrom(10, 100, 1000, 1000, 10_000);
+const data = fc.oneof(
+  { weight: 1, arbitrary: fc.constant(undefined) },
+  { weight: 1, arbitrary: fc.record({ n: fc.nat(9) }) },
+  { weight: 1, arbitrary: fc.record({ output: fc.array(name, { maxLength: 3 }) }) },
 );
-const priority = fc.constantFrom(-1, 0, 0, 0.5, 1);
-const span = fc.constantFrom(0, 10, 100, 1000);
+const encoded = (value: object | undefined): string | null =>
+  value === undefined ? null : String(encodeData(value));
+const queues = fc.subarray(queueNames);
+const labels = fc.oneof(
+  { weight: 3, arbitrary: fc.constant([] as string[]) },
+  { weight: 1, arbitrary: fc.subarray(labelNames) },
+);
 
-class Step implements Command {
-  readonly #text: string;
-  readonly #run: (model: Model, real: Real) => Promise<void>;
+const pick = <Item>(items: readonly Item[], number: number): Item | undefined =>
+  items[number % Math.max(1, items.length)];
 
-  constructor(text: string, run: (model: Model, real: Real) => Promise<void>) {
-    this.#text = text;
-    this.#run = run;
+// ---- adding
+
+const put = fc.record({
+  name,
+  data,
+  priority,
+  delay: span,
+  after: fc.oneof(
+    { weight: 2, arbitrary: fc.constant(undefined) },
+    {
+      weight: 1,
+      arbitrary: fc.array(fc.record({ pick: fc.nat(30), hard: fc.constantFrom(true, true, false) }), {
+        maxLength: 3,
+      }),
+    },
+  ),
+  queues,
+  labels,
+});
+type Put = {
+  name: string;
+  data?: object | undefined;
+  priority: number;
+  delay: number;
+  /** Picks from the units that there are, and then from those of the same add. */
+  after?: { pick: number; hard: boolean }[] | undefined;
+  queues: string[];
+  labels: string[];
+};
+
+operation(
+  "add",
+  16,
+  0.8,
+  fc.record({ spec, units: fc.array(put, { minLength: 1, maxLength: 4 }) }),
+  (both, { spec, units }) => add(both, spec, units),
+);
+
+async function add(both: Both, spec: string, units: readonly Put[]): Promise<boolean> {
+  const { model, engine, ns, real } = both;
+  const waits = units.some(({ after }) => after !== undefined);
+  const distinct =
+    waits && real.known.has("names given twice")
+      ? units.filter(({ name }, i) => units.findIndex((one) => one.name === name) === i)
+      : units;
+  const targets = [
+    ...model.units.map((unit) => ({ spec: unit.spec, name: unit.name })),
+    ...distinct.map(({ name }) => ({ spec, name })),
+  ];
+  const puts = distinct.map(({ after, data, ...rest }): ModelPut => {
+    const needs = after?.flatMap(({ pick: number, hard }) => {
+      const target = pick(targets, number);
+      return target === undefined || (target.spec === spec && target.name === rest.name)
+        ? []
+        : [{ ...target, hard }];
+    });
+    return { ...rest, data: encoded(data), ...(needs !== undefined && { needs }) };
+  });
+  const inputs = puts.map(({ needs, delay, data, ...rest }) => ({
+    ...rest,
+    data: data as Data | null,
+    delayMs: delay,
+    ...(needs !== undefined && {
+      dependencies: needs.map((need): DependencyInput => ({
+        workSpec: need.spec,
+        workUnit: need.name,
+        kind: need.hard ? "hard" : "soft",
+      })),
+    }),
+  }));
+  const refused = model.refusal(spec, puts);
+  if (refused !== null) {
+    assert.equal(await codeOf(engine.addWorkUnits(ns, spec, inputs)), refused);
+    return false;
   }
-
-  check(): boolean {
-    return true;
-  }
-
-  async run(model: Model, real: Real): Promise<void> {
-    await this.#run(model, real);
-    await compare(model, real);
-  }
-
-  toString(): string {
-    return this.#text;
-  }
+  const adding = engine.addWorkUnits(ns, spec, inputs);
+  if (real.known.has("cycles") && (await codeOf(adding)) === "dependency_cycle") throw new Abandoned();
+  const got = await adding;
+  const expected = model.add(spec, puts);
+  assert.deepEqual(
+    got.map(({ name, created }) => [name, created]),
+    expected.map(({ name, created }) => [name, created]),
+  );
+  got.forEach(({ id, name }) => {
+    const unit = model.find(spec, name);
+    if (unit !== undefined) both.learnUnit(unit, id);
+  });
+  return true;
 }
 
-/** Where several dependencies are broken, which of them the traceback names is not promised. */
-const anyDependency = (data: unknown): unknown =>
-  typeof data === "string"
+/** Each waits for the one before. */
+operation(
+  "add chain",
+  3,
+  0.7,
+  fc.record({
+    spec,
+    names: fc.uniqueArray(name, { minLength: 2, maxLength: 5 }),
+    soft: fc.nat(9),
+    other: fc.option(fc.nat(30), { freq: 2 }),
+  }),
+  async (both, { spec, names, soft, other }) => {
+    const { model, engine, ns, real } = both;
+    const first = other === null ? undefined : pick(model.units, other);
+    const puts = names.map((name, i): ModelPut => {
+      const before = i === 0 ? first : { spec, name: names[i - 1] ?? "" };
+      return {
+        name,
+        data: null,
+        priority: 0,
+        delay: 0,
+        queues: queueNames,
+        labels: [],
+        needs: before === undefined ? [] : [{ spec: before.spec, name: before.name, hard: i !== soft }],
+      };
+    });
+    const inputs = puts.map(({ name, queues, needs = [] }) => ({
+      name,
+      queues,
+      dependencies: needs.map((need) => ({
+        workSpec: need.spec,
+        workUnit: need.name,
+        kind: need.hard ? ("hard" as const) : ("soft" as const),
+      })),
+    }));
+    const refused = model.refusal(spec, puts);
+    const code = await codeOf(engine.addWorkUnits(ns, spec, inputs));
+    if (real.known.has("cycles") && code === "dependency_cycle" && refused === null) throw new Abandoned();
+    assert.equal(code, refused);
+    if (refused !== null) return false;
+    model.add(spec, puts);
+    return true;
+  },
+);
+
+// ---- claiming
+
+const ready = fc.oneof(
+  { weight: 1, arbitrary: spec },
+  { weight: 4, arbitrary: fc.constantFrom("+0", "+1", "+2") },
+);
+
+/** `+1` stands for a work spec that has available units. */
+const specOf = ({ model }: Both, spec: string): string => {
+  if (!spec.startsWith("+")) return spec;
+  const open = model.specs.filter(({ name, paused }) => !paused && model.counts(name).available > 0);
+  return pick(open, Number(spec.slice(1)))?.name ?? "a";
+};
+
+operation(
+  "claim",
+  14,
+  0.5,
+  fc.record({ spec: ready, number: fc.integer({ min: 1, max: 4 }), lease, worker }),
+  async (both, { spec: marked, number, lease, worker }) => {
+    const { model, engine, ns, real } = both;
+    if (real.known.has("exhausted units")) await sweep(both);
+    const spec = specOf(both, marked);
+    const expected = model.claim(spec, number, lease, worker);
+    const got = await engine.requestAttempts(ns, { worker, number, lifetimeMs: lease, workSpecs: [spec] });
+    given(both, got, expected);
+    return expected.length > 0;
+  },
+);
+
+operation(
+  "make",
+  3,
+  0.9,
+  fc.record({ picks: fc.array(fc.nat(30), { minLength: 1, maxLength: 3 }), lease, worker }),
+  async (both, { picks, lease, worker }) => {
+    const { model, engine, ns } = both;
+    const units = picks.flatMap((number) => pick(model.units, number) ?? []);
+    if (units.length === 0) return [0, 0];
+    const expected = model.make(units, lease, worker);
+    const got = await engine.makeAttempts(
+      ns,
+      units.map((unit) => ({ workSpec: unit.spec, workUnit: unit.name, worker, lifetimeMs: lease })),
+    );
+    given(both, got, expected);
+    return true;
+  },
+);
+
+function given(both: Both, got: readonly AttemptRow[], expected: readonly ModelAttempt[]): void {
+  assert.deepEqual(
+    got.map((one) => [
+      one.workSpec,
+      one.workUnit,
+      one.number,
+      one.worker,
+      one.data,
+      one.startTime,
+      one.expirationTime,
+    ]),
+    expected.map((one) => [
+      one.unit.spec,
+      one.unit.name,
+      one.number,
+      one.worker,
+      one.data,
+      one.start,
+      one.expiration,
+    ]),
+  );
+  expected.forEach((attempt, i) => {
+    both.attempts.set(attempt, got[i]?.id ?? "");
+    both.given.push(attempt);
+  });
+}
+
+// ---- settling
+
+const action = fc.constantFrom<ModelAction>(
+  "finish",
+  "finish",
+  "finish",
+  "fail",
+  "fail",
+  "retry",
+  "expire",
+  "renew",
+);
+const change = fc.record({
+  pick: fc.nat(20),
+  of: fc.constantFrom("pending", "pending", "pending", "pending", "expired", "any"),
+  action,
+  data,
+  time: span,
+  untried: fc.boolean(),
+});
+type Change = {
+  pick: number;
+  of: string;
+  action: ModelAction;
+  data?: object | undefined;
+  time: number;
+  untried: boolean;
+};
+
+operation(
+  "settle",
+  16,
+  0.5,
+  fc.record({ changes: fc.array(change, { minLength: 1, maxLength: 4 }) }),
+  (both, { changes }) => settle(both, changes, false),
+);
+
+operation(
+  "settle one twice",
+  4,
+  0.3,
+  fc.record({ first: change, second: action, data, between: fc.array(change, { maxLength: 2 }) }),
+  (both, { first, second, data, between }) =>
+    settle(both, [first, ...between, { ...first, action: second, data }], true),
+);
+
+async function settle(
+  both: Both,
+  changes: readonly Change[],
+  repeat: boolean,
+): Promise<readonly [accepted: number, asked: number]> {
+  const { model, engine, ns } = both;
+  const chosen = new Set<ModelAttempt>();
+  const meant = changes.flatMap(({ pick: number, of, data, untried, ...rest }) => {
+    const open = both.given.filter(
+      (attempt) => (of === "any" || attempt.status === of) && (repeat || !chosen.has(attempt)),
+    );
+    const attempt = pick(open, number);
+    if (attempt === undefined) return [];
+    chosen.add(attempt);
+    return [{ ...rest, attempt, data: encoded(data), untried: untried && rest.action === "expire" }];
+  });
+  if (meant.length === 0) return [0, 0];
+  const expected = model.settle(meant);
+  const got = await engine.settleAttempts(
+    ns,
+    meant.map(({ attempt, action, data, time, untried }) => ({
+      attempt: both.attempts.get(attempt) ?? "",
+      action,
+      data: data as Data | null,
+      delayMs: time,
+      lifetimeMs: time,
+      ...(untried && { untried }),
+    })),
+  );
+  assert.deepEqual(
+    got.map(({ error, changed, status }) => ({ error, changed, status })),
+    expected.map(({ error, changed, status }) => ({ error, changed, status })),
+  );
+  return [expected.filter(({ changed }) => changed).length, expected.length];
+}
+
+// ---- time
+
+operation(
+  "advance",
+  8,
+  1,
+  fc.record({ ms: fc.constantFrom(1, 10, 10, 100, 100, 1000, 1000, 10_000, 86_400_000) }),
+  async (both, { ms }) => {
+    both.model.advance(ms);
+    both.real.clock.advance(ms);
+    await lookAtAll(both);
+    return true;
+  },
+);
+
+/** Where expiry does not reach other work specs at once, it goes one further with every look. */
+async function lookAtAll({ real, engine, ns, model }: Both): Promise<void> {
+  if (!real.known.has("expiry")) return;
+  for (let i = 0; i <= model.specs.length; i++) await engine.tally(ns);
+}
+
+// ---- changing
+
+const selection = fc.oneof(
+  { weight: 3, arbitrary: fc.uniqueArray(name, { minLength: 1, maxLength: 4 }).map((names) => ({ names })) },
+  {
+    weight: 2,
+    arbitrary: fc
+      .subarray(["available", "delayed", "blocked", "pending", "finished", "failed"] as const, {
+        minLength: 1,
+      })
+      .map((statuses) => ({ statuses })),
+  },
+  { weight: 1, arbitrary: fc.constantFrom(...labelNames).map((label) => ({ label })) },
+);
+
+const selected = ({ model }: Both, spec: string, where: WorkUnitSelection): ModelUnit[] =>
+  model
+    .list(spec)
+    .filter(
+      (unit) =>
+        (where.names === undefined || where.names.includes(unit.name)) &&
+        (where.statuses === undefined || where.statuses.includes(model.status(unit))) &&
+        (where.label === undefined || unit.labels.includes(where.label)),
+    );
+
+/** A verb on selected units, which answers how many it changed. */
+function changing<Args extends object>(
+  kind: string,
+  weight: number,
+  floor: number,
+  args: fc.Arbitrary<Args>,
+  verb: (both: Both, spec: string, where: WorkUnitSelection, args: Args) => Promise<number>,
+  expected: (both: Both, units: ModelUnit[], args: Args) => number,
+): void {
+  operation(
+    kind,
+    weight,
+    floor,
+    fc.tuple(fc.record({ spec, where: selection }), args).map(([where, args]) => ({ ...where, ...args })),
+    async (both, { spec, where, ...rest }) => {
+      if (both.model.spec(spec) === undefined) return [0, 0];
+      const count = expected(both, selected(both, spec, where), rest as unknown as Args);
+      assert.equal(await verb(both, spec, where, rest as unknown as Args), count);
+      return count > 0;
+    },
+  );
+}
+
+changing(
+  "reset",
+  3,
+  0.2,
+  fc.constant({}),
+  ({ engine, ns }, spec, where) => engine.resetWorkUnits(ns, spec, where),
+  ({ model }, units) => model.reset(units),
+);
+changing(
+  "delete",
+  2,
+  0.3,
+  fc.constant({}),
+  ({ engine, ns }, spec, where) => engine.deleteWorkUnits(ns, spec, where),
+  ({ model }, units) => model.delete(units),
+);
+changing(
+  "delay",
+  2,
+  0.2,
+  fc.record({ ms: span }),
+  ({ engine, ns, real }, spec, where, { ms }) =>
+    engine.setWorkUnitDelays(ns, spec, where, ms === 0 ? 0 : real.clock.now() + ms),
+  ({ model }, units, { ms }) => model.delay(units, ms === 0 ? 0 : model.now + ms),
+);
+changing(
+  "prioritize",
+  2,
+  0.3,
+  fc.record({ set: priority }),
+  ({ engine, ns }, spec, where, { set }) => engine.setWorkUnitPriorities(ns, spec, where, { set }),
+  (_both, units, { set }) => {
+    for (const unit of units) unit.priority = set;
+    return units.length;
+  },
+);
+
+// ---- work specs
+
+operation(
+  "set meta",
+  3,
+  0.9,
+  fc.record({
+    spec,
+    change: fc.record({
+      paused: fc.constantFrom(false, false, false, true),
+      maxRunning: fc.constantFrom(0, 0, 1, 3),
+      maxGetwork: fc.constantFrom(0, 0, 1, 3),
+      maxRetries: fc.constantFrom(0, 0, 1, 2),
+    }),
+  }),
+  async (both, { spec, change }) => {
+    const found = both.model.spec(spec);
+    if (found === undefined) return [0, 0];
+    Object.assign(found, change);
+    await both.engine.setWorkSpecMeta(both.ns, spec, change);
+    return true;
+  },
+);
+
+const limit = fc.record(
+  { maxAge: fc.constantFrom(0, 100, 1000), maxCount: fc.constantFrom(0, 1, 3) },
+  { requiredKeys: [] },
+);
+
+operation(
+  "set spec",
+  3,
+  1,
+  fc.record({
+    name: spec,
+    then: fc.constantFrom("a", "b", "c", "c", "", "nowhere"),
+    maxRetries: fc.constantFrom(0, 0, 1, 2),
+    finished: fc.option(limit, { freq: 1, nil: undefined }),
+    failed: fc.option(limit, { freq: 1, nil: undefined }),
+  }),
+  async (both, { name, then, maxRetries, finished, failed }) => {
+    await setSpec(both, {
+      name,
+      then,
+      maxRetries,
+      retention: { ...(finished && { finished }), ...(failed && { failed }) },
+    });
+    return true;
+  },
+);
+
+async function setSpec(
+  { model, engine, ns }: Both,
+  { name, then = "", maxRetries = 0, retention = {} }: Partial<ModelSpec> & { name: string },
+): Promise<void> {
+  const there = model.spec(name);
+  const fresh: ModelSpec = {
+    name,
+    then,
+    maxRetries,
+    retention,
+    paused: false,
+    maxRunning: 0,
+    maxGetwork: 0,
+    removed: there?.removed ?? { finished: 0, failed: 0 },
+  };
+  if (there === undefined) model.specs.push(fresh);
+  else Object.assign(there, fresh);
+  const limit = (given: { maxAge?: number; maxCount?: number }): object => ({
+    ...(given.maxAge !== undefined && { max_age: given.maxAge / 1000 }),
+    ...(given.maxCount !== undefined && { max_count: given.maxCount }),
+  });
+  await engine.setWorkSpecs(ns, [
+    {
+      data: encodeData({
+        name,
+        then,
+        max_retries: maxRetries,
+        retention: Object.fromEntries(
+          Object.entries(retention).map(([status, given]) => [status, limit(given)]),
+        ),
+      }),
+    },
+  ]);
+}
+
+/** The work specs of the beginning: `a` goes to `b`, `c` to itself. */
+async function setSpecs(both: Both): Promise<void> {
+  await setSpec(both, { name: "a", then: "b" });
+  await setSpec(both, { name: "b" });
+  await setSpec(both, { name: "c", then: "c" });
+}
+
+operation("set all specs", 2, 1, fc.constant({}), async (both) => {
+  await setSpecs(both);
+  return true;
+});
+
+operation("delete spec", 1, 0.5, fc.record({ spec, again: fc.boolean() }), async (both, { spec, again }) => {
+  const { model, engine, ns } = both;
+  const expected = model.deleteSpec(spec);
+  assert.deepEqual(await engine.deleteWorkSpecs(ns, [spec]), [expected]);
+  if (again) await setSpecs(both);
+  return expected;
+});
+
+// ---- housekeeping and queues
+
+operation("sweep", 3, 1, fc.constant({}), async (both) => {
+  await sweep(both);
+  return true;
+});
+
+async function sweep(both: Both): Promise<void> {
+  both.model.sweep();
+  await lookAtAll(both);
+  for (let rounds = 0; rounds < 20; rounds++) {
+    const { expired, due, exhausted, retired } = await both.engine.tidy(100_000);
+    if (rounds > 0 && !both.real.known.has("exhausted units"))
+      assert.deepEqual([expired, due, exhausted, retired], [0, 0, 0, 0], "a second sweep has nothing to do");
+    if (rounds > 0 && expired + due + exhausted + retired === 0) return;
+  }
+  throw new Error("housekeeping does not come to an end");
+}
+
+operation(
+  "take",
+  5,
+  0.3,
+  fc.record({ queue: fc.constantFrom(...queueNames), max: fc.constantFrom(1, 2, 5, 1000) }),
+  async (both, { queue, max }) => {
+    const { engine, ns, real } = both;
+    const ordered = !real.known.has("message order");
+    const messages = await engine.takeMessages(ns, queue, { max: ordered ? max : 10_000 });
+    if (real.known.has("messages")) return [0, 0];
+    takeOut(both, queue, messages, ordered ? max : 10_000);
+    return messages.length > 0;
+  },
+);
+
+/** Messages come in the order of calls; within a call in the order told, where that is promised. */
+function takeOut(both: Both, queue: string, messages: readonly QueueMessage[], max: number): void {
+  const { model, real } = both;
+  const waiting = model.queues.get(queue) ?? [];
+  assert.equal(messages.length, Math.min(max, waiting.length), `messages of ${queue}`);
+  for (const message of messages) {
+    const [first] = waiting;
+    assert.ok(first !== undefined);
+    const loose = first.loose || real.known.has("message order");
+    const same = waiting.filter((one) => one.call === first.call || real.known.has("message order"));
+    const candidates = loose ? same : [first];
+    const found = candidates.find((one) => isSame(both, message, one));
+    if (found === undefined)
+      assert.deepEqual(
+        shownMessage(both, message),
+        candidates.map((one) => expectedMessage(both, one)),
+      );
+    else waiting.splice(waiting.indexOf(found), 1);
+  }
+  assert.ok(messages.every(({ seq }, i) => i === 0 || seq > (messages[i - 1]?.seq ?? 0)));
+}
+
+const shownMessage = (
+  both: Both,
+  { workSpec, workUnit, attempt, status, data, at }: QueueMessage,
+): unknown => ({
+  workSpec,
+  workUnit,
+  number: Number(attempt?.split(".")[1]),
+  status,
+  data: comparable(both, data),
+  at,
+});
+const expectedMessage = (both: Both, { spec, unit, number, status, data, at }: ModelMessage): unknown => ({
+  workSpec: spec,
+  workUnit: unit,
+  number,
+  status,
+  data: comparable(both, data),
+  at,
+});
+const isSame = (both: Both, message: QueueMessage, expected: ModelMessage): boolean =>
+  JSON.stringify(shownMessage(both, { ...message, at: expected.at ?? 0 })) ===
+  JSON.stringify(expectedMessage(both, { ...expected, at: expected.at ?? 0 }));
+
+// ---- comparing
+
+/** Without what is known to be wrong. */
+const comparable = ({ real }: Both, data: unknown): unknown =>
+  typeof data === "string" && real.known.has("tracebacks")
     ? data.replace(/dependency \d of work spec \w (failed|was deleted)/, "dependency")
     : data;
 
-const row = (unit: {
-  name: string;
-  status: string;
-  data: unknown;
-  priority: number;
-  attempts: number;
-}): object => ({
-  name: unit.name,
-  status: unit.status,
-  data: anyDependency(unit.data),
-  priority: unit.priority,
-  attempts: unit.attempts,
+/** Where the model does not promise a moment, the one that was seen holds from then on. */
+function learnTimes(attempt: ModelAttempt | undefined, row: AttemptRow): void {
+  if (attempt?.start !== null) return;
+  attempt.start = row.startTime;
+  attempt.end = row.endTime;
+  attempt.expiration = row.expirationTime;
+}
+
+function expectedAttempt(both: Both, attempt: ModelAttempt): unknown {
+  const isActive = !attempt.replaced && ["pending", "finished", "failed"].includes(attempt.status);
+  return {
+    unit: `${attempt.unit.spec} ${attempt.unit.name}`,
+    number: attempt.number,
+    worker: attempt.worker,
+    status: attempt.status,
+    active: isActive,
+    start: attempt.start,
+    end: attempt.end,
+    expiration: attempt.expiration,
+    data: comparable(both, attempt.data),
+    late: attempt.late,
+  };
+}
+
+const shownAttempt = (both: Both, row: AttemptRow): unknown => ({
+  unit: `${row.workSpec} ${row.workUnit}`,
+  number: row.number,
+  worker: row.worker,
+  status: row.status,
+  active: row.active,
+  start: row.startTime,
+  end: row.endTime,
+  expiration: row.expirationTime,
+  data: comparable(both, row.data),
+  late: row.late,
 });
 
-/** Everything that can be seen is the same. */
-async function compare(model: Model, { coordinate, ids, ns }: Real): Promise<void> {
-  const tallies = await coordinate.tally(ns);
-  for (const { workSpec, counts } of tallies) {
-    const { rows } = await coordinate.listWorkUnits(ns, workSpec);
-    assert.deepEqual(rows.map(row), model.list(workSpec).map(row));
-    const counted = { available: 0, delayed: 0, blocked: 0, pending: 0, finished: 0, failed: 0 };
-    for (const { status } of rows) counted[status]++;
-    assert.deepEqual(counts, counted);
-  }
-  const known = [...ids].filter(([attempt]) => !attempt.unit.deleted).slice(-12);
-  const attempts = await coordinate.getAttempts(
-    ns,
-    known.map(([, id]) => id),
-  );
+function compareUnit(both: Both, row: WorkUnitRow, unit: ModelUnit): void {
+  const { model } = both;
+  both.learnUnit(unit, row.id);
+  const status = model.status(unit);
+  const attempt = model.current(unit);
+  const active =
+    attempt !== undefined && ["pending", "finished", "failed"].includes(status) ? attempt : undefined;
+  if (row.activeAttempt !== null) learnTimes(active, row.activeAttempt);
   assert.deepEqual(
-    attempts.map((one) => [one?.status, anyDependency(one?.data)]),
-    known.map(([attempt]) => [model.attemptStatus(attempt), anyDependency(attempt.data)]),
+    {
+      ...row,
+      id: 0,
+      data: comparable(both, row.data),
+      activeAttempt: row.activeAttempt === null ? null : shownAttempt(both, row.activeAttempt),
+    },
+    {
+      id: 0,
+      workSpec: unit.spec,
+      name: unit.name,
+      status,
+      data: comparable(both, active?.data ?? unit.data),
+      priority: unit.priority,
+      notBefore: unit.notBefore,
+      createdTime: unit.created,
+      attempts: unit.attempts.length,
+      activeAttempt: active === undefined ? null : expectedAttempt(both, active),
+      origin: unit.origin === null ? null : (both.attempts.get(unit.origin) ?? null),
+      dependencies: unit.needs.map((need) => ({
+        workSpec: need.unit.spec,
+        workUnit: need.unit.name,
+        kind: need.hard ? "hard" : "soft",
+        status: need.unit.deleted ? null : model.status(need.unit),
+      })),
+      queues: unit.queues,
+      labels: unit.labels,
+    },
   );
 }
 
-const queueNames = ["p", "q"];
-const queues = fc.option(fc.subarray(queueNames), { nil: undefined });
-const named = (given: readonly string[] | undefined): { queues?: readonly string[] } =>
-  given === undefined ? {} : { queues: given };
-
-const add = fc
-  .tuple(
-    spec,
-    fc.array(fc.record({ name, data, priority, delayMs: span, queues }), { minLength: 1, maxLength: 4 }),
-  )
-  .map(
-    ([spec, units]) =>
-      new Step(`add to ${spec}: ${JSON.stringify(units)}`, async (model, { coordinate, ns }) => {
-        for (const unit of units)
-          model.add(
-            spec,
-            unit.name,
-            unit.data as string | null,
-            unit.priority,
-            unit.delayMs,
-            undefined,
-            unit.queues,
-          );
-        await coordinate.addWorkUnits(
-          ns,
-          spec,
-          units.map(({ queues, ...unit }) => ({ ...unit, ...named(queues) })),
-        );
-      }),
+/** Everything that can be seen is the same. */
+async function compare(both: Both): Promise<void> {
+  const { model, engine, ns, real } = both;
+  // the order of looks is no part of the promise: first the units, then the counts, or the other way round
+  const specs = model.now % 2 === 0 ? model.specs : [...model.specs].reverse();
+  for (const { name } of specs) {
+    const { rows } = await engine.listWorkUnits(ns, name);
+    const units = model.list(name);
+    assert.deepEqual(
+      rows.map((row) => `${row.name} ${row.status}`),
+      units.map((unit) => `${unit.name} ${model.status(unit)}`),
+      `units of ${name}`,
+    );
+    rows.forEach((row, i) => {
+      const unit = units[i];
+      if (unit !== undefined) compareUnit(both, row, unit);
+    });
+    const label = pick(labelNames, model.now) ?? "";
+    const labelled = (await engine.listWorkUnits(ns, name, { label })).rows;
+    assert.deepEqual(
+      labelled.map((row) => row.name),
+      units.filter((unit) => unit.labels.includes(label)).map((unit) => unit.name),
+    );
+  }
+  const byId = [...both.units].filter(([unit]) => !unit.deleted).sort(([a], [b]) => a.id - b.id);
+  assert.ok(
+    byId.every(([, id], i) => i === 0 || id > (byId[i - 1]?.[1] ?? 0)),
+    "units that were made later have higher ids",
   );
-
-/** Units wait only for lower names, so there are no cycles: those have tests of their own. */
-const addWaiting = fc
-  .tuple(spec, name, fc.array(fc.record({ name, hard: fc.boolean() }), { maxLength: 2 }), queues)
-  .map(
-    ([spec, unit, needs, queues]) =>
-      new Step(
-        `add to ${spec}: ${unit} after ${JSON.stringify(needs)}`,
-        async (model, { coordinate, ns }) => {
-          const known = needs.filter((need) => need.name < unit && model.find(spec, need.name) !== undefined);
-          model.add(spec, unit, null, 0, 0, known, queues);
-          const dependencies = known.map((need) => ({
-            workUnit: need.name,
-            kind: need.hard ? ("hard" as const) : ("soft" as const),
-          }));
-          await coordinate.addWorkUnits(ns, spec, [{ name: unit, dependencies, ...named(queues) }]);
-        },
-      ),
+  assert.deepEqual(
+    (await engine.tally(ns)).map(({ workSpec, counts, removed }) => ({ workSpec, counts, removed })),
+    [...model.specs]
+      .sort((a, b) => (a.name < b.name ? -1 : 1))
+      .map(({ name, removed }) => ({ workSpec: name, counts: model.counts(name), removed })),
   );
+  await compareHistory(both);
+  if (!real.known.has("messages"))
+    assert.deepEqual(
+      await engine.countMessages(ns, queueNames),
+      queueNames.map((queue) => model.queues.get(queue)?.length ?? 0),
+    );
+  for (const worker of workerNames) {
+    const { rows } = await engine.listWorkerAttempts(ns, worker, { which: "active" });
+    const held = model
+      .held(worker)
+      .filter((attempt) => !attempt.lost || !real.known.has("active attempts"))
+      .sort((a, b) => a.unit.id - b.unit.id || a.number - b.number);
+    assert.deepEqual(
+      rows.map(({ id, active }) => [id, active]),
+      held.map((attempt) => [both.attempts.get(attempt), !attempt.replaced]),
+      `what ${worker} holds`,
+    );
+  }
+}
 
-const claim = fc
-  .tuple(spec, fc.integer({ min: 1, max: 4 }), fc.constantFrom(10, 100, 1000), fc.constantFrom("w1", "w2"))
-  .map(
-    ([spec, number, lifetimeMs, worker]) =>
-      new Step(
-        `${worker} claims ${number} of ${spec} for ${lifetimeMs}`,
-        async (model, { coordinate, ids, ns }) => {
-          const expected = model.claim(spec, number, lifetimeMs, worker);
-          const got = await coordinate.requestAttempts(ns, { worker, number, lifetimeMs, workSpecs: [spec] });
-          assert.deepEqual(
-            got.map((one) => [one.workUnit, one.number, one.worker, one.data, one.expirationTime]),
-            expected.map((one) => [one.unit.name, one.number, one.worker, one.data, one.expiration]),
-          );
-          expected.forEach((attempt, i) => ids.set(attempt, got[i]!.id));
-        },
-      ),
+/** The latest attempts that were handed out, and all of one unit. */
+async function compareHistory(both: Both): Promise<void> {
+  const { model, engine, ns } = both;
+  const latest = both.given.slice(-8);
+  const rows = await engine.getAttempts(
+    ns,
+    latest.map((attempt) => both.attempts.get(attempt) ?? ""),
   );
-
-const settle = fc
-  .tuple(
-    fc.nat({ max: 11 }),
-    fc.constantFrom<AttemptAction>("finish", "finish", "fail", "retry", "expire", "renew"),
-    data,
-    span,
-  )
-  .map(
-    ([back, action, data, time]) =>
-      new Step(
-        `${action} the attempt ${back} back with ${String(data)}, ${time}`,
-        async (model, { coordinate, ids, ns }) => {
-          const [attempt, id] = [...ids].at(-1 - back) ?? [];
-          if (attempt === undefined || id === undefined) return;
-          const expected = model.settle(attempt, action, data as string | null, time);
-          const [answer] = await coordinate.settleAttempts(ns, [
-            { attempt: id, action, data: data, delayMs: time, lifetimeMs: time },
-          ]);
-          assert.deepEqual([answer?.error, answer?.changed], [expected.error, expected.changed]);
-        },
-      ),
+  assert.deepEqual(
+    rows.map((row) => row && shownAttempt(both, row)),
+    latest.map((attempt) => (attempt.unit.deleted ? null : expectedAttempt(both, attempt))),
   );
-
-const advance = fc.constantFrom(1, 10, 100, 1000).map(
-  (ms) =>
-    new Step(`advance ${ms}`, async (model, { clock }) => {
-      model.now += ms;
-      model.failBroken();
-      clock.advance(ms);
-    }),
-);
-
-const reset = fc.tuple(spec, name).map(
-  ([spec, unit]) =>
-    new Step(`reset ${unit} of ${spec}`, async (model, { coordinate, ns }) => {
-      const found = model.find(spec, unit);
-      const expected = found !== undefined && model.reset(found) ? 1 : 0;
-      assert.equal(await coordinate.resetWorkUnits(ns, spec, { names: [unit] }), expected);
-    }),
-);
-
-const remove = fc.tuple(spec, name).map(
-  ([spec, unit]) =>
-    new Step(`delete ${unit} of ${spec}`, async (model, { coordinate, ns }) => {
-      const found = model.find(spec, unit);
-      if (found !== undefined) model.delete(found);
-      assert.equal(
-        await coordinate.deleteWorkUnits(ns, spec, { names: [unit] }),
-        found === undefined ? 0 : 1,
-      );
-    }),
-);
-
-const prioritize = fc.tuple(spec, name, priority).map(
-  ([spec, unit, priority]) =>
-    new Step(`priority ${priority} for ${unit} of ${spec}`, async (model, { coordinate, ns }) => {
-      const found = model.find(spec, unit);
-      if (found !== undefined) found.priority = priority;
-      await coordinate.setWorkUnitPriorities(ns, spec, { names: [unit] }, { set: priority });
-    }),
-);
-
-const limits = fc
-  .tuple(
-    spec,
-    fc.record({
-      paused: fc.constantFrom(false, false, true),
-      maxRunning: fc.constantFrom(0, 1, 2),
-      maxGetwork: fc.constantFrom(0, 1, 3),
-      maxRetries: fc.constantFrom(0, 1, 2),
-    }),
-  )
-  .map(
-    ([spec, change]) =>
-      new Step(`set ${spec} to ${JSON.stringify(change)}`, async (model, { coordinate, ns }) => {
-        Object.assign(model.spec(spec), change);
-        await coordinate.setWorkSpecMeta(ns, spec, change);
-      }),
+  const unit = pick(model.units, model.now + both.given.length);
+  if (unit === undefined) return;
+  const history = await engine.listUnitAttempts(ns, unit.spec, unit.name);
+  history.forEach((row, i) => {
+    learnTimes(unit.attempts[i], row);
+  });
+  assert.deepEqual(
+    history.map((row) => shownAttempt(both, row)),
+    unit.attempts.map((attempt) => expectedAttempt(both, attempt)),
   );
+}
 
-/** Of units that end in one step the order is not promised, nor which of several broken dependencies is named. */
-const takeAll = fc.constantFrom(...queueNames).map(
-  (queue) =>
-    new Step(`take all of ${queue}`, async (model, { coordinate, ns }) => {
-      const messages = await coordinate.takeMessages(ns, queue, { max: 1000 });
-      const got = messages.map(({ workSpec, workUnit, status, data }) =>
-        anyDependency(`${workSpec} ${workUnit} ${status} ${data === null ? "none" : String(data)}`),
-      );
-      const expected = (model.queues.get(queue) ?? []).map(anyDependency);
-      assert.deepEqual(got.sort(), expected.sort());
-      assert.ok(messages.every(({ seq }, i) => i === 0 || seq > (messages[i - 1]?.seq ?? 0)));
-      model.queues.delete(queue);
-    }),
+// ---- histories
+
+const weighted = [...operations.values()].filter(({ weight }) => weight > 0);
+
+export const modelHistories: fc.Arbitrary<Step[]> = fc.array(
+  fc.oneof(...weighted.map(({ weight, steps }) => ({ weight, arbitrary: steps }))),
+  { minLength: 1, maxLength: 80, size: "max" },
 );
 
-export const commands = fc.commands(
-  [
-    add,
-    add,
-    addWaiting,
-    claim,
-    claim,
-    settle,
-    settle,
-    settle,
-    advance,
-    reset,
-    remove,
-    prioritize,
-    limits,
-    takeAll,
-  ],
-  {
-    maxCommands: 100,
-    size: "max",
-  },
+export const modelFloors: ReadonlyMap<string, number> = new Map(
+  [...operations].map(([kind, { floor }]) => [kind, floor]),
 );
+
+/** Performs a history on both; throws where they differ. */
+export async function performModel(real: Real, history: readonly Step[]): Promise<void> {
+  const both = new Both(real);
+  await setSpecs(both);
+  for (const [i, step] of history.entries()) {
+    const found = operations.get(step.do);
+    if (found === undefined) throw new Error(`no such operation: ${step.do}`);
+    try {
+      await found.perform(both, step);
+      if (i % real.compareEvery === 0 || i === history.length - 1) await compare(both);
+    } catch (error) {
+      if (error instanceof Abandoned) return;
+      if (error instanceof Error) error.message = `at step ${i}, ${step.do}: ${error.message}`;
+      throw error;
+    }
+  }
+}

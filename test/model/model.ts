@@ -1,290 +1,614 @@
 /**
- * A model of the whole system that is small enough to be believed: plain lists, looked through from end to end, and
+ * A model of the whole life of a unit that is small enough to be believed: plain lists, looked through from end to end, and
  * every rule written a second time. It shares no code with the engine or a store.
+ *
+ * Each verb is one call. The ends of units in it are told in the order of its changes; what follows for dependents comes
+ * after them, level by level, in the order of unit ids; a change to a unit for which something still follows has that first.
  */
+export type ModelAction = "finish" | "fail" | "retry" | "expire" | "renew";
+
 export interface ModelAttempt {
   unit: ModelUnit;
   number: number;
   worker: string;
-  outcome: "none" | "finished" | "failed" | "retryable" | "released";
-  expiration: number;
+  status: "pending" | "expired" | "finished" | "failed" | "retryable";
+  /** Null where the moment is not promised: a failure that follows from a lease that ended some time ago. */
+  start: number | null;
+  end: number | null;
+  expiration: number | null;
   data: string | null;
+  late: boolean;
   /** The unit was taken from it. */
   replaced: boolean;
+  /** It was taken while it ran, and its worker has not settled it since. */
+  lost: boolean;
+}
+
+export interface ModelNeed {
+  unit: ModelUnit;
+  hard: boolean;
+  /** Once met it stays met, whatever becomes of that unit. */
+  met: boolean;
 }
 
 export interface ModelUnit {
+  /** In the order in which units were made. */
+  id: number;
   spec: string;
   name: string;
   data: string | null;
   priority: number;
   notBefore: number;
+  created: number;
   attempts: ModelAttempt[];
-  /** Attempts before this one do not count as tries. */
-  triesFrom: number;
-  needs: { unit: ModelUnit; hard: boolean; met: boolean }[];
-  deleted: boolean;
+  /** Attempts since it was added or reset, without those that were given back untried. */
+  tries: number;
+  needs: ModelNeed[];
   queues: readonly string[];
-}
-
-/** What a listing shows of a unit. */
-export interface ModelView {
-  name: string;
-  status: string;
-  data: string | null;
-  priority: number;
-  attempts: number;
+  labels: readonly string[];
+  /** The attempt whose output made it. */
+  origin: ModelAttempt | null;
+  deleted: boolean;
 }
 
 export interface ModelSpec {
   name: string;
+  then: string;
   paused: boolean;
   maxRunning: number;
   maxGetwork: number;
   maxRetries: number;
-  then: string;
+  retention: Partial<Record<"finished" | "failed", { maxAge?: number; maxCount?: number }>>;
+  removed: { finished: number; failed: number };
 }
+
+export interface ModelMessage {
+  spec: string;
+  unit: string;
+  number: number;
+  status: "finished" | "failed";
+  data: string | null;
+  /** Null where the moment is not promised. */
+  at: number | null;
+  /** The call that it came from; in a call that is `loose` the order is not promised. */
+  call: number;
+  loose: boolean;
+}
+
+export interface ModelPut {
+  name: string;
+  data: string | null;
+  priority: number;
+  delay: number;
+  /** Undefined keeps what the unit waits for. */
+  needs?: { spec: string; name: string; hard: boolean }[];
+  queues: readonly string[];
+  labels: readonly string[];
+}
+
+export type ModelStatus = "available" | "delayed" | "blocked" | "pending" | "finished" | "failed";
+
+const isRunningOrEnded = (status: string): status is "pending" | "finished" | "failed" =>
+  status === "pending" || status === "finished" || status === "failed";
 
 export class Model {
   now = 0;
   specs: ModelSpec[] = [];
   units: ModelUnit[] = [];
-  attempts: ModelAttempt[] = [];
-  /** By queue, what was told of units that ended. */
-  queues = new Map<string, string[]>();
+  queues = new Map<string, ModelMessage[]>();
+  #lastId = 0;
+  #call = 0;
+  #loose = false;
+  /** Units that ended or were deleted in this call and whose dependents have not been looked at. */
+  #ended: ModelUnit[] = [];
+  /** The moment that attempts and messages get; null while it is not promised. */
+  #moment: number | null = 0;
 
-  /** A unit has just ended. */
-  tell(unit: ModelUnit, status: "finished" | "failed", data: string | null): void {
-    for (const queue of unit.queues) {
-      const told = this.queues.get(queue) ?? [];
-      this.queues.set(queue, [...told, `${unit.spec} ${unit.name} ${status} ${data ?? unit.data ?? "none"}`]);
-    }
-  }
+  // ---- looking
 
-  spec(name: string): ModelSpec {
-    return this.specs.find((spec) => spec.name === name)!;
+  spec(name: string): ModelSpec | undefined {
+    return this.specs.find((spec) => spec.name === name);
   }
 
   find(spec: string, name: string): ModelUnit | undefined {
     return this.units.find((unit) => unit.spec === spec && unit.name === name);
   }
 
-  last(unit: ModelUnit): ModelAttempt | undefined {
+  /** The attempt that has the unit, if any has. */
+  current(unit: ModelUnit): ModelAttempt | undefined {
     const last = unit.attempts.at(-1);
     return last?.replaced === false ? last : undefined;
   }
 
-  /** Where the attempt stands, by the clock. */
-  attemptStatus(attempt: ModelAttempt): string {
-    if (attempt.outcome === "released") return "expired";
-    if (attempt.outcome !== "none") return attempt.outcome;
-    return attempt.replaced || attempt.expiration <= this.now ? "expired" : "pending";
-  }
-
-  status(unit: ModelUnit): string {
-    const last = this.last(unit);
-    const attempt = last === undefined ? "" : this.attemptStatus(last);
-    if (["pending", "finished", "failed"].includes(attempt)) return attempt;
+  status(unit: ModelUnit): ModelStatus {
+    const attempt = this.current(unit);
+    if (attempt !== undefined && isRunningOrEnded(attempt.status)) return attempt.status;
     if (unit.needs.some((need) => this.needState(need) !== "met")) return "blocked";
     return unit.notBefore > this.now ? "delayed" : "available";
   }
 
-  needState({ unit, hard, met }: { unit: ModelUnit; hard: boolean; met: boolean }): string {
+  needState({ unit, hard, met }: ModelNeed): "met" | "open" | "broken" {
     if (met) return "met";
-    const status = this.status(unit);
-    if (status === "finished" && !unit.deleted) return "met";
-    if (status === "failed" || unit.deleted) return hard ? "broken" : "met";
-    return "open";
+    const failed = unit.deleted || this.current(unit)?.status === "failed";
+    if (failed) return hard ? "broken" : "met";
+    return this.current(unit)?.status === "finished" ? "met" : "open";
   }
 
-  view(unit: ModelUnit): ModelView {
-    const status = this.status(unit);
-    const shown = ["pending", "finished", "failed"].includes(status) ? this.last(unit)?.data : undefined;
-    return {
-      name: unit.name,
-      status,
-      data: shown ?? unit.data,
-      priority: unit.priority,
-      attempts: unit.attempts.length,
-    };
-  }
-
-  list(spec: string): ModelView[] {
+  list(spec: string): ModelUnit[] {
     return this.units
       .filter((unit) => unit.spec === spec)
-      .sort((a, b) => (a.name < b.name ? -1 : 1))
-      .map((unit) => this.view(unit));
+      .sort((a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0));
   }
 
-  add(
-    spec: string,
-    name: string,
-    data: string | null,
-    priority: number,
-    delay: number,
-    needs?: { name: string; hard: boolean }[],
-    queues: readonly string[] = [],
-  ): void {
-    let unit = this.find(spec, name);
-    if (unit === undefined) {
-      unit = {
-        spec,
-        name,
-        data,
-        priority,
-        notBefore: 0,
-        attempts: [],
-        triesFrom: 0,
-        needs: [],
-        deleted: false,
-        queues,
-      };
-      this.units.push(unit);
-    } else if (["finished", "failed"].includes(this.status(unit))) this.takeFrom(unit);
-    unit.data = data;
-    unit.queues = queues;
-    unit.priority = priority;
-    unit.notBefore = delay > 0 ? this.now + delay : 0;
-    if (needs !== undefined)
-      unit.needs = needs.map((need) => ({ unit: this.find(spec, need.name)!, hard: need.hard, met: false }));
-    this.failBroken();
+  counts(spec: string): Record<ModelStatus, number> {
+    const counts = { available: 0, delayed: 0, blocked: 0, pending: 0, finished: 0, failed: 0 };
+    for (const unit of this.list(spec)) counts[this.status(unit)]++;
+    return counts;
   }
 
-  /** The unit is taken from its last attempt and tried anew. */
-  takeFrom(unit: ModelUnit): void {
-    const last = this.last(unit);
-    if (last !== undefined) last.replaced = true;
-    unit.triesFrom = unit.attempts.length;
+  /** What a worker was given and has not settled, in the order of units; what it lost, until its lease would have ended. */
+  held(worker: string): ModelAttempt[] {
+    return this.units
+      .flatMap(({ attempts }) => attempts)
+      .filter((attempt) => attempt.worker === worker)
+      .filter(
+        (attempt) => attempt.status === "pending" || (attempt.lost && (attempt.expiration ?? 0) > this.now),
+      );
   }
 
-  begin(unit: ModelUnit, worker: string, lease: number): ModelAttempt {
-    const last = this.last(unit);
-    if (last !== undefined) last.replaced = true;
+  // ---- calls
+
+  #begin(loose = false): void {
+    this.#call++;
+    this.#loose = loose;
+    this.#moment = this.now;
+  }
+
+  #tell(unit: ModelUnit, attempt: ModelAttempt): void {
+    if (attempt.status !== "finished" && attempt.status !== "failed") return;
+    for (const queue of unit.queues) {
+      const messages = this.queues.get(queue) ?? [];
+      this.queues.set(queue, messages);
+      messages.push({
+        spec: unit.spec,
+        unit: unit.name,
+        number: attempt.number,
+        status: attempt.status,
+        data: attempt.data ?? unit.data,
+        at: this.#moment,
+        call: this.#call,
+        loose: this.#loose,
+      });
+    }
+  }
+
+  #end(unit: ModelUnit, attempt: ModelAttempt): void {
+    this.#tell(unit, attempt);
+    this.#ended.push(unit);
+  }
+
+  /** What follows from ends, level by level. */
+  #follow(): void {
+    while (this.#ended.length > 0) {
+      const ended = new Set(this.#ended);
+      this.#ended = [];
+      const dependents = this.units
+        .filter((unit) => unit.needs.some((need) => ended.has(need.unit)))
+        .sort((a, b) => a.id - b.id);
+      for (const unit of dependents)
+        for (const need of unit.needs) if (ended.has(need.unit)) need.met = this.needState(need) === "met";
+      for (const unit of dependents) this.#failIfBroken(unit);
+    }
+  }
+
+  #failIfBroken(unit: ModelUnit): void {
+    if (isRunningOrEnded(this.status(unit))) return;
+    const broken = unit.needs.find((need) => this.needState(need) === "broken")?.unit;
+    if (broken === undefined) return;
+    const how = broken.deleted ? "was deleted" : "failed";
+    this.#fail(unit, "", `dependency ${broken.name} of work spec ${broken.spec} ${how}`);
+  }
+
+  /** Whether something still follows for the unit: it ended in this call, or waits, at any distance, for one that did. */
+  #isConcerned(unit: ModelUnit): boolean {
+    const seen = new Set<ModelUnit>();
+    const reaches = (one: ModelUnit): boolean => {
+      if (this.#ended.includes(one)) return true;
+      if (seen.has(one)) return false;
+      seen.add(one);
+      return one.needs.some((need) => reaches(need.unit));
+    };
+    return this.#ended.length > 0 && reaches(unit);
+  }
+
+  #beforeChange(unit: ModelUnit | undefined): void {
+    if (unit === undefined || !this.#isConcerned(unit)) return;
+    // how much follows before this change is promised for the unit itself, not for others that ended in the same call
+    this.#loose = true;
+    for (const messages of this.queues.values())
+      for (const message of messages) if (message.call === this.#call) message.loose = true;
+    this.#follow();
+  }
+
+  // ---- steps of a life
+
+  /** Takes the unit from its attempt. */
+  #supersede(unit: ModelUnit): void {
+    const attempt = this.current(unit);
+    if (attempt === undefined) return;
+    attempt.replaced = true;
+    if (attempt.status !== "pending") return;
+    attempt.status = "expired";
+    attempt.end = this.now;
+    attempt.lost = true;
+  }
+
+  #attempt(unit: ModelUnit, worker: string, lease: number): ModelAttempt {
+    this.#supersede(unit);
+    const before = unit.attempts.at(-1)?.end ?? 0;
+    const waited = unit.needs.flatMap((need) => this.current(need.unit)?.end ?? []);
+    const start = Math.max(this.now, before, ...waited);
     const attempt: ModelAttempt = {
       unit,
       number: unit.attempts.length + 1,
       worker,
-      outcome: "none",
-      expiration: this.now + lease,
+      status: "pending",
+      start,
+      end: 0,
+      expiration: start + lease,
       data: unit.data,
+      late: false,
       replaced: false,
+      lost: false,
     };
     unit.attempts.push(attempt);
-    this.attempts.push(attempt);
     return attempt;
   }
 
-  failUnit(unit: ModelUnit, traceback: string): void {
-    const attempt = this.begin(unit, "", 0);
-    attempt.outcome = "failed";
+  /** By an attempt that nobody ran. */
+  #fail(unit: ModelUnit, worker: string, traceback: string): void {
+    const attempt = this.#attempt(unit, worker, 0);
+    attempt.status = "failed";
+    attempt.start = attempt.end = attempt.expiration = this.#moment;
     attempt.data = JSON.stringify({ ...(JSON.parse(unit.data ?? "{}") as object), traceback });
-    this.tell(unit, "failed", attempt.data);
+    this.#end(unit, attempt);
   }
 
-  failBroken(): void {
-    for (;;) {
-      for (const one of this.units) for (const need of one.needs) need.met = this.needState(need) === "met";
-      const unit = this.units.find(
-        (one) =>
-          this.status(one) === "blocked" && one.needs.some((need) => this.needState(need) === "broken"),
+  /** Time passes: leases end, which may break what waits. */
+  advance(ms: number): void {
+    this.now += ms;
+    this.#begin(true);
+    this.#moment = null;
+    const late = this.units.filter((unit) => {
+      const attempt = this.current(unit);
+      return attempt?.status === "pending" && (attempt.expiration ?? 0) <= this.now;
+    });
+    for (const unit of late) {
+      const attempt = this.current(unit);
+      if (attempt === undefined) continue;
+      attempt.status = "expired";
+      attempt.end = attempt.expiration;
+    }
+    for (const unit of late) this.#failIfBroken(unit);
+    this.#follow();
+  }
+
+  // ---- adding
+
+  /** The error code, or null. */
+  refusal(spec: string, puts: readonly ModelPut[]): string | null {
+    if (this.spec(spec) === undefined) return "no_such_work_spec";
+    const key = (spec: string, name: string): string => JSON.stringify([spec, name]);
+    const edges = new Map<string, string[]>();
+    for (const unit of this.units)
+      edges.set(
+        key(unit.spec, unit.name),
+        unit.needs.filter((need) => !need.unit.deleted).map((need) => key(need.unit.spec, need.unit.name)),
       );
-      if (unit === undefined) return;
-      const broken = unit.needs.find((need) => this.needState(need) === "broken")!.unit;
-      this.failUnit(
-        unit,
-        `dependency ${broken.name} of work spec ${broken.spec} ${broken.deleted ? "was deleted" : "failed"}`,
+    const names = new Set([...edges.keys(), ...puts.map(({ name }) => key(spec, name))]);
+    for (const { name, needs } of puts) {
+      if (needs === undefined) continue;
+      if (needs.some((need) => !names.has(key(need.spec, need.name)))) return "bad_dependency";
+      edges.set(
+        key(spec, name),
+        needs.map((need) => key(need.spec, need.name)),
       );
     }
+    for (const { name, needs } of puts) {
+      if (needs === undefined) continue;
+      const start = key(spec, name);
+      const reached = new Set<string>();
+      const work = [...(edges.get(start) ?? [])];
+      for (let at = work.pop(); at !== undefined; at = work.pop()) {
+        if (at === start) return "dependency_cycle";
+        if (reached.has(at)) continue;
+        reached.add(at);
+        work.push(...(edges.get(at) ?? []));
+      }
+    }
+    return null;
   }
+
+  add(spec: string, puts: readonly ModelPut[]): { name: string; created: boolean; status: ModelStatus }[] {
+    this.#begin();
+    const made = new Set<ModelUnit>();
+    // a unit may be waited for by another of the same call, whichever comes first
+    const units = puts.map(({ name }) => {
+      const there = this.find(spec, name);
+      if (there !== undefined) return there;
+      const unit = this.#make(spec, name);
+      made.add(unit);
+      return unit;
+    });
+    const answers = puts.map((put, i) => {
+      const unit = units[i];
+      if (unit === undefined) throw new Error("unreachable");
+      const created = made.delete(unit);
+      this.#put(unit, put, null);
+      return { name: put.name, created, unit, status: this.status(unit) };
+    });
+    this.#follow();
+    return answers;
+  }
+
+  #make(spec: string, name: string): ModelUnit {
+    const unit: ModelUnit = {
+      id: ++this.#lastId,
+      spec,
+      name,
+      data: null,
+      priority: 0,
+      notBefore: 0,
+      created: this.now,
+      attempts: [],
+      tries: 0,
+      needs: [],
+      queues: [],
+      labels: [],
+      origin: null,
+      deleted: false,
+    };
+    this.units.push(unit);
+    return unit;
+  }
+
+  #put(unit: ModelUnit, put: ModelPut, origin: ModelAttempt | null): void {
+    this.#beforeChange(unit);
+    const status = this.status(unit);
+    if (status === "finished" || status === "failed") {
+      this.#supersede(unit);
+      unit.tries = 0;
+    }
+    unit.data = put.data;
+    unit.priority = put.priority;
+    unit.notBefore = put.delay > 0 ? this.now + put.delay : 0;
+    unit.queues = put.queues;
+    unit.labels = put.labels;
+    if (origin !== null) unit.origin = origin;
+    if (put.needs !== undefined)
+      unit.needs = put.needs.map(({ spec, name, hard }) => {
+        const target = this.find(spec, name);
+        if (target === undefined) throw new Error("unreachable");
+        // a dependency that has just ended is judged by that, before anything else follows from it
+        const need = { unit: target, hard, met: false };
+        need.met = this.needState(need) === "met";
+        return need;
+      });
+    this.#failIfBroken(unit);
+  }
+
+  // ---- claiming
 
   claim(specName: string, count: number, lease: number, worker: string): ModelAttempt[] {
+    this.#begin();
     const spec = this.spec(specName);
-    const pending = this.units.filter(
-      (unit) => unit.spec === specName && this.status(unit) === "pending",
-    ).length;
+    if (spec === undefined || spec.paused) return [];
     let places = count;
     if (spec.maxGetwork > 0) places = Math.min(places, spec.maxGetwork);
-    if (spec.maxRunning > 0) places = Math.min(places, spec.maxRunning - pending);
-    if (spec.paused) return [];
-    const most = places;
-    const got: ModelAttempt[] = [];
-    for (;;) {
-      for (; places > 0; places--) {
-        const [unit] = this.units
-          .filter((one) => one.spec === specName && this.status(one) === "available")
-          .sort((a, b) => b.priority - a.priority || (a.name < b.name ? -1 : 1));
-        if (unit === undefined) return got;
-        if (spec.maxRetries > 0 && unit.attempts.length - unit.triesFrom >= spec.maxRetries) {
-          this.failUnit(unit, "too many retries");
-          this.failBroken();
-        } else got.push(this.begin(unit, worker, lease));
+    if (spec.maxRunning > 0) places = Math.min(places, spec.maxRunning - this.counts(specName).pending);
+    const limit = places;
+    const given: ModelAttempt[] = [];
+    while (given.length === 0 && limit > 0) {
+      for (places = limit; places > 0; places--) {
+        const unit = this.#best(specName);
+        if (unit === undefined) return given;
+        if (this.#isExhausted(unit)) {
+          this.#fail(unit, worker, "too many retries");
+          this.#follow();
+        } else {
+          given.push(this.#attempt(unit, worker, lease));
+          unit.tries++;
+        }
       }
-      if (got.length > 0 || most <= 0) return got;
-      places = most;
     }
+    return given;
   }
 
+  #best(spec: string): ModelUnit | undefined {
+    return this.list(spec)
+      .filter((unit) => this.status(unit) === "available")
+      .sort((a, b) => b.priority - a.priority)[0];
+  }
+
+  #isExhausted(unit: ModelUnit): boolean {
+    const limit = this.spec(unit.spec)?.maxRetries ?? 0;
+    return limit > 0 && unit.tries >= limit;
+  }
+
+  make(units: readonly ModelUnit[], lease: number, worker: string): ModelAttempt[] {
+    this.#begin();
+    return units.map((unit) => {
+      unit.tries++;
+      return this.#attempt(unit, worker, lease);
+    });
+  }
+
+  // ---- settling
+
   settle(
-    attempt: ModelAttempt,
-    action: string,
-    data: string | null,
-    time: number,
-  ): { error: string | null; changed: boolean } {
-    const status = this.attemptStatus(attempt);
-    const refused = (error: string): { error: string; changed: boolean } => ({ error, changed: false });
-    if (attempt.unit.deleted) return refused("gone");
-    const same = { finish: "finished", fail: "failed", retry: "retryable", expire: "expired", renew: "-" }[
+    changes: readonly {
+      attempt: ModelAttempt;
+      action: ModelAction;
+      data: string | null;
+      time: number;
+      untried: boolean;
+    }[],
+  ): { error: string | null; changed: boolean; status: string | null }[] {
+    this.#begin();
+    const answers = changes.map((change) => {
+      const { attempt } = change;
+      if (attempt.unit.deleted) return { error: "gone", changed: false, status: null };
+      this.#beforeChange(attempt.unit);
+      const answer = this.#settleOne(change);
+      if (change.action !== "renew" && answer.error === "lost_lease") attempt.lost = false;
+      return { ...answer, status: attempt.status };
+    });
+    this.#follow();
+    return answers;
+  }
+
+  #settleOne({
+    attempt,
+    action,
+    data,
+    time,
+    untried,
+  }: {
+    attempt: ModelAttempt;
+    action: ModelAction;
+    data: string | null;
+    time: number;
+    untried: boolean;
+  }): { error: string | null; changed: boolean } {
+    const { unit, status } = attempt;
+    const outcome = { finish: "finished", fail: "failed", retry: "retryable", expire: "expired", renew: "" }[
       action
     ];
-    if (same === status) return { error: null, changed: false };
-    const open = status === "pending" || status === "expired";
-    if (!open && !(status === "failed" && action === "finish" && !attempt.replaced))
-      return refused("not_pending");
-    if (attempt.replaced) {
+    const repeated = { error: null, changed: false };
+    if (status === outcome) return repeated;
+    const isOpen = status === "pending" || status === "expired";
+    if (!isOpen && !(status === "failed" && action === "finish" && !attempt.replaced))
+      return { error: "not_pending", changed: false };
+    const release = action === "expire" || (action === "renew" && time <= 0);
+    const { maxRunning } = this.spec(unit.spec) ?? { maxRunning: 0 };
+    const isFull = maxRunning > 0 && this.counts(unit.spec).pending >= maxRunning;
+    if (attempt.replaced || (action === "renew" && status === "expired" && time > 0 && isFull)) {
       if (action === "renew" && data !== null) attempt.data = data;
-      return refused("lost_lease");
+      return { error: "lost_lease", changed: false };
     }
-    if (action === "renew" && time === 0 && status === "expired" && data === null)
-      return { error: null, changed: false };
-    const { maxRunning } = this.spec(attempt.unit.spec);
-    const running = this.units.filter(
-      (unit) => unit.spec === attempt.unit.spec && this.status(unit) === "pending",
-    ).length;
-    if (action === "renew" && status === "expired" && time > 0 && maxRunning > 0 && running >= maxRunning) {
-      if (data !== null) attempt.data = data;
-      return refused("lost_lease");
-    }
+    if (release && status === "expired" && data === null) return repeated;
     if (data !== null) attempt.data = data;
-    if (action === "renew" && time > 0) {
-      attempt.outcome = "none";
+    if (release) {
+      if (status === "pending") this.#release(unit, attempt, untried);
+    } else if (action === "renew") {
+      attempt.late ||= status === "expired";
+      attempt.status = "pending";
       attempt.expiration = this.now + time;
-    } else if (action === "expire" || action === "renew") attempt.outcome = "released";
-    else attempt.outcome = same as "finished";
-    if (action === "retry") attempt.unit.notBefore = time > 0 ? this.now + time : 0;
-    if (action === "finish") this.tell(attempt.unit, "finished", attempt.data);
-    else if (action === "fail") this.tell(attempt.unit, "failed", attempt.data);
-    if (action === "finish") this.chain(attempt);
-    this.failBroken();
+      attempt.end = 0;
+    } else {
+      attempt.late ||= status === "expired";
+      attempt.status = outcome as "finished";
+      attempt.end = this.now;
+      if (action === "retry") {
+        unit.notBefore = time > 0 ? this.now + time : 0;
+        this.#failIfBroken(unit);
+      } else this.#end(unit, attempt);
+      if (action === "finish") this.#chain(unit, attempt);
+    }
     return { error: null, changed: true };
   }
 
-  chain(attempt: ModelAttempt): void {
-    const { then } = this.spec(attempt.unit.spec);
-    if (then === "" || !this.specs.some(({ name }) => name === then)) return;
-    const { output = [] } = JSON.parse(attempt.data ?? "{}") as { output?: string[] };
-    for (const name of new Set(output)) this.add(then, name, null, 0, 0);
+  #release(unit: ModelUnit, attempt: ModelAttempt, untried: boolean): void {
+    attempt.status = "expired";
+    attempt.end = this.now;
+    attempt.expiration = Math.min(attempt.expiration ?? 0, this.now);
+    if (untried) unit.tries--;
+    this.#failIfBroken(unit);
   }
 
-  reset(unit: ModelUnit): boolean {
-    if (!["pending", "finished", "failed"].includes(this.status(unit))) return false;
-    this.takeFrom(unit);
-    this.failBroken();
+  #chain(unit: ModelUnit, attempt: ModelAttempt): void {
+    const then = this.spec(this.spec(unit.spec)?.then ?? "");
+    if (then === undefined) return;
+    const { output = [] } = JSON.parse(attempt.data ?? "{}") as { output?: string[] };
+    for (const name of new Set(output)) {
+      const there = this.find(then.name, name);
+      this.#beforeChange(there);
+      const put = { name, data: null, priority: 0, delay: 0, queues: [], labels: [] };
+      this.#put(there ?? this.#make(then.name, name), put, attempt);
+    }
+  }
+
+  // ---- changing
+
+  /** Clears the active attempts of these units; answers how many. */
+  reset(units: readonly ModelUnit[]): number {
+    this.#begin();
+    let count = 0;
+    for (const unit of units) {
+      this.#beforeChange(unit);
+      if (!isRunningOrEnded(this.status(unit))) continue;
+      this.#supersede(unit);
+      unit.tries = 0;
+      count++;
+      this.#failIfBroken(unit);
+    }
+    this.#follow();
+    return count;
+  }
+
+  delay(units: readonly ModelUnit[], notBefore: number): number {
+    const waiting = units.filter((unit) => !isRunningOrEnded(this.status(unit)));
+    for (const unit of waiting) unit.notBefore = notBefore;
+    return waiting.length;
+  }
+
+  delete(units: readonly ModelUnit[]): number {
+    this.#begin();
+    this.#remove(units);
+    this.#follow();
+    return units.length;
+  }
+
+  #remove(units: readonly ModelUnit[]): void {
+    for (const unit of units) unit.deleted = true;
+    this.units = this.units.filter((unit) => !unit.deleted);
+    this.#ended.push(...units);
+  }
+
+  deleteSpec(name: string): boolean {
+    if (this.spec(name) === undefined) return false;
+    this.delete(this.list(name));
+    this.specs = this.specs.filter((spec) => spec.name !== name);
     return true;
   }
 
-  delete(unit: ModelUnit): void {
-    unit.deleted = true;
-    this.units = this.units.filter((one) => one !== unit);
-    this.failBroken();
+  // ---- housekeeping
+
+  /** Fails what was tried too often, and what that frees; then removes what retention does not keep. */
+  sweep(): void {
+    this.#begin(true);
+    for (;;) {
+      const unit = this.units.find((one) => this.status(one) === "available" && this.#isExhausted(one));
+      if (unit === undefined) break;
+      this.#fail(unit, "", "too many retries");
+      this.#follow();
+    }
+    for (const spec of this.specs)
+      for (const status of ["finished", "failed"] as const) {
+        const limit = spec.retention[status];
+        if (limit === undefined) continue;
+        const endOf = (unit: ModelUnit): number => this.current(unit)?.end ?? 0;
+        const ended = this.list(spec.name)
+          .filter((unit) => this.status(unit) === status)
+          .sort((a, b) => endOf(a) - endOf(b) || a.id - b.id);
+        const old = ended.filter(
+          (unit, i) =>
+            (limit.maxAge !== undefined && endOf(unit) <= this.now - limit.maxAge) ||
+            (limit.maxCount !== undefined && ended.length - i > limit.maxCount),
+        );
+        this.#remove(old);
+        this.#follow();
+        spec.removed[status] += old.length;
+      }
   }
 }

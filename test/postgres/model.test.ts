@@ -1,50 +1,44 @@
-/** Random histories on the engine over PostgreSQL and on the model that the memory store is held to: the same is seen after every step. */
-import fc from "fast-check";
+/** Random histories on the engine over PostgreSQL and on the model: what can be seen is the same after every step. */
 import { afterAll, beforeAll, test } from "vitest";
-import { encodeData, Engine, ManualClock } from "../../src/core/index.ts";
 import { openPostgres, type PostgresStore } from "../../src/postgres/index.ts";
-import { commands, specNames } from "../model/commands.ts";
-import { Model } from "../model/model.ts";
+import { checkModel } from "../model/model-test.ts";
 import { openServer, type Server } from "./server.ts";
 
 let server: Server;
 let store: PostgresStore;
+let histories = 0;
 
 beforeAll(async () => {
   server = await openServer();
   store = await openPostgres({ url: await server.createDatabase() });
-});
+}, 60_000);
 
 afterAll(async () => {
   await store.close();
   await server.stop();
 });
 
-test("the engine on the postgres store does what the model does", async () => {
-  let serial = 0;
-  await fc.assert(
-    fc.asyncProperty(commands, async (steps) => {
-      await fc.asyncModelRun(async () => {
-        const ns = `history ${serial++}`;
-        const clock = new ManualClock(1_000_000);
-        const coordinate = new Engine(store, { clock, random: () => 0 });
-        const model = new Model();
-        model.now = clock.now();
-        model.specs = specNames.map((name) => ({
-          name,
-          paused: false,
-          maxRunning: 0,
-          maxGetwork: 0,
-          maxRetries: 0,
-          then: name === "a" ? "b" : "",
-        }));
-        await coordinate.setWorkSpecs(
+const name = "the engine on the postgres store does what the model does";
+
+test(
+  name,
+  () =>
+    checkModel({
+      store: "postgres",
+      file: "test/postgres/model.test.ts",
+      name,
+      async open() {
+        const ns = `history ${histories++}`;
+        return {
+          store,
           ns,
-          model.specs.map(({ name, then }) => ({ data: encodeData({ name, ...(then !== "" && { then }) }) })),
-        );
-        return { model, real: { coordinate, clock, ids: new Map<never, never>(), ns } };
-      }, steps);
+          async close() {
+            await store.deleteNamespace(ns);
+          },
+        };
+      },
+      runs: { fixed: 8, fresh: 20 },
+      compareEvery: 3,
     }),
-    { numRuns: Number(process.env.MODEL_RUNS ?? 60) },
-  );
-}, 300_000);
+  3_600_000,
+);

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "vitest";
 import type { Attempt } from "../../src/objects/index.ts";
-import type { Runtime, TaskContext } from "../../src/worker/index.ts";
+import { bulk, type Runtime, type BulkContext } from "../../src/worker/index.ts";
 import { bench, gate, turns, until, wrapped, type Bench } from "./setup.ts";
 
 const second = 1000;
@@ -15,19 +15,19 @@ async function running(
     units = ["u"],
     renewForMs = 0,
   }: { lifetimeMs: number; units?: string[]; renewForMs?: number },
-): Promise<{ attempts: readonly Attempt[]; context: TaskContext; end: () => void }> {
+): Promise<{ attempts: readonly Attempt[]; context: BulkContext; end: () => void }> {
   await t.ns.setWorkSpec({ name: "s", runtime: "node" });
   await t.ns.workSpec("s").addWorkUnits(units.map((name) => [name, { own: name }] as const));
-  const begun = gate<{ attempts: readonly Attempt[]; context: TaskContext }>();
+  const begun = gate<{ attempts: readonly Attempt[]; context: BulkContext }>();
   const end = gate();
   t.start({
     lifetimeMs,
     renewForMs,
     tasks: {
-      s: async (attempts, context) => {
+      s: bulk(async (attempts, context) => {
         begun.open({ attempts, context });
         await end.promise;
-      },
+      }),
     },
   });
   return { ...(await begun.promise), end: () => end.open() };
@@ -110,8 +110,8 @@ describe("time that is up", () => {
     assert.deepEqual(await t.data("s", "b"), { own: "b", traceback: "timed out" });
     assert.deepEqual(await t.data("s", "a"), { done: true });
     assert.equal(attempts[1]!.status, "failed");
-    const told = t.events.filter(({ type }) => type === "timed out");
-    assert.deepEqual(told, [{ type: "timed out", worker: "w/1", workSpec: "s", units: ["b"] }]);
+    const told = t.events.filter(({ type }) => type === "timedOut");
+    assert.deepEqual(told, [{ type: "timedOut", worker: "w/1", workSpec: "s", units: ["b"] }]);
   });
 
   it("of a short lease it is up in the last quarter", async () => {
@@ -197,7 +197,7 @@ describe("time that is up", () => {
       begun.open();
       return Promise.resolve();
     };
-    const worker = t.start({ lifetimeMs: 4 * second, tasks: { s: task } }, slow);
+    const worker = t.start({ lifetimeMs: 4 * second, tasks: { s: bulk(task) } }, slow);
     await begun.promise;
     await t.advance(3.5 * second);
     opened.open();
@@ -311,12 +311,12 @@ describe("a coordinator whose clock differs", () => {
       };
       await t.ns.setWorkSpec({ name: "s", runtime: "node" });
       await t.ns.workSpec("s").addWorkUnits([["u"]]);
-      const begun = gate<TaskContext>();
-      const task = (_: readonly Attempt[], context: TaskContext): Promise<void> => {
+      const begun = gate<BulkContext>();
+      const task = (_: readonly Attempt[], context: BulkContext): Promise<void> => {
         begun.open(context);
         return new Promise(() => undefined);
       };
-      t.start({ clock, lifetimeMs: minute, tasks: { s: task } });
+      t.start({ clock, lifetimeMs: minute, tasks: { s: bulk(task) } });
       const context = await begun.promise;
       await t.advance(30 * second - 1);
       assert.equal(context.signal.aborted, false);

@@ -9,7 +9,7 @@ import { promisify } from "node:util";
 import { expect, onTestFinished, test } from "vitest";
 import { handles } from "../../src/index.ts";
 import { RestClient } from "../../src/rest/index.ts";
-import { each, Worker } from "../../src/worker/index.ts";
+import { Worker, type UnitTask } from "../../src/worker/index.ts";
 import { startProcess, type Started } from "../daemon/built.ts";
 import { recorder, until, type Line } from "./setup.ts";
 
@@ -51,10 +51,10 @@ test(
     await spec.addWorkUnits(Array.from({ length: count }, (_, i) => [`u${i}`] as const));
     const ran = new Map<string, number>();
     const lines: Line[] = [];
-    const task = each(async ({ name }) => {
+    const task: UnitTask = async ({ name }) => {
       ran.set(name, (ran.get(name) ?? 0) + 1);
       if (ran.size % 10 === 0) await new Promise((resolve) => setTimeout(resolve, 1));
-    });
+    };
     const worker = new Worker(ns, { name: "w", concurrency: 3, log: recorder(lines), tasks: { s: task } });
     const running = worker.run();
     for (let kills = 1; kills <= 2; kills++) {
@@ -91,18 +91,18 @@ async function program(code: string): Promise<{ stdout: string; stderr: string }
 
 const misbehaving = (options: string): string => `
   import { openMemory } from "coordinate";
-  import { each, Worker } from "coordinate/worker";
+  import { Worker } from "coordinate/worker";
   const coordinate = openMemory();
   const ns = coordinate.namespace();
   const spec = await ns.setWorkSpec({ name: "s", runtime: "node" });
   await spec.addWorkUnits([["a"], ["b"], ["c"]]);
-  const task = each(async ({ name, attempt }) => {
+  const task = async ({ name, attempt }) => {
     if (name === "a") void Promise.reject(new Error("nobody waits for this"));
     if (name === "b" && attempt.number === 1) {
       await spec.retry({ names: ["b"] });
       void attempt.finish();
     }
-  });
+  };
   const worker = new Worker(ns, { tasks: { s: task } ${options} });
   const running = worker.run();
   while (worker.counts.finished < 3) await new Promise((resolve) => setTimeout(resolve, 5));
@@ -132,7 +132,7 @@ test("unless they are to be left to Node", { timeout: 60_000 }, async () => {
 test("a worker that has stopped keeps nothing alive", { timeout: 60_000 }, async () => {
   const { stdout } = await program(`
     import { openMemory } from "coordinate";
-    import { each, Worker } from "coordinate/worker";
+    import { Worker } from "coordinate/worker";
     const coordinate = openMemory();
     const ns = coordinate.namespace();
     const spec = await ns.setWorkSpec({ name: "s", runtime: "node" });

@@ -4,7 +4,7 @@ import { onTestFinished } from "vitest";
 import { handles, Engine, ManualClock, seededRandom, type Coordinate } from "../../src/index.ts";
 import { MemoryStore } from "../../src/memory/index.ts";
 import type { Namespace } from "../../src/objects/index.ts";
-import { Worker, type Logger, type WorkerEvent, type WorkerOptions } from "../../src/worker/index.ts";
+import { Worker, type Logger, type WorkerEvents, type WorkerOptions } from "../../src/worker/index.ts";
 
 export interface Line {
   level: string;
@@ -29,12 +29,31 @@ export function recorder(lines: Line[], base: object = {}): Logger {
   };
 }
 
+export type Told = {
+  [Name in keyof WorkerEvents]: { type: Name } & WorkerEvents[Name][0];
+}[keyof WorkerEvents];
+
+/** All but those of every unit. */
+const heard = [
+  "failed",
+  "lost",
+  "refused",
+  "released",
+  "retried",
+  "started",
+  "stopped",
+  "stopping",
+  "timedOut",
+  "unsettled",
+] as const satisfies (keyof WorkerEvents)[];
+
 export interface Bench {
   clock: ManualClock;
   coordinate: Coordinate;
   ns: Namespace;
   lines: Line[];
-  events: WorkerEvent[];
+  /** What the workers emitted, with the name of the event as `type`. */
+  events: Told[];
   /** Starts a worker over the namespace, on the manual clock. */
   start: (options: WorkerOptions, over?: Coordinate) => Worker;
   /** Moves the clock, and lets all who wait for that time have their turn. */
@@ -50,7 +69,7 @@ export function bench(): Bench {
   const coordinate = new Engine(new MemoryStore(), { clock, random: seededRandom(1) });
   const ns = handles(coordinate).namespace("test");
   const lines: Line[] = [];
-  const events: WorkerEvent[] = [];
+  const events: Told[] = [];
   const start = (options: WorkerOptions, over: Coordinate = coordinate): Worker => {
     const worker = new Worker(handles(over).namespace("test"), {
       clock,
@@ -59,9 +78,9 @@ export function bench(): Bench {
       log: recorder(lines),
       name: "w",
       concurrency: 1,
-      onEvent: (event) => events.push(event),
       ...options,
     });
+    for (const type of heard) worker.on(type, (event: object) => events.push({ type, ...event } as Told));
     const running = worker.run();
     onTestFinished(async () => {
       void worker.stop();

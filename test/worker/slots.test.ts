@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { hostname } from "node:os";
 import { describe, it } from "vitest";
 import { isCoordinateError, type Coordinate } from "../../src/index.ts";
-import { each, Worker, type Runtime, type Task } from "../../src/worker/index.ts";
+import { bulk, Worker, type Runtime, type Task } from "../../src/worker/index.ts";
 import { bench, gate, silentlyStopped, turns, until, wrapped, type Bench } from "./setup.ts";
 
 const add = async (
@@ -51,10 +51,10 @@ describe("worker records", () => {
       concurrency: 3,
       environment: { rack: 4 },
       tasks: {
-        s: async (attempts) => {
+        s: bulk(async (attempts) => {
           workers.push(attempts.map(({ workerName }) => workerName));
           await end.promise;
-        },
+        }),
       },
     });
     await until("three batches", () => workers.length === 3);
@@ -88,7 +88,7 @@ describe("worker records", () => {
         return t.coordinate.updateWorkers(ns, changes);
       },
     });
-    t.start({ concurrency: 2, tasks: { s: each(() => undefined) } }, over);
+    t.start({ concurrency: 2, tasks: { s: () => undefined } }, over);
     await until("registered", () => updates === 1);
     await turns();
     const { lastUpdate } = await t.ns.worker("w/2").state();
@@ -102,7 +102,7 @@ describe("worker records", () => {
 
   it("have a parent of their own where told, and a name that no other has where not", async () => {
     const t = bench();
-    const worker = t.start({ parent: "machine", tasks: { s: each(() => undefined) } });
+    const worker = t.start({ parent: "machine", tasks: { s: () => undefined } });
     await until("registered", async () => (await t.coordinate.getWorkers("test", ["w"]))[0] !== null);
     assert.equal((await t.ns.worker("w").parent())?.name, "machine");
     const task: Task = () => undefined;
@@ -115,7 +115,7 @@ describe("worker records", () => {
   it("are refused with the coordinator's error when they cannot be", async () => {
     const t = bench();
     await t.ns.worker("w").setParent("machine");
-    const worker = new Worker(t.ns, { name: "machine", parent: "w", tasks: { s: each(() => undefined) } });
+    const worker = new Worker(t.ns, { name: "machine", parent: "w", tasks: { s: () => undefined } });
     await assert.rejects(worker.run(), (error) => isCoordinateError(error, "worker_cycle"));
   });
 });
@@ -128,10 +128,10 @@ describe("desired state", () => {
     const ran: string[] = [];
     t.start({
       tasks: {
-        s: each(async ({ name }) => {
+        s: async ({ name }) => {
           ran.push(name);
           if (name === "a") await first.promise;
-        }),
+        },
       },
     });
     await until("it runs", () => ran.length === 1);
@@ -154,7 +154,7 @@ describe("desired state", () => {
     t.start({
       concurrency: 2,
       maxAttempts: 1,
-      tasks: { s: each((_, { worker }) => void by.push(worker)) },
+      tasks: { s: (_, { worker }) => void by.push(worker) },
     });
     await turns();
     await t.ns.worker("w/1").setDesired("idle");
@@ -171,7 +171,7 @@ describe("desired state", () => {
     t.start({
       concurrency: 2,
       maxAttempts: 1,
-      tasks: { s: each((_, { worker }) => void by.push(worker)) },
+      tasks: { s: (_, { worker }) => void by.push(worker) },
     });
     await turns();
     await t.ns.worker("w/2").setDesired("terminate");
@@ -193,10 +193,10 @@ describe("desired state", () => {
       name: "w",
       concurrency: 1,
       tasks: {
-        s: each(async () => {
+        s: async () => {
           begun.open();
           await end.promise;
-        }),
+        },
       },
     });
     const running = worker.run();
@@ -215,34 +215,37 @@ describe("desired state", () => {
     await add(t, { name: "s" }, "a");
     await t.ns.worker("w").setDesired("terminate");
     await t.ns.worker("w/1").setDesired("terminate");
-    t.start({ tasks: { s: each(() => undefined) } });
+    t.start({ tasks: { s: () => undefined } });
     await until("it works", async () => (await t.status("s", "a")) === "finished");
     await t.ns.configure({ desired: "terminate" });
-    const other = new Worker(t.ns, { clock: t.clock, name: "x", tasks: { s: each(() => undefined) } });
+    const other = new Worker(t.ns, { clock: t.clock, name: "x", tasks: { s: () => undefined } });
     await other.run();
     await t.ns.configure({ desired: "run" });
   });
 });
 
 describe("claims", () => {
-  it("ask for 100 at once, or what they are told", async () => {
+  it("of a bulk task ask for 100, and for twice as many after each that was full and quick, up to 1,000", async () => {
     const t = bench();
-    await add(t, { name: "s" }, ...numbered(250));
+    await add(t, { name: "s" }, ...numbered(4000));
     const sizes: number[] = [];
-    const task: Task = async (attempts) => {
+    const task: Task = bulk(async (attempts) => {
       sizes.push(attempts.length);
       await Promise.all(attempts.map((attempt) => attempt.finish()));
-    };
+    });
     t.start({ tasks: { s: task } });
-    await until("all ran", () => sizes.reduce((a, b) => a + b, 0) === 250);
-    assert.deepEqual(sizes, [100, 100, 50]);
+    await until("all ran", () => sizes.reduce((a, b) => a + b, 0) === 4000);
+    assert.equal(sizes[0], 100);
+    assert.equal(Math.max(...sizes), 1000);
+    for (const [i, size] of sizes.slice(0, -1).entries())
+      assert.ok(size >= (sizes[i - 1] ?? 0) && size <= 2 * (sizes[i - 1] ?? 100), sizes.join());
   });
 
   it("many idle slots are one open request", async () => {
     const t = bench();
     await add(t, { name: "s" });
     const seen = claims(t);
-    t.start({ concurrency: 50, tasks: { s: each(() => undefined) } }, seen.over);
+    t.start({ concurrency: 50, tasks: { s: () => undefined } }, seen.over);
     await until("it waits", () => seen.open === 1);
     await t.advance(29_999);
     assert.equal(seen.asked.length, 1);
@@ -260,10 +263,10 @@ describe("claims", () => {
     t.start({
       concurrency: 8,
       tasks: {
-        s: each(async () => {
+        s: async () => {
           now++;
           await end.promise;
-        }),
+        },
       },
     });
     await turns();
@@ -282,7 +285,7 @@ describe("claims", () => {
         return Promise.resolve([]);
       },
     });
-    t.start({ concurrency: 3, tasks: { s: each(() => undefined) } }, over);
+    t.start({ concurrency: 3, tasks: { s: () => undefined } }, over);
     await until("asked", () => asked === 1);
     await t.advance(999);
     assert.equal(asked, 1);
@@ -295,7 +298,7 @@ describe("claims", () => {
     await add(t, { name: "small", min_gb: 1 }, "a");
     await add(t, { name: "large", min_gb: 8 }, "b");
     await add(t, { name: "other" }, "c");
-    const task = each(() => undefined);
+    const task = () => undefined;
     t.start({
       workSpecs: ["small", "large"],
       availableGb: 2,
@@ -318,21 +321,23 @@ describe("claims", () => {
       names: ["narrow"],
       capacity: 2,
       maxAttempts: 3,
-      task: () => async (attempts) => {
-        sizes.add(attempts.length);
-        most = Math.max(most, ++now);
-        await turns(5);
-        await Promise.all(attempts.map((attempt) => attempt.finish()));
-        now--;
-      },
+      firstAttempts: 3,
+      task: () =>
+        bulk(async (attempts) => {
+          sizes.add(attempts.length);
+          most = Math.max(most, ++now);
+          await turns(5);
+          await Promise.all(attempts.map((attempt) => attempt.finish()));
+          now--;
+        }),
       close: () => Promise.resolve(),
     };
     const worker = t.start({
       concurrency: 4,
       tasks: {
-        two: each(async () => {
+        two: async () => {
           await turns(1);
-        }),
+        },
       },
       runtimes: [narrow],
     });
@@ -348,10 +353,10 @@ describe("claims", () => {
     const narrow: Runtime = {
       names: ["narrow"],
       maxAttempts: 1,
-      task: () => each(() => undefined),
+      task: () => () => undefined,
       close: () => Promise.resolve(),
     };
-    t.start({ tasks: { two: each(() => undefined) }, runtimes: [narrow] });
+    t.start({ tasks: { two: () => undefined }, runtimes: [narrow] });
     await turns();
     await t.ns.workSpec("one").addWorkUnits([["u"]]);
     await t.ns.workSpec("two").addWorkUnits([["u"]]);
@@ -363,13 +368,14 @@ describe("claims", () => {
 
 describe("claiming ahead", () => {
   /** Units named with an x run until they are told. */
-  const mixed = (end: Promise<void>, begun: (name: string) => void): Task =>
-    each(async ({ name }) => {
+  const mixed =
+    (end: Promise<void>, begun: (name: string) => void): Task =>
+    async ({ name }) => {
       begun(name);
       if (name.startsWith("x")) await end;
-    });
+    };
 
-  it("happens while short batches run", async () => {
+  it("happens while short claims run", async () => {
     const t = bench();
     await add(t, { name: "s", max_getwork: 5 }, ...numbered(50));
     let ahead = 0;
@@ -379,17 +385,17 @@ describe("claiming ahead", () => {
         return t.coordinate.requestAttempts(ns, request);
       },
     });
-    const task: Task = async (attempts) => {
+    const task: Task = bulk(async (attempts) => {
       await turns(3);
       await Promise.all(attempts.map((attempt) => attempt.finish()));
-    };
+    });
     const worker = t.start({ tasks: { s: task } }, over);
     await until("all", () => worker.counts.finished === 50);
     assert.ok(ahead >= 8, `${ahead} claims ahead`);
     assert.equal(worker.counts.released, 0);
   });
 
-  it("does not happen where switched off, or while batches are long", async () => {
+  it("does not happen where switched off, or while claims are long", async () => {
     for (const options of [
       { ahead: false, longMs: 0 },
       { ahead: true, longMs: 300 },
@@ -403,41 +409,41 @@ describe("claiming ahead", () => {
           return t.coordinate.requestAttempts(ns, request);
         },
       });
-      const task: Task = async (attempts) => {
+      const task: Task = bulk(async (attempts) => {
         t.clock.advance(options.longMs);
         await turns(3);
         await Promise.all(attempts.map((attempt) => attempt.finish()));
-      };
+      });
       const worker = t.start({ ahead: options.ahead, tasks: { s: task } }, over);
       await until("all", () => worker.counts.finished === 50);
       assert.equal(ahead, 0);
     }
   });
 
-  it("a long task does not hold what was claimed ahead: another gets it within a second or two", async () => {
+  it("a long task does not hold what was claimed ahead: another gets it within a second", async () => {
     const t = bench();
-    await add(t, { name: "s", max_getwork: 2, max_retries: 1 }, "a", "b", "c", "d", "x1", "x2", "y", "z");
+    await add(t, { name: "s", max_getwork: 1, max_retries: 1 }, "a", "b", "x1", "y");
     const end = gate();
     const begun: string[] = [];
     const first = t.start({ tasks: { s: mixed(end.promise, (name) => begun.push(name)) } });
     await until("the long one runs", () => begun.includes("x1"));
     await turns();
     assert.equal(await t.status("s", "y"), "pending");
-    assert.equal(first.counts.claimed, 8);
-    await t.advance(999);
+    assert.equal(first.counts.claimed, 4);
+    await t.advance(799);
     assert.equal(await t.status("s", "y"), "pending");
     const by: string[] = [];
     t.start({
       name: "other",
-      tasks: { s: each(({ name }, { worker }) => void by.push(`${name} ${worker}`)) },
+      tasks: { s: ({ name }, { worker }) => void by.push(`${name} ${worker}`) },
     });
     await t.advance(1);
-    await until("the other has them", async () => (await t.status("s", "z")) === "finished");
-    assert.deepEqual(by, ["y other/1", "z other/1"]);
-    assert.equal(first.counts.released, 2);
-    assert.ok(t.events.some((event) => event.type === "released" && event.units.join() === "y,z"));
+    await until("the other has them", async () => (await t.status("s", "y")) === "finished");
+    assert.deepEqual(by, ["y other/1"]);
+    assert.equal(first.counts.released, 1);
+    assert.ok(t.events.some((event) => event.type === "released" && event.units.join() === "y"));
     end.open();
-    await until("the long ones end", async () => (await t.status("s", "x2")) === "finished");
+    await until("the long one ends", async () => (await t.status("s", "x1")) === "finished");
   });
 
   it("is not held past half its lease, when that is shorter", async () => {
@@ -489,11 +495,11 @@ describe("many slots", () => {
     await add(t, { name: "s", max_getwork: 7 }, ...numbered(3000));
     const by = new Map<string, number>();
     const ran: string[] = [];
-    const task = each(async ({ name }, { worker }) => {
+    const task: Task = async ({ name }, { worker }) => {
       ran.push(name);
       by.set(worker, (by.get(worker) ?? 0) + 1);
       if (ran.length % 3 === 0) await turns(1);
-    });
+    };
     const worker = t.start({ concurrency: 6, tasks: { s: task } });
     await until("all", () => worker.counts.finished === 3000);
     assert.equal(new Set(ran).size, 3000);

@@ -8,7 +8,7 @@ import { Engine, handles, type Coordinate, type Namespace } from "../../src/inde
 import { MemoryStore } from "../../src/memory/index.ts";
 import { coalesce, listen, RestClient, restServer } from "../../src/rest/index.ts";
 import { openSqlite } from "../../src/sqlite/index.ts";
-import { each, Worker, type WorkerEvent, type WorkerOptions } from "../../src/worker/index.ts";
+import { bulk, Worker, type Task, type WorkerOptions } from "../../src/worker/index.ts";
 import { openServer } from "../postgres/server.ts";
 import { openPostgres } from "../../src/postgres/index.ts";
 import { gate, recorder, until, type Line } from "./setup.ts";
@@ -98,10 +98,10 @@ for (const [name, open] of Object.entries(stacks))
       const ns = fresh();
       await fill(ns, { name: "s" }, 3000);
       const ran = new Map<string, number>();
-      const task = each(({ name: unit, data }) => {
+      const task: Task = ({ name: unit, data }) => {
         ran.set(unit, (ran.get(unit) ?? 0) + 1);
         return { ...data, done: true };
-      });
+      };
       const workers = [1, 2].map(() => start(ns, { concurrency: 3, tasks: { s: task } }));
       await until("all", async () => (await finished(ns)) === 3000);
       assert.equal(ran.size, 3000);
@@ -115,7 +115,7 @@ for (const [name, open] of Object.entries(stacks))
       const ns = fresh();
       await fill(ns, { name: "s" }, 0);
       const heard: number[] = [];
-      start(ns, { tasks: { s: each(() => void heard.push(performance.now())) } });
+      start(ns, { tasks: { s: () => void heard.push(performance.now()) } });
       await until("it waits", async () => (await ns.worker("x").desired()) === "run");
       await new Promise((resolve) => setTimeout(resolve, 300));
       const delays: number[] = [];
@@ -159,14 +159,14 @@ for (const [name, open] of Object.entries(stacks))
       start(ns, {
         lifetimeMs: 800,
         tasks: {
-          s: async ([attempt], { signal, renew, progress }) => {
+          s: bulk(async ([attempt], { signal, renew, progress }) => {
             for (let step = 0; step < 8; step++) {
               await new Promise((resolve) => setTimeout(resolve, 150));
               await renew();
               await progress(attempt!, { step });
             }
             await attempt!.finish({ aborted: signal.aborted });
-          },
+          }),
         },
       });
       await until("it is finished", async () => (await finished(ns)) === 1);
@@ -178,24 +178,21 @@ for (const [name, open] of Object.entries(stacks))
       await fill(ns, { name: "s", max_getwork: 1, max_retries: 1 }, 30);
       const end = gate();
       let released = 0;
-      const events = (event: WorkerEvent): void => {
-        if (event.type === "released") released = performance.now();
-      };
       let stuck = 0;
       const first = start(ns, {
         concurrency: 1,
-        onEvent: events,
         tasks: {
-          s: each(async ({ name: unit }) => {
+          s: async ({ name: unit }) => {
             if (unit < "u00010") return;
             stuck = performance.now();
             await end.promise;
-          }),
+          },
         },
       });
+      first.on("released", () => (released = performance.now()));
       await until("it is stuck", () => stuck > 0);
       const others: number[] = [];
-      start(ns, { tasks: { s: each(() => void others.push(performance.now())) } });
+      start(ns, { tasks: { s: () => void others.push(performance.now()) } });
       await until("the others are done", async () => (await finished(ns)) === 29);
       if (first.counts.released > 0) {
         assert.ok(released > 0);
@@ -208,7 +205,7 @@ for (const [name, open] of Object.entries(stacks))
     it("stops in order: what runs is finished, the rest is for others, and the records say so", async () => {
       const ns = fresh();
       await fill(ns, { name: "s", max_getwork: 5 }, 500);
-      const task = each(() => new Promise((resolve) => setTimeout(() => resolve(undefined), 2)));
+      const task = () => new Promise((resolve) => setTimeout(() => resolve(undefined), 2));
       const worker = start(ns, { concurrency: 2, tasks: { s: task } });
       await until("it works", () => worker.counts.finished > 20);
       await worker.stop();

@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { describe, it } from "vitest";
-import { each, Worker, type Runtime, type TaskContext } from "../../src/worker/index.ts";
+import { bulk, Worker, type Runtime, type BulkContext } from "../../src/worker/index.ts";
 import { bench, gate, recorder, turns, until, wrapped, type Bench } from "./setup.ts";
 
 interface Held {
   worker: Worker;
   running: Promise<void>;
-  context: TaskContext;
+  context: BulkContext;
   end: () => void;
 }
 
@@ -14,7 +14,7 @@ interface Held {
 async function held(t: Bench, graceMs = 5000, runtimes: Runtime[] = []): Promise<Held> {
   await t.ns.setWorkSpec({ name: "s", runtime: "node", max_getwork: 2 });
   await t.ns.workSpec("s").addWorkUnits([["a"], ["b"], ["c"]]);
-  const begun = gate<TaskContext>();
+  const begun = gate<BulkContext>();
   const end = gate();
   const worker = new Worker(t.ns, {
     clock: t.clock,
@@ -24,11 +24,11 @@ async function held(t: Bench, graceMs = 5000, runtimes: Runtime[] = []): Promise
     graceMs,
     runtimes,
     tasks: {
-      s: async (attempts, context) => {
+      s: bulk(async (attempts, context) => {
         begun.open(context);
         await end.promise;
         await Promise.all(attempts.map((attempt) => attempt.finish()));
-      },
+      }),
     },
   });
   const running = worker.run();
@@ -155,7 +155,7 @@ describe("stop", () => {
 
   it("an idle worker stops at once, and any number of times", async () => {
     const t = bench();
-    const worker = t.start({ concurrency: 4, tasks: { s: each(() => undefined) } });
+    const worker = t.start({ concurrency: 4, tasks: { s: () => undefined } });
     await turns();
     await Promise.all([worker.stop(), worker.stop(), worker.stop()]);
     await worker.stop();
@@ -164,7 +164,7 @@ describe("stop", () => {
 
   it("before run: run returns at once, and asks for nothing", async () => {
     const t = bench();
-    const worker = new Worker(t.ns, { name: "w", clock: t.clock, tasks: { s: each(() => undefined) } });
+    const worker = new Worker(t.ns, { name: "w", clock: t.clock, tasks: { s: () => undefined } });
     await worker.stop();
     await worker.run();
     assert.deepEqual(await t.coordinate.getWorkers("test", ["w"]), [null]);
@@ -173,19 +173,17 @@ describe("stop", () => {
   it("by the signal that run was given, also when it was aborted before", async () => {
     const t = bench();
     const stop = new AbortController();
-    const worker = new Worker(t.ns, { name: "w", clock: t.clock, tasks: { s: each(() => undefined) } });
+    const worker = new Worker(t.ns, { name: "w", clock: t.clock, tasks: { s: () => undefined } });
     const running = worker.run(stop.signal);
     await turns();
     stop.abort();
     await running;
-    await new Worker(t.ns, { name: "x", clock: t.clock, tasks: { s: each(() => undefined) } }).run(
-      stop.signal,
-    );
+    await new Worker(t.ns, { name: "x", clock: t.clock, tasks: { s: () => undefined } }).run(stop.signal);
   });
 
   it("a worker runs once", async () => {
     const t = bench();
-    const worker = t.start({ tasks: { s: each(() => undefined) } });
+    const worker = t.start({ tasks: { s: () => undefined } });
     await assert.rejects(worker.run(), { code: "bad_argument" });
   });
 
@@ -222,11 +220,9 @@ describe("errors in user code", () => {
     const t = bench();
     await t.ns.setWorkSpec({ name: "s", runtime: "node" });
     await t.ns.workSpec("s").addWorkUnits([["a"], ["b"]]);
-    t.start({
-      onEvent: () => {
-        throw new Error("listener");
-      },
-      tasks: { s: each(() => undefined) },
+    const worker = t.start({ tasks: { s: () => undefined } });
+    worker.on("finished", () => {
+      throw new Error("listener");
     });
     await until("it works", async () => (await t.status("s", "b")) === "finished");
     assert.ok(t.lines.some(({ level }) => level === "error"));
@@ -239,10 +235,10 @@ describe("errors in user code", () => {
     const worker = t.start({
       concurrency: 3,
       tasks: {
-        s: async (attempts) => {
+        s: bulk(async (attempts) => {
           if (attempts[0]!.workUnitName.endsWith("7")) await Promise.reject(new Error("seven"));
           throw new Error("broken");
-        },
+        }),
       },
     });
     await until("all have failed", () => worker.counts.failed === 50);

@@ -3,14 +3,17 @@ import pino from "pino";
 import { describe, it } from "vitest";
 import { encodeData, isCoordinateError, type AttemptRow } from "../../src/index.ts";
 import {
-  each,
+  bulk,
+  fail,
   linesLogger,
   retry,
+  snooze,
   tasksRuntime,
   Worker,
   type Logger,
   type Runtime,
   type Task,
+  type Unit,
 } from "../../src/worker/index.ts";
 import { bench, gate, turns, until, wrapped, type Bench } from "./setup.ts";
 
@@ -35,25 +38,26 @@ describe("which task runs", () => {
     await add(t, { name: "greeting", task: "hello" }, "b");
     const ran: string[] = [];
     t.start({
-      tasks: { hello: each(({ name }, { workSpec }) => void ran.push(`${workSpec.name} ${name}`)) },
+      tasks: { hello: ({ name }, { workSpec }) => void ran.push(`${workSpec.name} ${name}`) },
     });
     await ended(t, "hello", "a");
     await ended(t, "greeting", "b");
     assert.deepEqual(ran.sort(), ["greeting b", "hello a"]);
   });
 
-  it("work specs of other runtimes, and of none, are left alone", async () => {
+  it("work specs of the runtimes node and none are taken; others, and those with a module, are left alone", async () => {
     const t = bench();
     await add(t, { name: "go", runtime: "go" }, "a");
-    await t.ns.setWorkSpec({ name: "none" });
-    await t.ns.workSpec("none").addWorkUnits([["b"]]);
+    await add(t, { name: "python", runtime: "", module: "jobs", run_function: "run" }, "a");
+    await add(t, { name: "none", runtime: "" }, "b");
     await add(t, { name: "mine" }, "c");
-    const task = each(() => undefined);
-    t.start({ tasks: { go: task, none: task, mine: task } });
+    const task = () => undefined;
+    t.start({ tasks: { "*": task, go: task, python: task } });
     await ended(t, "mine", "c");
+    await ended(t, "none", "b");
     await t.advance(5000);
     assert.equal(await t.status("go", "a"), "available");
-    assert.equal(await t.status("none", "b"), "available");
+    assert.equal(await t.status("python", "a"), "available");
   });
 
   it("the list of runtimes can be another, and the empty name is for work specs without one", async () => {
@@ -62,21 +66,58 @@ describe("which task runs", () => {
     await t.ns.setWorkSpec({ name: "none" });
     await t.ns.workSpec("none").addWorkUnits([["b"]]);
     await add(t, { name: "node" }, "c");
-    const task = each(() => undefined);
+    const task = () => undefined;
     t.start({ taskRuntimes: ["go", ""], tasks: { go: task, none: task, node: task } });
     await ended(t, "go", "a");
     await ended(t, "none", "b");
     assert.equal(await t.status("node", "c"), "available");
   });
 
-  it("without such a task, the attempts fail and say which there are", async () => {
+  it("a work spec without a task here is left to others: no unit is claimed or fails", async () => {
     const t = bench();
     await add(t, { name: "s", task: "constructor" }, "u");
-    t.start({ tasks: { one: each(() => undefined), two: each(() => undefined) } });
+    await add(t, { name: "one" }, "u");
+    const worker = t.start({ tasks: { one: () => undefined, two: () => undefined } });
+    await ended(t, "one", "u");
+    await t.advance(60_000);
+    assert.equal(await t.status("s", "u"), "available");
+    assert.equal(worker.counts.claimed, 1);
+    t.start({ name: "other", tasks: { constructor: () => ({ by: "other" }) } });
+    await ended(t, "s", "u");
+    assert.deepEqual(await t.data("s", "u"), { by: "other" });
+  });
+
+  it("a pattern matches the names that begin like it, and the most exact one wins", async () => {
+    const t = bench();
+    for (const name of ["resize", "resize-large", "resize-small", "mail"]) await add(t, { name }, "u");
+    const by = (task: string) => () => ({ task });
+    t.start({
+      tasks: {
+        "*": by("*"),
+        "resize-*": by("resize-*"),
+        "resize-small": by("resize-small"),
+      },
+    });
+    for (const [name, task] of [
+      ["resize", "*"],
+      ["resize-large", "resize-*"],
+      ["resize-small", "resize-small"],
+      ["mail", "*"],
+    ] as const) {
+      await ended(t, name, "u");
+      assert.deepEqual(await t.data(name, "u"), { task });
+    }
+  });
+
+  it("of a runtime that asks for all of its work: without the task, the attempts fail and say which there are", async () => {
+    const t = bench();
+    await add(t, { name: "s", runtime: "own" }, "u");
+    const runtime: Runtime = { names: ["own"], task: () => null, close: () => Promise.resolve() };
+    t.start({ runtimes: [runtime] });
     await ended(t, "s", "u");
     assert.deepEqual(await t.data("s", "u"), {
       own: "u",
-      traceback: 'no task "constructor" for runtime "node"; this worker has one, two',
+      traceback: 'no task "s" for runtime "own"; this worker has none',
     });
   });
 
@@ -86,10 +127,10 @@ describe("which task runs", () => {
     const ran: string[] = [];
     const other: Runtime = {
       names: ["node"],
-      task: async () => Promise.resolve(each(() => void ran.push("second"))),
+      task: async () => Promise.resolve(() => void ran.push("second")),
       close: () => Promise.resolve(),
     };
-    t.start({ runtimes: [tasksRuntime({ another: each(() => void ran.push("first")) }), other] });
+    t.start({ runtimes: [tasksRuntime({ another: () => void ran.push("first") }), other] });
     await ended(t, "s", "u");
     assert.deepEqual(ran, ["second"]);
   });
@@ -115,7 +156,7 @@ describe("what a task is given", () => {
     const seen = gate();
     t.start({
       tasks: {
-        s: async (attempts, context) => {
+        s: bulk(async (attempts, context) => {
           assert.deepEqual(
             attempts.map((attempt) => [attempt.workUnitName, attempt.workSpecName, attempt.workerName]),
             ["a", "b", "c"].map((name) => [name, "s", "w/1"]),
@@ -128,7 +169,7 @@ describe("what a task is given", () => {
           context.log.info({ n: 1 }, "hello");
           await Promise.all(attempts.map((attempt) => attempt.finish()));
           seen.open();
-        },
+        }),
       },
     });
     await ended(t, "s", "c");
@@ -141,7 +182,7 @@ describe("what a task is given", () => {
     const t = bench();
     await add(t, { name: "s", version: 1 }, "a");
     const seen: unknown[] = [];
-    t.start({ tasks: { s: each((_, { workSpec }) => void seen.push(workSpec.data.version)) } });
+    t.start({ tasks: { s: (_, { workSpec }) => void seen.push(workSpec.data.version) } });
     await ended(t, "s", "a");
     await add(t, { name: "s", version: 2 });
     await t.advance(1000);
@@ -175,10 +216,10 @@ describe("attempts that a task leaves open", () => {
     await add(t, { name: "s" }, "a", "b", "c");
     t.start({
       tasks: {
-        s: async (attempts) => {
+        s: bulk(async (attempts) => {
           await attempts[0]!.finish({ done: true });
           throw new Error("broken", { cause: new Error("the disk") });
-        },
+        }),
       },
     });
     await ended(t, "s", "c");
@@ -209,10 +250,10 @@ describe("attempts that a task leaves open", () => {
     let runs = 0;
     t.start({
       tasks: {
-        s: async (attempts) => {
+        s: bulk(async (attempts) => {
           if (++runs === 1) throw retry(5000);
           await Promise.all(attempts.map((attempt) => attempt.finish()));
-        },
+        }),
       },
     });
     await until("given back", async () => (await t.status("s", "b")) === "delayed");
@@ -226,7 +267,10 @@ describe("attempts that a task leaves open", () => {
   it("are reported when it returns, and expire", async () => {
     const t = bench();
     await add(t, { name: "s" }, "a", "b");
-    const worker = t.start({ lifetimeMs: 10_000, tasks: { s: (attempts) => void attempts[0]!.finish() } });
+    const worker = t.start({
+      lifetimeMs: 10_000,
+      tasks: { s: bulk((attempts) => void attempts[0]!.finish()) },
+    });
     await until("reported", () => worker.counts.unsettled > 0);
     assert.equal(worker.counts.unsettled, 1);
     assert.equal(await t.status("s", "a"), "finished");
@@ -263,12 +307,12 @@ describe("attempts that a task leaves open", () => {
   });
 });
 
-describe("each", () => {
+describe("a plain function", () => {
   it("finishes with what is returned; nothing keeps the data", async () => {
     const t = bench();
     await add(t, { name: "s" }, "a", "b", "c");
     t.start({
-      tasks: { s: each(async ({ name, data }) => (name === "b" ? { ...data, ok: 1 } : undefined)) },
+      tasks: { s: async ({ name, data }) => (name === "b" ? { ...data, ok: 1 } : undefined) },
     });
     await ended(t, "s", "c");
     assert.deepEqual(await t.data("s", "a"), { own: "a" });
@@ -280,9 +324,9 @@ describe("each", () => {
     await add(t, { name: "s" }, "a", "b", "c");
     t.start({
       tasks: {
-        s: each(({ name }) => {
+        s: ({ name }) => {
           if (name === "b") throw new TypeError("not this one");
-        }),
+        },
       },
     });
     await ended(t, "s", "c");
@@ -299,10 +343,10 @@ describe("each", () => {
     await add(t, { name: "s" }, "u");
     t.start({
       tasks: {
-        s: each(async ({ attempt }) => {
+        s: async ({ attempt }) => {
           if (attempt.number < 3) throw retry(1000, { tried: attempt.number });
           return { tried: attempt.number };
-        }),
+        },
       },
     });
     for (let tries = 0; tries < 2; tries++) {
@@ -323,7 +367,7 @@ describe("each", () => {
     const t = bench();
     await add(t, { name: "s" }, "function", "list", "text");
     const results: Record<string, unknown> = { function: { f: () => 1 }, list: [1], text: "done" };
-    t.start({ tasks: { s: each(({ name }) => results[name] as object) } });
+    t.start({ tasks: { s: ({ name }) => results[name] as object } });
     await ended(t, "s", "text");
     for (const name of ["function", "list"]) {
       assert.equal(await t.status("s", name), "failed");
@@ -340,10 +384,10 @@ describe("each", () => {
     await add(t, { name: "s" }, "u");
     const worker = t.start({
       tasks: {
-        s: each(async ({ attempt }) => {
+        s: async ({ attempt }) => {
           await attempt.fail({ by: "hand" });
           return { never: true };
-        }),
+        },
       },
     });
     await ended(t, "s", "u");
@@ -352,46 +396,130 @@ describe("each", () => {
     assert.equal(worker.counts.refused, 0);
   });
 
-  it("runs one at a time, or as many as it is told", async () => {
-    for (const [options, most] of [[{}, 1] as const, [{ concurrency: 3 }, 3] as const]) {
+  it("runs as many at once as `concurrency` says, whatever the size of the claim", async () => {
+    for (const [concurrency, maxGetwork] of [
+      [1, 0],
+      [4, 0],
+      [4, 1],
+      [3, 100],
+    ] as const) {
       const t = bench();
-      await add(t, { name: "s" }, "a", "b", "c", "d", "e", "f", "g", "h");
+      await add(t, { name: "s", max_getwork: maxGetwork }, "a", "b", "c", "d", "e", "f", "g", "h");
       let now = 0;
       let seen = 0;
-      const task = each(async () => {
-        seen = Math.max(seen, ++now);
-        await turns(3);
-        now--;
-      }, options);
-      t.start({ tasks: { s: task } });
-      await ended(t, "s", "h");
-      assert.equal(seen, most);
+      const worker = t.start({
+        concurrency,
+        tasks: {
+          s: async () => {
+            seen = Math.max(seen, ++now);
+            await turns(3);
+            now--;
+          },
+        },
+      });
+      await until("all", () => worker.counts.finished === 8);
+      assert.equal(seen, concurrency);
     }
-    assert.throws(() => each(() => undefined, { concurrency: 0 }), { code: "bad_argument" });
   });
 
-  it("gives back untried what was not begun when the signal came", async () => {
+  it("gives back untried what did not begin within a second, so that another worker gets it", async () => {
     const t = bench();
     await add(t, { name: "s", max_retries: 1 }, "a", "b", "c");
     const first = gate();
     const begun: string[] = [];
-    t.start({
-      lifetimeMs: 20_000,
-      tasks: {
-        s: each(async ({ name }) => {
-          begun.push(name);
+    const task = async ({ name }: Unit): Promise<void> => {
+      begun.push(name);
+      if (name === "a") await first.promise;
+    };
+    // a runtime that asks for many before it knows how long they take
+    const runtime: Runtime = { ...tasksRuntime({ s: task }), firstAttempts: 3 };
+    const worker = t.start({ runtimes: [runtime] });
+    await until("the first runs", () => begun.length === 1);
+    assert.equal(await t.status("s", "b"), "pending");
+    t.start({ name: "other", tasks: { s: ({ name }) => void begun.push(`${name} other`) } });
+    await t.advance(799);
+    assert.deepEqual(begun, ["a"]);
+    await t.advance(1);
+    await until("the others are done", async () => (await t.status("s", "c")) === "finished");
+    assert.deepEqual(begun, ["a", "b other", "c other"]);
+    assert.equal(worker.counts.released, 2);
+    first.open();
+    await ended(t, "s", "a");
+  });
+
+  it("knows when its task began, besides when it was claimed", async () => {
+    const t = bench();
+    await add(t, { name: "s" }, "a", "b");
+    const first = gate();
+    const times: number[][] = [];
+    const runtime: Runtime = {
+      ...tasksRuntime({
+        s: async ({ name, beganAt, attempt }) => {
+          times.push([attempt.startTime - start, beganAt - start]);
           if (name === "a") await first.promise;
-        }),
+        },
+      }),
+      firstAttempts: 2,
+    };
+    const start = t.clock.now();
+    const worker = t.start({ runtimes: [runtime] });
+    const told: number[][] = [];
+    worker.on("finished", ({ claimedAt, beganAt, ms }) =>
+      told.push([claimedAt - start, beganAt - start, ms]),
+    );
+    await until("it runs", () => times.length === 1);
+    await t.advance(500);
+    first.open();
+    await ended(t, "s", "b");
+    await turns();
+    assert.deepEqual(times, [
+      [0, 0],
+      [0, 500],
+    ]);
+    assert.deepEqual(told, [
+      [0, 0, 500],
+      [0, 500, 0],
+    ]);
+  });
+
+  it("a unit that is settled and not waited for is left as it was settled", async () => {
+    const t = bench();
+    await add(t, { name: "s" }, "u");
+    const worker = t.start({
+      tasks: {
+        s: ({ attempt }) => {
+          void attempt.fail({ by: "hand" });
+          return { never: true };
+        },
       },
     });
-    await until("the first runs", () => begun.length === 1);
-    await t.advance(10_000);
-    first.open();
-    await until("all have ended", async () => (await t.status("s", "c")) === "finished");
-    assert.deepEqual(begun, ["a", "b", "c"]);
-    const [released, again] = await t.coordinate.listUnitAttempts("test", "s", "b");
-    assert.equal(released?.status, "expired");
-    assert.equal(again?.status, "finished");
+    await ended(t, "s", "u");
+    await turns();
+    assert.deepEqual(await t.data("s", "u"), { by: "hand" });
+    assert.equal(worker.counts.refused, 0);
+  });
+
+  it("throw fail(reason) fails the unit with the reason; throw snooze(ms) runs it later", async () => {
+    const t = bench();
+    await add(t, { name: "s" }, "a", "b");
+    t.start({
+      tasks: {
+        s: ({ name, attempt }) => {
+          if (name === "a") throw fail("no such customer");
+          if (attempt.number === 1) throw snooze(60_000);
+        },
+      },
+    });
+    await ended(t, "s", "a");
+    assert.equal((await t.data("s", "a")).traceback, "no such customer");
+    await until("it sleeps", async () => (await t.status("s", "b")) === "delayed");
+    await t.advance(59_999);
+    assert.equal(await t.status("s", "b"), "delayed");
+    await t.advance(1);
+    await ended(t, "s", "b");
+    assert.equal(await t.status("s", "b"), "finished");
+    for (const make of [() => snooze(-1), () => retry(Number.NaN)])
+      assert.throws(make, { code: "bad_argument" });
   });
 });
 
@@ -401,13 +529,10 @@ describe("settling", () => {
     await add(t, { name: "s" }, ...Array.from({ length: 250 }, (_, i) => String(i).padStart(3, "0")));
     const calls: number[] = [];
     const counting = watched(t, (changes) => calls.push(changes));
-    const worker = t.start(
-      { concurrency: 3, maxAttempts: 50, tasks: { s: each(() => undefined) } },
-      counting,
-    );
+    const worker = t.start({ concurrency: 3, maxAttempts: 50, tasks: { s: () => undefined } }, counting);
     await until("all are finished", () => worker.counts.finished === 250);
     assert.ok(calls.length <= 5, `${calls.length} calls`);
-    assert.ok(worker.counts.batches >= 5);
+    assert.ok(worker.counts.claims >= 5);
   });
 
   it("a settle resolves when it is stored", async () => {
@@ -416,10 +541,10 @@ describe("settling", () => {
     const seen: string[] = [];
     t.start({
       tasks: {
-        s: async ([attempt]) => {
+        s: bulk(async ([attempt]) => {
           await attempt!.finish();
           seen.push(await t.status("s", "u"));
-        },
+        }),
       },
     });
     await until("it was looked at", () => seen.length === 1);
@@ -431,11 +556,11 @@ describe("settling", () => {
     await add(t, { name: "s" }, "u");
     const worker = t.start({
       tasks: {
-        s: ([attempt], { progress }) => {
+        s: bulk(([attempt], { progress }) => {
           void progress(attempt!, { part: 1 });
           void progress(attempt!, { part: 2 });
           void attempt!.finish({ part: 3 });
-        },
+        }),
       },
     });
     await ended(t, "s", "u");
@@ -459,12 +584,12 @@ describe("settling", () => {
     t.start(
       {
         tasks: {
-          s: async ([a, b], { progress }) => {
+          s: bulk(async ([a, b], { progress }) => {
             void progress(a!, { part: 1 });
             await turns(3);
             void a!.finish({ part: 2 });
             void b!.finish();
-          },
+          }),
         },
       },
       over,
@@ -482,7 +607,7 @@ describe("settling", () => {
     const codes: Record<string, string> = {};
     const worker = t.start({
       tasks: {
-        s: async (attempts) => {
+        s: bulk(async (attempts) => {
           // what was taken from it comes again
           if (attempts.length !== 4) {
             await Promise.all(attempts.map((attempt) => attempt.finish()));
@@ -499,7 +624,7 @@ describe("settling", () => {
               ),
             ),
           );
-        },
+        }),
       },
     });
     await until("all are answered", () => Object.keys(codes).length === 4);
@@ -508,7 +633,7 @@ describe("settling", () => {
     assert.equal(t.lines.filter(({ message }) => message === "a settle was refused").length, 3);
     assert.equal(worker.counts.unsettled, 0);
     await t.ns.workSpec("s").addWorkUnits([["next"]]);
-    await until("it goes on", () => worker.counts.batches > 1);
+    await until("it goes on", () => worker.counts.claims > 1);
   });
 
   it("data that is too large is refused to the one who sent it", async () => {
@@ -517,13 +642,13 @@ describe("settling", () => {
     const codes: string[] = [];
     t.start({
       tasks: {
-        s: async ([a, b]) => {
+        s: bulk(async ([a, b]) => {
           const large = a!.finish({ fill: "x".repeat(17 * 1024 * 1024) }).catch((error: unknown) => {
             codes.push(codeOf(error));
             return a!.fail({ traceback: "too much" });
           });
           await Promise.all([large, b!.finish()]);
-        },
+        }),
       },
     });
     await ended(t, "s", "a");

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "vitest";
 import { CoordinateError, handles, seededRandom, type AttemptRow, type Coordinate } from "../../src/index.ts";
-import { each, Worker, type Task } from "../../src/worker/index.ts";
+import { bulk, Worker, type Task } from "../../src/worker/index.ts";
 import { bench, turns, until, wrapped, type Bench } from "./setup.ts";
 
 /** A connection that fails when told: before the request arrives, or after it was carried out. */
@@ -44,7 +44,7 @@ describe("a coordinator that does not answer for a while", () => {
     await t.ns.workSpec("s").addWorkUnits([["u"]]);
     const line = shaky(t);
     line.state = "down";
-    t.start({ tasks: { s: each(() => undefined) } }, line.over);
+    t.start({ tasks: { s: () => undefined } }, line.over);
     for (let s = 0; s < 60; s++) await t.advance(1000);
     line.state = "up";
     await wait(t, "it works", async () => (await t.status("s", "u")) === "finished");
@@ -59,11 +59,11 @@ describe("a coordinator that does not answer for a while", () => {
       await t.ns.workSpec("s").addWorkUnits(units(60));
       const line = shaky(t);
       const ran: string[] = [];
-      const task: Task = async (attempts) => {
+      const task: Task = bulk(async (attempts) => {
         for (const { workUnitName } of attempts) ran.push(workUnitName);
         if (ran.length === 15) line.state = state;
         await Promise.all(attempts.map((attempt) => attempt.finish({ by: attempt.workUnitName })));
-      };
+      });
       const worker = t.start({ concurrency: 2, tasks: { s: task } }, line.over);
       await wait(t, "it broke", () => line.state !== "up");
       for (let s = 0; s < 20; s++) await t.advance(1000);
@@ -84,7 +84,7 @@ describe("a coordinator that does not answer for a while", () => {
     await t.ns.setWorkSpec({ name: "s", runtime: "node" });
     const line = shaky(t);
     const rows: AttemptRow[] = [];
-    t.start({ tasks: { s: each(() => undefined) } }, line.over);
+    t.start({ tasks: { s: () => undefined } }, line.over);
     await turns();
     line.state = "deaf";
     await t.ns.workSpec("s").addWorkUnits(units(5));
@@ -99,7 +99,7 @@ describe("a coordinator that does not answer for a while", () => {
   it("is asked again later and later, with chance, and never for nothing in a hurry", async () => {
     const t = bench();
     const line = shaky(t);
-    t.start({ random: seededRandom(9), tasks: { s: each(() => undefined) } }, line.over);
+    t.start({ random: seededRandom(9), tasks: { s: () => undefined } }, line.over);
     await turns();
     line.state = "down";
     await t.ns.setWorkSpec({ name: "s", runtime: "node" });
@@ -110,7 +110,7 @@ describe("a coordinator that does not answer for a while", () => {
       if (line.calls > calls) times.push(ms);
       calls = line.calls;
     }
-    // check-ins come on their own; claims after 0.1, 0.2, 0.4 … 5 seconds, each half of it at least
+    // check-ins come on their own; claims after 0.1, 0.2, 0.4 … 5 seconds half of it at least
     assert.ok(times.length > 10 && times.length < 35, `${times.length} tries in a minute`);
   });
 
@@ -119,10 +119,10 @@ describe("a coordinator that does not answer for a while", () => {
     await t.ns.setWorkSpec({ name: "s", runtime: "node" });
     await t.ns.workSpec("s").addWorkUnits([["u"]]);
     const line = shaky(t);
-    const task: Task = async ([attempt]) => {
+    const task: Task = bulk(async ([attempt]) => {
       line.state = "down";
       await attempt!.finish();
-    };
+    });
     const worker = t.start({ tasks: { s: task } }, line.over);
     await until("it broke", () => line.state === "down");
     const stopping = worker.stop();
@@ -141,7 +141,7 @@ describe("a coordinator that does not answer for a while", () => {
     });
     const worker = new Worker(handles(over).namespace("test"), {
       clock: t.clock,
-      tasks: { s: each(() => undefined) },
+      tasks: { s: () => undefined },
     });
     await assert.rejects(worker.run(), /no such token/);
   });
@@ -149,7 +149,7 @@ describe("a coordinator that does not answer for a while", () => {
   it("check-ins that fail are said again", async () => {
     const t = bench();
     const line = shaky(t);
-    t.start({ tasks: { s: each(() => undefined) } }, line.over);
+    t.start({ tasks: { s: () => undefined } }, line.over);
     await turns();
     line.state = "down";
     for (let s = 0; s < 20; s++) await t.advance(1000);

@@ -1,6 +1,12 @@
 /** Work specs, by the names that Python calls. */
 import { Buffer } from "node:buffer";
-import { dataToCbor, type Data, type WorkSpecMetaChange, type WorkSpecRow } from "../../core/index.ts";
+import {
+  dataToCbor,
+  eachRow,
+  type Data,
+  type WorkSpecMetaChange,
+  type WorkSpecRow,
+} from "../../core/index.ts";
 import {
   inBand,
   method,
@@ -75,12 +81,7 @@ const delWorkSpec = method(1, 1, async ({ coordinate, ns }, [name]) =>
 
 const clear = method(0, 0, async ({ coordinate, ns }) => {
   const specs: string[] = [];
-  for (let previous: string | undefined; ;) {
-    const page = await coordinate.listWorkSpecs(ns, previous === undefined ? {} : { previous });
-    specs.push(...page.rows.map(({ name }) => name));
-    if (page.next === null) break;
-    previous = page.next;
-  }
+  for await (const { name } of eachRow((from) => coordinate.listWorkSpecs(ns, from))) specs.push(name);
   const deleted = await coordinate.deleteWorkSpecs(ns, specs);
   return number(deleted.filter((found) => found).length);
 });

@@ -1,6 +1,7 @@
 /** Workers, by the names that Python calls; and the few calls about the daemon itself. */
 import {
   dataToCbor,
+  eachRow,
   encodeData,
   type AttemptRow,
   type WorkerQuery,
@@ -61,12 +62,9 @@ const workerUnregister = method(1, 1, async ({ coordinate, ns }, [id]) => {
 
 async function listWorkers({ coordinate, ns }: Call, query: WorkerQuery): Promise<WorkerRow[]> {
   const rows: WorkerRow[] = [];
-  for (let previous: string | undefined; ;) {
-    const page = await coordinate.listWorkers(ns, { ...query, ...(previous !== undefined && { previous }) });
-    rows.push(...page.rows);
-    if (page.next === null) return rows;
-    previous = page.next;
-  }
+  for await (const row of eachRow((from) => coordinate.listWorkers(ns, { ...query, ...from })))
+    rows.push(row);
+  return rows;
 }
 
 /** Those that are alive and have registered; one that merely asked for work, or was named as a parent, has not. */
@@ -114,17 +112,10 @@ const getChildWorkUnits = method(1, 1, async (call, [id]) => {
   const parent = optionalName(id, "worker_id");
   const children = new Map<string, AttemptRow[]>();
   for (const { name } of await listWorkers(call, { parent, active: true })) children.set(name, []);
-  for (let previous: string | undefined; ;) {
-    const page = await coordinate.listWorkerAttempts(ns, parent, {
-      which: "children",
-      ...(previous !== undefined && { previous }),
-    });
-    // a child that has left is no longer shown: its record is gone, and the parent would look for it in vain
-    for (const attempt of page.rows)
-      if (attempt.status === "pending") children.get(attempt.worker)?.push(attempt);
-    if (page.next === null) break;
-    previous = page.next;
-  }
+  const held = eachRow((from) => coordinate.listWorkerAttempts(ns, parent, { which: "children", ...from }));
+  // a child that has left is no longer shown: its record is gone, and the parent would look for it in vain
+  for await (const attempt of held)
+    if (attempt.status === "pending") children.get(attempt.worker)?.push(attempt);
   for (const attempts of children.values()) fencing.remember(attempts);
   fencing.speaksFor(parent);
   return pair((to) => {

@@ -1,11 +1,11 @@
 /** `coordinate lock`: locks on paths of a tree: who has one, taking one, giving it back, breaking it. */
 import { hostname } from "node:os";
-import type { LockPath, LockRefusal } from "../../core/index.ts";
+import { eachRow, type Lock, type LockPath, type LockRefusal } from "../../core/index.ts";
 import { command } from "../command.ts";
 import type { Context } from "../context.ts";
 import { quote } from "../escape.ts";
 import { CommandError, exit, UsageError } from "../failure.ts";
-import { duration, readDuration } from "../units.ts";
+import { duration, readDuration, relative } from "../units.ts";
 
 interface Options {
   owner?: string;
@@ -17,17 +17,18 @@ const actions = ["show", "take", "renew", "release", "clear"] as const;
 export default command<Options>({
   define: (it) => {
     it.argument("<action>", actions.join(", "))
-      .argument("<path...>", "such as nightly/import, or a JSON list of labels")
+      .argument("[path...]", "such as nightly/import, or a JSON list of labels")
       .option("--owner <name>", "take, renew, release: whose lock; this host's name if not given")
       .option("--for <time>", "take, renew: how long; 1 minute if not given")
       .addHelpText(
         "after",
-        "\ntake is all or nothing, and exits with 1 when another has one of the paths, or one above or below it." +
+        "\nshow without a path lists all locks. take is all or nothing, and exits with 1 when another has one of the paths, or one above or below it." +
           "\nclear breaks every lock at and below a path, whoever has it.",
       );
   },
   run: async (context, { args: [action, ...words], options }) => {
     const paths = words.map(readPath);
+    if (paths.length === 0 && action !== "show") throw new UsageError(`lock ${action ?? ""}: which path?`);
     const owner = options.owner ?? hostname();
     const timeoutMs = readDuration(options.for ?? "60", "--for");
     const { out } = context;
@@ -41,7 +42,9 @@ export default command<Options>({
     const named = paths.map(textOf).join(", ");
     switch (action) {
       case "show":
-        return show(context, paths, await coordinate.readLocks(ns, paths));
+        return paths.length === 0
+          ? showAll(context)
+          : show(context, paths, await coordinate.readLocks(ns, paths));
       case "take":
         return settle(
           await coordinate.lock(ns, { owner, paths, timeoutMs }),
@@ -66,6 +69,21 @@ export default command<Options>({
 function show({ out }: Context, paths: readonly LockPath[], owners: readonly (string | null)[]): number {
   if (out.json) out.printJson(paths.map((path, i) => ({ path, owner: owners[i] ?? null })));
   else paths.forEach((path, i) => out.line(`${textOf(path)}: ${owner(owners[i] ?? null)}`));
+  return exit.done;
+}
+
+async function showAll(context: Context): Promise<number> {
+  const { out } = context;
+  const { coordinate, ns } = await context.work();
+  const locks: Lock[] = [];
+  for await (const lock of eachRow((from) => coordinate.listLocks(ns, from))) locks.push(lock);
+  const now = Date.now();
+  if (out.json) out.printJson(locks);
+  else
+    out.table(
+      [{ head: "Path", least: 20 }, { head: "Owner", least: 12 }, { head: "Ends" }],
+      locks.map(({ path, owner, deadline }) => [textOf(path), owner, relative(deadline, now)]),
+    );
   return exit.done;
 }
 

@@ -1,5 +1,5 @@
 /** `coordinate prune`: removes ended units that are old, and on a store that is opened directly does the housekeeping. */
-import type { Coordinate, Engine, WorkUnitRow } from "../../core/index.ts";
+import { eachPage, type Coordinate, type Engine, type WorkUnitRow } from "../../core/index.ts";
 import { command, repeatedWords } from "../command.ts";
 import { quote } from "../escape.ts";
 import { exit, UsageError } from "../failure.ts";
@@ -77,21 +77,15 @@ async function pruneSpec(
   dryRun: boolean,
 ): Promise<number> {
   let removed = 0;
-  let previous: string | undefined;
-  do {
-    const page = await coordinate.listWorkUnits(ns, name, {
-      statuses,
-      limit: 1000,
-      ...(previous !== undefined && { previous }),
-    });
-    const old = page.rows.filter(({ activeAttempt }) => (activeAttempt?.endTime ?? Infinity) <= before);
+  const pages = eachPage((from) => coordinate.listWorkUnits(ns, name, { statuses, limit: 1000, ...from }));
+  for await (const rows of pages) {
+    const old = rows.filter(({ activeAttempt }) => (activeAttempt?.endTime ?? Infinity) <= before);
     // with their status, so that one that was retried a moment ago stays
     if (old.length > 0)
       removed += dryRun
         ? old.length
         : await coordinate.deleteWorkUnits(ns, name, { names: old.map((row) => row.name), statuses });
-    previous = page.next ?? undefined;
-  } while (previous !== undefined);
+  }
   return removed;
 }
 

@@ -1,6 +1,7 @@
 /** `coordinate work_specs`: the names, or with `--details` how each is set. */
 import {
   defaultMeta,
+  eachRow,
   metaFields,
   type Coordinate,
   type WorkSpecMeta,
@@ -14,17 +15,8 @@ import { duration } from "../units.ts";
 import { show } from "./set.ts";
 
 /** All of them, page after page: there are dozens, and where there are thousands nobody holds them all at once. */
-export async function* allWorkSpecs(coordinate: Coordinate, ns: string): AsyncGenerator<WorkSpecRow> {
-  let previous: string | undefined;
-  do {
-    const page = await coordinate.listWorkSpecs(ns, {
-      limit: 1000,
-      ...(previous !== undefined && { previous }),
-    });
-    yield* page.rows;
-    previous = page.next ?? undefined;
-  } while (previous !== undefined);
-}
+export const allWorkSpecs = (coordinate: Coordinate, ns: string): AsyncGenerator<WorkSpecRow> =>
+  eachRow((from) => coordinate.listWorkSpecs(ns, { limit: 1000, ...from }));
 
 /** Shown in columns, or together as one note. */
 const notNoted: ReadonlySet<string> = new Set<keyof WorkSpecMeta>([

@@ -1,8 +1,7 @@
 /** `coordinate worker`: runs a worker until it is stopped. `coordinate worker NAME`: the record of one. */
 import { rmSync, writeFileSync } from "node:fs";
-import { availableParallelism } from "node:os";
 import type { Namespace } from "../../objects/index.ts";
-import { runWorker, type Logger } from "../../worker/index.ts";
+import { defaultConcurrency, runWorker, type Logger } from "../../worker/index.ts";
 import { command } from "../command.ts";
 import type { Context } from "../context.ts";
 import { CommandError, exit, UsageError } from "../failure.ts";
@@ -36,8 +35,8 @@ export default command<Options>({
   define: (it) => {
     it.argument("[name]", "show what is known of this worker, and run none");
     defineWorkerOptions(it);
-    it.option("--concurrency <n>", "batches at once; as many as there are child processes")
-      .option("--max-attempts <n>", "units of a batch; 100 for node, 1 for python and command")
+    it.option("--concurrency <n>", "units at once; 10, or 10 in each child process")
+      .option("--max-attempts <n>", "units of a claim at most; 1000 for node, 1 for python and command")
       .option("--name <name>", "the worker's name; made of host and process when absent")
       .option("--grace <time>", "after SIGTERM, how long tasks may go on before they are told; 10s")
       .option("--heartbeat <time>", "between check-ins; 15s")
@@ -79,10 +78,10 @@ async function runUntilStopped(context: Context, options: Options): Promise<numb
   const given = count(options.concurrency, "--concurrency");
   const log = openLog(context, options.logpath);
   return atWork(context, log, async (namespace) => {
-    const runtimes = await openChosen(setting, maxAttempts, log);
+    const runtimes = await openChosen(setting, maxAttempts, log, given);
     await warnOfEmptyNamespace(namespace, log);
-    const cores = availableParallelism();
-    const concurrency = given ?? runtimes.reduce((sum, { capacity }) => sum + (capacity ?? cores), 0);
+    const places = runtimes.map(({ capacity }) => capacity ?? given ?? defaultConcurrency);
+    const concurrency = places.reduce((sum, count) => sum + count, 0);
     try {
       if (options.pidfile !== undefined) writeFileSync(options.pidfile, `${process.pid}\n`);
       const outcome = await runWorker(namespace, {

@@ -189,6 +189,22 @@ const order: Case[] = [
     },
   },
   {
+    name: "messages: a change to a blocked unit for which nothing follows keeps its place in the order given",
+    async run(t) {
+      await t.spec("s");
+      await t.add("s", plain("a"), after("b", "a"), "other", plain("x"));
+      const x = await make(t, "x", "s", 100);
+      await t.advance(100);
+      await t.add("s", after("x", "other"));
+      const a = await make(t, "a");
+      await t.c.settleAttempts(t.ns, [
+        { attempt: a.id, action: "fail" },
+        { attempt: x.id, action: "finish" },
+      ]);
+      assert.deepEqual(await told(t), ["a failed", "x finished", "b failed"]);
+    },
+  },
+  {
     name: "messages: what follows comes level by level, each level in the order of unit ids",
     async run(t) {
       await t.spec("s");

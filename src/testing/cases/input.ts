@@ -82,6 +82,7 @@ const bad: readonly Bad[] = [
   ["an endless lease", "bad_argument", /lifetimeMs/, (t) => t.claim({ lifetimeMs: Infinity })],
   ["a wait of NaN", "bad_argument", /waitMs/, (t) => t.claim({ waitMs: NaN })],
   ["runtimes that are a text", "bad_argument", /runtimes/, (t) => t.claim({ runtimes: wrong("go") })],
+  ["tasks that are a text", "bad_argument", /tasks/, (t) => t.claim({ tasks: wrong("mail") })],
   ["work specs that are a text", "bad_argument", /workSpecs/, (t) => t.claim({ workSpecs: wrong("s") })],
   ["memory of NaN", "bad_argument", /availableGb/, (t) => t.claim({ availableGb: NaN })],
   [

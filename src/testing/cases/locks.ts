@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { eachPage } from "../../core/index.ts";
 import { table, type CaseGroup } from "../stack.ts";
 
 const one = { owner: "one" };
@@ -181,6 +182,43 @@ export const locks: CaseGroup = {
         await t.c.lock(t.ns, { ...two, paths: [["b"]] });
         assert.notEqual(await t.c.unlock(t.ns, { ...one, paths: [["a"], ["b"]] }), null);
         assert.deepEqual(await t.c.readLocks(t.ns, [["a"], ["b"]]), ["one", "two"]);
+      },
+    },
+    {
+      name: "listing shows what is held at and below a path, in order, a page at a time, and not what has passed",
+      async run(t) {
+        const lock = (owner: string, timeoutMs: number, ...path: string[]) => ({
+          path,
+          owner,
+          deadline: t.now + timeoutMs,
+        });
+        const below = [
+          lock("one", 5000, "a", "x", "1"),
+          lock("one", 5000, "a", "y"),
+          lock("two", 9000, "a", "z"),
+        ];
+        const all = [...below, lock("two", 9000, "ab")];
+        await t.c.lock(t.ns, {
+          ...one,
+          timeoutMs: 5000,
+          paths: [
+            ["a", "y"],
+            ["a", "x", "1"],
+          ],
+        });
+        await t.c.lock(t.ns, { ...two, timeoutMs: 9000, paths: [["ab"], ["a", "z"]] });
+        assert.deepEqual(await t.c.listLocks(t.ns), { rows: all, next: null });
+        assert.deepEqual((await t.c.listLocks(t.ns, { path: ["a"] })).rows, below);
+        assert.deepEqual((await t.c.listLocks(t.ns, { path: ["a", "y"] })).rows, [below[1]]);
+        assert.deepEqual((await t.c.listLocks(t.ns, { path: ["b"] })).rows, []);
+        const seen: unknown[] = [];
+        for await (const rows of eachPage((from) => t.c.listLocks(t.ns, { ...from, limit: 3 }))) {
+          assert.ok(rows.length <= 3);
+          seen.push(...rows);
+        }
+        assert.deepEqual(seen, all);
+        await t.advance(5001);
+        assert.deepEqual((await t.c.listLocks(t.ns, { path: ["a"] })).rows, [below[2]]);
       },
     },
     {

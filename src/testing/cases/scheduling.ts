@@ -79,6 +79,59 @@ export const scheduling: CaseGroup = {
         assert.equal(await chosen(t, runtimes === undefined ? {} : { runtimes }), offered ? "s" : null);
       },
     ),
+    ...table(
+      [
+        { spec: {}, request: { tasks: ["s"] }, offered: true },
+        { spec: { runtime: "node" }, request: { tasks: ["other", "s"] }, offered: true },
+        { spec: { task: "resize-large" }, request: { tasks: ["resize-large"] }, offered: true },
+        { spec: { task: "resize-large" }, request: { tasks: ["s"] }, offered: false },
+        { spec: { task: "resize-large" }, request: { tasks: ["resize-*"] }, offered: true },
+        { spec: { task: "resize" }, request: { tasks: ["resize-*"] }, offered: false },
+        { spec: { task: "" }, request: { tasks: ["s"] }, offered: true },
+        { spec: {}, request: { tasks: ["*"] }, offered: true },
+        { spec: {}, request: { tasks: ["S", "ss", "", "s?"] }, offered: false },
+        { spec: {}, request: { tasks: [] }, offered: false },
+        { spec: { runtime: "go" }, request: { tasks: ["*"] }, offered: false },
+        { spec: { runtime: "go" }, request: { tasks: ["*"], runtimes: ["go"] }, offered: true },
+        { spec: {}, request: { tasks: ["*"], runtimes: ["go"] }, offered: false },
+        { spec: { module: "jobs" }, request: { tasks: ["*", "s"] }, offered: false },
+        { spec: { module: "jobs" }, request: { runtimes: [""] }, offered: true },
+      ],
+      ({ spec, request, offered }) =>
+        `a work spec with ${JSON.stringify(spec)} is ${offered ? "" : "not "}considered for a request with ${JSON.stringify(request)}`,
+      async (t, { spec, request, offered }) => {
+        await specs(t, { s: spec });
+        assert.equal(await chosen(t, request), offered ? "s" : null);
+      },
+    ),
+    {
+      name: "the task of a work spec changes with its data",
+      async run(t) {
+        await specs(t, { s: { task: "old" } });
+        await t.spec("s", { task: "new" });
+        assert.equal(await chosen(t, { tasks: ["old"] }), null);
+        assert.equal(await chosen(t, { tasks: ["new"] }), "s");
+      },
+    },
+    {
+      name: "explain says which task a work spec runs, and that a module is none",
+      async run(t) {
+        await specs(t, { mine: {}, other: { task: "t" }, python: { module: "jobs" }, go: { runtime: "go" } });
+        const rows = await t.c.explain(t.ns, { tasks: ["mine"] });
+        assert.deepEqual(
+          rows.map(({ workSpec, excluded: why }) => [workSpec, why]),
+          [
+            ["go", "other_runtime"],
+            ["mine", null],
+            ["other", "no_task"],
+            ["python", "no_task"],
+          ],
+        );
+        assert.match(rows[0]?.reason ?? "", /runtime "go"; asked for \["","node"\]/);
+        assert.match(rows[2]?.reason ?? "", /runs the task "t"; asked for \["mine"\]/);
+        assert.match(rows[3]?.reason ?? "", /runs a module/);
+      },
+    },
     {
       name: "only the work specs that the request lists are considered, unknown names are ignored",
       async run(t) {

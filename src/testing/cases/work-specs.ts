@@ -215,7 +215,16 @@ export const workSpecs: CaseGroup = {
       },
     ),
     ...table(
-      ["canBeContinuous", "nextWorkSpecName", "runtime", "thenPreempts", "retention", "availableCount"],
+      [
+        "canBeContinuous",
+        "nextWorkSpecName",
+        "runtime",
+        "taskName",
+        "runsModule",
+        "thenPreempts",
+        "retention",
+        "availableCount",
+      ],
       (field) => `metadata: ${field} cannot be set`,
       async (t, field) => {
         const before = await t.spec("s");
@@ -286,12 +295,12 @@ export const workSpecs: CaseGroup = {
     {
       name: "unknown keys are kept and ignored",
       async run(t) {
-        const row = await t.spec("s", { module: "m", run_function: "f", config: { a: 1 }, whatever: [1] });
+        const row = await t.spec("s", { run_function: "f", config: { a: 1 }, task: 7, whatever: [1] });
         assert.deepEqual(
           row.data,
-          encodeData({ name: "s", module: "m", run_function: "f", config: { a: 1 }, whatever: [1] }),
+          encodeData({ name: "s", run_function: "f", config: { a: 1 }, task: 7, whatever: [1] }),
         );
-        assert.deepEqual(row.meta, (await t.spec("plain")).meta);
+        assert.deepEqual(row.meta, { ...(await t.spec("plain")).meta, taskName: "s" });
       },
     },
     {

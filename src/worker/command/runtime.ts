@@ -19,7 +19,7 @@ import { jobExpired } from "../process/batch.ts";
 import { childEnvironment } from "../process/environment.ts";
 import { defaultGraceMs } from "../process/group.ts";
 import type { Runtime } from "../runtime.ts";
-import type { TaskContext } from "../task.ts";
+import { bulk, type BulkContext } from "../task.ts";
 import { orFail } from "../unstorable.ts";
 import { fillArguments, isText, readCommandSpec, type CommandSpec } from "./arguments.ts";
 import { runCommand, type CommandLimits, type CommandResult } from "./run.ts";
@@ -59,7 +59,7 @@ export function commandRuntime(options: CommandRuntimeOptions = {}): Runtime {
     maxAttempts: options.maxAttempts ?? 1,
     task: ({ data }) => {
       const spec = readCommandSpec(data);
-      return (attempts, context) => runUnits(attempts, context, spec, options);
+      return bulk((attempts, context) => runUnits(attempts, context, spec, options), { atLeast: 1 });
     },
     // The processes belong to their tasks, and end when those are told that it is over.
     close: () => Promise.resolve(),
@@ -68,7 +68,7 @@ export function commandRuntime(options: CommandRuntimeOptions = {}): Runtime {
 
 async function runUnits(
   attempts: readonly Attempt[],
-  context: TaskContext,
+  context: BulkContext,
   spec: CommandSpec,
   options: CommandRuntimeOptions,
 ): Promise<void> {
@@ -85,7 +85,7 @@ async function runUnits(
 /** Answers how to settle: the next program may run while this one's result is stored. */
 async function runUnit(
   attempt: Attempt,
-  { workSpec, worker, signal, expired, log }: TaskContext,
+  { workSpec, worker, signal, expired }: BulkContext,
   spec: CommandSpec,
   options: CommandRuntimeOptions,
 ): Promise<() => Promise<unknown>> {
@@ -121,7 +121,6 @@ async function runUnit(
   if (result.exit.code === 0 && result.exit.cause === "exited")
     return () => orFail(attempt, attempt.finish(finishedData(attempt, result)));
   if (result.exit.cause === "stopped") return () => attempt.expire();
-  log.warn({ unit: name, stderr: result.stderr }, `${spec.command[0]} ${result.exit.text}`);
   return () => orFail(attempt, attempt.fail(failedData(attempt, result, spec.command[0])));
 }
 

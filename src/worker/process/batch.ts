@@ -12,9 +12,9 @@
  */
 import { dataWithText, isCoordinateError, type AttemptChanged, type Data } from "../../core/index.ts";
 import type { Attempt } from "../../objects/index.ts";
-import { giveUp, retry } from "../each.ts";
+import { settleThrown } from "../outcome.ts";
 import type { Logger } from "../log.ts";
-import type { TaskContext } from "../task.ts";
+import type { BulkContext } from "../task.ts";
 import { workerStops } from "../stops.ts";
 import { orFail } from "../unstorable.ts";
 import { ChildEndedError, type Child } from "./child.ts";
@@ -27,6 +27,7 @@ import {
   readRenew,
   readSettle,
   readText,
+  thrownError,
   type AnswerHead,
   type SettleHead,
   type TaskFailure,
@@ -36,7 +37,7 @@ import type { ProcessPool } from "./pool.ts";
 export interface BatchHost {
   readonly pool: ProcessPool;
   /** The message that makes a child run these attempts. */
-  message(attempts: readonly Attempt[], context: TaskContext): Message;
+  message(attempts: readonly Attempt[], context: BulkContext): Message;
   /** From SIGTERM to SIGKILL, for a child whose time is up. */
   readonly graceMs: number;
   /** Its children say which unit they begin, and run one after the other; else a batch is begun as a whole. */
@@ -52,16 +53,6 @@ export interface BatchHost {
 /** The `traceback` of units whose time was up. */
 export const jobExpired = "job expired";
 
-/** The error of a task in a child; its stack is the child's. */
-export class ChildTaskError extends Error {
-  override readonly name = "ChildTaskError";
-
-  constructor(text: string) {
-    super(text.split("\n", 1)[0]);
-    this.stack = text;
-  }
-}
-
 interface Done {
   readonly failure: TaskFailure | null;
   /** What `throw retry(ms, data)` leaves with the attempts. */
@@ -72,7 +63,7 @@ type Outcome = Done | { readonly exit: Exit };
 
 export async function runInChildren(
   attempts: readonly Attempt[],
-  context: TaskContext,
+  context: BulkContext,
   host: BatchHost,
 ): Promise<void> {
   const batch = new Batch(attempts, context, host);
@@ -87,8 +78,8 @@ export async function runInChildren(
     if (context.expired.aborted) return;
     const left = batch.open(group);
     if ("failure" in outcome) {
-      const thrown = errorOf(outcome);
-      if (thrown === null) continue;
+      if (outcome.failure === null) continue;
+      const thrown = thrownError(outcome.failure, outcome.data);
       // The worker's rule for what a task throws; it must not reach those that have not had their turn.
       if (groups.length === 0) throw thrown;
       await batch.fail(left, thrown);
@@ -97,7 +88,7 @@ export async function runInChildren(
 }
 
 class Batch {
-  readonly #context: TaskContext;
+  readonly #context: BulkContext;
   readonly #host: BatchHost;
   readonly #open: Map<string, Attempt>;
   readonly #settling = new Set<Promise<unknown>>();
@@ -105,7 +96,7 @@ class Batch {
   readonly #clockOffset: number;
   #running: string | null = null;
 
-  constructor(attempts: readonly Attempt[], context: TaskContext, host: BatchHost) {
+  constructor(attempts: readonly Attempt[], context: BulkContext, host: BatchHost) {
     this.#context = context;
     this.#host = host;
     this.#open = new Map(attempts.map((attempt) => [attempt.id, attempt]));
@@ -188,7 +179,7 @@ class Batch {
   }
 
   async fail(attempts: readonly Attempt[], thrown: Error): Promise<void> {
-    await this.#each(attempts, (attempt) => giveUp(attempt, thrown));
+    await this.#each(attempts, (attempt) => settleThrown(attempt, thrown));
   }
 
   /** There is nobody to run them any more. Those that were not begun have not had a try. */
@@ -331,9 +322,3 @@ const isRefusal = (error: unknown): boolean =>
   isCoordinateError(error, "not_pending") ||
   isCoordinateError(error, "gone") ||
   isCoordinateError(error, "no_such_attempt");
-
-function errorOf({ failure, data }: Done): Error | null {
-  if (failure === null) return null;
-  const { text, retryMs } = failure;
-  return retryMs === null ? new ChildTaskError(text) : retry(retryMs, data ?? undefined);
-}

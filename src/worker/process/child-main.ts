@@ -21,10 +21,10 @@ import {
   type Data,
 } from "../../core/index.ts";
 import { handles, type Attempt } from "../../objects/index.ts";
-import type { Retry } from "../each.ts";
 import type { Log, Logger } from "../log.ts";
-import type { Tasks } from "../runtime.ts";
-import type { TaskContext } from "../task.ts";
+import { isDecision } from "../outcome.ts";
+import { findTaskName, type Tasks } from "../runtime.ts";
+import { isBulk, type BulkContext } from "../task.ts";
 import { loadTasks } from "../tasks-file.ts";
 import { traceback } from "../traceback.ts";
 import { encodeMessage, FrameReader, type Head, type Message } from "./frame.ts";
@@ -34,9 +34,11 @@ import {
   type AnswerHead,
   type DoneHead,
   type LogHead,
+  type ReadyHead,
   type RunHead,
   type TaskFailure,
 } from "./messages.ts";
+import { runUnits } from "./units.ts";
 
 /** The supervisor's coordinator judges the size. */
 const unlimited = { maxBytes: Infinity };
@@ -44,6 +46,7 @@ const channel = new Socket({ fd: 3 });
 const reader = new FrameReader();
 const waiting = new Map<number, { resolve(answer: AnswerHead): void; reject(error: Error): void }>();
 let tasks: Tasks = {};
+let concurrency = 1;
 let lastRef = 0;
 let running: { signal: AbortController; expired: AbortController } | null = null;
 
@@ -60,6 +63,7 @@ channel.on("close", () => process.exit(0));
 function receive({ head, data }: Message): void {
   switch (head.kind) {
     case "start":
+      concurrency = Number(head.concurrency ?? 1);
       void start(readText(head, "tasks"));
       break;
     case "run":
@@ -99,7 +103,8 @@ async function ask(head: Head, data: Data | null = null): Promise<AnswerHead> {
 async function start(file: string): Promise<void> {
   try {
     tasks = await loadTasks(file);
-    send({ kind: "ready", taskNames: Object.keys(tasks) });
+    const bulkNames = Object.entries(tasks).flatMap(([name, task]) => (isBulk(task) ? [name] : []));
+    send({ kind: "ready", taskNames: Object.keys(tasks), bulkNames } satisfies ReadyHead);
   } catch (error) {
     const text = error instanceof Error ? (error.stack ?? error.message) : String(error);
     channel.end(encodeMessage({ head: { kind: "failed", text }, data: [] }));
@@ -113,7 +118,7 @@ async function run(head: RunHead, [specData, ...unitData]: readonly (Data | null
   let error: TaskFailure | null = null;
   let left: Data | null = null;
   try {
-    const task = Object.hasOwn(tasks, head.task) ? tasks[head.task] : undefined;
+    const task = tasks[findTaskName(Object.keys(tasks), head.task) ?? ""];
     if (task === undefined) throw new Error(`no such task: ${head.task}`);
     const rows = head.units.map((unit, i): AttemptRow => ({
       ...unit,
@@ -122,20 +127,23 @@ async function run(head: RunHead, [specData, ...unitData]: readonly (Data | null
     }));
     const attempts = await handles(verbsOf(rows)).namespace().worker(head.worker).requestAttempts();
     const workSpec = { name: head.workSpec, data: specData ? decodeData(specData) : {} };
-    await task(attempts, contextOf(head.worker, workSpec, signal.signal, expired.signal));
+    const context = contextOf(head.worker, workSpec, signal.signal, expired.signal);
+    if (isBulk(task)) await task.bulk(attempts, context);
+    else await runUnits(task, attempts, context, concurrency);
   } catch (thrown) {
-    const again = isRetry(thrown) ? thrown : null;
-    error = { text: traceback(thrown), retryMs: again?.delayMs ?? null };
-    left = again?.data === undefined ? null : encodeData(again.data, unlimited);
+    error = failureOf(thrown);
+    if (isDecision(thrown, "Retry") && thrown.data !== undefined) left = encodeData(thrown.data, unlimited);
   }
   running = null;
   send({ kind: "done", error } satisfies DoneHead, [left]);
 }
 
-/** By its shape: the tasks may use another copy of this package. */
-function isRetry(thrown: unknown): thrown is Retry {
-  if (!(thrown instanceof Error) || thrown.name !== "Retry" || !("delayMs" in thrown)) return false;
-  return typeof thrown.delayMs === "number";
+function failureOf(thrown: unknown): TaskFailure {
+  if (isDecision(thrown, "Fail")) return { text: thrown.message, decision: "fail", delayMs: 0 };
+  const text = traceback(thrown);
+  if (isDecision(thrown, "Retry")) return { text, decision: "retry", delayMs: thrown.delayMs };
+  if (isDecision(thrown, "Snooze")) return { text, decision: "snooze", delayMs: thrown.delayMs };
+  return { text, decision: null, delayMs: 0 };
 }
 
 /** What a handle of an attempt needs: to be made out of the rows of the batch, and to be settled. */
@@ -174,10 +182,10 @@ async function settle({ data = null, ...change }: AttemptChange): Promise<Attemp
 
 function contextOf(
   worker: string,
-  workSpec: TaskContext["workSpec"],
+  workSpec: BulkContext["workSpec"],
   signal: AbortSignal,
   expired: AbortSignal,
-): TaskContext {
+): BulkContext {
   return {
     signal,
     expired,

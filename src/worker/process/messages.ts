@@ -24,7 +24,9 @@ import {
   type AttemptAction,
   type AttemptChanged,
   type AttemptRow,
+  type Data,
 } from "../../core/index.ts";
+import { Fail, Retry, Snooze } from "../outcome.ts";
 import type { Head } from "./frame.ts";
 
 export type RunHead = {
@@ -64,10 +66,11 @@ export type DoneHead = {
   readonly error: TaskFailure | null;
 };
 
-/** What a task threw: as text, and the delay when it asked to be tried again. */
+/** What a task threw: as text, and what it decided, if it did. */
 export interface TaskFailure {
   readonly text: string;
-  readonly retryMs: number | null;
+  readonly decision: "retry" | "snooze" | "fail" | null;
+  readonly delayMs: number;
 }
 
 export type AnswerHead = {
@@ -77,7 +80,12 @@ export type AnswerHead = {
   readonly changed: AttemptChanged | null;
 };
 
-export type ReadyHead = { readonly kind: "ready"; readonly taskNames: readonly string[] };
+export type ReadyHead = {
+  readonly kind: "ready";
+  readonly taskNames: readonly string[];
+  /** Those of them that take all units of a claim in one call. */
+  readonly bulkNames: readonly string[];
+};
 
 const actions: readonly string[] = ["finish", "fail", "retry", "expire", "renew"] satisfies AttemptAction[];
 const levels: readonly string[] = ["debug", "info", "warn", "error"] satisfies LogHead["level"][];
@@ -119,13 +127,39 @@ export function readDone(head: Head): DoneHead {
   const { error } = head;
   if (typeof error !== "object" || error === null) return { kind: "done", error: null };
   const text = "text" in error && typeof error.text === "string" ? error.text : "the task failed";
-  const retryMs = "retryMs" in error && typeof error.retryMs === "number" ? error.retryMs : null;
-  return { kind: "done", error: { text, retryMs } };
+  const given = "decision" in error ? error.decision : null;
+  const decision = given === "retry" || given === "snooze" || given === "fail" ? given : null;
+  const delayMs = "delayMs" in error && typeof error.delayMs === "number" ? error.delayMs : 0;
+  return { kind: "done", error: { text, decision, delayMs } };
 }
 
-export function readTaskNames(head: Head): readonly string[] {
-  const { taskNames } = head;
-  return Array.isArray(taskNames) ? taskNames.filter((name) => typeof name === "string") : [];
+export function readTaskNames(head: Head, field: "taskNames" | "bulkNames"): readonly string[] {
+  const names = head[field];
+  return Array.isArray(names) ? names.filter((name) => typeof name === "string") : [];
+}
+
+/** What was thrown, made again on this side. */
+export function thrownError({ text, decision, delayMs }: TaskFailure, data: Data | null): Error {
+  switch (decision) {
+    case "retry":
+      return new Retry(delayMs, data ?? undefined);
+    case "snooze":
+      return new Snooze(delayMs);
+    case "fail":
+      return new Fail(text);
+    case null:
+      return new ChildTaskError(text);
+  }
+}
+
+/** The error of a task in a child; its stack is the child's. */
+export class ChildTaskError extends Error {
+  override readonly name = "ChildTaskError";
+
+  constructor(text: string) {
+    super(text.split("\n", 1)[0]);
+    this.stack = text;
+  }
 }
 
 export function readText(head: Head, field: string): string {

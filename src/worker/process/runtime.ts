@@ -10,8 +10,9 @@ import { fileURLToPath } from "node:url";
 import { CoordinateError, encodeData, type Data } from "../../core/index.ts";
 import type { Attempt } from "../../objects/index.ts";
 import { stderrLogger, type Logger } from "../log.ts";
-import { taskName, type Runtime } from "../runtime.ts";
-import type { TaskContext, TaskSpec } from "../task.ts";
+import { defaultConcurrency } from "../options.ts";
+import { findTaskName, taskName, taskRuntimeNames, type Runtime } from "../runtime.ts";
+import { bulk, type BulkContext, type TaskSpec } from "../task.ts";
 import { jobExpired, runInChildren, type BatchHost } from "./batch.ts";
 import type { Child, ChildProgram } from "./child.ts";
 import type { Message } from "./frame.ts";
@@ -36,6 +37,8 @@ export interface ChildrenOptions extends Omit<PoolOptions, "size" | "program"> {
 export interface ProcessRuntimeOptions extends ChildrenOptions {
   /** A file that exports tasks: functions by name, or an object of them by default. TypeScript where Node runs it. */
   readonly tasks: string;
+  /** Units at once in each child, of tasks that are plain functions; 10. */
+  readonly concurrency?: number;
   /** Options of Node for the children; those of this process, without its inspector, when absent. */
   readonly execArgv?: readonly string[];
 }
@@ -50,30 +53,42 @@ export interface ChildRuntime extends Runtime {
  * it cannot.
  */
 export async function processRuntime(options: ProcessRuntimeOptions): Promise<ChildRuntime> {
+  const { concurrency = defaultConcurrency } = options;
+  if (!Number.isSafeInteger(concurrency) || concurrency < 1)
+    throw new CoordinateError(
+      "bad_argument",
+      `concurrency: expected an integer of 1 or more, got ${concurrency}`,
+    );
   const file = path.resolve(options.cwd ?? ".", options.tasks);
   const execArgv =
     options.execArgv ?? process.execArgv.filter((argument) => !argument.startsWith("--inspect"));
   const program = (): ChildProgram => ({
     command: process.execPath,
     args: [...execArgv, childMain()],
-    start: { head: { kind: "start", tasks: file }, data: [] },
+    start: { head: { kind: "start", tasks: file, concurrency }, data: [] },
   });
   const host = childHost(options, program, { tellsBegin: false, endsWithWorker: false, stopEarlyMs: 0 });
-  const taskNames = readTaskNames((await firstReady(host.pool, options.tasks)).head);
+  const { head } = await firstReady(host.pool, options.tasks);
+  const taskNames = readTaskNames(head, "taskNames");
+  const bulkNames = readTaskNames(head, "bulkNames");
   host.pool.prestart();
   return {
-    names: options.names ?? ["node"],
+    names: options.names ?? taskRuntimeNames,
     taskNames,
+    firstAttempts: concurrency,
     ...(options.maxAttempts !== undefined && { maxAttempts: options.maxAttempts }),
     timedOut: jobExpired,
     pool: host.pool,
     get capacity() {
       return host.pool.size;
     },
-    task: (workSpec) =>
-      taskNames.includes(taskName(workSpec))
-        ? (attempts, context) => runInChildren(attempts, context, host)
-        : null,
+    task: (workSpec) => {
+      const found = findTaskName(taskNames, taskName(workSpec));
+      if (found === null) return null;
+      const run = bulk((attempts, context) => runInChildren(attempts, context, host));
+      // a child runs the units of a plain function side by side: fewer would leave some of it idle
+      return bulkNames.includes(found) ? run : { ...run, atLeast: concurrency };
+    },
     close: (graceMs) => host.pool.close(Math.min(graceMs, host.graceMs)),
   };
 }
@@ -131,7 +146,7 @@ function logPool(pool: ProcessPool, log: Logger, batchLog: (child: Child) => Log
   });
 }
 
-function runMessage(attempts: readonly Attempt[], { workSpec, worker }: TaskContext): Message {
+function runMessage(attempts: readonly Attempt[], { workSpec, worker }: BulkContext): Message {
   const head: RunHead = {
     kind: "run",
     task: taskName(workSpec),

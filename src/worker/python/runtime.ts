@@ -9,6 +9,7 @@ import { fileURLToPath } from "node:url";
 import type { DataObject } from "../../core/index.ts";
 import { jobExpired, runInChildren } from "../process/batch.ts";
 import type { ChildProgram } from "../process/child.ts";
+import { bulk } from "../task.ts";
 import { childHost, firstReady, type ChildRuntime, type ChildrenOptions } from "../process/runtime.ts";
 
 export interface PythonRuntimeOptions extends ChildrenOptions {
@@ -46,7 +47,7 @@ export async function pythonRuntime(options: PythonRuntimeOptions = {}): Promise
     },
     task: ({ data }) =>
       isText(data, "module") && isText(data, "run_function")
-        ? (attempts, context) => runInChildren(attempts, context, host)
+        ? bulk((attempts, context) => runInChildren(attempts, context, host), { atLeast: 1 })
         : null,
     close: (graceMs) => host.pool.close(Math.min(graceMs, host.graceMs)),
   };

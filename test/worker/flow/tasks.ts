@@ -1,4 +1,4 @@
-import { each } from "../../../src/worker/index.ts";
+import type { UnitTask } from "../../../src/worker/index.ts";
 
 /** Makes one unit of the next work spec. */
-export const number = each(({ name, data }) => ({ output: { [name]: { n: Number(data.i) + 1 } } }));
+export const number: UnitTask = ({ name, data }) => ({ output: { [name]: { n: Number(data.i) + 1 } } });

@@ -21,7 +21,7 @@ async function children(options: Parameters<typeof nodeChildren>[0] = {}): Promi
 
 const MiB = 1024 * 1024;
 
-describe("a unit that goes wrong, each in a batch of its own", () => {
+describe("a unit that goes wrong in a batch of its own", () => {
   const bad = ["throw", "reject", "never", "block", "exit", "kill", "grow", "grandchild"] as const;
 
   test("is settled with its reason; the others are finished", { timeout: 60_000 }, async () => {
@@ -176,11 +176,7 @@ test(
 
     // the leases pass, and another worker gets the units; this one knows better
     await spec.addWorkUnits([["good"]]);
-    const tasks = {
-      one: async (attempts: readonly { finish(data: object): Promise<unknown> }[]) => {
-        for (const attempt of attempts) await attempt.finish({ by: "another" });
-      },
-    };
+    const tasks = { one: () => ({ by: "another" }) };
     const worker = new Worker(namespace, { tasks, log: collect().log, pollMs: 50 });
     const running = worker.run();
     await until("all are finished", async () => (await namespace.tally())[0]?.counts.finished === 4, 40_000);

@@ -1,6 +1,6 @@
 /** Tasks for children: good ones, and every way to misbehave. Each unit's data says what it does. */
 import { spawn } from "node:child_process";
-import { each, retry, type Task, type Unit } from "../../../src/worker/index.ts";
+import { bulk, retry, type Unit } from "../../../src/worker/index.ts";
 
 const kept: Buffer[] = [];
 
@@ -43,28 +43,28 @@ async function misbehave(unit: Unit): Promise<object | undefined> {
   }
 }
 
-export const one = each(misbehave);
+export const one = misbehave;
 
-/** All units of a batch at once. */
-export const together = each(misbehave, { concurrency: 100 });
+/** Another name for it. */
+export const together = misbehave;
 
 /** Settles each attempt by itself, and uses all that a context has. */
-export const whole: Task = async (attempts, context) => {
+export const whole = bulk(async (attempts, context) => {
   for (const attempt of attempts) {
     await context.progress(attempt, { ...attempt.data, half: true });
     await context.renew(60_000);
     context.log.info({ unit: attempt.workUnitName }, "half way");
     await attempt.finish({ ...attempt.data, spec: context.workSpec.data.name, worker: context.worker });
   }
-};
+});
 
 /** Comes to an end when it is asked to. */
-export const polite: Task = async (attempts, { signal }) => {
+export const polite = bulk(async (attempts, { signal }) => {
   await new Promise((resolve) => signal.addEventListener("abort", resolve));
   for (const attempt of attempts) await attempt.retry({ delayMs: 60_000, data: { stopped: true } });
-};
+});
 
 /** A child has no store to ask. */
-export const nosy = each(async ({ attempt }) => {
+export const nosy = async ({ attempt }: Unit): Promise<void> => {
   await attempt.workUnit();
-});
+};

@@ -1,0 +1,9 @@
+import counting
+
+
+def noop(data):
+    counting.count()
+
+
+def start(data):
+    counting.started()

@@ -1,0 +1,67 @@
+/**
+ * How many units a claim asks for. Units travel together because a request costs more than a short task; but a worker should hold no more than
+ * it begins soon, or other workers sit idle beside the units it holds.
+ *
+ * A claim that was filled and settled within `quickMs` doubles the next one. One whose units did not all begin within `slowMs` makes it
+ * smaller in proportion. Pure: times are arguments.
+ */
+const quickMs = 60;
+const slowMs = 400;
+const aimMs = 250;
+/** A work spec counts for the size of claims this long after it was last claimed. */
+const memoryMs = 10_000;
+
+interface SpecSize {
+  size: number;
+  atLeast: number;
+  seenAt: number;
+}
+
+export class ClaimSizes {
+  readonly #max: number;
+  readonly #first: number;
+  readonly #specs = new Map<string, SpecSize>();
+  #latest: SpecSize | null = null;
+
+  constructor(max: number, first = 1) {
+    this.#max = max;
+    this.#first = first;
+  }
+
+  /**
+   * The number to ask for; `free` runs could begin at once. Nobody knows which work spec the answer will be of: the slowest of those that were
+   * claimed lately decides, so that a hundred units of it are not taken for a hundred quick ones.
+   */
+  number(now: number, free: number): number {
+    let least = Infinity;
+    for (const [name, spec] of this.#specs) {
+      if (spec === this.#latest || now - spec.seenAt < memoryMs)
+        least = Math.min(least, Math.max(spec.size, spec.atLeast));
+      else this.#specs.delete(name);
+    }
+    const wanted = least === Infinity ? this.#first : least;
+    return Math.min(this.#max, Math.max(1, free, wanted));
+  }
+
+  /** A claim of this work spec came. */
+  claimed(spec: string, atLeast: number, now: number): void {
+    const known = this.#specs.get(spec) ?? { size: this.#first, atLeast, seenAt: now };
+    known.atLeast = atLeast;
+    known.seenAt = now;
+    this.#specs.set(spec, known);
+    this.#latest = known;
+  }
+
+  /** Its last unit began, or was given back, this long after the claim. */
+  begun(spec: string, ms: number): void {
+    const known = this.#specs.get(spec);
+    if (known !== undefined && ms > slowMs) known.size = Math.max(1, Math.floor((known.size * aimMs) / ms));
+  }
+
+  /** All of its units are settled, this long after the first began. `full`: it had as many as were asked for. */
+  settled(spec: string, count: number, full: boolean, ms: number): void {
+    const known = this.#specs.get(spec);
+    if (known !== undefined && full && ms < quickMs)
+      known.size = Math.min(this.#max, Math.max(known.size, count) * 2);
+  }
+}

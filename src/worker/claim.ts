@@ -1,0 +1,352 @@
+/**
+ * The attempts of one claim, from the claim to the last settle. A claim knows which of its attempts are still open, watches their
+ * leases, and tells the worker what became of each. They run in one run for each unit, or in one for all of a bulk task.
+ */
+import {
+  CoordinateError,
+  type AttemptChange,
+  type AttemptChanged,
+  type AttemptRow,
+  type Clock,
+  type Coordinate,
+  type WorkSpecRef,
+} from "../core/index.ts";
+import { Attempt, Worker as WorkerHandle, WorkUnit, type Scope } from "../objects/index.ts";
+import type { Alarm, Alarms } from "./alarms.ts";
+import { giveUpTime, renewTime, signalTime, type Lease, type ServerTime } from "./lease.ts";
+import type { Logger } from "./log.ts";
+import type { Reports } from "./reports.ts";
+import { settleEach } from "./outcome.ts";
+import { Run } from "./run.ts";
+import type { Settler } from "./settler.ts";
+import type { KnownSpec } from "./specs.ts";
+import { Stop } from "./stops.ts";
+import { isBulk, type Task } from "./task.ts";
+
+/** What all claims of a worker share. */
+export interface ClaimContext {
+  readonly settlingVerbs: (settle: Coordinate["settleAttempts"]) => Coordinate;
+  readonly ns: string;
+  readonly settler: Settler;
+  readonly serverTime: ServerTime;
+  readonly clock: Clock;
+  readonly alarms: Alarms;
+  readonly log: Logger;
+  readonly reports: Reports;
+  /** The lease that requests ask for. */
+  readonly lifetimeMs: number;
+  /** Leases are renewed by themselves until the task has run this long. */
+  readonly renewForMs: number;
+}
+
+interface Held {
+  readonly attempt: Attempt;
+  readonly run: Run;
+  lease: Lease;
+  /** How many ends of it are under way: its task has decided, and time no longer counts. */
+  ending: number;
+}
+
+export class Claim {
+  readonly workSpec: KnownSpec;
+  readonly worker: string;
+  readonly runs: readonly Run[];
+  readonly context: ClaimContext;
+  readonly #timedOut: string;
+  readonly #onSettled: () => void;
+  /** Those still pending, by attempt id. */
+  readonly #open = new Map<string, Held>();
+  #underWay = 0;
+  #isSettled = false;
+  #alarm: Alarm | null = null;
+  #keepLifetime = false;
+
+  constructor(
+    context: ClaimContext,
+    rows: readonly AttemptRow[],
+    workSpec: KnownSpec,
+    task: Task,
+    timedOut: string,
+    onSettled: () => void,
+  ) {
+    const [first] = rows;
+    if (first === undefined) throw new CoordinateError("internal");
+    this.context = context;
+    this.workSpec = workSpec;
+    this.worker = first.worker;
+    this.#timedOut = timedOut;
+    this.#onSettled = onSettled;
+    const scope = this.#scope();
+    const attempts = rows.map((row) => new HeldAttempt(scope, row));
+    this.runs = isBulk(task)
+      ? [new Run(this, attempts, task)]
+      : attempts.map((attempt) => new Run(this, [attempt], task));
+    const lease = this.#leaseOf(first);
+    rows.forEach((row, i) => {
+      const attempt = attempts[i]!;
+      const run = this.runs.length === 1 ? this.runs[0]! : this.runs[i]!;
+      // one claim gives all its attempts one lease; a repeated one may answer with those that were renewed
+      const own = row.expirationTime === first.expirationTime ? lease : this.#leaseOf(row);
+      this.#open.set(row.id, { attempt, run, lease: own, ending: 0 });
+    });
+  }
+
+  #leaseOf({ expirationTime, startTime }: AttemptRow): Lease {
+    const expiration = this.context.serverTime.toLocal(expirationTime);
+    return { expiration, lifetimeMs: expirationTime - startTime };
+  }
+
+  /** A run has begun: from now on its leases are watched. */
+  began(run: Run): void {
+    for (const { id } of run.attempts) {
+      const held = this.#open.get(id);
+      if (held === undefined) continue;
+      this.context.reports.began(this.workSpec, held.attempt, run.beganAt);
+      if (this.#alarm === null || this.#pointOf(held) < this.#alarm.time) this.#arm();
+    }
+  }
+
+  /** Those of a run that are open, and for which nobody has requested an end. */
+  undecided(run: Run): Attempt[] {
+    const found: Attempt[] = [];
+    for (const { id } of run.attempts) {
+      const held = this.#open.get(id);
+      if (held?.ending === 0) found.push(held.attempt);
+    }
+    return found;
+  }
+
+  /** A run has ended, and its settles have been answered: what it left open is not watched any longer. */
+  forget(run: Run): void {
+    for (const { id } of run.attempts) this.#open.delete(id);
+    this.#closed();
+  }
+
+  /** Gives back a run that was not begun. Never rejects. */
+  async release(run: Run): Promise<void> {
+    const { log, reports } = this.context;
+    const { worker } = this;
+    const attempts = this.undecided(run);
+    const answers = await Promise.allSettled(attempts.map((attempt) => attempt.release()));
+    for (const answer of answers)
+      if (answer.status === "rejected")
+        log.warn(
+          { worker, workSpec: this.workSpec.name, err: answer.reason as unknown },
+          "could not give back a unit that was not begun",
+        );
+    reports.released(
+      worker,
+      this.workSpec.name,
+      attempts.map(({ workUnitName }) => workUnitName),
+    );
+  }
+
+  // ---- settling
+
+  /** Handles whose settles go through here, and all else to the coordinator. */
+  #scope(): Scope {
+    const { ns, settlingVerbs } = this.context;
+    const verbs = settlingVerbs((_ns, changes) => this.#settle(changes));
+    const scope: Scope = {
+      verbs,
+      ns,
+      workUnit: (ref: WorkSpecRef, row) => new WorkUnit(scope, ref, row),
+      attempt: (row) => new HeldAttempt(scope, row),
+      worker: (name, row) => new WorkerHandle(scope, name, row),
+    };
+    return scope;
+  }
+
+  /** Once for every unit that is settled: no promise of its own, the settler says when it is done. */
+  #settle(changes: readonly AttemptChange[]): Promise<AttemptChanged[]> {
+    const keepLifetime = this.#keepLifetime;
+    const runs = changes.map(({ attempt }) => this.#open.get(attempt)?.run);
+    for (const run of runs) run?.settling(1);
+    this.#mark(changes, 1);
+    this.#underWay++;
+    return this.context.settler.settle(changes, (answers) => {
+      for (let i = 0; i < changes.length; i++) {
+        const [change, answer] = [changes[i], answers?.[i]];
+        if (change !== undefined && answer !== undefined) this.#note(change, answer, keepLifetime);
+      }
+      this.#underWay--;
+      this.#mark(changes, -1);
+      for (const run of runs) run?.settling(-1);
+      this.#closed();
+    });
+  }
+
+  #mark(changes: readonly AttemptChange[], by: 1 | -1): void {
+    for (const { attempt, action } of changes) {
+      const held = action === "renew" ? undefined : this.#open.get(attempt);
+      if (held === undefined) continue;
+      held.ending += by;
+      // an end that could not be stored, data that is too large: its time counts again
+      if (by === -1) this.#arm();
+    }
+  }
+
+  #note(change: AttemptChange, answer: AttemptChanged, keepLifetime: boolean): void {
+    const held = this.#open.get(answer.attempt);
+    this.context.reports.settled(this, change, answer, held?.run ?? this.#runOf(answer.attempt));
+    if (held === undefined) return;
+    if (answer.error !== null || answer.status !== "pending") {
+      this.#open.delete(answer.attempt);
+      return;
+    }
+    const expiration = this.context.serverTime.toLocal(answer.expirationTime);
+    const lifetimeMs = keepLifetime
+      ? held.lease.lifetimeMs
+      : (change.lifetimeMs ?? expiration - this.context.clock.now());
+    held.lease = { expiration, lifetimeMs };
+    // one that rings too early is set anew; one that rings too late must not be
+    if (this.#alarm === null || this.#pointOf(held) < this.#alarm.time) this.#arm();
+  }
+
+  /** Of an attempt that is not open any more. */
+  #runOf(id: string): Run {
+    const own = this.runs.find(({ attempts }) => attempts.some((attempt) => attempt.id === id));
+    if (own === undefined) throw new CoordinateError("internal");
+    return own;
+  }
+
+  #closed(): void {
+    if (this.#open.size > 0 || this.#underWay > 0 || this.#isSettled) return;
+    this.#isSettled = true;
+    this.#alarm?.cancel();
+    this.#onSettled();
+  }
+
+  // ---- time
+
+  /** Sets the alarm for the next point of a lease. */
+  #arm(): void {
+    this.#alarm?.cancel();
+    this.#alarm = null;
+    let next = Infinity;
+    for (const held of this.#open.values()) next = Math.min(next, this.#pointOf(held));
+    if (next < Infinity) this.#alarm = this.context.alarms.at(next, () => void this.#ring());
+  }
+
+  async #ring(): Promise<void> {
+    this.#alarm = null;
+    const now = this.context.clock.now();
+    const due = new Set<Run>();
+    for (const held of this.#open.values()) if (this.#pointOf(held) <= now) due.add(held.run);
+    await Promise.all([...due].map((run) => this.#reached(run, now)));
+    this.#arm();
+  }
+
+  /** When something is next to be done about an attempt. What has not begun is the claimer's. */
+  #pointOf({ lease, ending, run }: Held): number {
+    if (ending > 0 || run.beganAt === 0) return Infinity;
+    const point = run.isSignalled ? giveUpTime(lease) : signalTime(lease);
+    return this.#renews(run) ? Math.min(point, renewTime(lease)) : point;
+  }
+
+  #renews(run: Run): boolean {
+    const { renewForMs, clock } = this.context;
+    return renewForMs > 0 && !run.isSignalled && clock.now() - run.beganAt < renewForMs;
+  }
+
+  async #reached(run: Run, now: number): Promise<void> {
+    const held = run.attempts
+      .flatMap(({ id }) => this.#open.get(id) ?? [])
+      .filter(({ ending }) => ending === 0);
+    if (held.some(({ lease }) => giveUpTime(lease) <= now)) await this.#timeOut(run);
+    else if (held.some(({ lease }) => signalTime(lease) <= now)) run.signal(new Stop("lease ends"));
+    else if (this.#renews(run)) await this.#renewAlone(held.filter(({ lease }) => renewTime(lease) <= now));
+  }
+
+  async #renewAlone(due: readonly Held[]): Promise<void> {
+    // a store that does not answer must not keep the watch from the points that follow
+    const renews = Promise.allSettled(due.map(({ attempt, lease }) => attempt.renew(lease.lifetimeMs)));
+    const last = Math.min(...due.map(({ lease }) => signalTime(lease)));
+    const done = new AbortController();
+    void renews.then(() => done.abort("renewed"));
+    await this.context.clock.waitUntil(last, done.signal);
+  }
+
+  async #timeOut(run: Run): Promise<void> {
+    const text = this.#timedOut;
+    const open = this.undecided(run);
+    run.end(new Stop("timed out", text));
+    await settleEach(open, (attempt) => attempt.failWith(text));
+    this.context.reports.timedOut(this, open);
+  }
+
+  // ---- what a task may request
+
+  async progress(attempt: Attempt, data: object): Promise<void> {
+    const held = this.#open.get(attempt.id);
+    if (held === undefined) throw new CoordinateError("not_pending", attempt.id);
+    // the lease is written with the data; it stays what it is
+    const left = Math.max(1, held.lease.expiration - this.context.clock.now());
+    this.#keepLifetime = true;
+    const renewed = attempt.renew(left, data);
+    this.#keepLifetime = false;
+    await renewed;
+  }
+
+  async renew(run: Run, lifetimeMs = this.context.lifetimeMs): Promise<void> {
+    if (!(lifetimeMs > 0)) throw new CoordinateError("bad_argument", `lifetimeMs: ${lifetimeMs}`);
+    const attempts = this.undecided(run);
+    const renews = await Promise.allSettled(attempts.map((attempt) => attempt.renew(lifetimeMs)));
+    for (const renewed of renews) if (renewed.status === "rejected") throw renewed.reason;
+  }
+}
+
+/** An attempt whose changes nobody has to catch: a task that does not wait for a settle must not end the process. */
+class HeldAttempt extends Attempt {
+  override finish(data?: object): Promise<AttemptChanged> {
+    return caught(super.finish(data));
+  }
+  override fail(data?: object): Promise<AttemptChanged> {
+    return caught(super.fail(data));
+  }
+  override failWith(traceback: string): Promise<AttemptChanged> {
+    return caught(super.failWith(traceback));
+  }
+  override retry(options?: { delayMs?: number; data?: object }): Promise<AttemptChanged> {
+    return caught(super.retry(options));
+  }
+  override expire(data?: object): Promise<AttemptChanged> {
+    return caught(super.expire(data));
+  }
+  override release(): Promise<AttemptChanged> {
+    return caught(super.release());
+  }
+  override renew(lifetimeMs?: number, data?: object): Promise<AttemptChanged> {
+    return caught(super.renew(lifetimeMs, data));
+  }
+}
+
+const nothing = (): void => undefined;
+
+/** It rejects all the same for those who wait; the refusal itself was reported when it came. */
+function caught<Answer>(promise: Promise<Answer>): Promise<Answer> {
+  promise.catch(nothing);
+  return promise;
+}
+
+/**
+ * Makes verbs like the given ones with another way to settle. Made for every claim, hence a class: what is not its own comes
+ * from the prototype, which passes it on.
+ */
+export function settlingVerbs(inner: Coordinate): (settle: Coordinate["settleAttempts"]) => Coordinate {
+  class Settling {
+    readonly settleAttempts: Coordinate["settleAttempts"];
+
+    constructor(settle: Coordinate["settleAttempts"]) {
+      this.settleAttempts = settle;
+    }
+  }
+  const rest = new Proxy(inner, {
+    get: (target, key): unknown => {
+      const value: unknown = Reflect.get(target, key, target);
+      return typeof value === "function" ? (value.bind(target) as unknown) : value;
+    },
+  });
+  Object.setPrototypeOf(Settling.prototype, rest);
+  return (settle) => new Settling(settle) as unknown as Coordinate;
+}

@@ -1,0 +1,55 @@
+/** What a worker emits, by name. Listeners are called in the worker's own turn: keep them quick. */
+
+/** One unit. `worker` is the child worker that holds the attempt. */
+export interface UnitEvent {
+  readonly worker: string;
+  readonly workSpec: string;
+  readonly unit: string;
+  /** The id of the attempt, and its number: 1 for the unit's first. */
+  readonly attempt: string;
+  readonly number: number;
+  /** When the unit was claimed, by the coordinator's clock. */
+  readonly claimedAt: number;
+  /** When its task began, by the worker's clock; 0 when it did not. */
+  readonly beganAt: number;
+}
+
+export interface UnitEndEvent extends UnitEvent {
+  /** From when the task began until its end was stored. */
+  readonly ms: number;
+}
+
+export interface UnitErrorEvent extends UnitEndEvent {
+  /** What the task threw; of a task in another process, an error with its text. Null when the task settled the unit without an error. */
+  readonly error: Error | null;
+}
+
+export interface UnitsEvent {
+  readonly worker: string;
+  readonly workSpec: string;
+  /** Their names. */
+  readonly units: readonly string[];
+}
+
+export type WorkerEvents = {
+  /** The task of a unit began. */
+  began: [UnitEvent];
+  finished: [UnitEndEvent];
+  /** The unit failed, and is not tried again. */
+  failed: [UnitErrorEvent];
+  /** The unit is tried again, after `delayMs`. */
+  retried: [UnitErrorEvent & { readonly delayMs: number }];
+  /** The attempt is no longer this worker's: another has the unit, or it was reset or deleted. */
+  lost: [UnitEndEvent & { readonly error: Error }];
+  /** A settle was refused, for whatever reason. */
+  refused: [UnitEndEvent & { readonly action: string; readonly error: Error }];
+  /** A bulk task returned and left units open. They expire. */
+  unsettled: [UnitsEvent];
+  /** The units failed because their time was up. */
+  timedOut: [UnitsEvent];
+  /** The units were claimed, did not begin, and were given back untried. */
+  released: [UnitsEvent];
+  started: [{ readonly worker: string }];
+  stopping: [{ readonly worker: string }];
+  stopped: [{ readonly worker: string }];
+};

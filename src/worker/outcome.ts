@@ -1,0 +1,118 @@
+/** What becomes of an attempt when its task returns or throws. */
+import { CoordinateError, isCoordinateError } from "../core/index.ts";
+import type { Attempt } from "../objects/index.ts";
+import { traceback } from "./traceback.ts";
+
+/** Thrown by a task to decide what becomes of its unit. Made by `retry`, `snooze` and `fail`. */
+export abstract class Decision extends Error {}
+
+export class Retry extends Decision {
+  override readonly name = "Retry";
+  readonly delayMs: number;
+  readonly data: object | undefined;
+
+  constructor(delayMs: number, data?: object) {
+    super(`to be tried again in ${delayMs} ms`);
+    this.delayMs = delayMs;
+    this.data = data;
+  }
+}
+
+export class Snooze extends Decision {
+  override readonly name = "Snooze";
+  readonly delayMs: number;
+
+  constructor(delayMs: number) {
+    super(`to be run in ${delayMs} ms`);
+    this.delayMs = delayMs;
+  }
+}
+
+export class Fail extends Decision {
+  override readonly name = "Fail";
+}
+
+/**
+ * `throw retry(5000)`: the unit is tried again after this many milliseconds, and the attempt counts as a try. `data` is kept with this attempt;
+ * the next one begins with the unit's own. Thrown out of a bulk task, it holds for all attempts that are still pending.
+ */
+export function retry(afterMs = 0, data?: object): Retry {
+  return new Retry(checkedDelay("retry", afterMs), data);
+}
+
+/** `throw snooze(60_000)`: not now. The unit runs again after this many milliseconds. */
+export function snooze(afterMs: number): Snooze {
+  return new Snooze(checkedDelay("snooze", afterMs));
+}
+
+/** `throw fail("no such customer")`: the unit fails with this reason, and is not tried again whatever its work spec says. */
+export function fail(reason: string): Fail {
+  return new Fail(reason);
+}
+
+function checkedDelay(what: string, afterMs: number): number {
+  if (typeof afterMs === "number" && afterMs >= 0) return afterMs;
+  throw new CoordinateError(
+    "bad_argument",
+    `${what}: expected milliseconds of 0 or more, got ${String(afterMs)}`,
+  );
+}
+
+/**
+ * Settles an attempt whose task threw. The one place that decides what a throw means: a `Decision` is carried out, any other error fails the
+ * unit with its stack as `traceback`.
+ */
+export function settleThrown(attempt: Attempt, thrown: unknown): Promise<unknown> {
+  if (isDecision(thrown, "Retry"))
+    return attempt.retry({
+      delayMs: thrown.delayMs,
+      ...(thrown.data !== undefined && { data: thrown.data }),
+    });
+  if (isDecision(thrown, "Snooze")) return attempt.retry({ delayMs: thrown.delayMs });
+  if (isDecision(thrown, "Fail")) return attempt.failWith(thrown.message);
+  return attempt.failWith(traceback(thrown));
+}
+
+interface Decisions {
+  Retry: Retry;
+  Snooze: Snooze;
+  Fail: Fail;
+}
+
+/** By its shape: a file of tasks may use another copy of this package. */
+export function isDecision<Name extends keyof Decisions>(
+  thrown: unknown,
+  name: Name,
+): thrown is Decisions[Name] {
+  if (!(thrown instanceof Error) || thrown.name !== name) return false;
+  return name === "Fail" || ("delayMs" in thrown && typeof thrown.delayMs === "number");
+}
+
+/** Settles an attempt whose task returned. A result that cannot be stored is an error of the task, and fails the unit. */
+export async function settleReturned(attempt: Attempt, value: unknown): Promise<void> {
+  try {
+    if (value === undefined || value === null) await attempt.finish();
+    else if (typeof value === "object") await attempt.finish(value);
+    else await attempt.failWith(`the task returned a ${typeof value}; it may return an object, or nothing`);
+  } catch (error) {
+    // any other refusal was reported by the worker
+    if (!isCoordinateError(error, "bad_data") && !isCoordinateError(error, "too_large")) return;
+    const reason = `the task returned what cannot be stored: ${error.message}`;
+    await settleEach([attempt], () => attempt.failWith(reason));
+  }
+}
+
+/** Settles each in this way. Data that cannot take a traceback as well must not keep an attempt from failing. */
+export async function settleEach(
+  attempts: readonly Attempt[],
+  how: (attempt: Attempt) => Promise<unknown>,
+): Promise<void> {
+  await Promise.all(
+    attempts.map((attempt) =>
+      how(attempt)
+        .catch(() => (attempt.status === "pending" ? attempt.fail() : undefined))
+        // a refusal was reported when it came
+        .catch(() => undefined),
+    ),
+  );
+}

@@ -1,0 +1,38 @@
+/** Runs a plain function in a child process: for every unit of a batch, several at once. */
+import type { Attempt } from "../../objects/index.ts";
+import { settleEach, settleReturned, settleThrown } from "../outcome.ts";
+import { Unit, type BulkContext, type UnitContext, type UnitTask } from "../task.ts";
+
+/** When the signal aborts, units that were not begun are released. Resolves when every unit is settled. */
+export async function runUnits(
+  work: UnitTask,
+  attempts: readonly Attempt[],
+  context: BulkContext,
+  concurrency: number,
+): Promise<void> {
+  const settles: Promise<void>[] = [];
+  const { signal } = context;
+  let next = 0;
+  const lane = async (): Promise<void> => {
+    for (let attempt = attempts[next++]; attempt !== undefined; attempt = attempts[next++]) {
+      const own = attempt;
+      if (signal.aborted) {
+        settles.push(settleEach([own], () => own.release()));
+        continue;
+      }
+      try {
+        const value = await work(new Unit(own, context.clock.now()), unitContext(own, context));
+        if (own.status === "pending") settles.push(settleReturned(own, value));
+      } catch (error) {
+        if (own.status === "pending") settles.push(settleEach([own], () => settleThrown(own, error)));
+      }
+    }
+  };
+  await Promise.all(Array.from({ length: Math.min(concurrency, attempts.length) }, lane));
+  await Promise.all(settles);
+}
+
+const unitContext = (attempt: Attempt, context: BulkContext): UnitContext => ({
+  ...context,
+  progress: (data) => context.progress(attempt, data),
+});

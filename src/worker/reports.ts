@@ -1,0 +1,166 @@
+/** Tells what becomes of units: counts, events for those who listen, and a log line for each failure. */
+import {
+  CoordinateError,
+  decodeData,
+  type AttemptChange,
+  type AttemptChanged,
+  type Clock,
+  type ErrorCode,
+} from "../core/index.ts";
+import type { Attempt } from "../objects/index.ts";
+import type { Claim } from "./claim.ts";
+import type { WorkerCounts } from "./counts.ts";
+import type { UnitEndEvent, UnitEvent, WorkerEvents } from "./events.ts";
+import { FailureLog } from "./failure-log.ts";
+import type { Alarms } from "./alarms.ts";
+import type { Logger } from "./log.ts";
+import type { Run } from "./run.ts";
+import type { KnownSpec } from "./specs.ts";
+
+export interface ReportsSetting {
+  readonly counts: WorkerCounts;
+  readonly clock: Clock;
+  readonly alarms: Alarms;
+  readonly log: Logger;
+  /** Whether anybody listens. */
+  readonly hears: (event: keyof WorkerEvents) => boolean;
+  readonly emit: <Name extends keyof WorkerEvents>(event: Name, ...args: WorkerEvents[Name]) => void;
+}
+
+export class Reports {
+  readonly #setting: ReportsSetting;
+  readonly #failures: FailureLog;
+
+  constructor(setting: ReportsSetting) {
+    this.#setting = setting;
+    this.#failures = new FailureLog(setting.log, setting.clock, setting.alarms);
+  }
+
+  /** Nothing more is going to happen. */
+  close(): void {
+    this.#failures.flush();
+  }
+
+  began({ name }: KnownSpec, attempt: Attempt, beganAt: number): void {
+    const { hears, emit } = this.#setting;
+    if (hears("began")) emit("began", unitEvent(name, attempt, beganAt));
+  }
+
+  /** A change of an attempt was answered. */
+  settled(claim: Claim, change: AttemptChange, answer: AttemptChanged, run: Run): void {
+    const { error, changed } = answer;
+    if (error === null && !changed) return;
+    const { counts, hears, emit } = this.#setting;
+    const { action } = change;
+    const ended = (): UnitEndEvent => this.#ended(claim, answer.attempt, run);
+    if (error !== null) this.#refused(action, error, ended());
+    else if (action === "finish") {
+      counts.finished++;
+      if (hears("finished")) emit("finished", ended());
+    } else if (action === "fail") {
+      counts.failed++;
+      const told = ended();
+      const cause = errorOf(change, run);
+      if (hears("failed")) emit("failed", { ...told, error: cause });
+      this.#logFailure(told, cause, null, 0);
+    } else if (action === "retry") {
+      counts.retried++;
+      const told = ended();
+      const cause = errorOf(change, run);
+      const delayMs = change.delayMs ?? 0;
+      if (hears("retried")) emit("retried", { ...told, error: cause, delayMs });
+      const { maxRetries } = claim.workSpec;
+      const left = maxRetries === 0 ? null : Math.max(0, maxRetries - told.number);
+      // a unit that its task gives back without an error has not failed
+      if (cause !== null) this.#logFailure(told, cause, delayMs, left);
+    }
+  }
+
+  #refused(action: string, code: ErrorCode, told: UnitEndEvent): void {
+    const { counts, emit, log } = this.#setting;
+    const { worker, workSpec, unit } = told;
+    counts.refused++;
+    const error = new CoordinateError(code, told.attempt);
+    emit("refused", { ...told, action, error });
+    if (code === "lost_lease" || code === "gone") emit("lost", { ...told, error });
+    log.warn({ worker, workSpec, unit, action, error: code }, "a settle was refused");
+  }
+
+  #logFailure(
+    { worker, workSpec, unit, number }: UnitEndEvent,
+    error: Error | null,
+    retryInMs: number | null,
+    attemptsLeft: number | null,
+  ): void {
+    const text = error?.message.split("\n", 1)[0] ?? "its task failed it and gave no error";
+    this.#failures.add({ worker, workSpec, unit, attempt: number, error: text, retryInMs, attemptsLeft });
+  }
+
+  #ended({ workSpec }: Claim, id: string, { attempts, beganAt }: Run): UnitEndEvent {
+    const attempt = attempts.length === 1 ? attempts[0] : attempts.find((one) => one.id === id);
+    if (attempt === undefined) throw new CoordinateError("internal");
+    const ms = beganAt === 0 ? 0 : this.#setting.clock.now() - beganAt;
+    return { ...unitEvent(workSpec.name, attempt, beganAt), ms };
+  }
+
+  /** A task threw when all its attempts had been settled. */
+  threwLate({ worker, workSpec }: Claim, error: unknown): void {
+    this.#setting.log.warn(
+      { worker, workSpec: workSpec.name, err: error },
+      "a task failed when all its attempts had been settled",
+    );
+  }
+
+  unsettled({ worker, workSpec: { name: workSpec } }: Claim, attempts: readonly Attempt[]): void {
+    const { counts, emit, log } = this.#setting;
+    const units = namesOf(attempts);
+    counts.unsettled += units.length;
+    emit("unsettled", { worker, workSpec, units });
+    log.warn(
+      { worker, workSpec, count: units.length, units: units.slice(0, 10) },
+      "a task returned and left attempts unsettled; they will expire",
+    );
+  }
+
+  timedOut({ worker, workSpec: { name: workSpec } }: Claim, attempts: readonly Attempt[]): void {
+    const { counts, emit } = this.#setting;
+    counts.timedOut += attempts.length;
+    emit("timedOut", { worker, workSpec, units: namesOf(attempts) });
+  }
+
+  released(worker: string, workSpec: string, units: readonly string[]): void {
+    const { counts, emit, log } = this.#setting;
+    counts.released += units.length;
+    log.debug({ worker, workSpec, count: units.length }, "given back untried");
+    emit("released", { worker, workSpec, units });
+  }
+}
+
+const namesOf = (attempts: readonly Attempt[]): string[] => attempts.map(({ workUnitName }) => workUnitName);
+
+const unitEvent = (workSpec: string, attempt: Attempt, beganAt: number): UnitEvent => ({
+  worker: attempt.workerName,
+  workSpec,
+  unit: attempt.workUnitName,
+  attempt: attempt.id,
+  number: attempt.number,
+  claimedAt: attempt.startTime,
+  beganAt,
+});
+
+/** What the task threw, else the `traceback` that is stored with the change; null when there is neither. */
+function errorOf({ data, action }: AttemptChange, { thrown }: Run): Error | null {
+  const text = data === null || data === undefined ? undefined : decodeData(data).traceback;
+  if (typeof text === "string") {
+    if (thrown instanceof Error && text.includes(thrown.message)) return thrown;
+    return withStack(text);
+  }
+  if (action === "retry") return null;
+  return thrown instanceof Error ? thrown : null;
+}
+
+function withStack(text: string): Error {
+  const error = new Error(text.split("\n", 1)[0]);
+  error.stack = text;
+  return error;
+}

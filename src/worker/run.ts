@@ -1,0 +1,191 @@
+/** One call of a task: of a plain function for one unit, or of a bulk task for all units of its claim. */
+import type { Attempt } from "../objects/index.ts";
+import type { Claim } from "./claim.ts";
+import type { Logger } from "./log.ts";
+import { settleEach, settleReturned, settleThrown } from "./outcome.ts";
+import type { Stop } from "./stops.ts";
+import { isBulk, Unit, type BulkFunction, type Task, type TaskContext, type UnitTask } from "./task.ts";
+
+export class Run {
+  readonly claim: Claim;
+  readonly attempts: readonly Attempt[];
+  readonly #task: Task;
+  /** By the worker's clock; 0 until it begins. */
+  beganAt = 0;
+  /** What the task threw, for the events of its units. */
+  thrown: unknown = undefined;
+  /** Settles of its attempts that were not answered yet. */
+  #underWay = 0;
+  #allDone: () => void = () => undefined;
+  #signal: AbortController | null = null;
+  #expired: AbortController | null = null;
+  #signalled: Stop | null = null;
+  #over: Stop | null = null;
+  /** Called when its attempts are given up, whatever the task goes on to do. */
+  onGone: () => void = () => undefined;
+
+  constructor(claim: Claim, attempts: readonly Attempt[], task: Task) {
+    this.claim = claim;
+    this.attempts = attempts;
+    this.#task = task;
+  }
+
+  /** Calls the task and settles what it leaves. Resolves when a slot is free again; undefined is at once. Never rejects. */
+  start(): Promise<void> | undefined {
+    this.beganAt = this.claim.context.clock.now();
+    this.claim.began(this);
+    const task = this.#task;
+    return isBulk(task) ? this.#runBulk(task.bulk) : this.#runUnit(task);
+  }
+
+  async release(): Promise<void> {
+    await this.claim.release(this);
+  }
+
+  get isSignalled(): boolean {
+    return this.#signalled !== null;
+  }
+
+  /** Its attempts were given up, and the task has not returned. */
+  get isGone(): boolean {
+    return this.#over !== null;
+  }
+
+  /** Tells the task to come to an end. */
+  signal(reason: Stop): void {
+    if (this.#signalled !== null) return;
+    this.#signalled = reason;
+    this.#signal?.abort(reason);
+  }
+
+  /** Tells the task that its attempts are no longer its own. */
+  end(reason: Stop): void {
+    this.signal(reason);
+    this.#over ??= reason;
+    this.#expired?.abort(reason);
+    this.onGone();
+  }
+
+  /** As `end`, and what is open is given back at once for others to try. */
+  async abandon(reason: Stop): Promise<void> {
+    const open = this.claim.undecided(this);
+    this.end(reason);
+    await Promise.allSettled(open.map((attempt) => attempt.expire()));
+    await this.#settled();
+  }
+
+  /** Settles of its attempts were requested or answered. */
+  settling(by: 1 | -1): void {
+    this.#underWay += by;
+    if (this.#underWay === 0) this.#allDone();
+  }
+
+  async #settled(): Promise<void> {
+    while (this.#underWay > 0) await new Promise<void>((resolve) => (this.#allDone = resolve));
+  }
+
+  // ---- a plain function
+
+  /** A result is stored while the slot runs the next unit. */
+  #runUnit(work: UnitTask): Promise<void> | undefined {
+    const attempt = this.attempts[0]!;
+    let result: ReturnType<UnitTask>;
+    try {
+      result = work(new Unit(attempt, this.beganAt), this.#unitContext(attempt));
+    } catch (error) {
+      this.#threw(error);
+      return undefined;
+    }
+    if (!(result instanceof Promise)) {
+      this.#returned(attempt, result);
+      return undefined;
+    }
+    return result.then(
+      (value) => this.#returned(attempt, value),
+      (error: unknown) => this.#threw(error),
+    );
+  }
+
+  #returned(attempt: Attempt, value: unknown): void {
+    if (this.claim.undecided(this).length > 0) void settleReturned(attempt, value);
+  }
+
+  #threw(error: unknown): void {
+    this.thrown = error;
+    const open = this.claim.undecided(this);
+    if (open.length === 0) this.claim.context.reports.threwLate(this.claim, error);
+    else void settleEach(open, (attempt) => settleThrown(attempt, error));
+  }
+
+  // ---- a bulk task
+
+  async #runBulk(work: BulkFunction): Promise<void> {
+    const { claim } = this;
+    try {
+      await work(this.attempts, this.#bulkContext());
+      await this.#settled();
+      const left = claim.undecided(this);
+      if (left.length > 0 && this.#over === null) claim.context.reports.unsettled(claim, left);
+    } catch (error) {
+      this.thrown = error;
+      await this.#settled();
+      const open = claim.undecided(this);
+      if (open.length === 0) claim.context.reports.threwLate(claim, error);
+      await settleEach(open, (attempt) => settleThrown(attempt, error));
+    }
+    claim.forget(this);
+  }
+
+  // ---- what the task gets
+
+  // made when first read: most tasks look at some of it only
+
+  #unitContext(attempt: Attempt): Parameters<UnitTask>[1] {
+    return withProgress(this.#context(), (data: object) => this.claim.progress(attempt, data));
+  }
+
+  #bulkContext(): Parameters<BulkFunction>[1] {
+    return withProgress(this.#context(), (attempt: Attempt, data: object) =>
+      this.claim.progress(attempt, data),
+    );
+  }
+
+  #context(): TaskContext {
+    const { claim } = this;
+    const { log, clock } = claim.context;
+    const { worker, workSpec } = claim;
+    let own: Logger | null = null;
+    const signal = (): AbortSignal => (this.#signal ??= aborted(this.#signalled)).signal;
+    const expired = (): AbortSignal => (this.#expired ??= aborted(this.#over)).signal;
+    return {
+      get signal() {
+        return signal();
+      },
+      get expired() {
+        return expired();
+      },
+      get log() {
+        return (own ??= log.child({ worker, workSpec: workSpec.name }));
+      },
+      workSpec,
+      worker,
+      clock,
+      renew: (lifetimeMs) => claim.renew(this, lifetimeMs),
+    };
+  }
+}
+
+/** A spread would read the getters. */
+function withProgress<Progress>(
+  context: TaskContext,
+  progress: Progress,
+): TaskContext & { progress: Progress } {
+  return Object.assign(context, { progress });
+}
+
+/** A controller that is aborted already, when there is a reason. */
+function aborted(reason: Stop | null): AbortController {
+  const controller = new AbortController();
+  if (reason !== null) controller.abort(reason);
+  return controller;
+}

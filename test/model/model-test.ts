@@ -1,0 +1,47 @@
+/** The test of the model on one store: a store's test file only says how it is opened. */
+import { Engine, ManualClock, type Store } from "../../src/core/index.ts";
+import { modelFloors, modelHistories, performModel } from "./commands.ts";
+import { knownErrors } from "./known-differences.ts";
+import { Measure } from "./measure.ts";
+import { checkRandom } from "./random.ts";
+
+export interface ModelTest {
+  store: "memory" | "sqlite" | "postgres";
+  file: string;
+  name: string;
+  /** A store and a namespace in it that has nothing yet. */
+  open: () => Promise<{ store: Store; ns: string; close: () => Promise<void> }>;
+  runs: { fixed: number; fresh: number };
+  compareEvery?: number;
+}
+
+export async function checkModel({
+  store: kind,
+  file,
+  name,
+  open,
+  runs,
+  compareEvery = 1,
+}: ModelTest): Promise<void> {
+  const measure = new Measure();
+  const known = new Set(knownErrors[kind]);
+  await checkRandom({
+    prefix: "MODEL",
+    file,
+    name,
+    histories: modelHistories,
+    async run(history) {
+      const { store, ns, close } = await open();
+      const clock = new ManualClock(1_000_000);
+      const engine = new Engine(store, { clock, random: () => 0, workerRetentionMs: 1e12 });
+      try {
+        await performModel({ engine, clock, ns, known, measure, compareEvery }, history);
+      } finally {
+        await close();
+      }
+    },
+    runs,
+  });
+  if (process.env.MODEL_SHOW !== undefined) console.log(String(measure));
+  if (process.env.MODEL_PATH === undefined) measure.check(modelFloors);
+}
