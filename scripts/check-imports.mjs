@@ -29,6 +29,7 @@ const everyLibrary = [
   "postgres",
   "rest",
   "cbor",
+  "traffic",
   "testing",
   "worker",
   "jobs",
@@ -48,14 +49,16 @@ export const folders = {
   memory: { imports: ["core"], packages: [], pure: true },
   sqlite: { imports: ["core"], packages: ["@photostructure/sqlite", "node:sqlite", "node:*"] },
   postgres: { imports: ["core"], packages: ["pg", "pg-copy-streams", "node:*"] },
+  // What connections may cost the process that serves them, for both wires.
+  traffic: { imports: [], packages: ["node:*"] },
   rest: {
-    imports: [...coreAndObjects, "memory"],
+    imports: [...coreAndObjects, "memory", "traffic"],
     packages: ["fastify", "@fastify/*", "node:*"],
     // The client apart from the server, so that a browser or a worker loads no fastify; the form of values on the wire
     // alone, for who writes it elsewhere.
     entries: ["index", "client", "wire"],
   },
-  cbor: { imports: coreAndObjects, packages: ["node:*"] },
+  cbor: { imports: [...coreAndObjects, "traffic"], packages: ["node:*"] },
   // Settings and the files they stand in: the daemon, the command line and flows read them the same way.
   config: {
     imports: [],

@@ -41,6 +41,8 @@ export interface MethodSettings {
   readonly dataLimits: DataLimits;
   /** Most items of one call of a verb; longer lists of units are added in pieces. */
   readonly maxBatch: number;
+  /** The longest answer. */
+  readonly maxAnswerBytes: number;
   /** What `get_config` answers; null when there is nothing to tell. */
   readonly config: Data | null;
   readonly archive: (() => Promise<unknown>) | null;
@@ -114,6 +116,12 @@ export class Options {
     this.#map = item === undefined || item.isNull ? null : item;
     if (this.#map !== null && this.#map.isLongerThan(mostOptions))
       throw new CoordinateError("too_large", `more than ${mostOptions} options`);
+    if (this.#map !== null) checkRepeated(this.#map);
+  }
+
+  /** How many there are, known or not. */
+  get size(): number {
+    return this.#map === null ? 0 : this.#map.some(2 * mostOptions).length / 2;
   }
 
   get(key: string): Item | undefined {
@@ -144,6 +152,21 @@ export class Options {
     const item = this.get(key);
     return item === undefined ? undefined : names(item, key, most);
   }
+}
+
+/** Whoever looked at the first one must not have looked at another than is used: text and bytes are the same key here. */
+function checkRepeated(map: Item): void {
+  const seen = new Set<string>();
+  let isKey = true;
+  map.each((item) => {
+    if (isKey && item.kind === "string") {
+      const key = item.content().toString("latin1");
+      if (seen.has(key)) throw badArgument(`options: ${key.slice(0, 100)} is there twice`);
+      seen.add(key);
+    }
+    isKey = !isKey;
+    return true;
+  });
 }
 
 export function finite(item: Item, what: string): number {

@@ -11,24 +11,28 @@ import {
   checkArguments,
   CoordinateError,
   isVerb,
+  isWait,
   serveVerb,
   signatures,
   type Caller,
 } from "../core/index.ts";
+import { rowsAsked, type LargeRequests } from "../traffic/index.ts";
 import { RpcError, type Call, type Result } from "./call.ts";
 import { FrameReader, type FrameBudget } from "./frame.ts";
 import { Item } from "./item.ts";
 import { methods } from "./methods.ts";
-import { badArgument, itemEnd, MalformedError, refusedItemEnd, scanWhole } from "./scan.ts";
+import { badArgument, itemEnd, MalformedError, refusedItemEnd, scanRequest, scanWhole } from "./scan.ts";
 import { cancelMethod, readValue, Reading, verbPrefix, writeValue } from "./verbs.ts";
 import { Writer } from "./write.ts";
 
 export interface ConnectionLimits {
   /** The longest message that is taken, and that is sent. */
   readonly maxFrameBytes: number;
-  /** Verbs that run at once. */
+  /** Verbs that run at once, besides those that wait for something. */
   readonly maxConcurrent: number;
-  /** The longest silence within a message. */
+  /** Verbs that wait at once. */
+  readonly maxWaits: number;
+  /** The longest silence within a message, and the longest that one may come at less than 1 kB/s. */
   readonly stallMs: number;
 }
 
@@ -36,6 +40,11 @@ export interface ConnectionOptions {
   readonly limits: ConnectionLimits;
   readonly budget: FrameBudget;
   readonly serveVerbs: boolean;
+  /** The turns of large requests, of all connections. */
+  readonly large: LargeRequests;
+  /** Told when requests are under way, and when none are. */
+  readonly onBusy: () => void;
+  readonly onIdle: () => void;
   /** A failure that nobody expected; the peer is told no more than that. */
   readonly onBug: (error: unknown, method: string) => void;
   /** The peer sent what is no request. */
@@ -53,6 +62,22 @@ interface Request {
 
 const absent = Buffer.of(0xf6);
 
+/** Messages from this length on are scanned in pieces and served one at a time. */
+const longFrame = 256 * 1024;
+/** What the sockets of the operating system take at once is not counted. */
+const longAnswer = 16 * 1024;
+/** Bytes a second: slower is not slow but stuck. */
+const leastRate = 1024;
+
+/** Python's methods whose answers are lists, of a thousand or more unless they say otherwise. */
+const listMethods: ReadonlySet<string> = new Set([
+  "get_work_units",
+  "get_work_unit_status",
+  "list_work_specs",
+  "list_worker_modes",
+  "get_child_work_units",
+]);
+
 /** How long a peer that sent what is no request may take to read the answers to what it sent before. */
 const farewellMs = 1000;
 
@@ -68,9 +93,14 @@ export class Connection {
   #busy = false;
   #corked = false;
   #running = 0;
+  /** Of those that run. */
+  #waiting = 0;
   /** Resolves what waits for a verb to end, for the peer to read, or for the connection to end. */
   #wake: () => void = () => undefined;
   #stopping = false;
+  /** The message that is coming in: since when, and how much of it has come. */
+  #partialSince = 0;
+  #partialBytes = 0;
   #idle: () => void = () => undefined;
 
   constructor(socket: Socket, call: Omit<Call, "gone">, options: ConnectionOptions) {
@@ -82,7 +112,7 @@ export class Connection {
     socket.on("drain", () => this.#wake());
     // a connection that breaks is an ordinary thing: what it asked for is carried out or given back
     socket.on("error", () => undefined);
-    socket.on("timeout", () => this.#malformed(new MalformedError("nothing came within a message")));
+    socket.on("timeout", () => this.#timedOut());
     socket.on("close", () => this.#closed());
   }
 
@@ -108,6 +138,23 @@ export class Connection {
     this.#wake();
   }
 
+  #timedOut(): void {
+    if (this.#socket.writableLength > 0) this.#options.reset();
+    else if (this.#reader.partial) this.#malformed(new MalformedError("nothing came within a message"));
+  }
+
+  /** A byte now and then is not a message. */
+  #checkRate(bytes: number): void {
+    if (!this.#reader.partial) {
+      this.#partialSince = performance.now();
+      this.#partialBytes = 0;
+    }
+    this.#partialBytes += bytes;
+    const seconds = (performance.now() - this.#partialSince) / 1000;
+    if (seconds * 1000 > this.#options.limits.stallMs && this.#partialBytes < seconds * leastRate)
+      throw new MalformedError("a message comes too slowly");
+  }
+
   #take(chunk: Buffer): void {
     this.#chunks.push(chunk);
     if (this.#busy) this.#socket.pause();
@@ -121,13 +168,17 @@ export class Connection {
       while (!this.#stopping && !this.#gone.signal.aborted) {
         const frame = this.#reader.next();
         if (frame !== null) {
+          this.#options.onBusy();
           await this.#serve(frame);
-          if (this.#socket.writableNeedDrain || this.#running >= this.#options.limits.maxConcurrent)
-            await this.#room();
+          if (this.#isFull) await this.#room();
+          // the next message starts now, if a part of it has come
+          this.#partialSince = performance.now();
+          this.#partialBytes = 0;
           continue;
         }
         const chunk = this.#chunks.shift();
         if (chunk === undefined) break;
+        this.#checkRate(chunk.length);
         this.#reader.push(chunk);
       }
     } catch (error) {
@@ -141,21 +192,30 @@ export class Connection {
       this.#settled();
     }
     if (this.#stopping || this.#gone.signal.aborted) return;
-    this.#socket.setTimeout(this.#reader.partial ? this.#options.limits.stallMs : 0);
+    // while an answer is on its way the timer is about that
+    if (this.#socket.writableLength === 0)
+      this.#socket.setTimeout(this.#reader.partial ? this.#options.limits.stallMs : 0);
     this.#socket.resume();
   }
 
   async #room(): Promise<void> {
-    while (
-      !this.#gone.signal.aborted &&
-      (this.#socket.writableNeedDrain || this.#running >= this.#options.limits.maxConcurrent)
-    ) {
+    while (!this.#gone.signal.aborted && this.#isFull)
       await new Promise<void>((resolve) => (this.#wake = resolve));
-    }
+  }
+
+  get #isFull(): boolean {
+    const { maxConcurrent, maxWaits } = this.#options.limits;
+    return (
+      this.#socket.writableNeedDrain ||
+      this.#waiting >= maxWaits ||
+      this.#running - this.#waiting >= maxConcurrent
+    );
   }
 
   #settled(): void {
-    if (!this.#busy && this.#running === 0) this.#idle();
+    if (this.#busy || this.#running > 0) return;
+    this.#options.onIdle();
+    this.#idle();
   }
 
   /** Answers to what came before it go out first, unless the peer does not take them. */
@@ -171,19 +231,38 @@ export class Connection {
   }
 
   async #serve(frame: Buffer): Promise<void> {
-    const { request, refusal } = readRequest(frame);
+    const isLong = frame.length > longFrame;
+    const scanned = isLong ? await scanRequest(frame) : scanWhole(frame);
+    const { request, refusal } = readRequest(frame, scanned.refusal);
     const { method } = request;
+    const { large } = this.#options;
+    if (isLong) large.charge(this.#socket, frame.length);
     if (refusal === null && method?.startsWith(verbPrefix) === true && this.#options.serveVerbs) {
-      if (method === cancelMethod) this.#cancel(request);
-      else void this.#serveVerb(request, method, frame.length);
+      if (method === cancelMethod) {
+        this.#cancel(request);
+        return;
+      }
+      const served = this.#serveVerb(request, method, frame);
+      // what it holds must not pile up while it is served
+      if (isLong) await served;
       return;
     }
     try {
       if (refusal !== null) throw badArgument(refusal);
-      this.#answer(request, await this.#callMethod(request));
+      const rows = listMethods.has(method ?? "") ? Infinity : 0;
+      await this.#inTurn(rows, frame, async () => this.#answer(request, await this.#callMethod(request)));
     } catch (error) {
       this.#refuse(request, error, false);
     }
+  }
+
+  /** In the turn of a large request, if it is one. Nothing is done for a peer that has gone meanwhile. */
+  async #inTurn(rows: number, frame: Buffer, work: () => Promise<void>): Promise<void> {
+    const { large } = this.#options;
+    if (!large.isLarge(this.#socket, rows, frame.length)) return work();
+    await large.turn(this.#socket, async () => {
+      if (!this.#gone.signal.aborted) await work();
+    });
   }
 
   async #callMethod({ method, params }: Request): Promise<Result> {
@@ -195,20 +274,26 @@ export class Connection {
 
   // ---- verbs
 
-  async #serveVerb(request: Request, method: string, frameBytes: number): Promise<void> {
+  async #serveVerb(request: Request, method: string, frame: Buffer): Promise<void> {
     this.#running += 1;
     const caller = new VerbCaller(this.#waits, request.id, this.#gone.signal, () => this.#stopping);
     try {
       const verb = method.slice(verbPrefix.length);
       if (!isVerb(verb)) throw new RpcError(`no such method ${method}`);
       const { counts } = signatures[verb];
-      const reading = new Reading(this.#call.settings.dataLimits, frameBytes);
+      const { dataLimits, maxBatch } = this.#call.settings;
+      const reading = new Reading(dataLimits, maxBatch);
       const args = readParams(request.params, counts).map((item) => readValue(item, reading));
       // what is left out at the end may be null on the wire
       while (args.length > counts[0] && args.at(-1) === null) args.pop();
       checkArguments(verb, args);
-      const value = await serveVerb(this.#call.coordinate, verb, args, caller);
-      this.#answer(request, (to) => writeValue(to, value));
+      const run = async (): Promise<void> => {
+        const value = await serveVerb(this.#call.coordinate, verb, args, caller);
+        this.#answer(request, (to) => writeValue(to, value));
+      };
+      // a wait must not hold up others
+      if (isWait(verb, args)) await this.#wait(run);
+      else await this.#inTurn(rowsAsked(verb, args), frame, run);
     } catch (error) {
       if (!this.#gone.signal.aborted) this.#refuse(request, error, true);
     } finally {
@@ -216,6 +301,15 @@ export class Connection {
       this.#running -= 1;
       this.#wake();
       this.#settled();
+    }
+  }
+
+  async #wait(run: () => Promise<void>): Promise<void> {
+    this.#waiting += 1;
+    try {
+      await run();
+    } finally {
+      this.#waiting -= 1;
     }
   }
 
@@ -249,7 +343,12 @@ export class Connection {
         this.#socket.uncork();
       });
     }
-    this.#socket.write(frame);
+    if (frame.length <= longAnswer) this.#socket.write(frame);
+    else {
+      const { large } = this.#options;
+      large.charge(this.#socket, frame.length);
+      this.#socket.write(frame, large.hold(this.#socket, frame.length));
+    }
   }
 
   /** The code of the error goes to callers of verbs; the old protocol has the message alone. */
@@ -303,10 +402,12 @@ class VerbCaller implements Caller {
 
 /** Keys of an envelope, of which three mean something. */
 const mostKeys = 1000;
+const envelopeKeys = ["id", "method", "params"] as const;
 
-/** The envelope. A message that is no map cannot be answered. */
-function readRequest(frame: Buffer): { request: Request; refusal: string | null } {
-  const { refusal } = scanWhole(frame);
+/** The envelope. A message that is no map cannot be answered; what is wrong with another is `refusal`. */
+function readRequest(frame: Buffer, refused: string | null): { request: Request; refusal: string | null } {
+  let refusal = refused;
+  const seen = new Set<string>();
   const envelope = new Item(frame, 0);
   const request: Request = { id: absent, method: null, params: undefined };
   if (envelope.kind !== "map") throw new MalformedError("not a map");
@@ -319,13 +420,18 @@ function readRequest(frame: Buffer): { request: Request; refusal: string | null 
         if (++count > mostKeys) throw new MalformedError(`more than ${mostKeys} keys`);
         return true;
       }
-      if (key.isKey("id")) request.id = readId(item);
-      else if (key.isKey("method")) request.method = readMethod(item);
-      else if (key.isKey("params")) request.params = item;
+      const name = envelopeKeys.find((one) => key?.isKey(one));
       key = null;
+      if (name === undefined) return true;
+      // whoever let the first one pass must not have let another than is carried out
+      if (seen.has(name)) refusal ??= `${name} is there twice`;
+      seen.add(name);
+      if (name === "id") request.id = readId(item);
+      else if (name === "method") request.method = readMethod(item);
+      else request.params = item;
       return true;
     },
-    refusal === null ? itemEnd : refusedItemEnd,
+    refused === null ? itemEnd : refusedItemEnd,
   );
   return { request, refusal };
 }

@@ -47,7 +47,13 @@ export async function callMethod(
         clock: systemClock(),
         fencing: new Fencing("strict"),
         gone: new AbortController().signal,
-        settings: { dataLimits: defaultDataLimits, maxBatch: 100_000, config: null, archive: null },
+        settings: {
+          dataLimits: defaultDataLimits,
+          maxBatch: 100_000,
+          maxAnswerBytes: Infinity,
+          config: null,
+          archive: null,
+        },
       },
       items,
     );

@@ -5,7 +5,7 @@
  * so five bytes that announce four thousand million items cost five bytes. What is well-formed but not allowed here
  * (an unknown tag, say) is noted as `refusal` and passed over, so that the request around it can still be answered.
  */
-import { cborHead, CoordinateError } from "../core/index.ts";
+import { cborHead, CoordinateError, nextTurn } from "../core/index.ts";
 
 export const { argument, breakByte, headEnd, indefinite, major } = cborHead;
 const { tag } = cborHead;
@@ -31,14 +31,16 @@ const deepestScanned = 131_072;
 export class ItemScanner {
   readonly #most: number;
   readonly #stack: number[] = [1];
+  #itemsLeft: number;
   #at: number;
   /** The first thing that is well-formed but not allowed. */
   refusal: string | null = null;
 
-  /** An item that starts at `start` and must end at `most` or before. */
-  constructor(start: number, most: number) {
+  /** An item that starts at `start` and must end at `most` or before, with at most so many items in it. */
+  constructor(start: number, most: number, maxItems = Infinity) {
     this.#at = start;
     this.#most = most;
+    this.#itemsLeft = maxItems;
   }
 
   /** Where the item ends; -1 while there is more to come. May be called again with the same bytes and more. */
@@ -72,6 +74,8 @@ export class ItemScanner {
 
   /** One item fewer to come. A container whose last item this is need not be remembered. */
   #take(kind: number, info: number): void {
+    this.#itemsLeft -= 1;
+    if (this.#itemsLeft < 0) throw new MalformedError("more items than one message may have");
     const stack = this.#stack;
     const last = stack.length - 1;
     const top = stack[last]!;
@@ -188,6 +192,25 @@ export function scanWhole(bytes: Uint8Array): { end: number; refusal: string | n
   const end = scanner.scan(bytes, bytes.length);
   if (end < 0) throw new MalformedError("truncated CBOR");
   return { end, refusal: scanner.refusal };
+}
+
+/** Bytes that are scanned before others get a turn: about a millisecond. */
+const scannedAtOnce = 256 * 1024;
+
+/**
+ * Items of one request, data included. Whatever reads from a request goes through its items once more, so this bounds how
+ * long that keeps the others waiting.
+ */
+const mostItems = 8_000_000;
+
+/** As `scanWhole`, of a request that may be long: the event loop turns meanwhile. */
+export async function scanRequest(bytes: Uint8Array): Promise<{ refusal: string | null }> {
+  const scanner = new ItemScanner(0, bytes.length, mostItems);
+  for (let available = scannedAtOnce; ; available += scannedAtOnce) {
+    if (scanner.scan(bytes, Math.min(available, bytes.length)) >= 0) return scanner;
+    if (available >= bytes.length) throw new MalformedError("truncated CBOR");
+    await nextTurn();
+  }
 }
 
 /** For readers of scanned bytes: what they find there is not what was asked for. */

@@ -6,7 +6,7 @@
  * full speed and then fails; one whose connection is reset connects anew and sends its request again.
  */
 import { chmodSync, rmSync } from "node:fs";
-import { createConnection, createServer, isIP, type Server, type Socket } from "node:net";
+import { BlockList, createConnection, createServer, isIP, type Server, type Socket } from "node:net";
 import { createServer as createTlsServer, type TlsOptions } from "node:tls";
 import {
   CoordinateError,
@@ -17,20 +17,20 @@ import {
   type Coordinate,
   type Data,
 } from "../core/index.ts";
+import { LargeRequests, limitConnections, type ConnectionCaps } from "../traffic/index.ts";
 import type { Call } from "./call.ts";
 import { Connection, type ConnectionLimits } from "./connection.ts";
 import { Fencing, type LegacyFencing } from "./fencing.ts";
-import type { MalformedError } from "./scan.ts";
+import { badArgument, type MalformedError } from "./scan.ts";
 
 export const defaultPort = 5932;
 
-export interface CborRpcLimits extends Partial<ConnectionLimits> {
+export interface CborRpcLimits extends Partial<ConnectionLimits>, ConnectionCaps {
   /** One unit's data; 16 MiB. */
   maxDataBytes?: number;
   /** Units of one call of a verb, as the engine has it; longer lists are added in pieces. 100,000. */
   maxBatch?: number;
-  maxConnections?: number;
-  /** Of messages that are not complete, all connections together; 1 GiB. */
+  /** Of messages that are coming in, all connections together; 128 MiB. */
   maxUnfinishedBytes?: number;
 }
 
@@ -44,7 +44,11 @@ export interface CborRpcOptions {
   tls?: TlsOptions;
   /** Listens for other machines although anybody there may do everything. */
   insecure?: boolean;
+  /** Addresses that may connect, as `10.0.0.5` or `10.0.0.0/8`; any when empty. Others are reset at once. */
+  allow?: readonly string[];
   limits?: CborRpcLimits;
+  /** What other servers of this process share. */
+  large?: LargeRequests;
   /** Whether a worker whose lease another one took may still finish the unit; `strict`: it may not. */
   legacyFencing?: LegacyFencing;
   /** What `get_config` tells; without it the method says that there is none. */
@@ -74,12 +78,12 @@ export interface CborRpcListener {
 }
 
 const defaults = {
-  maxFrameBytes: 256 * 1024 * 1024,
-  maxConcurrent: 1024,
-  stallMs: 120_000,
+  maxFrameBytes: 64 * 1024 * 1024,
+  maxConcurrent: 128,
+  maxWaits: 1024,
+  stallMs: 30_000,
   maxBatch: 100_000,
-  maxConnections: 10_000,
-  maxUnfinishedBytes: 1024 * 1024 * 1024,
+  maxUnfinishedBytes: 128 * 1024 * 1024,
 } as const;
 
 /** Serves `coordinate`, which stays open when the listener is closed. */
@@ -98,9 +102,11 @@ export async function listenCborRpc(
       ...(limits.maxDataBytes !== undefined && { maxBytes: limits.maxDataBytes }),
     },
     maxBatch: limits.maxBatch,
+    maxAnswerBytes: limits.maxFrameBytes,
     config,
     archive: options.archive ?? null,
   };
+  const large = options.large ?? new LargeRequests();
   const budget = { used: 0, most: limits.maxUnfinishedBytes };
   /** By the raw socket: below TLS, it is that one which can be reset. */
   const open = new Map<Socket, Connection | null>();
@@ -118,14 +124,24 @@ export async function listenCborRpc(
       limits,
       budget,
       serveVerbs: options.verbs ?? true,
+      large,
+      onBusy: () => limiter.busy(raw),
+      onIdle: () => limiter.idle(raw),
       onBug: options.onBug ?? (() => undefined),
       onMalformed: options.onMalformed ?? (() => undefined),
       reset: () => reset(raw),
     });
     open.set(raw, connection);
   };
+  const isAllowed = allowList(options.allow ?? []);
   const server = makeServer(options.tls, serve);
-  server.maxConnections = limits.maxConnections;
+  server.on("connection", (raw: Socket) => {
+    if (!isAllowed(raw)) reset(raw);
+  });
+  const limiter = limitConnections(server, limits, {
+    drop: reset,
+    onConnection: () => large.connected(),
+  });
   server.on("connection", (raw: Socket) => {
     if (!open.has(raw)) open.set(raw, null);
     raw.on("error", () => undefined);
@@ -170,6 +186,27 @@ function makeServer(tls: TlsOptions | undefined, serve: (socket: Socket, raw: So
   return server;
 }
 
+/** A socket in the file system has no address: the file's mode says who may open it. */
+function allowList(entries: readonly string[]): (socket: Socket) => boolean {
+  if (entries.length === 0) return () => true;
+  const list = new BlockList();
+  for (const entry of entries) {
+    const [address = "", bits, extra] = entry.split("/");
+    const family = isIP(address);
+    const length =
+      bits === undefined ? (family === 4 ? 32 : 128) : /^\d{1,3}$/.test(bits) ? Number(bits) : NaN;
+    if (family === 0 || extra !== undefined || !(length <= (family === 4 ? 32 : 128)))
+      throw badArgument(`allow: expected an address or a network such as 10.0.0.0/8, got ${entry}`);
+    list.addSubnet(address, length, family === 4 ? "ipv4" : "ipv6");
+  }
+  return ({ remoteAddress }) => {
+    if (remoteAddress === undefined) return true;
+    // an IPv6 socket shows a caller over IPv4 as ::ffff:10.0.0.5
+    const address = remoteAddress.replace(/^::ffff:(?=\d+\.)/, "");
+    return list.check(address, isIP(address) === 4 ? "ipv4" : "ipv6");
+  };
+}
+
 function reset(raw: Socket): void {
   try {
     raw.resetAndDestroy();
@@ -201,7 +238,7 @@ async function startListening(server: Server, at: NonNullable<CborRpcOptions["at
     };
     if ("path" in at) server.listen({ path: at.path }, listening);
     else
-      server.listen({ host: at.host ?? "127.0.0.1", port: at.port ?? defaultPort, backlog: 1024 }, listening);
+      server.listen({ host: at.host ?? "127.0.0.1", port: at.port ?? defaultPort, backlog: 4096 }, listening);
   });
   if ("path" in at) chmodSync(at.path, 0o600);
 }

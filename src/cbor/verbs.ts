@@ -17,15 +17,24 @@ export const cancelMethod = "coordinate.cancel";
 /** Objects and lists inside one another; no argument of a verb is deeper than six. */
 const deepest = 16;
 
+/** Values of one request; a batch of 10,000 units has a tenth of these. */
+const mostValues = 1_000_000;
+
 /** How values are read: what came from a client has limits, what came from the server is believed. */
 export class Reading {
   readonly limits: DataLimits;
+  readonly checked: boolean;
+  /** Items of one list. */
+  readonly maxItems: number;
   /** A JavaScript value costs many times the byte that it may come in: a short request must not become a long list. */
   #left: number;
 
-  constructor(limits: DataLimits, frameBytes: number | null) {
+  /** `maxItems` null: believed. */
+  constructor(limits: DataLimits, maxItems: number | null) {
     this.limits = limits;
-    this.#left = frameBytes === null ? Infinity : 1_000_000 + frameBytes / 8;
+    this.checked = maxItems !== null;
+    this.maxItems = maxItems ?? Infinity;
+    this.#left = maxItems === null ? Infinity : mostValues;
   }
 
   spend(weight: number): void {
@@ -61,7 +70,11 @@ export function readValue(item: Item, reading: Reading, depthLeft = deepest): un
 
 function readList(item: Item, reading: Reading, depthLeft: number): unknown[] {
   const values: unknown[] = [];
-  for (const one of item.items()) values.push(readValue(one, reading, depthLeft));
+  for (const one of item.items()) {
+    if (values.length === reading.maxItems)
+      throw new CoordinateError("too_large", `a list of more than ${reading.maxItems} items`);
+    values.push(readValue(one, reading, depthLeft));
+  }
   return values;
 }
 
@@ -74,6 +87,7 @@ function readObject(item: Item, reading: Reading, depthLeft: number): Record<str
       continue;
     }
     const value = key === "data" ? readData(one, reading.limits) : readValue(one, reading, depthLeft);
+    if (reading.checked && Object.hasOwn(object, key)) throw badArgument(`${key.slice(0, 100)}: there twice`);
     // `__proto__` is a key like any other, and never the object's prototype
     if (key === "__proto__")
       Object.defineProperty(object, key, { value, enumerable: true, configurable: true });

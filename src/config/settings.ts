@@ -43,6 +43,21 @@ export const daemonSettings = {
     default: "",
     help: "address to serve CBOR-RPC on for Python clients, HOST:PORT (usually 127.0.0.1:5932); it knows no tokens, so other machines need --insecure or --cborrpc-tls with --tls-client-ca",
   },
+  cborrpcAllow: {
+    type: "list",
+    default: [],
+    help: "addresses that may connect to CBOR-RPC, as 10.0.0.5 or 10.0.0.0/8; any if none is given",
+  },
+  cborrpcNamespace: {
+    type: "text",
+    default: "",
+    help: "the namespace that the Python methods work in; the empty one is the default",
+  },
+  cborrpcConfig: {
+    type: "text",
+    default: "",
+    help: "a YAML or JSON file that get_config answers Python clients with; what looks like a secret is left out",
+  },
   cborrpcTls: {
     type: "flag",
     default: false,
@@ -79,16 +94,16 @@ export const daemonSettings = {
   },
   maxBodyBytes: {
     type: "count",
-    default: 64 * 1024 * 1024,
+    default: 32 * 1024 * 1024,
     help: "one request body at most; loads by NDJSON have no limit",
   },
   maxDataBytes: { type: "count", default: 16 * 1024 * 1024, help: "one unit's data at most" },
-  maxBatch: { type: "count", default: 100_000, help: "items of one request at most" },
+  maxBatch: { type: "count", default: 10_000, help: "items of one request at most" },
   maxConnections: { type: "count", default: 4096, help: "connections at most, per address served" },
   maxConnectionsPerAddress: {
     type: "count",
-    default: 0,
-    help: "connections of one caller's address at most; 0 is no limit",
+    default: 1024,
+    help: "connections of one caller's address at most; 0 is no limit. Beyond it the one that has been silent for longest is dropped",
   },
   requestsPerSecond: {
     type: "count",

@@ -69,6 +69,8 @@ export function encodeData(value: unknown, limits: DataLimits = defaultDataLimit
   if (isPlain(value, "", maxDepth)) {
     const text = JSON.stringify(value);
     if (!text.startsWith("{")) throw notAnObject();
+    // JSON.stringify escapes a lone surrogate, which a key must not have
+    if (text.includes("\\ud")) checkJsonObject(text, maxDepth);
     checkJsonSize(text, limits);
     return text as JsonText;
   }

@@ -279,7 +279,7 @@ export class Engine implements Coordinate {
   #readUnit(unit: WorkUnitInput, spec: string, now: number): WorkUnitPut {
     checkObject("work unit", unit);
     const notBefore = checkTime("notBefore", unit.notBefore);
-    const delayMs = checkSpan("delayMs", unit.delayMs, now, 0, -Infinity);
+    const delayMs = checkSpan("delayMs", unit.delayMs, now);
     if (notBefore > 0 && delayMs > 0)
       throw new CoordinateError("bad_argument", "delayMs: a unit has either notBefore or delayMs");
     const put: WorkUnitPut = {

@@ -62,7 +62,7 @@ function checkObject(text: string, start: number, depthLeft: number): number {
   if (text.charCodeAt(at) === 0x7d) return at + 1;
   for (;;) {
     if (text.charCodeAt(at) !== 0x22) throw malformed(at);
-    at = skipSpace(text, checkString(text, at));
+    at = skipSpace(text, checkKey(text, at));
     if (text.charCodeAt(at) !== 0x3a) throw malformed(at);
     at = skipSpace(text, checkValue(text, skipSpace(text, at + 1), depthLeft - 1));
     const unit = text.charCodeAt(at);
@@ -113,6 +113,20 @@ function checkString(text: string, start: number): number {
   }
 }
 
+/**
+ * A key must have a form in CBOR, or two keys would be one there: an escaped lone surrogate that stands for no byte (see
+ * names) has none. In a value it is harmless.
+ */
+function checkKey(text: string, start: number): number {
+  const end = checkString(text, start);
+  if (text.slice(start, end).includes("\\u") && formlessSurrogate.test(readString(text, start, end)))
+    throw new CoordinateError("bad_data", `with a lone surrogate in the key at character ${start}`);
+  return end;
+}
+
+const formlessSurrogate =
+  /[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udc7f\udd00-\udfff]/;
+
 /** The position of the last character of the escape that starts here. */
 function checkEscape(text: string, at: number): number {
   switch (text.charCodeAt(at + 1)) {
@@ -138,15 +152,23 @@ function checkNumber(text: string, start: number): number {
   let at = start;
   if (text.charCodeAt(at) === 0x2d) at += 1;
   at = text.charCodeAt(at) === 0x30 ? at + 1 : checkDigits(text, at);
-  if (text.charCodeAt(at) === 0x2e) at = checkDigits(text, at + 1);
+  let isFloat = false;
+  if (text.charCodeAt(at) === 0x2e) {
+    at = checkDigits(text, at + 1);
+    isFloat = true;
+  }
   const unit = text.charCodeAt(at);
   if (unit === 0x65 || unit === 0x45) {
     const sign = text.charCodeAt(at + 1);
     at = checkDigits(text, sign === 0x2b || sign === 0x2d ? at + 2 : at + 1);
+    isFloat = true;
   }
   if (at - start > longestNumber) {
     throw new CoordinateError("bad_data", `with a number of ${at - start} characters at character ${start}`);
   }
+  // 1e400 is a number in JSON and infinity everywhere else; integers are carried in full
+  if (isFloat && !Number.isFinite(Number(text.slice(start, at))))
+    throw new CoordinateError("bad_data", `with a number out of range at character ${start}`);
   return at;
 }
 

@@ -31,7 +31,8 @@ export class Audit {
         address: request.ip,
         namespace: request.ns.slice(0, longest),
         action: route?.id ?? null,
-        path: request.url.slice(0, longest),
+        // without the query: a client may have put a token there
+        path: (request.url.split("?", 1)[0] ?? "").slice(0, longest),
         status: reply.statusCode,
       }) + "\n",
     );

@@ -11,7 +11,7 @@ import path from "node:path";
 import { createSecureContext } from "node:tls";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { listenCborRpc, type CborRpcListener } from "../cbor/index.ts";
-import { reasonOf, redactUrl } from "../config/index.ts";
+import { isMapping, readDocument, reasonOf, redactUrl, withoutSecrets } from "../config/index.ts";
 import { CoordinateError, ManualClock, shape, type Coordinate } from "../core/index.ts";
 import {
   coalesce,
@@ -29,6 +29,7 @@ import {
   type ListenOptions,
   type Route,
 } from "../rest/index.ts";
+import { LargeRequests, type ConnectionCaps } from "../traffic/index.ts";
 import { Audit } from "./audit.ts";
 import { openBackend, type Backend } from "./backend.ts";
 import { ConfigError, type Config } from "./config.ts";
@@ -108,6 +109,7 @@ async function serve(config: Config, log: Logger, parts: Parts): Promise<Daemon>
     onError: (error) => log.error({ err: error }, "housekeeping failed; it is tried again"),
   });
 
+  const large = new LargeRequests();
   const audit = await openStep(`--data-dir ${config.dataDir}`, async () => openAudit(config, tokens, log));
   if (audit !== null) undo.push(() => audit.close());
   let document = "";
@@ -123,6 +125,8 @@ async function serve(config: Config, log: Logger, parts: Parts): Promise<Daemon>
     access: accessOf(config, tokens),
     allowHosts: config.allowHost,
     maxBodyBytes: config.maxBodyBytes,
+    maxBatch: config.maxBatch,
+    large,
     dataLimits: { maxBytes: config.maxDataBytes },
     stopping: stopping.signal,
     newRequestId: requestIds(),
@@ -144,25 +148,31 @@ async function serve(config: Config, log: Logger, parts: Parts): Promise<Daemon>
     await Promise.all(listeners.map((listener) => listener.stop(0)));
   });
   const tls = readTls(config);
+  const limits = { ...limitsOf(config), onConnection: () => large.connected() };
   for (const at of parts.addresses)
     listeners.push(
       await listenStep(`--http ${addressText(at)}`, () =>
-        listen(app, { at, ...limitsOf(config), ...(tls !== null && { tls }) }),
+        listen(app, { at, ...limits, ...(tls !== null && { tls }) }),
       ),
     );
   if (config.socket !== "")
     listeners.push(
       await listenStep(`--socket ${config.socket}`, () =>
-        listen(app, { at: { path: config.socket }, ...limitsOf(config) }),
+        listen(app, { at: { path: config.socket }, ...limits }),
       ),
     );
   const rpc =
     config.cborrpc === ""
       ? null
       : await listenStep(`--cborrpc ${config.cborrpc}`, () =>
-          listenRpc(config, coordinate, backend, tls, log),
+          listenRpc(config, coordinate, backend, { tls, large, log }),
         );
   if (rpc !== null) undo.push(() => rpc.close());
+  if (rpc !== null && !tokens.isEmpty && !(config.cborrpcTls && config.tlsClientCa !== ""))
+    log.warn(
+      { cborrpc: rpc.address },
+      "CBOR-RPC takes no tokens: whoever can connect to it may do everything; see --cborrpc-allow and --tls-client-ca",
+    );
   housekeeping.start();
   undo.push(() => housekeeping.stop());
   const upkeep = setInterval(() => {
@@ -189,19 +199,22 @@ async function listenRpc(
   config: Config,
   coordinate: Coordinate,
   { clock, engine }: Backend,
-  tls: ReturnType<typeof readTls>,
-  log: Logger,
+  { tls, large, log }: { tls: ReturnType<typeof readTls>; large: LargeRequests; log: Logger },
 ): Promise<CborRpcListener> {
-  return listenCborRpc(coordinate, {
+  const listening = listenCborRpc(coordinate, {
     at: readAddress("--cborrpc", config.cborrpc),
     insecure: config.insecure,
     ...(config.cborrpcTls && tls !== null && { tls }),
     limits: {
       maxDataBytes: config.maxDataBytes,
       maxBatch: config.maxBatch,
-      maxConnections: config.maxConnections,
+      ...limitsOf(config),
     },
+    large,
     legacyFencing: config.legacyFencing === "lenient" ? "lenient" : "strict",
+    namespace: config.cborrpcNamespace,
+    allow: config.cborrpcAllow,
+    ...(config.cborrpcConfig !== "" && { config: readPublicConfig(config.cborrpcConfig) }),
     clock,
     graceMs: config.graceMs,
     ...(engine !== null && { archive: () => engine.tidy() }),
@@ -209,6 +222,18 @@ async function listenRpc(
     onMalformed: (error) =>
       log.warn({ reason: error.message }, "a CBOR-RPC connection sent no message and was closed"),
   });
+  return listening.catch((error: unknown) => {
+    if (error instanceof CoordinateError && error.code === "bad_argument")
+      throw new ConfigError(`--cborrpc: ${error.value}`, { cause: error });
+    throw error;
+  });
+}
+
+/** What `get_config` answers: the operator's file, but for what looks like a secret. */
+function readPublicConfig(file: string): Readonly<Record<string, unknown>> {
+  const { value } = readDocument(file);
+  if (!isMapping(value)) throw new ConfigError(`--cborrpc-config ${file}: expected a mapping`);
+  return withoutSecrets(value).value as Readonly<Record<string, unknown>>;
 }
 
 /** Unique among daemons that share a log: a part by chance, a part that counts. */
@@ -322,7 +347,7 @@ function checkPem(problem: string, given: { cert?: Buffer; key?: Buffer; ca?: Bu
   }
 }
 
-const limitsOf = ({ maxConnections, maxConnectionsPerAddress }: Config): Omit<ListenOptions, "at"> => ({
+const limitsOf = ({ maxConnections, maxConnectionsPerAddress }: Config): ConnectionCaps => ({
   maxConnections,
   maxConnectionsPerAddress,
 });
@@ -405,14 +430,19 @@ function clockRoutes(clock: ManualClock, housekeeping: Housekeeping): Route[] {
     }),
     route("clock.advance", "POST", "/clock", {
       scope: "admin",
-      summary: "Moves time on, and tidies up what is due then.",
-      body: shape.input<{ ms: number }>({ ms: { type: "number", minimum: 0, maximum: 1e14 } }),
+      summary: "Moves time on, and does the housekeeping that is due then, unless told not to.",
+      body: shape.input<{ ms: number; housekeeping?: boolean }>({
+        ms: { type: "number", minimum: 0, maximum: 1e14 },
+        housekeeping: shape.maybe(
+          shape.boolean("False: what is due stays as it is until somebody looks at it"),
+        ),
+      }),
       answer: now,
       handle: async (call) => {
         const next = clock.now() + (call.body.ms as number);
         if (next > 8e15) throw new CoordinateError("bad_argument", "ms: there is no such time");
         clock.set(next);
-        await housekeeping.once();
+        if (call.body.housekeeping !== false) await housekeeping.once();
         return JSON.stringify({ now: clock.now() });
       },
     }),

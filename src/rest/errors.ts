@@ -17,6 +17,7 @@ const httpErrors = {
   unsupported_media_type: 415,
   wrong_host: 421,
   too_many_requests: 429,
+  overloaded: 503,
   stopping: 503,
 } as const;
 

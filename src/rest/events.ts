@@ -110,6 +110,8 @@ export function observe(inner: Coordinate, sink: EventSink, now: () => number): 
 export interface EventLogOptions {
   /** Events kept per namespace; 10,000. */
   size?: number;
+  /** Characters of events kept per namespace; 8 million. */
+  maxCharacters?: number;
   /** How long after the last watcher left events are still kept, for it to come back. A minute. */
   idleMs?: number;
   now?: () => number;
@@ -118,15 +120,18 @@ export interface EventLogOptions {
 interface Watched {
   /** Tells this log from one of before, whose numbers mean nothing here. */
   epoch: string;
-  /** The number of the last event; the ring holds those before it. */
+  /** The number of the last event; the ring holds it and those before it, from after `dropped` on. */
   last: number;
-  ring: { number: number; text: string }[];
+  dropped: number;
+  ring: string[];
+  characters: number;
   watchers: Set<() => void>;
   leftAt: number;
 }
 
 export class EventLog implements EventSink {
   readonly #size: number;
+  readonly #maxCharacters: number;
   readonly #idleMs: number;
   readonly #now: () => number;
   readonly #spaces = new Map<string, Watched>();
@@ -134,6 +139,7 @@ export class EventLog implements EventSink {
 
   constructor(options: EventLogOptions = {}) {
     this.#size = options.size ?? 10_000;
+    this.#maxCharacters = options.maxCharacters ?? 8_000_000;
     this.#idleMs = options.idleMs ?? 60_000;
     this.#now = options.now ?? Date.now;
   }
@@ -161,12 +167,24 @@ export class EventLog implements EventSink {
   add(ns: string, event: CoordinateEvent): void {
     const watched = this.#spaces.get(ns);
     if (watched === undefined) return;
+    const text = writeEvent(`${watched.epoch}.${watched.last + 1}`, event);
+    while (
+      watched.dropped < watched.last &&
+      (watched.last - watched.dropped === this.#size ||
+        watched.characters + text.length > this.#maxCharacters)
+    )
+      this.#dropOldest(watched);
+    watched.ring[watched.last % this.#size] = text;
     watched.last += 1;
-    const { last, ring, epoch } = watched;
-    const entry = { number: last, text: writeEvent(`${epoch}.${last}`, event) };
-    if (ring.length < this.#size) ring.push(entry);
-    else ring[(last - 1) % this.#size] = entry;
+    watched.characters += text.length;
     for (const wake of watched.watchers) wake();
+  }
+
+  #dropOldest(watched: Watched): void {
+    const at = watched.dropped % this.#size;
+    watched.characters -= watched.ring[at]?.length ?? 0;
+    watched.ring[at] = "";
+    watched.dropped += 1;
   }
 
   /** Text for a watcher from after the event `after`, or from now on, until the signal aborts. */
@@ -174,7 +192,7 @@ export class EventLog implements EventSink {
     let watched = this.#spaces.get(ns);
     if (watched === undefined) {
       const epoch = `${this.#now().toString(36)}${(this.#epochs += 1).toString(36)}`;
-      watched = { epoch, last: 0, ring: [], watchers: new Set(), leftAt: 0 };
+      watched = { epoch, last: 0, dropped: 0, ring: [], characters: 0, watchers: new Set(), leftAt: 0 };
       this.#spaces.set(ns, watched);
     }
     let wake = (): void => undefined;
@@ -187,10 +205,12 @@ export class EventLog implements EventSink {
       if (sent === null) yield this.#reset(watched, (sent = watched.last));
       else yield `: watching\nid: ${watched.epoch}.${sent}\n\n`;
       while (!signal.aborted) {
-        if (watched.last - sent > watched.ring.length) yield this.#reset(watched, (sent = watched.last));
+        if (sent < watched.dropped) yield this.#reset(watched, (sent = watched.last));
         else if (sent < watched.last) {
           let text = "";
-          while (sent < watched.last) text += watched.ring[sent++ % this.#size]?.text ?? "";
+          // in pieces: what a watcher who does not read has been sent stays in memory
+          while (sent < watched.last && text.length < pieceLength)
+            text += watched.ring[sent++ % this.#size] ?? "";
           yield text;
         } else await new Promise<void>((resolve) => (wake = resolve));
       }
@@ -208,12 +228,18 @@ export class EventLog implements EventSink {
 }
 
 /** The number of the event to go on after; null when it is not known here any more. */
-function startAfter({ epoch, last, ring }: Watched, after: string | undefined): number | null {
+function startAfter({ epoch, last, dropped }: Watched, after: string | undefined): number | null {
   if (after === undefined) return last;
   const [given, number] = after.split(".");
   const at = /^\d{1,15}$/.test(number ?? "") ? Number(number) : NaN;
-  return given === epoch && at <= last && last - at <= ring.length ? at : null;
+  return given === epoch && at <= last && at >= dropped ? at : null;
 }
+
+/** Characters of events that a watcher is sent at once. */
+const pieceLength = 16 * 1024;
+
+/** How long a watcher may take nothing of what it was sent; it may come back, and go on where it was. */
+const stallMs = 30_000;
 
 /** More than this many watchers at once are refused. */
 const mostWatchers = 1000;
@@ -230,7 +256,7 @@ export const eventRoutes = (log: EventLog, pingMs = 15_000): readonly Route[] =>
     answerType: "text/event-stream",
     handle: async (call) => {
       if (log.watchers >= mostWatchers)
-        throw new HttpError("too_many_requests", "Too many watch events already");
+        throw new HttpError("too_many_requests", `${mostWatchers} callers watch events already`);
       const { reply, request } = call;
       const given = request.headers["last-event-id"];
       const gone = call.gone();
@@ -247,7 +273,11 @@ export const eventRoutes = (log: EventLog, pingMs = 15_000): readonly Route[] =>
       const ping = setInterval(() => raw.write(": ping\n\n"), pingMs);
       try {
         for await (const text of log.watch(call.ns, typeof given === "string" ? given : undefined, gone)) {
-          if (!raw.write(text)) await drained(raw, gone);
+          if (raw.write(text)) continue;
+          // its own timer, which starts anew when the peer takes something; without a listener it ends the connection
+          raw.socket?.setTimeout(stallMs);
+          await drained(raw, gone);
+          raw.socket?.setTimeout(0);
         }
       } finally {
         clearInterval(ping);

@@ -191,8 +191,19 @@ const attemptsOf =
 async function attempt(call: Call): Promise<AttemptRow> {
   const id = call.param("attempt");
   const [found] = await call.coordinate.getAttempts(call.ns, [id]);
-  if (found === null || found === undefined) throw new CoordinateError("no_such_attempt", id);
+  if (found === null || found === undefined) throw await missingAttempt(call, id);
   return found;
+}
+
+/**
+ * `gone` for an attempt of a unit that was deleted, as settling it answers: the store is asked to settle an attempt of the
+ * unit that nobody can have, which changes nothing.
+ */
+async function missingAttempt(call: Call, id: string): Promise<CoordinateError> {
+  const [unitId = ""] = id.split(".");
+  const nobodys = `${unitId}.${Number.MAX_SAFE_INTEGER}`;
+  const [asked] = await call.coordinate.settleAttempts(call.ns, [{ attempt: nobodys, action: "expire" }]);
+  return new CoordinateError(asked?.error === "gone" ? "gone" : "no_such_attempt", id);
 }
 
 const settle =
@@ -207,7 +218,10 @@ const settle =
         lifetimeMs: readGoDuration("extend_duration", call.body.extend_duration),
       },
     ]);
-    if (changed !== undefined) throwChanged(changed);
+    if (changed === undefined) return null;
+    // Go promises ErrLostLease for a renewal alone: an attempt that another one replaced is not pending
+    const isLost = changed.error === "lost_lease" && action !== "renew";
+    throwChanged(isLost ? { ...changed, error: "not_pending" } : changed);
     return null;
   };
 

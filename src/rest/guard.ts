@@ -20,8 +20,10 @@ export function guard({ allowHosts = [] }: GuardOptions): (request: FastifyReque
   // the few spellings that are really used, so that nothing is parsed for each request
   const known = new Set<string>();
   return (request, isPage) => {
-    const { headers } = request.raw;
+    const { headers, rawHeaders } = request.raw;
     const host = headers.host ?? "";
+    // Node takes the first of several; a proxy before us may have taken another
+    if (countHosts(rawHeaders) > 1) throw new HttpError("bad_request", "Host: there twice");
     if (!any && !known.has(host)) {
       // a socket in the file system has no host; nobody reaches it through a browser
       const name = hostName(host);
@@ -43,6 +45,16 @@ export function guard({ allowHosts = [] }: GuardOptions): (request: FastifyReque
       throw new HttpError("forbidden", "Requests from other sites are refused");
     }
   };
+}
+
+/** Names and values by turns, as they came. */
+function countHosts(rawHeaders: readonly string[]): number {
+  let count = 0;
+  for (let i = 0; i < rawHeaders.length; i += 2) {
+    const name = rawHeaders[i]!;
+    if (name.length === 4 && name.toLowerCase() === "host") count += 1;
+  }
+  return count;
 }
 
 function hostName(host: string): string {

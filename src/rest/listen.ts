@@ -4,18 +4,30 @@
  * says nothing more is shown out.
  */
 import { chmodSync, rmSync } from "node:fs";
-import { createServer as createHttpServer, type IncomingMessage, type Server } from "node:http";
+import {
+  createServer as createHttpServer,
+  type IncomingMessage,
+  type Server,
+  type ServerResponse,
+} from "node:http";
 import { createServer as createTlsServer, type ServerOptions as TlsOptions } from "node:https";
 import { createConnection, Server as NetServer, type Socket } from "node:net";
 import type { FastifyInstance } from "fastify";
+import { limitConnections, type ConnectionCaps, type ConnectionLimiter } from "../traffic/index.ts";
 import { HttpError, errorAnswer } from "./errors.ts";
 
-export interface ListenOptions {
+/**
+ * Connections that the system keeps until this process accepts them. Those beyond are dropped by it, and a caller tries again
+ * after a second: a crowd that connects at once must not fill it.
+ */
+const backlog = 4096;
+
+export interface ListenOptions extends ConnectionCaps {
   /** Where: a host and port, or a path. */
   at: { host: string; port: number } | { path: string };
   tls?: TlsOptions;
-  maxConnections?: number;
-  maxConnectionsPerAddress?: number;
+  /** For every connection that is accepted. */
+  onConnection?: () => void;
   /** To send all headers; 10 s. */
   headersMs?: number;
   /** The longest that a body may come at less than 1 kB/s; 30 s. */
@@ -35,25 +47,29 @@ export async function listen(app: FastifyInstance, options: ListenOptions): Prom
   const { at, tls, headersMs = 10_000, bodyMs = 30_000 } = options;
   const limits = {
     headersTimeout: headersMs,
+    // Node looks every half minute by itself, and 10 s become 40
+    connectionsCheckingInterval: Math.max(50, Math.min(1000, headersMs / 4)),
     // it would end long bulk loads too; `watchBodies` knows the difference
     requestTimeout: 0,
     keepAliveTimeout: 60_000,
     maxHeaderSize: 16 * 1024,
   };
-  const routing = (request: IncomingMessage, response: never): void => app.routing(request, response);
   const server: Server =
     tls === undefined
-      ? createHttpServer(limits, routing as never)
-      : createTlsServer({ minVersion: "TLSv1.2", ...tls, ...limits }, routing as never);
-  server.maxConnections = options.maxConnections ?? 4096;
+      ? createHttpServer(limits)
+      : createTlsServer({ minVersion: "TLSv1.2", ...tls, ...limits });
+  const limiter = limitConnections(server, options, options);
+  server.on(
+    "request",
+    inTurn((request, response) => app.routing(request, response), limiter),
+  );
   server.on("clientError", refuse);
-  limitAddresses(server, options.maxConnectionsPerAddress ?? 0);
   const stopWatching = watchBodies(server, bodyMs);
 
   if ("path" in at) await clearSocket(at.path);
   await new Promise<void>((resolve, reject) => {
     server.once("error", reject);
-    server.listen("path" in at ? { path: at.path } : { host: at.host, port: at.port }, () => {
+    server.listen({ ...at, backlog }, () => {
       server.off("error", reject);
       resolve();
     });
@@ -143,23 +159,51 @@ function refuse(error: NodeJS.ErrnoException, socket: Socket): void {
   );
 }
 
-function limitAddresses(server: Server, most: number): void {
-  if (most === 0) return;
-  const open = new Map<string, number>();
-  server.on("connection", (socket: Socket) => {
-    const address = socket.remoteAddress ?? "";
-    const count = (open.get(address) ?? 0) + 1;
-    if (count > most) {
-      socket.destroy();
+/** Requests of one connection that wait for those before them. No client that is known sends more without an answer. */
+const mostPipelined = 64;
+
+type Listening = (request: IncomingMessage, response: ServerResponse) => void;
+
+/**
+ * One request of a connection at a time. Answers leave in the order of the requests, so the answers to all but the first
+ * would be kept in memory; and a request that has not started is forgotten when its connection closes. A connection
+ * that sends more than a few in advance is closed.
+ */
+function inTurn(start: Listening, limiter: ConnectionLimiter): Listening {
+  const queues = new WeakMap<Socket, { request: IncomingMessage; begin: () => void }[]>();
+  return (request, response) => {
+    const { socket } = request;
+    // of a connection that was closed here, what else the parser found in the same piece
+    if (socket.destroyed) {
+      request.destroy();
       return;
     }
-    open.set(address, count);
-    socket.once("close", () => {
-      const left = (open.get(address) ?? 1) - 1;
-      if (left === 0) open.delete(address);
-      else open.set(address, left);
-    });
-  });
+    const begin = (): void => {
+      response.once("close", next);
+      start(request, response);
+    };
+    const next = (): void => {
+      if (socket.destroyed) return;
+      const following = queue.shift();
+      if (following !== undefined) following.begin();
+      else {
+        queues.delete(socket);
+        limiter.idle(socket);
+      }
+    };
+    const waiting = queues.get(socket);
+    const queue = waiting ?? [];
+    if (waiting === undefined) {
+      queues.set(socket, queue);
+      limiter.busy(socket);
+      begin();
+    } else if (queue.length < mostPipelined) queue.push({ request, begin });
+    else {
+      // one by one and first: Node would make an error with a stack for each of them, which takes 0.1 ms
+      for (const waiting of queue) waiting.request.destroy();
+      request.destroy();
+    }
+  };
 }
 
 interface Receiving {

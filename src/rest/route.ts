@@ -4,6 +4,7 @@
  */
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Coordinate, Shape, VerbScope } from "../core/index.ts";
+import type { LargeRequests } from "../traffic/index.ts";
 import type { Identity } from "./access.ts";
 
 export type Method = "GET" | "POST" | "PUT" | "DELETE";
@@ -43,6 +44,8 @@ export interface Call {
   reply: FastifyReply;
   /** Aborts when the caller has gone. */
   gone(): AbortSignal;
+  /** The turns of large requests, for handlers that do much in pieces. */
+  large: LargeRequests;
 }
 
 /** The text to send; null is an answer without a body, undefined one that the handler has sent itself. */

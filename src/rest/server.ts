@@ -2,10 +2,12 @@
  * The server: a table of routes behind Fastify. In the order that a request meets them: guard, identity, scope, body,
  * schema, handler; an error at any of them is one JSON document.
  */
-import { isUtf8, type Buffer } from "node:buffer";
+import type { ServerResponse } from "node:http";
 import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
 import { checkName, CoordinateError, nameLimits, type Coordinate, type DataLimits } from "../core/index.ts";
+import { LargeRequests, rowsAsked } from "../traffic/index.ts";
 import { openAccess, type Access, type Identity } from "./access.ts";
+import { Bodies } from "./body.ts";
 import { errorAnswer, HttpError, internalAnswer } from "./errors.ts";
 import { guard } from "./guard.ts";
 import { goRoutes } from "./go-routes.ts";
@@ -13,7 +15,6 @@ import { jsonTypes, ndjson, negotiate, wantsPage } from "./media.ts";
 import type { Answer, Call, Route } from "./route.ts";
 import { nameFromUrl } from "./url-name.ts";
 import { verbRoutes } from "./verb-routes.ts";
-import { readWire } from "./wire.ts";
 
 declare module "fastify" {
   interface FastifyRequest {
@@ -21,6 +22,10 @@ declare module "fastify" {
     ns: string;
     /** The row of the table that serves it; null for a path that is not there. */
     served: Route | null;
+    /** The answer to it, as Node has it. */
+    response: ServerResponse;
+    /** Has the turn of a large request, until it is answered. */
+    isLarge: boolean;
   }
 }
 
@@ -33,8 +38,14 @@ export interface RestServerOptions {
   routes?: readonly Route[];
   /** A page for browsers at `/`, where programs find the root document. */
   page?: string;
-  /** One request body at most; 64 MiB. Streams have no limit. */
+  /** One request body at most; 32 MiB. Streams have no limit. */
   maxBodyBytes?: number;
+  /** All bodies that are being received or served; 128 MiB. */
+  maxBodyBytesHeld?: number;
+  /** Items of one list in a body: what the engine takes; 100,000. */
+  maxBatch?: number;
+  /** What other servers of this process share. */
+  large?: LargeRequests;
   dataLimits?: DataLimits;
   /** Ends waits for work and streams of events. */
   stopping?: AbortSignal;
@@ -52,7 +63,7 @@ export interface RestServer {
 }
 
 export function restServer(options: RestServerOptions): RestServer {
-  const { access = openAccess, maxBodyBytes = 64 * 1024 * 1024, page } = options;
+  const { access = openAccess, maxBodyBytes = 32 * 1024 * 1024, large = new LargeRequests(), page } = options;
   const routes = [...goRoutes, ...verbRoutes, ...(options.routes ?? [])];
   let serial = 0;
   const app = Fastify({
@@ -81,7 +92,16 @@ export function restServer(options: RestServerOptions): RestServer {
   app.decorateRequest("identity", null);
   app.decorateRequest("ns", "");
   app.decorateRequest("served", null);
-  addParsers(app, options.dataLimits);
+  // set for each request before anything reads it
+  app.decorateRequest("response", null as unknown as ServerResponse);
+  app.decorateRequest("isLarge", false);
+  const bodies = new Bodies({
+    maxBytes: maxBodyBytes,
+    maxBytesHeld: options.maxBodyBytesHeld ?? 128 * 1024 * 1024,
+    limits: { ...options.dataLimits, maxItems: options.maxBatch ?? 100_000 },
+    large,
+  });
+  addParsers(app, bodies);
 
   const { onAnswer } = options;
   if (onAnswer !== undefined) {
@@ -117,6 +137,7 @@ export function restServer(options: RestServerOptions): RestServer {
       url: fastifyPath(route.path),
       onRequest: (request, reply, done) => {
         request.served = route;
+        request.response = reply.raw;
         reply.serializer(asItIs);
         try {
           check(request, isPage(route, request));
@@ -128,7 +149,7 @@ export function restServer(options: RestServerOptions): RestServer {
       },
       exposeHeadRoute: route.family !== "stream",
       ...(route.body !== undefined && route.bodyType === undefined && { schema: { body: route.body } }),
-      handler: handler(route, options, callers, page),
+      handler: handler(route, options, callers, large, page),
     });
   }
   refuseOtherMethods(app, routes);
@@ -169,12 +190,20 @@ class ServedCall implements Call {
   readonly coordinate: Coordinate;
   readonly request: FastifyRequest;
   readonly reply: FastifyReply;
+  readonly large: LargeRequests;
   readonly #callers: Callers;
 
-  constructor(coordinate: Coordinate, request: FastifyRequest, reply: FastifyReply, callers: Callers) {
+  constructor(
+    coordinate: Coordinate,
+    request: FastifyRequest,
+    reply: FastifyReply,
+    callers: Callers,
+    large: LargeRequests,
+  ) {
     this.coordinate = coordinate;
     this.request = request;
     this.reply = reply;
+    this.large = large;
     this.#callers = callers;
   }
 
@@ -231,7 +260,13 @@ class Callers {
   }
 }
 
-function handler(route: Route, options: RestServerOptions, callers: Callers, page: string | undefined) {
+function handler(
+  route: Route,
+  options: RestServerOptions,
+  callers: Callers,
+  large: LargeRequests,
+  page: string | undefined,
+) {
   const { coordinate, stopping } = options;
   const fixedType = route.answerType ?? "application/json";
   const isRoot = route.path === "/" && page !== undefined;
@@ -241,8 +276,21 @@ function handler(route: Route, options: RestServerOptions, callers: Callers, pag
       return reply.headers(pageHeaders).header("content-type", "text/html; charset=utf-8").send(page);
     }
     const type = route.family === "go" ? negotiate(request.headers.accept) : fixedType;
-    const answer: Answer = await route.handle(new ServedCall(coordinate, request, reply, callers));
+    const call = new ServedCall(coordinate, request, reply, callers, large);
+    const { socket } = request.raw;
+    const takesTurn = !request.isLarge && large.isLarge(socket, rowsOf(route, call), 0);
+    const answer: Answer = takesTurn
+      ? await large.turn(socket, async () => {
+          // it waited for a while: nobody may be there any more
+          if (socket.destroyed) throw new CoordinateError("closed");
+          return route.handle(call);
+        })
+      : await route.handle(call);
     if (answer === undefined) return reply;
+    if (answer !== null && answer.length > longAnswer) {
+      large.charge(socket, answer.length);
+      reply.raw.once("close", large.hold(socket, answer.length));
+    }
     if (stopping?.aborted === true) reply.header("connection", "close");
     reply.header("content-type", type);
     if (fixedType.startsWith("text/html")) reply.headers(pageHeaders);
@@ -250,6 +298,16 @@ function handler(route: Route, options: RestServerOptions, callers: Callers, pag
     if (reply.statusCode === 200) reply.code(done);
     return reply.send(answer);
   };
+}
+
+/** What the sockets of the operating system take at once is not counted. */
+const longAnswer = 16 * 1024;
+
+/** How many rows are asked for; none where the caller waits for something, which must not hold up others. */
+function rowsOf({ id, family, query }: Route, call: ServedCall): number {
+  if (family === "verb") return Number(call.body.waitMs ?? 0) > 0 ? 0 : rowsAsked(id, [call.body]);
+  // the Go family's lists are of everything, unless they say otherwise
+  return query?.limit === undefined ? 0 : Number(call.query("limit")[0] ?? Infinity);
 }
 
 /** Strict: what runs on our pages came from us, in files; nobody frames them; they talk to nobody else. */
@@ -268,18 +326,10 @@ export const pageHeaders: Readonly<Record<string, string>> = {
 
 const dataHeaders = { "cache-control": "no-store", "x-content-type-options": "nosniff" };
 
-function addParsers(app: FastifyInstance, limits: DataLimits | undefined): void {
+function addParsers(app: FastifyInstance, bodies: Bodies): void {
   app.removeAllContentTypeParsers();
-  app.addContentTypeParser([...jsonTypes], { parseAs: "buffer" }, (_request, body: Buffer, done) => {
-    try {
-      if (body.length === 0) throw new HttpError("bad_request", "EOF");
-      if (!isUtf8(body)) throw new HttpError("bad_request", "Invalid UTF-8 in the body");
-      const value = readWire(body.toString("utf8"), limits);
-      if (value === null) throw new HttpError("bad_request", "Invalid input format");
-      done(null, value);
-    } catch (error) {
-      done(error as Error);
-    }
+  app.addContentTypeParser([...jsonTypes], (request, payload, done) => {
+    bodies.read(request, payload).then((value) => done(null, value), done);
   });
   // the handler reads it, in its own time
   app.addContentTypeParser(ndjson, (_request, payload, done) => done(null, payload));

@@ -62,7 +62,8 @@ export const streamRoutes = (limits?: DataLimits): readonly Route[] => [
 ];
 
 async function load(call: Call, limits: DataLimits | undefined): Promise<string> {
-  const { coordinate, ns, request } = call;
+  const { coordinate, ns, request, large } = call;
+  const { socket } = request.raw;
   if (!(request.body instanceof Readable)) throw new HttpError("unsupported_media_type", `Send ${ndjson}`);
   const spec = call.param("spec");
   const [requestId] = call.query("requestId");
@@ -78,7 +79,7 @@ async function load(call: Call, limits: DataLimits | undefined): Promise<string>
     batches += 1;
     try {
       const options = requestId === undefined ? {} : { requestId: `${requestId}.${batches}` };
-      const added = await coordinate.addWorkUnits(ns, spec, batch, options);
+      const added = await large.turn(socket, () => coordinate.addWorkUnits(ns, spec, batch, options));
       stored += added.length;
       for (const one of added) if (one.created) created += 1;
     } catch (error) {
@@ -89,6 +90,7 @@ async function load(call: Call, limits: DataLimits | undefined): Promise<string>
     await writing;
     const batch = units;
     const from = first;
+    large.charge(socket, characters);
     units = [];
     characters = 0;
     // one batch is written while the next is read
@@ -133,7 +135,8 @@ function located(error: unknown, where: string, stored: number): unknown {
 }
 
 async function exportUnits(call: Call): Promise<undefined> {
-  const { coordinate, ns } = call;
+  const { coordinate, ns, large } = call;
+  const { socket } = call.request.raw;
   const spec = call.param("spec");
   const statuses = call.query("status") as WorkUnitStatus[];
   const [prefix] = call.query("prefix");
@@ -146,13 +149,16 @@ async function exportUnits(call: Call): Promise<undefined> {
     ...(label !== undefined && { label: nameFromUrl(label) }),
   };
   const read = (after: string | undefined) =>
-    coordinate.listWorkUnits(ns, spec, { ...query, ...(after !== undefined && { previous: after }) });
+    large.turn(socket, () =>
+      coordinate.listWorkUnits(ns, spec, { ...query, ...(after !== undefined && { previous: after }) }),
+    );
   // the first page before the first byte: what cannot be done is still an error, and not a stream that breaks
   let page = await read(previous === undefined ? undefined : nameFromUrl(previous));
   const pages = async function* (): AsyncGenerator<string> {
     for (;;) {
       let text = "";
       for (const row of page.rows) text += writeLine(row);
+      large.charge(socket, text.length);
       if (text !== "") yield text;
       if (page.next === null) return;
       page = await read(page.next);

@@ -7,19 +7,37 @@
  * counted, nothing recurses into data, and keys such as `__proto__` are keys.
  */
 import { Buffer } from "node:buffer";
-import { cborData, CoordinateError, jsonData, type Data, type DataLimits } from "../core/index.ts";
+import { cborData, CoordinateError, jsonData, nextTurn, type Data, type DataLimits } from "../core/index.ts";
 
 /** Objects and lists of the envelope inside one another; nothing on the wire is deeper than six. */
 const deepest = 32;
 
+/**
+ * Values of one envelope. A value costs many times the three characters that it may come in; a batch of 10,000 units has
+ * a tenth of these.
+ */
+const mostValues = 1_000_000;
+
+/** Characters that are read before others get a turn: a few milliseconds. */
+const atOnce = 256 * 1024;
+
+export interface WireLimits extends DataLimits {
+  /** Items of one list. */
+  readonly maxItems?: number;
+}
+
 /** Reads one JSON text. Throws `bad_argument` for what is malformed and `bad_data` for data that is. */
-export function readWire(text: string, limits?: DataLimits): unknown {
-  const cursor: Cursor = { text, at: 0, limits };
-  skipSpace(cursor);
-  const value = readValue(cursor, deepest);
-  skipSpace(cursor);
-  if (cursor.at < text.length) throw malformed(cursor);
-  return value;
+export function readWire(text: string, limits?: WireLimits): unknown {
+  const reader = new WireReader(text, limits);
+  reader.read(Infinity);
+  return reader.value;
+}
+
+/** The same, of a text that may be long: the event loop turns meanwhile. */
+export async function readLongWire(text: string, limits?: WireLimits): Promise<unknown> {
+  const reader = new WireReader(text, limits);
+  while (!reader.read(atOnce)) await nextTurn();
+  return reader.value;
 }
 
 interface Cursor {
@@ -28,75 +46,131 @@ interface Cursor {
   at: number;
 }
 
-function readValue(cursor: Cursor, depthLeft: number): unknown {
-  switch (cursor.text.charCodeAt(cursor.at)) {
-    case 0x22: // "
-      return readString(cursor);
-    case 0x7b: // {
-      return readObject(cursor, depthLeft);
-    case 0x5b: // [
-      return readArray(cursor, depthLeft);
-    case 0x74: // t
-      return readWord(cursor, "true", true);
-    case 0x66: // f
-      return readWord(cursor, "false", false);
-    case 0x6e: // n
-      return readWord(cursor, "null", null);
-    default:
-      return readNumber(cursor);
+/** An object or list that is being read; `key` is the member that comes next, null in a list. */
+interface Open {
+  readonly value: Record<string, unknown> | unknown[];
+  key: string | null;
+}
+
+const opened = Symbol("opened");
+
+/** Keeps what is open on a stack of its own, so that it can stop anywhere and go on later. */
+class WireReader {
+  readonly #cursor: Cursor;
+  readonly #open: Open[] = [];
+  readonly #maxItems: number;
+  #valuesLeft = mostValues;
+  value: unknown = undefined;
+
+  constructor(text: string, limits: WireLimits | undefined) {
+    this.#cursor = { text, at: 0, limits };
+    this.#maxItems = limits?.maxItems ?? Infinity;
+    skipSpace(this.#cursor);
+  }
+
+  /** Reads on, about so many characters; true when the text has been read to its end. */
+  read(characters: number): boolean {
+    const cursor = this.#cursor;
+    const until = cursor.at + characters;
+    for (;;) {
+      let value = this.#start();
+      while (value !== opened) {
+        const top = this.#open.at(-1);
+        if (top === undefined) {
+          this.value = value;
+          skipSpace(cursor);
+          if (cursor.at < cursor.text.length) throw malformed(cursor);
+          return true;
+        }
+        this.#put(top, value);
+        skipSpace(cursor);
+        const unit = cursor.text.charCodeAt(cursor.at);
+        const end = top.key === null ? 0x5d : 0x7d;
+        if (unit !== 0x2c && unit !== end) throw malformed(cursor);
+        cursor.at += 1;
+        if (unit === end) {
+          this.#open.pop();
+          value = top.value;
+          continue;
+        }
+        skipSpace(cursor);
+        if (top.key !== null) top.key = readKey(cursor);
+        value = opened;
+      }
+      if (cursor.at > until) return false;
+    }
+  }
+
+  /** The value that starts here, or `opened` for an object or list with something in it. */
+  #start(): unknown {
+    const cursor = this.#cursor;
+    this.#valuesLeft -= 1;
+    if (this.#valuesLeft < 0)
+      throw new CoordinateError("too_large", `JSON: more than ${mostValues} values in one request`);
+    if (this.#open.at(-1)?.key === "data") return readData(cursor);
+    switch (cursor.text.charCodeAt(cursor.at)) {
+      case 0x22: // "
+        return readString(cursor);
+      case 0x7b: // {
+        return this.#enter({}, 0x7d);
+      case 0x5b: // [
+        return this.#enter([], 0x5d);
+      case 0x74: // t
+        return readWord(cursor, "true", true);
+      case 0x66: // f
+        return readWord(cursor, "false", false);
+      case 0x6e: // n
+        return readWord(cursor, "null", null);
+      default:
+        return readNumber(cursor);
+    }
+  }
+
+  #enter(value: Open["value"], end: number): unknown {
+    const cursor = this.#cursor;
+    if (this.#open.length === deepest)
+      throw new CoordinateError("bad_argument", `JSON: nested too deep at character ${cursor.at}`);
+    cursor.at += 1;
+    skipSpace(cursor);
+    if (cursor.text.charCodeAt(cursor.at) === end) {
+      cursor.at += 1;
+      return value;
+    }
+    this.#open.push({ value, key: Array.isArray(value) ? null : readKey(cursor) });
+    return opened;
+  }
+
+  #put({ value: container, key }: Open, value: unknown): void {
+    if (Array.isArray(container)) {
+      if (container.length === this.#maxItems)
+        throw new CoordinateError("too_large", `${this.#where()}: more than ${this.#maxItems} items`);
+      container.push(value);
+      return;
+    }
+    const name = key ?? "";
+    // whoever looked at the first one must not have looked at another than is used
+    if (Object.hasOwn(container, name))
+      throw new CoordinateError("bad_argument", `${name.slice(0, 100)}: there twice`);
+    if (name === "__proto__") Object.defineProperty(container, name, { value, enumerable: true });
+    else container[name] = value;
+  }
+
+  /** The member that the innermost list belongs to. */
+  #where(): string {
+    const member = this.#open.findLast(({ key }) => key !== null);
+    return member?.key?.slice(0, 100) ?? "list";
   }
 }
 
-function readObject(cursor: Cursor, depthLeft: number): Record<string, unknown> {
-  if (depthLeft === 0)
-    throw new CoordinateError("bad_argument", `JSON: nested too deep at character ${cursor.at}`);
+function readKey(cursor: Cursor): string {
   const { text } = cursor;
-  const object: Record<string, unknown> = {};
+  if (text.charCodeAt(cursor.at) !== 0x22) throw malformed(cursor);
+  const key = readString(cursor);
+  skipSpace(cursor);
+  if (text.charCodeAt(cursor.at) !== 0x3a) throw malformed(cursor);
   cursor.at += 1;
   skipSpace(cursor);
-  if (text.charCodeAt(cursor.at) === 0x7d) {
-    cursor.at += 1;
-    return object;
-  }
-  for (;;) {
-    if (text.charCodeAt(cursor.at) !== 0x22) throw malformed(cursor);
-    const key = readString(cursor);
-    skipSpace(cursor);
-    if (text.charCodeAt(cursor.at) !== 0x3a) throw malformed(cursor);
-    cursor.at += 1;
-    skipSpace(cursor);
-    const value = key === "data" ? readData(cursor) : readValue(cursor, depthLeft - 1);
-    if (key === "__proto__") Object.defineProperty(object, key, { value, enumerable: true });
-    else object[key] = value;
-    skipSpace(cursor);
-    const unit = text.charCodeAt(cursor.at);
-    if (unit !== 0x2c && unit !== 0x7d) throw malformed(cursor);
-    cursor.at += 1;
-    if (unit === 0x7d) return object;
-    skipSpace(cursor);
-  }
-}
-
-function readArray(cursor: Cursor, depthLeft: number): unknown[] {
-  if (depthLeft === 0)
-    throw new CoordinateError("bad_argument", `JSON: nested too deep at character ${cursor.at}`);
-  const { text } = cursor;
-  const array: unknown[] = [];
-  cursor.at += 1;
-  skipSpace(cursor);
-  if (text.charCodeAt(cursor.at) === 0x5d) {
-    cursor.at += 1;
-    return array;
-  }
-  for (;;) {
-    array.push(readValue(cursor, depthLeft - 1));
-    skipSpace(cursor);
-    const unit = text.charCodeAt(cursor.at);
-    if (unit !== 0x2c && unit !== 0x5d) throw malformed(cursor);
-    cursor.at += 1;
-    if (unit === 0x5d) return array;
-    skipSpace(cursor);
-  }
+  return key;
 }
 
 /** Sticky: it starts at `lastIndex` and does not search. */

@@ -19,6 +19,7 @@ import {
   type Random,
 } from "../../src/core/index.ts";
 import { MemoryStore } from "../../src/memory/index.ts";
+import { LargeRequests } from "../../src/traffic/index.ts";
 import { decode, Dict, encode, f, hex, show, t, u, Uuid, wrap, type Value } from "./wire.ts";
 
 /** As much of a socket as a connection uses. */
@@ -416,7 +417,13 @@ function open(engine: Engine, clock: ManualClock, budget: { used: number; most: 
     ns: "",
     clock,
     fencing: new Fencing("strict"),
-    settings: { dataLimits: defaultDataLimits, maxBatch: 100_000, config: null, archive: null },
+    settings: {
+      dataLimits: defaultDataLimits,
+      maxBatch: 100_000,
+      maxAnswerBytes: 64 * 1024 * 1024,
+      config: null,
+      archive: null,
+    },
   };
   const fuzzed: Fuzzed = {
     socket,
@@ -426,9 +433,12 @@ function open(engine: Engine, clock: ManualClock, budget: { used: number; most: 
     quiet: () => connection.settledDown(),
   };
   const connection = new Connection(socket as unknown as Socket, call, {
-    limits: { maxFrameBytes: 64 * 1024 * 1024, maxConcurrent: 100, stallMs: 1000 },
+    limits: { maxFrameBytes: 64 * 1024 * 1024, maxConcurrent: 100, maxWaits: 100, stallMs: 1000 },
     budget,
     serveVerbs: true,
+    large: new LargeRequests(),
+    onBusy: () => undefined,
+    onIdle: () => undefined,
     onBug: (error) => (fuzzed.bug = error),
     onMalformed: () => undefined,
     reset: () => {

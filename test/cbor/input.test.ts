@@ -46,17 +46,6 @@ const forms: Record<string, Buffer> = {
       ]),
     ),
   ),
-  "with repeated keys: the last counts": wrap(
-    encode(
-      new Dict([
-        ["id", 7],
-        ["method", "x"],
-        ["id", 1],
-        ["method", "now"],
-        ["params", []],
-      ]),
-    ),
-  ),
   "with bytes after the message": wrap(Buffer.concat([inner, hex("ff00ff")])),
   "with a long tag": Buffer.concat([hex("d90018"), encode(inner)]),
   "with a longer tag": Buffer.concat([hex("da00000018"), encode(inner)]),

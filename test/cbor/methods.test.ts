@@ -1,6 +1,6 @@
 /**
  * Every method by its normal and error paths, over a real socket, by a client that knows the description alone. A
- * case is a list of steps: what is called and what Python would be shown. `2:` calls on a second connection; a
+ * case is a list of steps: what is called and what Python would be shown. `2:` and `3:` call on other connections; a
  * number lets so many seconds pass.
  */
 import assert from "node:assert/strict";
@@ -26,13 +26,15 @@ function run(group: string, cases: Cases, options: CborRpcOptions = {}): void {
     test.each(Object.entries(cases))("%s", async (_, steps) => {
       await withServer(async ({ client, clock, connect }) => {
         const second = await connect();
+        const third = await connect();
         for (const step of steps) {
           if (typeof step === "number") {
             clock.advance(step * 1000);
             continue;
           }
           const [name, params, answer = yes] = step;
-          const [on, method] = name.startsWith("2:") ? [second, name.slice(2)] : [client, name];
+          const on = name.startsWith("2:") ? second : name.startsWith("3:") ? third : client;
+          const method = name.replace(/^\d:/, "");
           const what = `${name} ${params.length}`;
           if (typeof answer === "string") {
             const shown = await on.shown(method, ...params);
@@ -507,7 +509,25 @@ run("adding and reading units", {
     add("a"),
     get(),
     update({ status: 5, data: { traceback: "boom" } }),
-    status(`[{u'status': 5, u'expiration': ${start}, u'worker_id': u'w', u'traceback': u'boom'}]`, "a"),
+    status(`[{u'status': 5, u'expiration': ${start}, u'worker_id': u'w', u'traceback': b'boom'}]`, "a"),
+  ],
+  "status: a traceback is shown as it was stored, of whatever type": [
+    spec,
+    add("a"),
+    get(),
+    update({ status: 5, data: new Dict([[u("traceback"), u("b\u00f6se")]]) }),
+    status(`[{u'status': 5, u'expiration': ${start}, u'worker_id': u'w', u'traceback': u'b\u00f6se'}]`, "a"),
+    update({ status: 1, lease_time: 0 }),
+    get(),
+    update({ status: 5, data: { traceback: Buffer.from([0x62, 0xff]) } }),
+    status(`[{u'status': 5, u'expiration': ${start}, u'worker_id': u'w', u'traceback': b'b\\xff'}]`, "a"),
+    update({ status: 1, lease_time: 0 }),
+    get(),
+    update({ status: 5, data: { traceback: [1, { line: 2 }] } }),
+    status(
+      `[{u'status': 5, u'expiration': ${start}, u'worker_id': u'w', u'traceback': [1, {b'line': 2}]}]`,
+      "a",
+    ),
   ],
   "count: zeros are left out": [
     spec,
@@ -761,6 +781,21 @@ run("saying what became of it", {
     on2(update({ lease_time: 0, status: 1 })),
     get(),
     counts("{3: 1}"),
+  ],
+  "retry by an operator of a unit that another worker has after an expired lease": [
+    spec,
+    add("a"),
+    get("*", { lease_time: 10 }),
+    11,
+    ["2:get_work", ["w2", {}], "[(u'ws', b'a', {}), None]"],
+    // the first worker gives back what it does not have any more
+    update({ lease_time: 0, status: 1, worker_id: "w" }, no),
+    update({ lease_time: 0, status: 1, data: {} }, lost),
+    ["3:update_work_unit", ["ws", "a", { lease_time: 0, status: 1, worker_id: "x" }], lost],
+    ["3:update_work_unit", ["ws", "a", { lease_time: 0 }], lost],
+    ["3:update_work_unit", ["ws", "a", { status: 1, lease_time: 0 }]],
+    counts("{1: 1}"),
+    ["2:update_work_unit", ["ws", "a", { status: 4 }], "*"],
   ],
   "retry of a unit that waits is nothing": [spec, add("a"), update({ lease_time: 0, status: 1 }, no)],
   "data for a unit that waits replaces its own, and nothing else": [

@@ -36,7 +36,7 @@ describe("settings", () => {
       tidyMs: 6,
       graceMs: 7,
       http: ["127.0.0.1:1"],
-      maxBatch: 100_000,
+      maxBatch: 10_000,
     });
   });
 

@@ -2,6 +2,7 @@ import { execFileSync } from "node:child_process";
 import { mkdtempSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
+import { pino } from "pino";
 import { afterEach, describe, expect, test } from "vitest";
 import { connectCbor } from "../../src/cbor/index.ts";
 import { encodeData } from "../../src/core/index.ts";
@@ -17,6 +18,7 @@ import {
   type Grant,
 } from "../../src/daemon/index.ts";
 import { RestClient, RestError } from "../../src/rest/index.ts";
+import { WireClient } from "../cbor/wire.ts";
 
 const undo: (() => Promise<unknown>)[] = [];
 afterEach(async () => {
@@ -150,12 +152,16 @@ describe("tokens", () => {
     await client.requestAttempts("n", { worker: "w" });
     await client.tally("n");
     await status(clientOf(daemon, "wrong").deleteNamespace("n"));
+    const url = `${daemon.urls[0]}/v1/namespace/n/delete-namespace?access_token=${token}`;
+    expect((await fetch(url, { method: "POST" })).status).toBe(401);
     await daemon.stop();
     const lines = readFileSync(path.join(dataDir, "audit.log"), "utf8").trim().split("\n");
     expect(lines.map((line) => JSON.parse(line) as object)).toMatchObject([
       { action: "setWorkSpecs", token: row.id, namespace: "n", status: 200, address: "127.0.0.1" },
       { action: "deleteNamespace", token: null, status: 401 },
+      { action: "deleteNamespace", status: 401, path: "/v1/namespace/n/delete-namespace" },
     ]);
+    expect(lines.join("")).not.toContain(token);
     expect(lines.join("")).not.toContain("hunter2");
     expect(statSync(path.join(dataDir, "audit.log")).mode & 0o777).toBe(0o600);
   });
@@ -248,13 +254,13 @@ describe("the daemon", () => {
   });
 
   test("with a manual clock: time moves when told, and only then is there such a path", async () => {
-    const daemon = await start({ clock: "manual" });
+    const daemon = await start({ clock: "manual", tidyMs: 3_600_000 });
     const client = clientOf(daemon);
-    const advance = async (ms: number): Promise<number> => {
+    const advance = async (ms: number, housekeeping?: boolean): Promise<number> => {
       const answer = await fetch(`${daemon.urls[0]}/clock`, {
         method: "POST",
         headers: { "content-type": "application/json" },
-        body: JSON.stringify({ ms }),
+        body: JSON.stringify({ ms, housekeeping }),
       });
       return ((await answer.json()) as { now: number }).now;
     };
@@ -267,7 +273,54 @@ describe("the daemon", () => {
     expect(await waiting).toHaveLength(1);
     await advance(15 * 60_000);
     expect((await client.tally("n"))[0]?.counts.available).toBe(1);
+    // a unit that was tried as often as it may be waits until somebody looks, or the housekeeping does
+    await client.setWorkSpecs("n", [{ data: encodeData({ name: "once", max_retries: 1 }) }]);
+    await client.addWorkUnits("n", "once", [{ name: "u" }]);
+    expect(await client.requestAttempts("n", { worker: "w", workSpecs: ["once"] })).toHaveLength(1);
+    const statusOf = async () => (await client.getWorkUnits("n", "once", ["u"]))[0]?.status;
+    await advance(16 * 60_000, false);
+    expect(await statusOf()).toBe("available");
+    await advance(0);
+    expect(await statusOf()).toBe("failed");
     expect((await fetch(`${(await start()).urls[0]}/clock`, { method: "POST" })).status).toBe(404);
+  });
+
+  test("what Python clients are told and where they work are settings", async () => {
+    const dataDir = fresh();
+    const file = path.join(dataDir, "public.yaml");
+    writeFileSync(file, "coordinate:\n  port: 5932\n  password: hunter2\n");
+    const daemon = await start({
+      cborrpc: "127.0.0.1:0",
+      cborrpcConfig: file,
+      cborrpcNamespace: "old",
+      cborrpcAllow: ["127.0.0.0/8"],
+    });
+    const { port } = new URL(daemon.urls[1]!.replace("cbor-rpc:", "http:"));
+    const python = await WireClient.connect(Number(port));
+    undo.push(async () => python.close());
+    expect(await python.shown("get_config")).toBe("[{u'coordinate': {u'port': 5932}}, None]");
+    await python.call("set_work_spec", { name: "s" });
+    expect((await clientOf(daemon).listWorkSpecs("old")).rows.map(({ name }) => name)).toEqual(["s"]);
+    writeFileSync(file, "- a list\n");
+    await expect(start({ cborrpc: "127.0.0.1:0", cborrpcConfig: file })).rejects.toThrow(
+      /expected a mapping/,
+    );
+    await expect(start({ cborrpc: "127.0.0.1:0", cborrpcAllow: ["nowhere"] })).rejects.toThrow(ConfigError);
+  });
+
+  test("where there are tokens, a start with CBOR-RPC warns that it takes none", async () => {
+    const dataDir = fresh();
+    createToken(path.join(dataDir, "tokens.json"), {
+      name: "a",
+      grants: [{ namespace: "*", scopes: ["admin"] }],
+    });
+    const warned: string[] = [];
+    const daemon = await startDaemon(
+      configOf({ backend: "memory:", dataDir, http: [], cborrpc: "127.0.0.1:0" }),
+      pino({ level: "warn" }, { write: (line: string) => void warned.push(line) }),
+    );
+    undo.push(() => daemon.stop());
+    expect(warned.join()).toContain("CBOR-RPC takes no tokens");
   });
 
   test("tells the truth about itself", async () => {
@@ -330,7 +383,7 @@ describe("the daemon", () => {
     [{ http: ["127.0.0.1:99999"] }, /HOST:PORT/],
     [{ backend: "mongodb://x" }, /not known/],
     [{ tlsCert: "x" }, /go together/],
-    [{ tlsCert: "/nowhere", tlsKey: "/nowhere" }, /ENOENT/],
+    [{ tlsCert: "/nowhere", tlsKey: "/nowhere" }, /there is no such/],
     [{ cborrpc: "0.0.0.0:0" }, /insecure|loopback|machine/],
     [{ cborrpc: "nonsense" }, /--cborrpc.*HOST:PORT/],
     [{ cborrpc: "127.0.0.1:0", cborrpcTls: true }, /tls-cert/],

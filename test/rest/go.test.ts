@@ -408,6 +408,28 @@ describe("errors", () => {
     if (error.startsWith("ErrNoSuch")) expect(document.value).toBe(error.endsWith("Unit") ? "u" : "t");
   });
 
+  test("an attempt of a unit that was deleted is gone, read or settled", async () => {
+    await spec('{"name":"s"}');
+    await unit('{"name":"u"}');
+    await unit('{"name":"v"}');
+    await send("POST", "/namespace/n/worker/w/make_attempt", '{"work_spec":"s","work_unit":"u"}');
+    await send("DELETE", "/namespace/n/work_spec/s/work_unit?name=u");
+    for (const [method, url] of [
+      ["GET", "/namespace/n/attempt/1.1"],
+      ["POST", "/namespace/n/attempt/1.1/finish"],
+      ["POST", "/namespace/n/attempt/1.1/renew"],
+    ] as const) {
+      const got = await send(method, url, method === "POST" ? "{}" : undefined);
+      expect(got).toMatchObject({
+        status: 410,
+        text: expect.stringContaining('"error":"ErrGone"') as string,
+      });
+    }
+    // of a unit that is there, an attempt that never was
+    expect((await send("GET", "/namespace/n/attempt/2.7")).status).toBe(404);
+    expect((await send("GET", "/namespace/n/attempt/nonsense")).status).toBe(404);
+  });
+
   test("settling twice, and after the lease is lost", async () => {
     await spec('{"name":"s"}');
     await unit('{"name":"u"}');
@@ -421,6 +443,13 @@ describe("errors", () => {
         '"error":"ErrLostLease","message":"No longer the active attempt"',
       ) as string,
     });
+    for (const action of ["finish", "fail", "retry"]) {
+      const settled = await send("POST", `/namespace/n/attempt/1.1/${action}`, "{}");
+      expect(settled).toMatchObject({
+        status: 409,
+        text: expect.stringContaining('"error":"ErrNotPending"') as string,
+      });
+    }
     await send("POST", "/namespace/n/attempt/1.2/finish", "{}");
     const again = await send("POST", "/namespace/n/attempt/1.2/fail", "{}");
     expect(again).toMatchObject({

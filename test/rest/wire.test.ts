@@ -35,14 +35,16 @@ describe("the wire", () => {
     const fate = (read: () => unknown): string => {
       try {
         return JSON.stringify(read());
-      } catch {
-        return "refused";
+      } catch (error) {
+        // a key that is repeated is refused here and not there
+        return String(error).includes("there twice") ? "twice" : "refused";
       }
     };
     fc.assert(
       fc.property(garbled, (text) => {
         if (text.includes('"data"') || /[eE]\+?\d{3}/.test(text)) return;
-        expect(fate(() => readWire(text))).toBe(fate(() => JSON.parse(text)));
+        const here = fate(() => readWire(text));
+        if (here !== "twice") expect(here).toBe(fate(() => JSON.parse(text)));
       }),
       { numRuns: 5000 },
     );

@@ -83,6 +83,8 @@ interface Update {
   /** How long the lease is from now, in milliseconds; 0 or less gives it back. */
   leaseMs: number;
   worker: string | undefined;
+  /** Exactly what an operator's `retry` sends: `{lease_time: 0, status: 1}`. No worker sends this. */
+  isRetry: boolean;
 }
 
 const lostLease = no("lost lease");
@@ -105,6 +107,7 @@ const updateWorkUnit = method(2, 3, async (call, [name, key, item]) =>
         data: options.get("data")?.data("data", call.settings.dataLimits) ?? null,
         leaseMs: Math.min(lease ?? renewedLease, longestLease) * 1000,
         worker: options.text("worker_id"),
+        isRetry: options.number("status") === status.available && lease === 0 && options.size === 2,
       };
       const known = call.fencing.known(update.spec, update.key);
       return known === null ? updateUnknown(call, update) : updateKnown(call, update, known);
@@ -147,7 +150,9 @@ async function updateUnknown(call: Call, update: Update): Promise<Result> {
   checkStatus(update.status, null);
   const active = row.activeAttempt;
   if (active === null) return updateWaiting(call, update, row);
-  if (!(await fencing.accepts(coordinate, ns, row, active, update.worker))) return lostLease;
+  // an operator takes the unit away from whoever has it, and means to
+  const isMeant = update.isRetry || (await fencing.accepts(coordinate, ns, row, active, update.worker));
+  if (!isMeant) return lostLease;
   return answer(await settle(call, update, active.id, actionOf(update)));
 }
 

@@ -1,8 +1,8 @@
 /** Work units, by the names that Python calls. */
+import { Buffer } from "node:buffer";
 import {
   cborData,
   CoordinateError,
-  dataGetText,
   dataToCbor,
   nextTurn,
   type Data,
@@ -30,7 +30,7 @@ import {
   type Call,
   type Result,
 } from "../call.ts";
-import type { Item } from "../item.ts";
+import { Item } from "../item.ts";
 import type { Writer } from "../write.ts";
 
 /** The numbers of the old wire. What is delayed will be available without anybody's doing, and counts as that. */
@@ -108,7 +108,8 @@ function readUnit(item: Item, { dataLimits }: Call["settings"]): WorkUnitInput {
     if (priority.kind !== "number") throw new RpcError("priority must be a number");
     unit.priority = finite(priority, "priority");
   }
-  if (delay !== undefined) unit.delayMs = Math.round(delay * 1000);
+  // a time that has passed is no delay, as it always was for these clients
+  if (delay !== undefined) unit.delayMs = Math.max(0, Math.round(delay * 1000));
   return unit;
 }
 
@@ -124,6 +125,7 @@ const getWorkUnits = method(2, 2, async ({ coordinate, ns, settings }, [name, it
     const limit = options.integer("limit") ?? defaultLimit;
     let previous = options.text("start");
     const rows: WorkUnitRow[] = [];
+    let bytes = 0;
     for (let left = limit > 0 ? limit : Infinity; left > 0;) {
       const page = await coordinate.listWorkUnits(ns, spec, {
         ...(states !== null && { statuses: statusesOf(states) }),
@@ -132,6 +134,9 @@ const getWorkUnits = method(2, 2, async ({ coordinate, ns, settings }, [name, it
       });
       rows.push(...page.rows);
       left -= page.rows.length;
+      for (const { name, data } of page.rows) bytes += name.length + (data?.length ?? 0);
+      if (bytes > settings.maxAnswerBytes)
+        throw new CoordinateError("too_large", `an answer of more than ${settings.maxAnswerBytes} bytes`);
       if (page.next === null) break;
       previous = page.next;
     }
@@ -186,14 +191,21 @@ function writeStatus(to: Writer, row: WorkUnitRow | null): void {
     return;
   }
   const active = row.activeAttempt;
-  const traceback = row.status === "failed" && row.data !== null ? dataGetText(row.data, "traceback") : null;
+  const traceback = row.status === "failed" && row.data !== null ? tracebackOf(row.data) : null;
   to.map(2 + Number(active !== null) + Number(traceback !== null));
   to.text("status").number(statusNumbers[row.status]);
   to.text("expiration");
   if (active === null) to.null();
   else to.number(unixSeconds(row.status === "pending" ? active.expirationTime : active.endTime));
   if (active !== null) to.text("worker_id").name(active.worker);
-  if (traceback !== null) to.text("traceback").name(traceback);
+  if (traceback !== null) to.text("traceback").raw(traceback);
+}
+
+/** As it was stored, whatever it is: a client that wrote bytes does not expect text. */
+function tracebackOf(data: Data): Buffer | null {
+  const bytes = dataToCbor(data);
+  const whole = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  return new Item(whole, 0).get("traceback")?.slice() ?? null;
 }
 
 const countWorkUnits = method(1, 1, async ({ coordinate, ns }, [name]) =>

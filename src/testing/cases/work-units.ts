@@ -277,11 +277,12 @@ export const workUnits: CaseGroup = {
       },
     },
     {
-      name: "a delay of zero or less is none",
+      name: "a delay of zero is none, and there is none below it",
       async run(t) {
         await t.spec("s");
-        await t.add("s", { name: "a", delayMs: 0 }, { name: "b", delayMs: -5 });
-        assert.deepEqual(await t.claimNames(), ["a", "b"]);
+        await t.refuses("bad_argument", t.add("s", { name: "b", delayMs: -5 }));
+        await t.add("s", { name: "a", delayMs: 0 });
+        assert.deepEqual(await t.claimNames(), ["a"]);
       },
     },
     {

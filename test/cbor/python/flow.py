@@ -59,7 +59,7 @@ def main():
                 "ran": sum(ran),
                 "count": {str(k): v for k, v in client.call("count_work_units", b"count")[0].items()},
                 "measure": {str(k): v for k, v in client.call("count_work_units", b"measure")[0].items()},
-                "broken": [either(broken[0], "status"), "this one fails" in either(broken[0], "traceback"), broken[1]],
+                "broken": [either(broken[0], "status"), b"this one fails" in either(broken[0], "traceback"), broken[1]],
                 "modes": client.call("list_worker_modes")[0],
                 "children": client.call("get_child_work_units", b"parent")[0],
                 "error": message,

@@ -1,0 +1,117 @@
+/**
+ * Bodies of JSON. What all connections together hold of them is bounded; a long one is read in pieces, one body at a time, in
+ * the turn of a large request, so that nobody else waits longer than a piece takes.
+ */
+import { Buffer, isUtf8 } from "node:buffer";
+import type { IncomingMessage } from "node:http";
+import type { FastifyRequest } from "fastify";
+import { HeldBytes, type LargeRequests } from "../traffic/index.ts";
+import { HttpError } from "./errors.ts";
+import { readLongWire, readWire, type WireLimits } from "./wire.ts";
+
+export interface BodyOptions {
+  /** One body. */
+  maxBytes: number;
+  /** All bodies that are being received or served, over all connections. */
+  maxBytesHeld: number;
+  limits: WireLimits;
+  large: LargeRequests;
+}
+
+/** What is shorter is read at once, and not counted. */
+const longBytes = 64 * 1024;
+
+export class Bodies {
+  readonly #options: BodyOptions;
+  readonly #held: HeldBytes;
+  /** The last of the long texts to be read. */
+  #reading: Promise<unknown> = Promise.resolve();
+
+  constructor(options: BodyOptions) {
+    this.#options = options;
+    this.#held = new HeldBytes(options.maxBytesHeld);
+  }
+
+  async read(request: FastifyRequest, payload: IncomingMessage): Promise<unknown> {
+    const { maxBytes, limits, large } = this.#options;
+    if (Number(request.headers["content-length"] ?? 0) > maxBytes) throw tooLarge(maxBytes);
+    const body = await this.#receive(request, payload);
+    if (body.length === 0) throw new HttpError("bad_request", "EOF");
+    if (!isUtf8(body)) throw new HttpError("bad_request", "Invalid UTF-8 in the body");
+    let value: unknown;
+    if (body.length <= longBytes) value = readWire(body.toString("utf8"), limits);
+    else {
+      const { socket } = request.raw;
+      large.charge(socket, body.length);
+      if (large.isLarge(socket, 0, body.length)) await this.#enter(request);
+      value = await this.#readInTurn(body);
+    }
+    if (value === null) throw new HttpError("bad_request", "Invalid input format");
+    return value;
+  }
+
+  /** The whole request is a large one, until it is answered. */
+  async #enter(request: FastifyRequest): Promise<void> {
+    const { large } = this.#options;
+    await large.enter(request.raw.socket);
+    request.isLarge = true;
+    whenAnswered(request, () => large.leave());
+  }
+
+  async #readInTurn(body: Buffer): Promise<unknown> {
+    const before = this.#reading;
+    const reading = before
+      .catch(() => undefined)
+      .then(() => readLongWire(body.toString("utf8"), this.#options.limits));
+    this.#reading = reading;
+    return reading;
+  }
+
+  #receive(request: FastifyRequest, payload: IncomingMessage): Promise<Buffer> {
+    const { maxBytes } = this.#options;
+    return new Promise((resolve, reject) => {
+      const chunks: Buffer[] = [];
+      let length = 0;
+      let counted = 0;
+      const stop = (): void => {
+        payload.off("data", onData).off("end", onEnd).off("error", onError).off("close", onClose);
+      };
+      const fail = (error: Error): void => {
+        stop();
+        reject(error);
+      };
+      const onData = (chunk: Buffer): void => {
+        length += chunk.length;
+        if (length > maxBytes) return fail(tooLarge(maxBytes));
+        if (length > longBytes) {
+          const more = length - counted;
+          if (!this.#held.take(more))
+            return fail(
+              new HttpError("overloaded", "Too many bytes of requests are under way; send it again later", {
+                "retry-after": "1",
+              }),
+            );
+          if (counted === 0) whenAnswered(request, () => this.#held.give(counted));
+          counted = length;
+        }
+        chunks.push(chunk);
+      };
+      const onEnd = (): void => {
+        stop();
+        resolve(chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks, length));
+      };
+      const onError = (error: Error): void => fail(new HttpError("bad_request", error.message));
+      const onClose = (): void => fail(new HttpError("bad_request", "The connection ended within the body"));
+      payload.on("data", onData).on("end", onEnd).on("error", onError).on("close", onClose);
+    });
+  }
+}
+
+/** Once, when the request has been answered, or its caller has gone. */
+function whenAnswered(request: FastifyRequest, run: () => void): void {
+  if (request.response.closed || request.response.destroyed) run();
+  else request.response.once("close", run);
+}
+
+const tooLarge = (most: number): HttpError =>
+  new HttpError("too_large", `The body is too large: more than ${most} bytes`);

@@ -1,0 +1,142 @@
+/**
+ * A real daemon under attack. While others pipeline, send too much, say nothing, drip, and do not read, an honest
+ * client is served, and the daemon keeps to its memory. `ATTACK_SECONDS` sets how long; ten minutes by hand.
+ */
+import { spawn } from "node:child_process";
+import { mkdtempSync, readFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { expect, test, vi } from "vitest";
+import { connectCbor } from "../../src/cbor/index.ts";
+import { encodeData, type Coordinate } from "../../src/core/index.ts";
+import { RestClient } from "../../src/rest/index.ts";
+import { startProcess } from "./built.ts";
+
+const seconds = Number(process.env.ATTACK_SECONDS ?? 20);
+
+const longestWaitMs = 500;
+const mostMemory = 1024 * 1024 * 1024;
+
+const rss = (pid: number): number =>
+  Number(/VmRSS:\s+(\d+) kB/.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1] ?? 0) * 1024;
+
+/** What an honest worker and its operator do, again and again; the milliseconds that each call took. */
+async function honest(
+  name: string,
+  coordinate: Coordinate,
+  over: () => boolean,
+): Promise<Map<string, number[]>> {
+  const took = new Map<string, number[]>();
+  const timed = async <Answer>(what: string, run: () => Promise<Answer>): Promise<Answer> => {
+    const start = performance.now();
+    try {
+      return await run();
+    } finally {
+      const times = took.get(what) ?? [];
+      took.set(what, times);
+      times.push(performance.now() - start);
+    }
+  };
+  for (let i = 0; !over(); i++) {
+    const unit = `${name}-${i}`;
+    await timed("add", () =>
+      coordinate.addWorkUnits("n", "honest", [{ name: unit, data: encodeData({ i }) }], { requestId: unit }),
+    );
+    const attempts = await timed("claim", () =>
+      coordinate.requestAttempts("n", { worker: name, workSpecs: ["honest"], requestId: unit }),
+    );
+    expect(attempts.length).toBe(1);
+    await timed("settle", () =>
+      coordinate.settleAttempts(
+        "n",
+        attempts.map(({ id }) => ({ attempt: id, action: "finish" as const })),
+      ),
+    );
+    await timed("tally", () => coordinate.tally("n"));
+    const page = await timed("list", () => coordinate.listWorkUnits("n", "honest", { limit: 10 }));
+    expect(page.rows.length).toBeGreaterThan(0);
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+  return took;
+}
+
+const percentile = (sorted: readonly number[], share: number): number =>
+  sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? 0;
+
+test("an honest client is served while others attack", { timeout: (seconds + 120) * 1000 }, async () => {
+  const directory = mkdtempSync(path.join(tmpdir(), "attack-"));
+  const daemon = await startProcess([
+    ...["--backend", `sqlite:${path.join(directory, "store.sqlite")}`, "--data-dir", directory],
+    ...["--http", "127.0.0.1:0", "--cborrpc", "127.0.0.1:0"],
+  ]);
+  const { pid } = daemon.child;
+  expect(daemon.url, daemon.output()).not.toBe("");
+  const cborAddress = await vi.waitUntil(() => /cbor-rpc:\/\/(\S+)\n/.exec(daemon.output())?.[1], 10_000);
+  const rest = new RestClient(daemon.url);
+  const cbor = await connectCbor(cborAddress);
+  const attack: string[] = [];
+  try {
+    for (const name of ["big", "honest", "noise"])
+      await rest.setWorkSpecs("n", [
+        { data: encodeData({ name, ...(name !== "honest" && { disabled: true }) }) },
+      ]);
+    const filler = encodeData({ filler: "x".repeat(300) });
+    await rest.addWorkUnits(
+      "n",
+      "big",
+      Array.from({ length: 1000 }, (_, i) => ({ name: `unit-${i}`, data: filler })),
+    );
+
+    const attackers = spawn(
+      process.execPath,
+      [
+        ...["--import", "./examples/typescript.mjs", path.join(import.meta.dirname, "attackers.ts")],
+        ...[new URL(daemon.url).port, cborAddress.replace(/.*:/, ""), String(seconds)],
+      ],
+      { cwd: path.join(import.meta.dirname, "..", ".."), stdio: ["ignore", "pipe", "pipe"] },
+    );
+    for (const stream of [attackers.stdout, attackers.stderr])
+      stream.setEncoding("utf8").on("data", (chunk: string) => attack.push(chunk));
+    let over = false;
+    const ended = new Promise<void>((resolve) =>
+      attackers.once("close", () => {
+        over = true;
+        resolve();
+      }),
+    );
+    let most = 0;
+    const watch = setInterval(() => (most = Math.max(most, rss(pid!))), 100);
+    const served = await Promise.all([honest("rest", rest, () => over), honest("cbor", cbor, () => over)]);
+    await ended;
+    clearInterval(watch);
+
+    const all = served.flatMap((took) => [...took.values()].flat()).sort((a, b) => a - b);
+    const report = {
+      attack: attack.join(""),
+      calls: all.length,
+      p50: percentile(all, 0.5),
+      p99: percentile(all, 0.99),
+      longest: all.at(-1),
+      megabytes: most / 1024 / 1024,
+      by: served.map((took) =>
+        Object.fromEntries(
+          [...took].map(([what, ms]) => [
+            what,
+            percentile(
+              ms.sort((a, b) => a - b),
+              0.99,
+            ),
+          ]),
+        ),
+      ),
+    };
+    console.log(JSON.stringify(report));
+    expect(all.length, JSON.stringify(report)).toBeGreaterThan(seconds);
+    expect(report.p99, JSON.stringify(report)).toBeLessThan(longestWaitMs);
+    expect(most, JSON.stringify(report)).toBeLessThan(mostMemory);
+  } finally {
+    await Promise.all([rest.close(), cbor.close()]);
+    daemon.child.kill("SIGKILL");
+    await daemon.ended;
+  }
+});

@@ -1,0 +1,285 @@
+/** What one caller may cost: pipelines, long bodies, answers that nobody reads, silence. */
+import { Buffer } from "node:buffer";
+import { once } from "node:events";
+import { createConnection, type Socket } from "node:net";
+import { afterEach, describe, expect, test, vi } from "vitest";
+import { encodeData, Engine, override, type Coordinate } from "../../src/core/index.ts";
+import { MemoryStore } from "../../src/memory/index.ts";
+import {
+  EventLog,
+  eventRoutes,
+  listen,
+  restServer,
+  type ListenOptions,
+  type RestServerOptions,
+} from "../../src/rest/index.ts";
+
+const closing: (() => Promise<void> | void)[] = [];
+afterEach(async () => {
+  for (const close of closing.splice(0).reverse()) await close();
+});
+
+async function serve(
+  given: Partial<RestServerOptions> & {
+    wrap?: (engine: Engine) => Coordinate;
+    listen?: Partial<ListenOptions>;
+  },
+): Promise<{ engine: Engine; dial: () => Promise<Socket> }> {
+  const engine = new Engine(new MemoryStore());
+  await engine.setWorkSpecs("n", [{ data: encodeData({ name: "s" }) }]);
+  const { wrap, listen: listening, ...options } = given;
+  const { app } = restServer({ coordinate: wrap?.(engine) ?? engine, ...options });
+  const listener = await listen(app, { at: { host: "127.0.0.1", port: 0 }, ...listening });
+  closing.push(
+    () => engine.close(),
+    () => listener.stop(0),
+  );
+  return {
+    engine,
+    dial: async () => {
+      const socket = createConnection({ host: "127.0.0.1", port: listener.port });
+      closing.push(() => void socket.destroy());
+      socket.on("error", () => undefined);
+      await once(socket, "connect");
+      return socket;
+    },
+  };
+}
+
+const post = (verb: string, body: string): string =>
+  `POST /v1/namespace/n/${verb} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n` +
+  `Content-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`;
+
+function hear(socket: Socket): () => string {
+  let text = "";
+  socket.setEncoding("utf8").on("data", (chunk: string) => (text += chunk));
+  return () => text;
+}
+
+const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
+
+describe("pipelines", () => {
+  /** A server whose lists take as long as the test wants. */
+  async function slow() {
+    const running: (() => void)[] = [];
+    let started = 0;
+    const served = await serve({
+      wrap: (engine) =>
+        override(engine, {
+          getNamespace: async () => {
+            started += 1;
+            await new Promise<void>((resolve) => running.push(resolve));
+            return { name: `answer ${started}`, settings: (await engine.setNamespace("n", {})).settings };
+          },
+        }),
+    });
+    return { ...served, started: () => started, finish: () => running.shift()?.() };
+  }
+
+  test("requests of one connection run one at a time, and are answered in their order", async () => {
+    const { dial, started, finish } = await slow();
+    const socket = await dial();
+    const heard = hear(socket);
+    socket.write(post("get-namespace", "{}").repeat(20));
+    await vi.waitUntil(() => started() === 1);
+    await sleep(50);
+    expect(started()).toBe(1);
+    for (let i = 1; i <= 20; i++) {
+      await vi.waitUntil(() => started() === i);
+      finish();
+    }
+    await vi.waitUntil(() => heard().includes("answer 20"));
+    expect([...heard().matchAll(/answer (\d+)/g)].map(([, number]) => Number(number))).toEqual(
+      Array.from({ length: 20 }, (_, i) => i + 1),
+    );
+  });
+
+  test("what has not started when the connection closes never does", async () => {
+    const { dial, started, finish } = await slow();
+    const socket = await dial();
+    socket.write(post("get-namespace", "{}").repeat(20));
+    await vi.waitUntil(() => started() === 1);
+    socket.destroy();
+    await sleep(50);
+    finish();
+    await sleep(50);
+    expect(started()).toBe(1);
+  });
+
+  test("a connection that sends a thousand in advance is closed, and others are served", async () => {
+    const { dial, started } = await slow();
+    const socket = await dial();
+    socket.resume();
+    socket.write(post("get-namespace", "{}").repeat(1000));
+    await vi.waitUntil(() => socket.closed, 5000);
+    expect(started()).toBeLessThanOrEqual(1);
+    const other = await dial();
+    const heard = hear(other);
+    other.write(post("tally", "{}"));
+    await vi.waitUntil(() => heard().includes("200 OK"));
+  });
+
+  test("large requests of many connections take turns; small ones pass them", async () => {
+    let running = 0;
+    let most = 0;
+    const { dial } = await serve({
+      wrap: (engine) =>
+        override(engine, {
+          listWorkUnits: async () => {
+            most = Math.max(most, ++running);
+            await sleep(20);
+            running -= 1;
+            return { rows: [], next: null };
+          },
+        }),
+    });
+    const all = await Promise.all(
+      Array.from({ length: 30 }, async () => {
+        const socket = await dial();
+        const heard = hear(socket);
+        socket.write(post("list-work-units", '{"workSpec":"s"}'));
+        return heard;
+      }),
+    );
+    const quick = await dial();
+    const heard = hear(quick);
+    quick.write(post("tally", "{}"));
+    await vi.waitUntil(() => heard().includes("200 OK"));
+    expect(all.filter((one) => one() !== "").length).toBeLessThan(30);
+    await vi.waitUntil(() => all.every((one) => one().includes("200 OK")), 10_000);
+    expect(most).toBe(2);
+  });
+});
+
+describe("long bodies", () => {
+  const long = (item: string, count: number): string =>
+    `{"workSpec":"s","units":[${`${item},`.repeat(count - 1)}${item}]}`;
+
+  test("items are counted while they are read", async () => {
+    const { dial } = await serve({ maxBatch: 10_000 });
+    for (const [body, said] of [
+      [long("{}", 8_000_000), "units: more than 10000 items"],
+      [long("[1,2,3]", 3_000_000), "units: more than 10000 items"],
+      [`{"workSpec":"s","units":[${`[${"1,".repeat(9999)}1],`.repeat(150)}1]}`, "more than 1000000 values"],
+    ] as const) {
+      const socket = await dial();
+      const heard = hear(socket);
+      const before = process.memoryUsage().heapUsed;
+      socket.write(post("add-work-units", body));
+      await vi.waitUntil(() => heard().includes(said), 20_000);
+      expect(heard()).toMatch(/^HTTP\/1.1 413 /);
+      expect(process.memoryUsage().heapUsed - before).toBeLessThan(250e6);
+    }
+  });
+
+  test("the event loop turns while a long body is read", async () => {
+    const { dial, engine } = await serve({ maxBatch: 100_000 });
+    const socket = await dial();
+    const heard = hear(socket);
+    const filler = "x".repeat(200);
+    let serial = 0;
+    const units = Array.from({ length: 50_000 }, () => `{"name":"${serial++}","data":{"f":"${filler}"}}`);
+    const reading = vi.spyOn(engine, "addWorkUnits");
+    socket.write(post("add-work-units", `{"workSpec":"s","units":[${units.join(",")}]}`));
+    let turns = 0;
+    let received = false;
+    while (reading.mock.calls.length === 0) {
+      await new Promise((resolve) => setImmediate(resolve));
+      // from when all of it has been sent, the server only reads
+      if (socket.writableLength === 0) received = true;
+      if (received) turns += 1;
+    }
+    // 13 MB, in pieces of 256 kB
+    expect(turns).toBeGreaterThan(20);
+    await vi.waitUntil(() => heard().includes("200 OK"), 20_000);
+  });
+
+  test("bodies that are under way are bounded over all connections", async () => {
+    const { dial } = await serve({ maxBodyBytesHeld: 1_000_000, maxBodyBytes: 10_000_000 });
+    const start = (await dial()).setNoDelay();
+    const head = (length: number): string =>
+      `POST /v1/namespace/n/tally HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: ${length}\r\n\r\n`;
+    start.write(head(5_000_000) + " ".repeat(900_000));
+    await sleep(200);
+    const other = await dial();
+    const heard = hear(other);
+    other.write(head(300_000) + " ".repeat(299_998) + "{}");
+    await vi.waitUntil(() => heard().includes("\r\n\r\n"), 5000);
+    expect(heard()).toMatch(/^HTTP\/1.1 503 /);
+    expect(heard()).toContain('"code":"overloaded"');
+    expect(heard().toLowerCase()).toContain("retry-after: 1");
+    // what the first one held is free when it has gone
+    start.destroy();
+    await sleep(100);
+    const again = await dial();
+    const later = hear(again);
+    again.write(head(300_000) + " ".repeat(299_998) + "{}");
+    await vi.waitUntil(() => later().includes("\r\n\r\n"), 5000);
+    expect(later()).toMatch(/^HTTP\/1.1 200 /);
+  });
+
+  test("a key of the envelope that is there twice", async () => {
+    const { dial } = await serve({});
+    const socket = await dial();
+    const heard = hear(socket);
+    socket.write(post("get-work-units", '{"workSpec":"s","names":[],"workSpec":"t"}'));
+    await vi.waitUntil(() => heard().includes("there twice"));
+    expect(heard()).toMatch(/^HTTP\/1.1 400 /);
+  });
+});
+
+describe("silence", () => {
+  test("headers that do not come end the connection soon after their time", async () => {
+    const { dial } = await serve({ listen: { headersMs: 400 } });
+    const [silent, dripping] = [await dial(), await dial()];
+    for (const socket of [silent, dripping]) socket.resume();
+    const start = performance.now();
+    const drip = setInterval(() => dripping.write("x"), 50);
+    dripping.write("GET / HTTP/1.1\r\nX: ");
+    await vi.waitUntil(() => silent.closed && dripping.closed, 10_000);
+    clearInterval(drip);
+    expect(performance.now() - start).toBeLessThan(5000);
+  });
+
+  test("two Host headers", async () => {
+    const { dial } = await serve({});
+    const socket = await dial();
+    const heard = hear(socket);
+    socket.write("GET / HTTP/1.1\r\nHost: localhost\r\nhost: 127.0.0.1\r\n\r\n");
+    await vi.waitUntil(() => heard().includes("Host: there twice"));
+    expect(heard()).toMatch(/^HTTP\/1.1 400 /);
+  });
+});
+
+describe("events", () => {
+  test("what is kept of them is bounded in characters, and a watcher is told what it missed", async () => {
+    const log = new EventLog({ maxCharacters: 10_000 });
+    const stop = new AbortController();
+    const watcher = log.watch("n", undefined, stop.signal);
+    await watcher.next();
+    const event = { type: "workUnits" as const, verb: "addWorkUnits", time: 1, items: ["x".repeat(1000)] };
+    for (let i = 0; i < 8; i++) log.add("n", event);
+    let got = "";
+    while (!got.includes(".8\n")) got += String((await watcher.next()).value);
+    expect(got.match(/addWorkUnits/g)?.length).toBe(8);
+    for (let i = 0; i < 100; i++) log.add("n", event);
+    expect((await watcher.next()).value).toContain("reset");
+    stop.abort();
+  });
+
+  test("a watcher who does not read is sent no more than a piece", async () => {
+    const log = new EventLog();
+    const { dial } = await serve({ routes: eventRoutes(log) });
+    const socket = await dial();
+    socket.pause();
+    socket.write("GET /v1/namespace/n/events HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    await vi.waitUntil(() => log.watchers === 1);
+    const before = process.memoryUsage().rss;
+    const event = { type: "workUnits" as const, verb: "addWorkUnits", time: 1, items: ["x".repeat(100_000)] };
+    for (let i = 0; i < 3000; i++) {
+      log.add("n", event);
+      if (i % 100 === 0) await new Promise((resolve) => setImmediate(resolve));
+    }
+    expect(process.memoryUsage().rss - before).toBeLessThan(250e6);
+  });
+});
