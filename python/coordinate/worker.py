@@ -471,28 +471,15 @@ class Run:
                         self.stopping.wait(0.2)
                         continue
                 else:
-                    self.poll = Cancel()
                     try:
-                        attempts = self.namespace.worker(slot.worker_name).request_attempts(
-                            number=self._number,
-                            wait=0 if self.burst else 30,
-                            lifetime=self.worker.lease,
-                            work_specs=self.asked_specs,
-                            runtimes=RUNTIMES,
-                            available_gb=self.worker.available_gb,
-                            cancel=self.poll,
-                        )
+                        attempts = self._ask(slot)
                         self._told_trouble = False
                         pause = 0.1
-                    except TransportError:
-                        continue  # the wait was ended: the worker stops, or asks for other work specs
                     except CannotAnswer as error:
                         self.trouble(error)
                         self.stopping.wait(pause)
                         pause = min(5.0, pause * 2)
                         continue
-                    finally:
-                        self.poll = None
                 if attempts:
                     self._busy += 1
                     self.worker.counts.claimed += len(attempts)
@@ -502,6 +489,30 @@ class Run:
             if self.burst:
                 self.stopping.wait(0.05)
         return []
+
+    def _ask(self, slot: Slot) -> List[Attempt[Sync]]:
+        """None when the wait was ended, because the worker stops or asks for other work specs."""
+        worker = self.namespace.worker(slot.worker_name)
+        self.poll = poll = Cancel()
+        if self.stopping.is_set():
+            return []
+        asked: Dict[str, Any] = {
+            "number": self._number,
+            "lifetime": self.worker.lease,
+            "work_specs": self.asked_specs,
+            "runtimes": RUNTIMES,
+            "available_gb": self.worker.available_gb,
+            "request_id": uuid.uuid4().hex,
+        }
+        try:
+            return worker.request_attempts(wait=0 if self.burst else 30, cancel=poll, **asked)
+        except TransportError:
+            # What was given at that moment was not heard. The same request is told of it, and gives it back.
+            given = worker.request_attempts(**asked)
+            self.namespace.settle_attempts([Change(attempt.id, "expire", untried=True) for attempt in given])
+            return []
+        finally:
+            self.poll = None
 
     def done(self, units: int, seconds: float) -> None:
         """A batch has ended. Short ones make the next claims larger, long ones smaller."""

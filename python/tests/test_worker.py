@@ -337,6 +337,23 @@ class TestProgram:
 
 
 @pytest.mark.one_backend
+def test_a_stop_at_any_moment_leaves_nothing_pending(daemon, ns):
+    """Also when it comes while the answer to a claim is on its way."""
+    spec = add(ns, "double", ["u%05d" % i for i in range(5000)])
+    for turn in range(30):
+        worker = coordinate.Worker(daemon.url, ns.name, processes=False, concurrency=3, max_attempts=4)
+        worker.task("double")(lambda unit: {"done": True})
+        thread = threading.Thread(target=worker.run)
+        thread.start()
+        until("it works", lambda: worker.counts.claimed > 0)
+        time.sleep(turn % 10 / 300)
+        worker.stop()
+        thread.join(20)
+        assert not thread.is_alive()
+        assert spec.counts()["pending"] == 0, turn
+
+
+@pytest.mark.one_backend
 def test_a_wish_for_an_earlier_process_is_not_obeyed(daemon, ns):
     worker = coordinate.Worker(daemon.url, ns.name, processes=False, name="w", concurrency=1, heartbeat=0.2)
     worker.task("double")(lambda unit: {"done": True})

@@ -15,6 +15,7 @@ import path from "node:path";
 import {
   decodeData,
   encodeData,
+  readLines,
   settableMeta,
   type Coordinate,
   type Data,
@@ -29,7 +30,6 @@ import { isMapping } from "../config/index.ts";
 import { readWire, writeLine } from "../rest/wire.ts";
 import { BulkError } from "./bulk-error.ts";
 import { exportVersion, type ExportCounts } from "./export.ts";
-import { readLines } from "./lines.ts";
 
 export interface ImportOptions {
   /** For messages: the name of the input. */

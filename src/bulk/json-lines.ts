@@ -8,14 +8,16 @@ import {
   encodeData,
   Float,
   jsonData,
+  longestLine,
+  readLines,
   readUnitLine,
   type DataLimits,
+  type Line,
   type WorkUnitInput,
 } from "../core/index.ts";
 import { setOwn } from "../config/index.ts";
 import type { ColumnMapping } from "./csv.ts";
 import type { Entries, Entry } from "./entry.ts";
-import { longestLine, readLines, type Line } from "./lines.ts";
 
 type Read = (text: string, line: Line) => WorkUnitInput[];
 

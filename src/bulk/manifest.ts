@@ -14,9 +14,8 @@ import {
 } from "node:fs";
 import { once } from "node:events";
 import path from "node:path";
-import { decodeData, type Data } from "../core/index.ts";
+import { decodeData, readLines, type Data } from "../core/index.ts";
 import { isMapping } from "../config/index.ts";
-import { readLines } from "./lines.ts";
 
 export interface ManifestRow {
   name: string;

@@ -6,9 +6,8 @@ import { createReadStream, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { open } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import { compareNames, type WorkUnitInput } from "../core/index.ts";
+import { compareNames, readLines, type WorkUnitInput } from "../core/index.ts";
 import { readWire, writeLine } from "../rest/wire.ts";
-import { readLines } from "./lines.ts";
 
 export interface SortOptions {
   /** Text of one piece, in characters; 8 million. */

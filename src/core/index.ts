@@ -1,6 +1,7 @@
 export * from "./action.ts";
 export * from "./around.ts";
 export * from "./attempt.ts";
+export * from "./back-off.ts";
 export * from "./caller.ts";
 export * as cborHead from "./cbor-head.ts";
 export { describeValue } from "./check.ts";
@@ -13,6 +14,7 @@ export * from "./data.ts";
 export * from "./dependency.ts";
 export * from "./engine.ts";
 export * from "./errors.ts";
+export * from "./lines.ts";
 export * from "./lock.ts";
 export * from "./names.ts";
 export * from "./namespace.ts";

@@ -10,7 +10,7 @@ export type ActionKind = "module" | "inline";
 
 /** `jumpscale.myjobs.action`. */
 export interface Action {
-  /** The sha256 of kind, module, methodname and code. */
+  /** The sha256 of kind, module, methodname, code and, where it is known, version. */
   key: string;
   kind: ActionKind;
   /** The source of an inline function; "" for one of a module. */
@@ -19,28 +19,35 @@ export interface Action {
   methodname: string;
   /** The file or package of a module function; "" for an inline one. */
   module: string;
+  /** The sha256 of the module's file when the job was scheduled; "" for an inline function, and where the file could not be read. */
+  version: string;
   createdAt: number;
 }
 
 export type ActionContent = Omit<Action, "key" | "createdAt">;
 
-export function actionKey({ kind, module, methodname, code }: ActionContent): string {
+export function actionKey({ kind, module, methodname, code, version }: ActionContent): string {
   return createHash("sha256")
-    .update(JSON.stringify([kind, module, methodname, code]))
+    .update(JSON.stringify([kind, module, methodname, code, ...(version === "" ? [] : [version])]))
     .digest("hex");
 }
 
-export function actionData({ kind, module, methodname, code }: ActionContent): Data {
-  return encodeData({ kind, module, methodname, code });
+export function actionData({ kind, module, methodname, code, version }: ActionContent): Data {
+  return encodeData({ kind, module, methodname, code, ...(version !== "" && { version }) });
 }
 
 /** Throws `bad_data` for a record that is not an action, or not the one that its key names. */
 export function readAction({ key, data, createdTime }: ActionRow): Action {
-  const { kind, module, methodname, code } = decodeData(data);
+  const { kind, module, methodname, code, version = "" } = decodeData(data);
   if (kind !== "module" && kind !== "inline") throw new CoordinateError("bad_data", `of action ${key}: kind`);
-  if (typeof module !== "string" || typeof methodname !== "string" || typeof code !== "string")
-    throw new CoordinateError("bad_data", `of action ${key}: module, methodname and code must be text`);
-  const action: Action = { key, kind, module, methodname, code, createdAt: createdTime };
+  const texts = [module, methodname, code, version].every((one) => typeof one === "string");
+  if (!texts)
+    throw new CoordinateError(
+      "bad_data",
+      `of action ${key}: module, methodname, code and version must be text`,
+    );
+  const content = { kind, module, methodname, code, version } as ActionContent;
+  const action: Action = { key, ...content, createdAt: createdTime };
   verifyAction(action);
   return action;
 }

@@ -1,6 +1,7 @@
 /** What a job can be told to run: an export of a module, or a function as it is written. */
 import { CoordinateError } from "../core/index.ts";
 import type { ActionContent } from "./action.ts";
+import { versionOfModule } from "./code-version.ts";
 import { inlineFunction } from "./self-contained.ts";
 
 /**
@@ -41,7 +42,12 @@ export function contentOf(fn: unknown, inlineAllowed: boolean): ActionContent {
         "not_supported",
         "functions as they are written: name a module, or open the jobs with inline: true",
       );
-    return { kind: "inline", module: "", ...inlineFunction(fn as (...args: never[]) => unknown) };
+    return {
+      kind: "inline",
+      module: "",
+      version: "",
+      ...inlineFunction(fn as (...args: never[]) => unknown),
+    };
   }
   if (typeof fn !== "object" || fn === null)
     throw new CoordinateError("bad_argument", `expected { module, export } or a function, got ${typeof fn}`);
@@ -53,5 +59,5 @@ export function contentOf(fn: unknown, inlineAllowed: boolean): ActionContent {
     throw new CoordinateError("bad_argument", `module: ${module.slice(0, 40)}: expected a file or a package`);
   if (typeof methodname !== "string" || methodname === "")
     throw new CoordinateError("bad_argument", "export: expected the name of an export");
-  return { kind: "module", module, methodname, code: "" };
+  return { kind: "module", module, methodname, code: "", version: versionOfModule(module) };
 }

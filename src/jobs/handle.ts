@@ -10,9 +10,14 @@ export interface WaitOptions {
   signal?: AbortSignal;
 }
 
+export interface WaitAllOptions extends WaitOptions {
+  /** Whether the first failure ends the wait for the others; true. */
+  failFast?: boolean;
+}
+
 /** What a handle needs of the jobs that it belongs to. */
 export interface JobKeeper {
-  settle(handles: readonly { id: string; spec: string }[], options: WaitOptions): Promise<Job[]>;
+  settle(handles: readonly { id: string; workSpec: string }[], options: WaitOptions): Promise<Job[]>;
   cancel(id: string, reason: string): Promise<boolean>;
   load(id: string): Promise<Job>;
   delete(ids: readonly string[]): Promise<number>;
@@ -22,14 +27,14 @@ export class JobHandle<Result = unknown> {
   readonly id: string;
   readonly name: string;
   /** The work spec that it waits in. */
-  readonly spec: string;
+  readonly workSpec: string;
   readonly #keeper: JobKeeper;
 
-  constructor(keeper: JobKeeper, job: { id: string; name: string; spec: string }) {
+  constructor(keeper: JobKeeper, job: { id: string; name: string; workSpec: string }) {
     this.#keeper = keeper;
     this.id = job.id;
     this.name = job.name;
-    this.spec = job.spec;
+    this.workSpec = job.workSpec;
   }
 
   /** The result. Throws a `JobFailedError` when the job failed, a `WaitTimeoutError` when the time is up, `gone` when it was deleted. */

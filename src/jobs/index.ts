@@ -3,7 +3,7 @@ export { currentJob, type CurrentJob, type FinishedDependency } from "./current.
 export { JobFailedError, WaitTimeoutError } from "./errors.ts";
 export type { EventCategory, JobEvent } from "./events.ts";
 export { reference, type ModuleFunction } from "./function.ts";
-export { JobHandle, type WaitOptions } from "./handle.ts";
+export { JobHandle, type WaitAllOptions, type WaitOptions } from "./handle.ts";
 export {
   jobStates,
   type ErrorCategory,
@@ -18,6 +18,7 @@ export type { JobWorker } from "./job-worker.ts";
 export type { JobQuery } from "./listing.ts";
 export type { JobWorkerOptions } from "./options.ts";
 export { JobPool, type PoolOptions, type StopOptions } from "./pool.ts";
+export type { JobRetention } from "./queue.ts";
 export { ReturnQueue } from "./return-queue.ts";
 export type { DependencyRef, ScheduleItem, ScheduleOptions } from "./schedule.ts";
 export { actionSchema, jobSchema, schemas, workerSchema, type Schema, type SchemaField } from "./schema.ts";

@@ -32,8 +32,9 @@ import {
   type JobOutcome,
 } from "./job.ts";
 import type { Queue } from "./queue.ts";
-import { endedBy, type Runner } from "./runner.ts";
-import { leaseOf, type WorkerTold, type WorkerType } from "./worker-record.ts";
+import { lostOutcome, triesOf } from "./lost.ts";
+import type { Runner } from "./runner.ts";
+import type { WorkerTold, WorkerType } from "./worker-record.ts";
 
 export interface JobWorkerSetting {
   readonly namespace: Namespace;
@@ -122,7 +123,7 @@ export class JobWorker {
           close: () => runner.close(),
         },
       ],
-      workSpecs: setting.inline ? [queue.spec, queue.inlineSpec] : [queue.spec],
+      workSpecs: setting.inline ? [queue.workSpec, queue.inlineWorkSpec] : [queue.workSpec],
       concurrency: 1,
       // what is claimed is run at once, so that RUNNING and time_start are true
       ahead: false,
@@ -325,13 +326,9 @@ export class JobWorker {
     });
   }
 
-  /** A job that was begun before and never ended: its worker died. It is tried again only where it said so. */
   async #lost(attempt: Attempt, { retries }: JobData): Promise<JobOutcome | null> {
     if (attempt.number === 1) return null;
-    const tries = await this.#tries(attempt);
-    const last = tries.at(-1);
-    if (last?.status !== "expired" || tries.length <= (this.#setting.onetime ? 0 : retries)) return null;
-    return endedBy("CRASH", `worker ${last.worker} was lost while it ran the job`);
+    return lostOutcome(await this.#tries(attempt), this.#setting.onetime ? 0 : retries);
   }
 
   async #request(attempt: Attempt, job: JobData): Promise<RunRequest> {
@@ -339,7 +336,7 @@ export class JobWorker {
     const action = await actions.get(job.action);
     const isInline = action.kind === "inline";
     // who could put a unit into the other work spec must not thereby have its code run
-    if (isInline && (!inline || attempt.workSpecName !== queue.inlineSpec))
+    if (isInline && (!inline || attempt.workSpecName !== queue.inlineWorkSpec))
       throw new CoordinateError(
         "bad_argument",
         `action ${action.key}: this worker runs no inline functions of this queue`,
@@ -418,19 +415,10 @@ export class JobWorker {
     return (await this.#tries(attempt)).length < retries;
   }
 
-  /**
-   * The attempts before this one in which the job was begun: those that ended in some way, and those whose lease ran out. One that
-   * was claimed and given back before it was begun has expired too, but did not last as long as its lease.
-   */
+  /** The attempts before this one in which the job was begun. */
   async #tries(attempt: Attempt): Promise<AttemptRow[]> {
     const { verbs, name: ns } = this.#setting.namespace;
-    const all = await verbs.listUnitAttempts(ns, attempt.workSpecName, attempt.workUnitName);
-    const before = all.filter(({ number, status }) => number < attempt.number && status !== "pending");
-    const workers = before.map(({ worker }) => worker.replace(/\/\d+$/, ""));
-    const rows = before.some(({ status }) => status === "expired") ? await verbs.getWorkers(ns, workers) : [];
-    return before.filter(({ status, startTime, expirationTime }, i) => {
-      return status !== "expired" || expirationTime - startTime >= Math.floor(leaseOf(rows[i]));
-    });
+    return triesOf(verbs, ns, attempt.workSpecName, attempt.workUnitName, attempt.number);
   }
 }
 

@@ -84,6 +84,8 @@ export interface Job {
   worker: string;
   /** What the function last told of its progress, if anything. */
   progress: unknown;
+  /** The sha256 of the module's file that ran: that of the worker, which may differ from the action's. "" before, and for inline functions. */
+  code_version: string;
 }
 
 /** What a unit carries: written once when the job is scheduled, and with the outcome again by who ends it. */
@@ -100,9 +102,13 @@ export interface JobData {
   signature: string;
 }
 
-export type JobOutcome =
+export type JobOutcome = (
   | { state: "OK"; result: unknown }
-  | { state: "ERROR"; category: Exclude<ErrorCategory, "NA">; error: JobError };
+  | { state: "ERROR"; category: Exclude<ErrorCategory, "NA">; error: JobError }
+) & {
+  /** The version of the code that ran, where it did. */
+  codeVersion?: string;
+};
 
 /** Only what is not the default: most jobs have an action and arguments, and there are many. */
 export function jobData(job: JobData): Data {
@@ -126,9 +132,11 @@ function slim(job: JobData): Record<string, unknown> {
 
 /** The data of an attempt that ended so. `traceback` is where all tools look for what went wrong. */
 export function outcomeData(job: JobData, outcome: JobOutcome): Data {
-  if (outcome.state === "OK") return encodeData({ ...slim(job), result: outcome.result });
+  const { codeVersion = "" } = outcome;
+  const ran = { ...slim(job), ...(codeVersion !== "" && { code_version: codeVersion }) };
+  if (outcome.state === "OK") return encodeData({ ...ran, result: outcome.result });
   const { category, error } = outcome;
-  return encodeData({ ...slim(job), error_cat: category, error, traceback: error.traceback });
+  return encodeData({ ...ran, error_cat: category, error, traceback: error.traceback });
 }
 
 export const progressData = (job: JobData, progress: unknown): object => ({ ...slim(job), progress });
@@ -247,6 +255,7 @@ function described(
     error: state === "ERROR" ? errorOf(data, failedDependency) : null,
     retries: number(data.retries),
     progress: data.progress ?? null,
+    code_version: text(data.code_version),
   };
 }
 

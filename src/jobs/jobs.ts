@@ -13,19 +13,30 @@ import {
   type Clock,
   type Coordinate,
   type WorkUnitInput,
+  type WorkUnitRow,
 } from "../core/index.ts";
 import { Namespace, type CoordinateHandle } from "../objects/index.ts";
 import { isActionKey, readAction, signAction, type Action } from "./action.ts";
 import { Actions } from "./actions.ts";
 import { JobFailedError } from "./errors.ts";
 import type { ModuleFunction } from "./function.ts";
-import { JobHandle, type JobKeeper, type WaitOptions } from "./handle.ts";
-import { isFinal, jobData, jobOf, outcomeData, readJobData, type Job } from "./job.ts";
+import { JobHandle, type JobKeeper, type WaitAllOptions, type WaitOptions } from "./handle.ts";
+import {
+  isFinal,
+  jobData,
+  jobOf,
+  outcomeData,
+  readJobData,
+  type Job,
+  type JobOutcome,
+  type Outcome,
+} from "./job.ts";
 import { isJobId, JobIds } from "./job-id.ts";
 import { isCountable, labelOf, listJobs, statusesFor, type JobQuery } from "./listing.ts";
+import { lostOutcome, triesOf } from "./lost.ts";
 import { jobsNamed, withNames } from "./names.ts";
 import { JobPool, type PoolOptions } from "./pool.ts";
-import { Queue } from "./queue.ts";
+import { Queue, type JobRetention } from "./queue.ts";
 import { ReturnQueue } from "./return-queue.ts";
 import { endedBy } from "./runner.ts";
 import { labelsOf, readItem, type ReadItem, type ScheduleItem, type ScheduleOptions } from "./schedule.ts";
@@ -40,6 +51,8 @@ export interface JobsOptions {
   queue?: string;
   /** Whether functions may be scheduled as they are written. The namespace and the workers must allow it too. */
   inline?: boolean;
+  /** How long the records of jobs that ended are kept, in milliseconds; for ever when absent. Set on the queue's work specs. */
+  retention?: JobRetention;
   /** Signs inline functions, for workers that run only what is signed: an Ed25519 private key. */
   signingKey?: KeyLike;
   clock?: Clock;
@@ -68,11 +81,12 @@ export class Jobs implements JobKeeper {
   #ensured: Promise<void> | null = null;
 
   constructor(verbs: Coordinate, options: JobsOptions) {
-    const { namespace = "", queue = "jobs", inline = false, signingKey, clock = systemClock() } = options;
+    const { namespace = "", queue = "jobs", inline = false, retention, signingKey } = options;
+    const { clock = systemClock() } = options;
     this.namespace = namespace;
     this.#verbs = verbs;
     this.#clock = clock;
-    this.#queue = new Queue(verbs, namespace, queue);
+    this.#queue = new Queue(verbs, namespace, queue, retention);
     this.#actions = new Actions(verbs, namespace);
     this.#ids = new JobIds(() => clock.now());
     this.#inline = inline;
@@ -112,11 +126,9 @@ export class Jobs implements JobKeeper {
     const twice = names.find((name, i) => names.indexOf(name) !== i);
     if (twice !== undefined) throw new CoordinateError("name_exists", `${twice}, twice in one call`);
     await this.#ensure(inline > 0);
-    for (const queue of new Set(read.flatMap((one) => (one.resetReturnQueues ? one.returnQueues : []))))
-      await this.returnQueue(queue).reset();
-    const spec = inline > 0 ? this.#queue.inlineSpec : this.#queue.spec;
+    const workSpec = inline > 0 ? this.#queue.inlineWorkSpec : this.#queue.workSpec;
     return withNames(this.#verbs, this.namespace, this.#clock, this.#queue, names, () =>
-      this.#add(read, spec, names),
+      this.#add(read, workSpec, names),
     );
   }
 
@@ -125,18 +137,21 @@ export class Jobs implements JobKeeper {
     return new JobBatch(this);
   }
 
-  async #add(items: readonly ReadItem[], spec: string, names: readonly string[]): Promise<JobHandle[]> {
+  async #add(items: readonly ReadItem[], workSpec: string, names: readonly string[]): Promise<JobHandle[]> {
     const taken = await jobsNamed(this.#verbs, this.namespace, this.#queue, names);
     for (const { name, onConflict } of items)
       if (name !== null && onConflict === "reject" && taken.has(name))
         throw new CoordinateError("name_exists", name);
+    const ids = items.flatMap(({ id }) => (id === null ? [] : [id]));
+    const there = (await this.#queue.find(ids)).find((found) => found !== null);
+    if (there !== undefined) throw new CoordinateError("name_exists", `job ${there.row.name}`);
     const added = items.map((item) => {
-      const there = item.name === null ? undefined : taken.get(item.name);
-      const stays = item.onConflict === "return" && there !== undefined;
+      const named = item.name === null ? undefined : taken.get(item.name);
+      const stays = item.onConflict === "return" && named !== undefined;
       return {
         item,
-        id: stays ? there.id : this.#ids.next(),
-        spec: stays ? there.spec : spec,
+        id: stays ? named.id : (item.id ?? this.#ids.next()),
+        workSpec: stays ? named.workSpec : workSpec,
         isNew: !stays,
       };
     });
@@ -151,17 +166,19 @@ export class Jobs implements JobKeeper {
     const dependencies = await this.#resolve(
       fresh.map(({ item }) => item),
       own,
-      spec,
+      workSpec,
     );
     const units = fresh.map(({ item, id }, i) => this.#unit(item, id, keys[i] ?? "", dependencies[i] ?? []));
     // what is replaced makes room only when all else is known to be right, and its running attempt is gone with it
     const replaced = fresh.flatMap(({ item: { name } }) =>
       name === null ? [] : [taken.get(name)?.id ?? ""],
     );
-    if (units.length > 0) await this.#addUnits(spec, units);
+    for (const queue of new Set(items.flatMap((one) => (one.resetReturnQueues ? one.returnQueues : []))))
+      await this.returnQueue(queue).reset();
+    if (units.length > 0) await this.#addUnits(workSpec, units);
     await this.delete(replaced.filter((id) => id !== ""));
     return added.map(
-      ({ item, id, spec: place }) => new JobHandle(this, { id, name: item.name ?? id, spec: place }),
+      ({ item, id, workSpec: place }) => new JobHandle(this, { id, name: item.name ?? id, workSpec: place }),
     );
   }
 
@@ -196,14 +213,14 @@ export class Jobs implements JobKeeper {
   }
 
   /** The work spec may have been deleted since, by a reset: it is made again. */
-  async #addUnits(spec: string, units: readonly WorkUnitInput[]): Promise<void> {
+  async #addUnits(workSpec: string, units: readonly WorkUnitInput[]): Promise<void> {
     try {
-      await this.#verbs.addWorkUnits(this.namespace, spec, units);
+      await this.#verbs.addWorkUnits(this.namespace, workSpec, units);
     } catch (error) {
-      if (!isCoordinateError(error, "no_such_work_spec") || spec !== this.#queue.spec) throw error;
+      if (!isCoordinateError(error, "no_such_work_spec") || workSpec !== this.#queue.workSpec) throw error;
       this.#ensured = null;
       await this.#ensure(false);
-      await this.#verbs.addWorkUnits(this.namespace, spec, units);
+      await this.#verbs.addWorkUnits(this.namespace, workSpec, units);
     }
   }
 
@@ -211,18 +228,18 @@ export class Jobs implements JobKeeper {
   async #resolve(
     items: readonly ReadItem[],
     own: ReadonlyMap<string, string>,
-    spec: string,
+    workSpec: string,
   ): Promise<NonNullable<WorkUnitInput["dependencies"]>[]> {
     const refs = [...new Set(items.flatMap(({ dependencies }) => dependencies.map(({ ref }) => ref)))];
     if (refs.length === 0) return items.map(() => []);
     const places = new Map<string, { workUnit: string; workSpec: string }>();
-    for (const [name, id] of own) places.set(name, { workUnit: id, workSpec: spec });
+    for (const [name, id] of own) places.set(name, { workUnit: id, workSpec });
     const ids = refs.filter((ref) => isJobId(ref) && !places.has(ref));
     for (const found of await this.#queue.find(ids))
-      if (found !== null) places.set(found.row.name, { workUnit: found.row.name, workSpec: found.spec });
+      if (found !== null) places.set(found.row.name, { workUnit: found.row.name, workSpec: found.workSpec });
     const names = refs.filter((ref) => !places.has(ref) && !isJobId(ref));
     for (const [name, found] of await jobsNamed(this.#verbs, this.namespace, this.#queue, names))
-      places.set(name, { workUnit: found.id, workSpec: found.spec });
+      places.set(name, { workUnit: found.id, workSpec: found.workSpec });
     return items.map(({ dependencies }) =>
       dependencies.map(({ ref, kind }) => {
         const place = places.get(ref);
@@ -259,32 +276,45 @@ export class Jobs implements JobKeeper {
     return this.settle(await this.#places(jobs), options);
   }
 
-  /** As `settled`, and throws a `JobFailedError` when all have ended and one, the first of them, has failed. */
-  async wait(jobs: readonly JobRef[], options: WaitOptions = {}): Promise<Job[]> {
-    const settled = await this.settled(jobs, options);
+  /** As `settled`, and throws a `JobFailedError` as soon as one has failed; with `failFast: false` when all have ended. */
+  async wait(jobs: readonly JobRef[], { failFast = true, ...options }: WaitAllOptions = {}): Promise<Job[]> {
+    const waited = await this.#places(jobs);
+    const settled = await this.#settle(waited, options, failFast);
     const failed = settled.find(({ state }) => state === "ERROR");
     if (failed !== undefined) throw new JobFailedError(failed);
     return settled;
   }
 
   /** The results, in the order asked for. Throws as `wait`. */
-  async results(jobs: readonly JobRef[], options: WaitOptions = {}): Promise<unknown[]> {
+  async results(jobs: readonly JobRef[], options: WaitAllOptions = {}): Promise<unknown[]> {
     return (await this.wait(jobs, options)).map(({ result }) => result);
   }
 
   async settle(jobs: readonly Waited[], options: WaitOptions): Promise<Job[]> {
-    return settle(this.#verbs, this.namespace, this.#clock, jobs, options);
+    return this.#settle(jobs, options, false);
+  }
+
+  async #settle(jobs: readonly Waited[], options: WaitOptions, failFast: boolean): Promise<Job[]> {
+    const waiting = {
+      verbs: this.#verbs,
+      ns: this.namespace,
+      clock: this.#clock,
+      endLost: this.endLost.bind(this),
+    };
+    return settle(waiting, jobs, options, failFast);
   }
 
   async #places(jobs: readonly JobRef[]): Promise<Waited[]> {
-    const known = jobs.map((job) => (job instanceof JobHandle ? { id: job.id, spec: job.spec } : null));
+    const known = jobs.map((job) =>
+      job instanceof JobHandle ? { id: job.id, workSpec: job.workSpec } : null,
+    );
     const ids = jobs.filter((_, i) => known[i] === null).map(idOf);
     const found = new Map((await this.#queue.find(ids)).map((one, i) => [ids[i], one]));
     return jobs.map((job, i) => {
       const id = idOf(job);
       const place = known[i] ?? found.get(id);
       if (place === null || place === undefined) throw new CoordinateError("no_such_work_unit", id);
-      return { id, spec: place.spec };
+      return { id, workSpec: place.workSpec };
     });
   }
 
@@ -295,6 +325,18 @@ export class Jobs implements JobKeeper {
     const made = new ReturnQueue(this.#verbs, this.namespace, name, () => this.#clock.now());
     this.#returnQueues.set(name, made);
     return made;
+  }
+
+  /** Takes all that is in these queues now, in the order in which the jobs ended. A job that named several of them comes once. */
+  async takeAll(queues: readonly string[]): Promise<Outcome[]> {
+    const taken = await Promise.all([...new Set(queues)].map((queue) => this.returnQueue(queue).drain()));
+    const byJob = new Map(taken.flat().map((outcome) => [`${outcome.id} ${outcome.at}`, outcome]));
+    return [...byJob.values()].sort((a, b) => a.seq - b.seq);
+  }
+
+  /** An id for a job that is scheduled later, as `id`. */
+  newId(): string {
+    return this.#ids.next();
   }
 
   // ---- looking
@@ -312,12 +354,12 @@ export class Jobs implements JobKeeper {
   async get(idOrName: string): Promise<JobHandle> {
     const { id, name } = await this.load(idOrName);
     const [place] = await this.#places([id]);
-    return new JobHandle(this, { id, name, spec: place?.spec ?? this.#queue.spec });
+    return new JobHandle(this, { id, name, workSpec: place?.workSpec ?? this.#queue.workSpec });
   }
 
   /** In the order they were scheduled. */
   list(query: JobQuery = {}): AsyncGenerator<Job, void, undefined> {
-    return listJobs(this.#verbs, this.namespace, this.#queue.specs, query);
+    return listJobs(this.#verbs, this.namespace, this.#queue.workSpecs, query);
   }
 
   /** Without reading the jobs where the state and one more condition, other than a time, are all there is. */
@@ -332,9 +374,9 @@ export class Jobs implements JobKeeper {
     const { all: _all, ...named } = selection as typeof selection & { all?: boolean };
     const asked = query.state === undefined && label === undefined ? { all: true } : named;
     let count = 0;
-    for (const spec of this.#queue.specs) {
+    for (const workSpec of this.#queue.workSpecs) {
       try {
-        const tally = await this.#verbs.countWorkUnits(this.namespace, spec, asked);
+        const tally = await this.#verbs.countWorkUnits(this.namespace, workSpec, asked);
         for (const number of Object.values(tally)) count += number;
       } catch (error) {
         if (!isCoordinateError(error, "no_such_work_spec")) throw error;
@@ -361,7 +403,7 @@ export class Jobs implements JobKeeper {
   async queueSize(): Promise<number> {
     const rows = await this.#verbs.tally(this.namespace);
     return rows
-      .filter(({ workSpec }) => this.#queue.specs.includes(workSpec))
+      .filter(({ workSpec }) => this.#queue.workSpecs.includes(workSpec))
       .reduce((sum, { counts }) => sum + counts.available, 0);
   }
 
@@ -375,20 +417,40 @@ export class Jobs implements JobKeeper {
     const [found] = await this.#queue.find([id]);
     if (found === undefined || found === null) throw new CoordinateError("no_such_work_unit", id);
     if (isFinal(found.row.status)) return false;
+    if (!(await this.#end(found, endedBy("HALTED", reason)))) return false;
+    for (const pool of this.#pools) pool.haltJob(id, reason);
+    return true;
+  }
+
+  /** Ends a job that its worker died of, when it may not be tried again: nobody else might ever look at it. */
+  async endLost(jobs: readonly { row: WorkUnitRow; workSpec: string }[]): Promise<void> {
+    for (const job of jobs) {
+      const { row, workSpec } = job;
+      if (row.status !== "available" || row.attempts === 0 || row.data === null) continue;
+      const { retries } = readJobData(decodeData(row.data));
+      const tries = await triesOf(this.#verbs, this.namespace, workSpec, row.name, Infinity);
+      const outcome = lostOutcome(tries, retries);
+      if (outcome !== null) await this.#end(job, outcome);
+    }
+  }
+
+  /** By an attempt of its own; false when the job had ended meanwhile. */
+  async #end(
+    { row, workSpec }: { row: WorkUnitRow; workSpec: string },
+    outcome: JobOutcome,
+  ): Promise<boolean> {
     const { namespace: ns } = this;
-    const make = { workSpec: found.spec, workUnit: id, worker: "jobs-cancel", lifetimeMs: cancelMs };
+    const make = { workSpec, workUnit: row.name, worker: "jobs-cancel", lifetimeMs: cancelMs };
     const [attempt] = await this.#verbs.makeAttempts(ns, [make]);
     if (attempt === undefined) throw new CoordinateError("internal");
-    const all = await this.#verbs.listUnitAttempts(ns, found.spec, id);
+    const all = await this.#verbs.listUnitAttempts(ns, workSpec, row.name);
     const before = all.filter((one) => one.number < attempt.number).at(-1);
     if (before !== undefined && (await this.#putBack(attempt, before))) return false;
-    const job = readJobData(found.row.data === null ? {} : decodeData(found.row.data));
-    const data = outcomeData(job, endedBy("HALTED", reason));
+    const data = outcomeData(readJobData(row.data === null ? {} : decodeData(row.data)), outcome);
     for (const changed of await this.#verbs.settleAttempts(ns, [
       { attempt: attempt.id, action: "fail", data },
     ]))
       throwChanged(changed);
-    for (const pool of this.#pools) pool.haltJob(id, reason);
     return true;
   }
 
@@ -404,9 +466,9 @@ export class Jobs implements JobKeeper {
   async delete(ids: readonly string[]): Promise<number> {
     if (ids.length === 0) return 0;
     let count = 0;
-    for (const spec of this.#queue.specs) {
+    for (const workSpec of this.#queue.workSpecs) {
       try {
-        count += await this.#verbs.deleteWorkUnits(this.namespace, spec, { names: ids });
+        count += await this.#verbs.deleteWorkUnits(this.namespace, workSpec, { names: ids });
       } catch (error) {
         if (!isCoordinateError(error, "no_such_work_spec")) throw error;
       }
@@ -420,7 +482,7 @@ export class Jobs implements JobKeeper {
     if ((confirm as unknown) !== true)
       throw new CoordinateError("bad_argument", "reset: say { confirm: true }");
     const inline = await this.#queue.allowsInline();
-    await this.#verbs.deleteWorkSpecs(this.namespace, this.#queue.specs);
+    await this.#verbs.deleteWorkSpecs(this.namespace, this.#queue.workSpecs);
     const keys: string[] = [];
     for await (const { key } of this.actions()) keys.push(key);
     if (keys.length > 0) await this.#verbs.deleteActions(this.namespace, keys);
@@ -495,11 +557,11 @@ export class JobBatch {
     return this.#jobs.settled(this.#handles, options);
   }
 
-  async wait(options: WaitOptions = {}): Promise<Job[]> {
+  async wait(options: WaitAllOptions = {}): Promise<Job[]> {
     return this.#jobs.wait(this.#handles, options);
   }
 
-  async results(options: WaitOptions = {}): Promise<unknown[]> {
+  async results(options: WaitAllOptions = {}): Promise<unknown[]> {
     return this.#jobs.results(this.#handles, options);
   }
 }

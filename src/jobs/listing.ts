@@ -54,12 +54,12 @@ export const isCountable = (query: JobQuery): boolean =>
 export async function* listJobs(
   verbs: Coordinate,
   ns: string,
-  specs: readonly string[],
+  workSpecs: readonly string[],
   query: JobQuery,
 ): AsyncGenerator<Job, void, undefined> {
   const { limit = Infinity } = query;
   let given = 0;
-  const rows = merged(specs.map((spec) => unitsOf(verbs, ns, spec, query)));
+  const rows = merged(workSpecs.map((workSpec) => unitsOf(verbs, ns, workSpec, query)));
   for await (const row of rows) {
     if (given >= limit) return;
     const job = jobOf(row);
@@ -72,7 +72,7 @@ export async function* listJobs(
 async function* unitsOf(
   verbs: Coordinate,
   ns: string,
-  spec: string,
+  workSpec: string,
   query: JobQuery,
 ): AsyncGenerator<WorkUnitRow, void, undefined> {
   const label = labelOf(query);
@@ -94,7 +94,7 @@ async function* unitsOf(
   for (;;) {
     let page: Page<WorkUnitRow>;
     try {
-      page = await verbs.listWorkUnits(ns, spec, { ...units, ...(from !== "" && { previous: from }) });
+      page = await verbs.listWorkUnits(ns, workSpec, { ...units, ...(from !== "" && { previous: from }) });
     } catch (error) {
       if (isCoordinateError(error, "no_such_work_spec")) return;
       throw error;

@@ -20,7 +20,7 @@ export async function withNames<Answer>(
 ): Promise<Answer> {
   if (names.length === 0) return work();
   const owner = `jobs-${randomUUID()}`;
-  const paths = names.map((name) => ["coordinate", "jobs", queue.spec, name]);
+  const paths = names.map((name) => ["coordinate", "jobs", queue.workSpec, name]);
   for (let tried = 0; ; tried++) {
     const refused = await verbs.lock(ns, { owner, paths, timeoutMs: lockMs });
     if (refused === null) break;
@@ -44,14 +44,14 @@ export async function jobsNamed(
   ns: string,
   queue: Queue,
   names: readonly string[],
-): Promise<Map<string, { id: string; spec: string }>> {
-  const found = new Map<string, { id: string; spec: string }>();
+): Promise<Map<string, { id: string; workSpec: string }>> {
+  const found = new Map<string, { id: string; workSpec: string }>();
   for (let at = 0; at < names.length; at += together)
     await Promise.all(
       names.slice(at, at + together).map(async (name) => {
-        for (const spec of queue.specs) {
-          const id = await firstNamed(verbs, ns, spec, name);
-          if (id !== null) found.set(name, { id, spec });
+        for (const workSpec of queue.workSpecs) {
+          const id = await firstNamed(verbs, ns, workSpec, name);
+          if (id !== null) found.set(name, { id, workSpec });
         }
       }),
     );
@@ -61,9 +61,14 @@ export async function jobsNamed(
 /** Looks under way at once. */
 const together = 50;
 
-async function firstNamed(verbs: Coordinate, ns: string, spec: string, name: string): Promise<string | null> {
+async function firstNamed(
+  verbs: Coordinate,
+  ns: string,
+  workSpec: string,
+  name: string,
+): Promise<string | null> {
   try {
-    const { rows } = await verbs.listWorkUnits(ns, spec, { label: `name:${name}`, limit: 1 });
+    const { rows } = await verbs.listWorkUnits(ns, workSpec, { label: `name:${name}`, limit: 1 });
     return rows[0]?.name ?? null;
   } catch (error) {
     if (isCoordinateError(error, "no_such_work_spec")) return null;

@@ -201,9 +201,9 @@ export class JobPool {
 
   async #waiting(): Promise<number> {
     const rows = await this.#namespace.verbs.tally(this.#namespace.name);
-    const specs = this.#settings.inline ? this.#queue.specs : [this.#queue.spec];
+    const workSpecs = this.#settings.inline ? this.#queue.workSpecs : [this.#queue.workSpec];
     return rows
-      .filter(({ workSpec }) => specs.includes(workSpec))
+      .filter(({ workSpec }) => workSpecs.includes(workSpec))
       .reduce((sum, { counts }) => sum + counts.available, 0);
   }
 

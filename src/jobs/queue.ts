@@ -12,71 +12,98 @@ import {
 } from "../core/index.ts";
 
 export interface Found {
-  readonly spec: string;
+  readonly workSpec: string;
   readonly row: WorkUnitRow;
 }
 
+/** How long ended jobs are kept, in milliseconds; an absent limit keeps them for ever. */
+export interface JobRetention {
+  readonly finishedMs?: number;
+  readonly failedMs?: number;
+}
+
 export class Queue {
-  readonly spec: string;
-  readonly inlineSpec: string;
+  readonly workSpec: string;
+  readonly inlineWorkSpec: string;
   readonly runtime = "jobs";
   readonly inlineRuntime = "jobs-inline";
   readonly #verbs: Coordinate;
   readonly #ns: string;
 
-  constructor(verbs: Coordinate, ns: string, name: string) {
+  readonly #retention: JobRetention | null;
+
+  constructor(verbs: Coordinate, ns: string, name: string, retention: JobRetention | null = null) {
+    this.#retention = retention;
     this.#verbs = verbs;
     this.#ns = ns;
-    this.spec = name;
-    this.inlineSpec = `${name}-inline`;
+    this.workSpec = name;
+    this.inlineWorkSpec = `${name}-inline`;
   }
 
-  get specs(): readonly string[] {
-    return [this.spec, this.inlineSpec];
+  get workSpecs(): readonly string[] {
+    return [this.workSpec, this.inlineWorkSpec];
   }
 
-  /** Makes the work spec of module jobs where there is none; leaves one that is there as it is. */
+  /** Makes the work spec of module jobs where there is none; leaves one that is there as it is, unless another retention was given. */
   async ensure(): Promise<void> {
-    const [row] = await this.#verbs.getWorkSpecs(this.#ns, [this.spec]);
+    const [row] = await this.#verbs.getWorkSpecs(this.#ns, [this.workSpec]);
     if (row === undefined || row === null) {
-      const data = encodeData({ name: this.spec, runtime: this.runtime });
-      await this.#verbs.setWorkSpecs(this.#ns, [{ name: this.spec, data }], { keepMeta: true });
-    } else if (row.meta.runtime !== this.runtime)
+      await this.#set(this.workSpec, this.runtime);
+      return;
+    }
+    if (row.meta.runtime !== this.runtime)
       throw new CoordinateError(
         "bad_argument",
-        `queue ${this.spec}: a work spec of this name is there for other work`,
+        `queue ${this.workSpec}: a work spec of this name is there for other work`,
       );
+    const { finished, failed } = row.meta.retention;
+    const { finishedMs, failedMs } = this.#retention ?? {};
+    if (this.#retention !== null && (finished?.maxAgeMs !== finishedMs || failed?.maxAgeMs !== failedMs))
+      for (const [workSpec, runtime] of [
+        [this.workSpec, this.runtime],
+        [this.inlineWorkSpec, this.inlineRuntime],
+      ] as const)
+        if (workSpec === this.workSpec || (await this.allowsInline())) await this.#set(workSpec, runtime);
+  }
+
+  async #set(name: string, runtime: string): Promise<void> {
+    const { finishedMs, failedMs } = this.#retention ?? {};
+    const retention = {
+      ...(finishedMs !== undefined && { finished: { max_age: finishedMs / 1000 } }),
+      ...(failedMs !== undefined && { failed: { max_age: failedMs / 1000 } }),
+    };
+    const data = encodeData({ name, runtime, ...(this.#retention !== null && { retention }) });
+    await this.#verbs.setWorkSpecs(this.#ns, [{ name, data }], { keepMeta: true });
   }
 
   async allowInline(allow: boolean): Promise<void> {
     if (!allow) {
-      await this.#verbs.deleteWorkSpecs(this.#ns, [this.inlineSpec]);
+      await this.#verbs.deleteWorkSpecs(this.#ns, [this.inlineWorkSpec]);
       return;
     }
-    const data = encodeData({ name: this.inlineSpec, runtime: this.inlineRuntime });
-    await this.#verbs.setWorkSpecs(this.#ns, [{ name: this.inlineSpec, data }], { keepMeta: true });
+    await this.#set(this.inlineWorkSpec, this.inlineRuntime);
   }
 
   async allowsInline(): Promise<boolean> {
-    const [row] = await this.#verbs.getWorkSpecs(this.#ns, [this.inlineSpec]);
+    const [row] = await this.#verbs.getWorkSpecs(this.#ns, [this.inlineWorkSpec]);
     return row !== undefined && row !== null;
   }
 
   /** The units of these jobs, in order, from whichever work spec has them; null where there is none. */
   async find(ids: readonly string[]): Promise<(Found | null)[]> {
     const found = new Map<string, Found>();
-    for (const spec of this.specs) {
+    for (const workSpec of this.workSpecs) {
       const missing = ids.filter((id) => !found.has(id));
       if (missing.length === 0) break;
-      for (const row of await this.#units(spec, missing))
-        if (row !== null) found.set(row.name, { spec, row });
+      for (const row of await this.#units(workSpec, missing))
+        if (row !== null) found.set(row.name, { workSpec, row });
     }
     return ids.map((id) => found.get(id) ?? null);
   }
 
-  async #units(spec: string, names: readonly string[]): Promise<(WorkUnitRow | null)[]> {
+  async #units(workSpec: string, names: readonly string[]): Promise<(WorkUnitRow | null)[]> {
     try {
-      return await this.#verbs.getWorkUnits(this.#ns, spec, names);
+      return await this.#verbs.getWorkUnits(this.#ns, workSpec, names);
     } catch (error) {
       if (isCoordinateError(error, "no_such_work_spec")) return [];
       throw error;

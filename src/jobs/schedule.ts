@@ -2,6 +2,7 @@
 import { checkName, CoordinateError, mostLabels, mostQueues, type DependencyKind } from "../core/index.ts";
 import type { ActionContent } from "./action.ts";
 import { contentOf, type AnyJobFunction } from "./function.ts";
+import { isJobId } from "./job-id.ts";
 import { jsonValue, NotJsonError } from "./json.ts";
 
 /** A job that must have ended before: its id, its name, or its handle. */
@@ -12,6 +13,8 @@ export interface ScheduleOptions<Args extends readonly unknown[] = readonly unkn
   args?: Args;
   /** One object that comes after the args; absent or empty: none does. JSON. */
   kwargs?: Readonly<Record<string, unknown>>;
+  /** The job's id, from `newId()`: for one who must know it before the job is stored. Made when absent. */
+  id?: string;
   /** Unique in the queue; the job's id when absent. */
   name?: string;
   /** When a job of this name is there: `reject`, with `name_exists`; `replace` it; or `return` it, and schedule nothing. */
@@ -44,6 +47,7 @@ export interface ReadItem {
   readonly content: ActionContent;
   readonly args: readonly unknown[];
   readonly kwargs: Readonly<Record<string, unknown>>;
+  readonly id: string | null;
   readonly name: string | null;
   readonly onConflict: "reject" | "replace" | "return";
   readonly category: string;
@@ -61,6 +65,7 @@ const known: ReadonlySet<string> = new Set<keyof ScheduleItem>([
   "fn",
   "args",
   "kwargs",
+  "id",
   "name",
   "onConflict",
   "category",
@@ -88,10 +93,12 @@ export function readItem(item: ScheduleItem, inlineAllowed: boolean): ReadItem {
   if (!Array.isArray(returnQueues) || returnQueues.length > mostQueues)
     throw bad("returnQueues", `expected an array of at most ${mostQueues} names`);
   if (!Array.isArray(dependencies)) throw bad("dependencies", "expected an array");
+  if (item.id !== undefined && !isJobId(item.id)) throw bad("id", "expected one that newId() made");
   return {
     content: contentOf(item.fn, inlineAllowed),
     args: readJson(args, "args") as unknown[],
     kwargs: readJson(kwargs, "kwargs") as Record<string, unknown>,
+    id: item.id ?? null,
     name: item.name === undefined ? null : readWord("name", item.name, 1),
     onConflict,
     category: item.category === undefined ? "" : readWord("category", item.category, 0),

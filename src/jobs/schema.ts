@@ -41,6 +41,7 @@ export const jobSchema: Schema = {
     field("return_queues", "text list", []),
     field("dependencies", "text list", []),
     field("createdAt", "time", 0, true),
+    field("code_version", "text", ""),
   ],
 };
 
@@ -52,6 +53,7 @@ export const actionSchema: Schema = {
     field("code", "text", ""),
     field("methodname", "text", ""),
     field("module", "text", ""),
+    field("version", "text", ""),
     field("createdAt", "time", 0),
   ],
 };

@@ -6,53 +6,73 @@ import {
   type Coordinate,
   type WorkUnitRow,
 } from "../core/index.ts";
-import { WaitTimeoutError } from "./errors.ts";
+import { JobFailedError, WaitTimeoutError } from "./errors.ts";
 import type { WaitOptions } from "./handle.ts";
 import { isFinal, jobOf, type Job } from "./job.ts";
 
 export interface Waited {
   readonly id: string;
   /** The work spec that has it. */
-  readonly spec: string;
+  readonly workSpec: string;
+}
+
+export interface Waiting {
+  readonly verbs: Coordinate;
+  readonly ns: string;
+  readonly clock: Clock;
+  /** Ends those of these jobs whose worker died and that may not be tried again. */
+  readonly endLost: (jobs: readonly { row: WorkUnitRow; workSpec: string }[]) => Promise<void>;
 }
 
 /** How long one request waits: below what proxies take for dead. */
 const waitMs = 30_000;
+/** The same while one of the jobs has been begun, and may be lost with its worker. */
+const lostLookMs = 3000;
 /** Between two tries to ask a coordinator that does not answer. */
 const pauseMs = 250;
 
-/** Resolves when all have ended. Throws `gone` for one that was deleted. */
+/** Between two looks for one that has failed, where the first failure ends the wait. */
+const failureLookMs = 500;
+
+/** Resolves when all have ended. Throws `gone` for one that was deleted and, with `failFast`, a `JobFailedError` for one that failed. */
 export async function settle(
-  verbs: Coordinate,
-  ns: string,
-  clock: Clock,
+  { verbs, ns, clock, endLost }: Waiting,
   jobs: readonly Waited[],
   { timeoutMs = Infinity, signal }: WaitOptions,
+  failFast: boolean,
 ): Promise<Job[]> {
   if (!(timeoutMs >= 0))
     throw new CoordinateError("bad_argument", `timeoutMs: expected 0 or more, got ${timeoutMs}`);
   const deadline = clock.now() + timeoutMs;
   const rows = new Map<string, WorkUnitRow>();
-  for (const spec of new Set(jobs.map((job) => job.spec))) {
-    let open = [...new Set(jobs.filter((job) => job.spec === spec).map(({ id }) => id))];
+  const failed = new AbortController();
+  const either = signal === undefined ? failed.signal : AbortSignal.any([signal, failed.signal]);
+  const roundMs = failFast && jobs.length > 1 ? failureLookMs : waitMs;
+  const settleIn = async (workSpec: string): Promise<void> => {
+    let nextMs = Math.min(roundMs, lostLookMs);
+    let open = [...new Set(jobs.filter((job) => job.workSpec === workSpec).map(({ id }) => id))];
     while (open.length > 0) {
-      signal?.throwIfAborted();
+      either.throwIfAborted();
       const left = deadline - clock.now();
-      const found = await look(verbs, ns, spec, open, Math.max(0, Math.min(left, waitMs)), signal);
+      const found = await look(verbs, ns, workSpec, open, Math.max(0, Math.min(left, nextMs)), either);
       if (found === null) {
         // it is being started again, perhaps: jobs outlive it, and so does the wait
         if (left <= 0) throw new WaitTimeoutError(open, timeoutMs, "the coordinator to answer");
-        await clock.waitUntil(Math.min(deadline, clock.now() + pauseMs), signal);
+        await clock.waitUntil(Math.min(deadline, clock.now() + pauseMs), either);
         continue;
       }
       const names = open;
       found.forEach((row, i) => {
         if (row === null) throw new CoordinateError("gone", names[i] ?? "");
+        if (failFast && row.status === "failed") throw new JobFailedError(jobOf(row));
         if (isFinal(row.status)) rows.set(row.name, row);
       });
       open = open.filter((id) => !rows.has(id));
+      const begun = found.flatMap((row) => (row !== null && row.attempts > 0 ? [{ row, workSpec }] : []));
+      await endLost(begun.filter(({ row }) => !isFinal(row.status)));
+      nextMs = begun.length > 0 ? Math.min(roundMs, lostLookMs) : roundMs;
       if (open.length > 0 && left <= 0) {
-        signal?.throwIfAborted();
+        either.throwIfAborted();
         throw new WaitTimeoutError(
           open,
           timeoutMs,
@@ -60,6 +80,12 @@ export async function settle(
         );
       }
     }
+  };
+  try {
+    await Promise.all([...new Set(jobs.map(({ workSpec }) => workSpec))].map(settleIn));
+  } finally {
+    // the other work spec's wait is of no use any more
+    failed.abort();
   }
   return jobs.map(({ id }) => {
     const row = rows.get(id);
@@ -72,15 +98,15 @@ export async function settle(
 async function look(
   verbs: Coordinate,
   ns: string,
-  spec: string,
+  workSpec: string,
   names: readonly string[],
   wait: number,
-  signal: AbortSignal | undefined,
+  signal: AbortSignal,
 ): Promise<(WorkUnitRow | null)[] | null> {
   try {
-    return await verbs.awaitWorkUnits(ns, spec, names, {
+    return await verbs.awaitWorkUnits(ns, workSpec, names, {
       waitMs: wait,
-      ...(signal !== undefined && { signal }),
+      signal,
     });
   } catch (error) {
     if (isCoordinateError(error, "unavailable") || isCoordinateError(error, "unknown_outcome")) return null;

@@ -11,7 +11,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { finished } from "node:stream/promises";
 import type pg from "pg";
 import { from as copyFrom } from "pg-copy-streams";
-import { CoordinateError } from "../core/index.ts";
+import { backOffMs, CoordinateError } from "../core/index.ts";
 import { quoted } from "./schema.ts";
 import { rowTypes } from "./values.ts";
 
@@ -256,7 +256,7 @@ export class Database implements Session {
         throw translate(failure);
       this.counters.retries++;
       // full jitter; a conflict is over in milliseconds, a fail-over in seconds
-      await delay(this.#options.random() * Math.min(1000, (isBroken(failure) ? 50 : 4) * 2 ** tries));
+      await delay(this.#options.random() * backOffMs(tries, isBroken(failure) ? 50 : 4, 1000));
     }
   }
 }

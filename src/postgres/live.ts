@@ -3,6 +3,7 @@
  * statement on such a connection waits until its time-out, half a minute later. While nothing is suspected this costs nothing.
  */
 import { setTimeout as delay } from "node:timers/promises";
+import { nextTurn } from "../core/index.ts";
 import type { Pool, PooledClient, Session } from "./connection.ts";
 import { int4s } from "./values.ts";
 
@@ -12,6 +13,18 @@ const answerMs = 500;
 const slowMs = 1000;
 /** What the server has answered must have arrived after this time. */
 const arrivalMs = 100;
+
+/**
+ * The answer, or `late` when there is none in time. A process that was busy looks at what has arrived before it says so.
+ */
+export async function orLate<Answer, Late>(
+  answer: Promise<Answer>,
+  ms: number,
+  late: Late,
+): Promise<Answer | Late> {
+  const over = delay(ms, undefined, { ref: false }).then(nextTurn).then(nextTurn);
+  return Promise.race([answer, over.then(() => late)]);
+}
 
 export class LivePool implements Pool {
   readonly #pool: Pool;
@@ -53,7 +66,7 @@ export class LivePool implements Pool {
       () => true,
       () => false,
     );
-    const isAlive = await Promise.race([answer, delay(answerMs, false, { ref: false })]);
+    const isAlive = await orLate(answer, answerMs, false);
     if (isAlive) {
       client.removeListener("error", unheard);
       this.#checked.set(client, performance.now());

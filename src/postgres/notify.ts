@@ -4,7 +4,7 @@
  * and one statement every few milliseconds tells the others. A daemon that dies before that tells nobody, and a connection
  * may fall silent without an error: watching.ts finds out what was not told.
  */
-import { nameFromBytes, nameToBytes } from "../core/index.ts";
+import { backOffMs, nameFromBytes, nameToBytes } from "../core/index.ts";
 import type { Client, Row, Session } from "./connection.ts";
 
 /** A connection that listens: what is used of a `pg` client. */
@@ -29,8 +29,6 @@ export interface NotifierOptions {
 
 /** A listening connection that has not answered for this long is replaced. */
 const silentMs = 2000;
-const minRetryDelayMs = 100;
-const maxRetryDelayMs = 1000;
 
 const payloadOf = (ns: string): string => nameToBytes(ns).toString("base64");
 
@@ -43,7 +41,7 @@ export class Notifier {
   #client: ListeningClient | null = null;
   /** The same, once it listens, and while it owes no answer. */
   #ready: ListeningClient | null = null;
-  #retryMs = minRetryDelayMs;
+  #failures = 0;
   #closed = false;
 
   constructor(options: NotifierOptions) {
@@ -126,7 +124,7 @@ export class Notifier {
       return;
     }
     if (this.#client !== client) return;
-    this.#retryMs = minRetryDelayMs;
+    this.#failures = 0;
     this.#ready = client;
     this.#heard?.(null);
   }
@@ -136,8 +134,7 @@ export class Notifier {
     this.#client = this.#ready = null;
     client.end().catch(() => undefined);
     if (this.#closed) return;
-    setTimeout(() => void this.#connect(), this.#retryMs).unref();
-    this.#retryMs = Math.min(maxRetryDelayMs, this.#retryMs * 2);
+    setTimeout(() => void this.#connect(), backOffMs(this.#failures++, 100, 1000)).unref();
   }
 
   async close(): Promise<void> {

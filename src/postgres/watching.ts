@@ -10,16 +10,15 @@
  * ends or messages of a namespace that changed asks for all of them at once, in one statement, and never spends more than a
  * fifth of its time so.
  */
-import { setTimeout as delay } from "node:timers/promises";
 import { nameToBytes, Watches } from "../core/index.ts";
-import type { Session } from "./connection.ts";
-import type { LivePool } from "./live.ts";
+import type { Row, Session } from "./connection.ts";
+import { orLate, type LivePool } from "./live.ts";
 import type { Notifier } from "./notify.ts";
 import { byteas, int8s } from "./values.ts";
 
 /** Between two rounds over all namespaces that are waited for. Together with the claim this keeps the promise of 2 s. */
 const roundMs = 1000;
-/** An answer that takes longer than this is looked for on another connection. */
+/** An answer that takes longer than this, and longer than the last ones, is looked for on another connection. */
 const answerMs = 300;
 /** Asked about in one statement. */
 const mostAtOnce = 5000;
@@ -45,6 +44,8 @@ export class Watching {
   readonly #notifier: Notifier;
   readonly #spaces = new Map<string, Space>();
   #round: NodeJS.Timeout | null = null;
+  /** How long the last answer took: where there are thousands of work specs, that is long. */
+  #usualMs = 0;
   #closed = false;
 
   constructor(session: Session, pool: LivePool, notifier: Notifier) {
@@ -66,9 +67,7 @@ export class Watching {
   }
 
   #keep(ns: string, add: (watches: Watches) => () => void): () => void {
-    this.#notifier.listen((changed) => {
-      for (const name of changed === null ? [...this.#spaces.keys()] : [changed]) this.changed(name);
-    });
+    this.#notifier.listen(this.#heard);
     let space = this.#spaces.get(ns);
     if (space === undefined) {
       space = { watches: new Watches(), mark: null, busy: false, again: false, notBefore: 0 };
@@ -82,6 +81,10 @@ export class Watching {
       if (watches.isEmpty && this.#spaces.get(ns)?.watches === watches) this.#spaces.delete(ns);
     };
   }
+
+  readonly #heard = (changed: string | null): void => {
+    for (const ns of changed === null ? [...this.#spaces.keys()] : [changed]) this.changed(ns);
+  };
 
   #later(ms: number): NodeJS.Timeout {
     return setTimeout(() => void this.#look(), ms).unref();
@@ -109,21 +112,21 @@ export class Watching {
     this.#round = idle ? null : this.#later(Math.min(roundMs, Math.max(roundMs - spent, 4 * spent)));
   }
 
-  /** On the connection that listens, which shows that it lives; else on any. */
+  /** On the connection that listens, which shows that it lives; else, or when that is late, on any. */
   async #marks(names: readonly string[]): Promise<string[]> {
     const values = [byteas(names.map(nameToBytes))];
-    const first = this.#notifier.ask(marksSql, values) ?? this.#session.rows(marksSql, values);
-    const rows = (await this.#soon(first)) ?? (await this.#session.rows(marksSql, values));
+    const ask = (): Promise<Row[]> => this.#session.rows(marksSql, values);
+    let begin = performance.now();
+    const patienceMs = Math.min(roundMs, Math.max(answerMs, 3 * this.#usualMs));
+    let rows = await orLate(this.#notifier.ask(marksSql, values) ?? ask(), patienceMs, null);
+    if (rows === null) {
+      // if one connection died without a word, others may have
+      this.#pool.suspect();
+      begin = performance.now();
+      rows = await ask();
+    }
+    this.#usualMs = performance.now() - begin;
     return rows.map(([mark]) => mark as string);
-  }
-
-  /** Null when there is no answer soon: if one connection died without a word, others may have. */
-  async #soon<Answer>(answer: Promise<Answer>): Promise<Answer | null> {
-    const late = delay(answerMs, "late" as const, { ref: false });
-    const first = await Promise.race([answer, late]);
-    if (first !== "late") return first;
-    this.#pool.suspect();
-    return null;
   }
 
   isWatched(ns: string): boolean {

@@ -1,13 +1,5 @@
-/** Lines of text out of chunks of bytes, without holding more than one chunk and one unfinished line. */
-import { Buffer, isUtf8 } from "node:buffer";
-import { CoordinateError } from "../core/index.ts";
-
-export interface Line {
-  /** Without its end. Lines of white space are skipped. */
-  text: string;
-  /** Counted from 1. */
-  number: number;
-}
+/** Lines of a request or an answer: text, and none that never ends. Lines of white space are skipped. */
+import { CoordinateError, readLines as readAnyLines, type Line } from "../core/index.ts";
 
 /** Throws `bad_argument` for what is not UTF-8 and `too_large` for a line that does not end. */
 export async function* readLines(
@@ -22,33 +14,11 @@ export async function* readLineBatches(
   chunks: AsyncIterable<Uint8Array>,
   longest = Infinity,
 ): AsyncGenerator<Line[]> {
-  let number = 0;
-  let left: Buffer[] = [];
-  let leftBytes = 0;
-  const split = (bytes: Buffer): Line[] => {
-    if (!isUtf8(bytes))
-      throw new CoordinateError("bad_argument", `line ${number + 1} or after it: invalid UTF-8`);
-    const lines: Line[] = [];
-    for (const text of bytes.toString("utf8").split("\n")) {
-      number += 1;
-      if (text.trim() !== "") lines.push({ text, number });
+  for await (const lines of readAnyLines(chunks, longest)) {
+    for (const { number, isText, tooLong } of lines) {
+      if (tooLong) throw new CoordinateError("too_large", `line ${number}: more than ${longest} bytes`);
+      if (!isText) throw new CoordinateError("bad_argument", `line ${number}: invalid UTF-8`);
     }
-    return lines;
-  };
-  for await (const chunk of chunks) {
-    const bytes = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
-    const end = bytes.lastIndexOf(0x0a);
-    if (end < 0) {
-      left.push(bytes);
-      leftBytes += bytes.length;
-      if (leftBytes > longest)
-        throw new CoordinateError("too_large", `line ${number + 1}: more than ${longest} bytes`);
-      continue;
-    }
-    const whole = Buffer.concat([...left, bytes.subarray(0, end)]);
-    left = end + 1 < bytes.length ? [bytes.subarray(end + 1)] : [];
-    leftBytes = bytes.length - end - 1;
-    yield split(whole);
+    yield lines.filter(({ text }) => text.trim() !== "");
   }
-  if (leftBytes > 0) yield split(Buffer.concat(left));
 }

@@ -55,7 +55,7 @@ describe("inline functions", () => {
     expect((await job.load()).state).toBe("NEW");
     await plain.stop();
     // nor does one run a unit that somebody put into the other work spec
-    const [row] = await bench.coordinate.getWorkUnits(own.namespace, job.spec, [job.id]);
+    const [row] = await bench.coordinate.getWorkUnits(own.namespace, job.workSpec, [job.id]);
     await bench.coordinate.addWorkUnits(own.namespace, "jobs", [{ name: job.id, data: row!.data }]);
     const open = await own.startPool({ ...quick, workers_nr_max: 1, inline: true });
     expect(await job.wait()).toBe(1);
@@ -115,7 +115,7 @@ describe("inline functions", () => {
     await bench.coordinate.deleteActions(jobs.namespace, [action_id]);
     const forged = { kind: "inline", module: "", methodname: "anonymous", code: "() => 'forged'" };
     await bench.coordinate.putActions(jobs.namespace, [{ key: action_id, data: encodeData(forged) }]);
-    await bench.coordinate.setWorkUnitDelays(jobs.namespace, job.spec, { names: [job.id] }, 0);
+    await bench.coordinate.setWorkUnitDelays(jobs.namespace, job.workSpec, { names: [job.id] }, 0);
     const { state, error } = await job.settled();
     expect([state, error?.message]).toEqual(["ERROR", expect.stringContaining("not what its key says")]);
   });

@@ -1,6 +1,6 @@
 /** `coordinate tail`: what happens, as it happens. */
 import { setTimeout as wait } from "node:timers/promises";
-import type { TallyRow } from "../../core/index.ts";
+import { backOffMs, type TallyRow } from "../../core/index.ts";
 import type { StreamedEvent } from "../../rest/client.ts";
 import { command, repeatedWords } from "../command.ts";
 import type { Context } from "../context.ts";
@@ -83,7 +83,7 @@ async function follow(
       // the first look must succeed: an address that nobody serves is told at once
       if (after === undefined || failures > 20) throw error;
     }
-    await wait(Math.min(5000, 200 * 2 ** failures), undefined, { signal }).catch(() => undefined);
+    await wait(backOffMs(failures, 200, 5000), undefined, { signal }).catch(() => undefined);
   }
 }
 

@@ -26,17 +26,19 @@ export interface InvokeContext {
 
 export async function invoke(request: RunRequest, context: InvokeContext): Promise<JobOutcome> {
   let phase: NonNullable<JobError["phase"]> = "load";
+  let codeVersion = "";
   try {
     const fn = await context.loader.load(request.action);
+    codeVersion = context.loader.versionOf(request.action);
     phase = "execute";
     const { args, kwargs } = request;
     // JavaScript has no arguments by name: they are one object, after the others
     const given = Object.keys(kwargs).length === 0 ? args : [...args, kwargs];
     const value = await currentStorage.run(current(request, context), () => fn(...given));
     phase = "serialise";
-    return { state: "OK", result: jsonValue(value, "the result") };
+    return { state: "OK", result: jsonValue(value, "the result"), codeVersion };
   } catch (thrown) {
-    return { state: "ERROR", category: "ERROR", error: jobError(thrown, phase) };
+    return { state: "ERROR", category: "ERROR", error: jobError(thrown, phase), codeVersion };
   }
 }
 

@@ -8,6 +8,7 @@ import path from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { constants, runInThisContext } from "node:vm";
 import { verifyAction, type Action } from "../action.ts";
+import { versionOfFile } from "../code-version.ts";
 
 export type JobFunction = (...args: unknown[]) => unknown;
 
@@ -23,6 +24,8 @@ export class Loader {
   readonly #roots: readonly string[];
   readonly #inline: boolean;
   readonly #loaded = new Map<string, JobFunction>();
+  /** By file, as it was when it was loaded: Node loads a module once. */
+  readonly #versions = new Map<string, string>();
 
   constructor(options: { roots: readonly string[]; inline: boolean }) {
     this.#roots = options.roots.map((root) => realpathSync(path.resolve(root)));
@@ -41,6 +44,11 @@ export class Loader {
     return fn;
   }
 
+  /** The version of the code that an action of a module runs here; "" for others, and for one that was not loaded. */
+  versionOf({ kind, module }: Action): string {
+    return kind === "module" ? (this.#versions.get(this.#find(module)) ?? "") : "";
+  }
+
   #compile({ key, code, methodname }: Action): JobFunction {
     if (!this.#inline) throw new LoadError("inline functions are not allowed here");
     const fn: unknown = runInThisContext(`(${code}\n)`, {
@@ -54,6 +62,7 @@ export class Loader {
 
   async #import({ module, methodname }: Action): Promise<JobFunction> {
     const file = this.#find(module);
+    if (!this.#versions.has(file)) this.#versions.set(file, versionOfFile(file));
     const exported = (await import(pathToFileURL(file).href)) as Record<string, unknown>;
     const found = Object.hasOwn(exported, methodname) ? exported[methodname] : undefined;
     if (typeof found === "function") return found as JobFunction;

@@ -1,14 +1,18 @@
 /** What is promised of actions: one record for each function, by its hash. */
+import { createHash } from "node:crypto";
+import { writeFileSync } from "node:fs";
+import path from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import {
   actionKey,
   actionSchema,
   schemas,
   type Action,
+  type Job,
   type JobPool,
   type Jobs,
 } from "../../../src/jobs/index.ts";
-import { Bench, fn, quick, type Stack } from "../stack.ts";
+import { Bench, fn, quick, quickSingle, type Stack } from "../stack.ts";
 
 async function actionsOf(jobs: Jobs): Promise<Action[]> {
   const found: Action[] = [];
@@ -70,7 +74,7 @@ export function actionSuite(stack: Stack): void {
       const own = bench.jobs({ inline: true });
       await own.allowInline();
       const job = await own.schedule(() => "a-word-of-the-code");
-      const [row] = await bench.coordinate.getWorkUnits(own.namespace, job.spec, [job.id]);
+      const [row] = await bench.coordinate.getWorkUnits(own.namespace, job.workSpec, [job.id]);
       expect(String(row?.data)).toContain((await job.load()).action_id);
       expect(String(row?.data)).not.toContain("a-word-of-the-code");
     });
@@ -79,6 +83,34 @@ export function actionSuite(stack: Stack): void {
       const job = await jobs.schedule(fn("add"), { args: [1, 2] });
       expect((await jobs.action((await job.load()).action_id)).code).toBe("");
       expect(actionSchema.fields.find(({ name }) => name === "code")?.default).toBe("");
+    });
+
+    test("the version of a module's code is part of the action, and a job tells which code ran", async () => {
+      const file = bench.file("versioned.mjs");
+      const write = (value: number): void => writeFileSync(file, `export const value = () => ${value};\n`);
+      const version = (value: number): string =>
+        createHash("sha256").update(`export const value = () => ${value};\n`).digest("hex");
+      const own = bench.jobs();
+      const run = async (): Promise<Job> => {
+        const job = await own.schedule({ module: file, export: "value" });
+        // a worker of its own: one that has loaded a module keeps it
+        await own.work({ ...quickSingle, roots: [path.dirname(file)], onetime: true });
+        return job.settled();
+      };
+      write(1);
+      const first = await run();
+      write(2);
+      const second = await run();
+      expect([first.result, second.result]).toEqual([1, 2]);
+      expect([first.code_version, second.code_version]).toEqual([version(1), version(2)]);
+      expect(second.action_id).not.toBe(first.action_id);
+      expect((await own.action(second.action_id)).version).toBe(version(2));
+      // where only the workers know the file, the job tells what ran all the same
+      const relative = await own.schedule({ module: `./${path.basename(file)}`, export: "value" });
+      await own.work({ ...quickSingle, roots: [path.dirname(file)], onetime: true });
+      const { action_id, code_version } = await relative.settled();
+      expect((await own.action(action_id)).version).toBe("");
+      expect(code_version).toBe(version(2));
     });
 
     test("A6 methodname: text; the export of a module, the default one when it is not said", async () => {
@@ -112,7 +144,7 @@ export function actionSuite(stack: Stack): void {
       const job = await jobs.schedule(fn("echo"), { delayMs: 600_000 });
       const { action_id } = await job.load();
       await bench.coordinate.deleteActions(jobs.namespace, [action_id]);
-      await bench.coordinate.setWorkUnitDelays(jobs.namespace, job.spec, { names: [job.id] }, 0);
+      await bench.coordinate.setWorkUnitDelays(jobs.namespace, job.workSpec, { names: [job.id] }, 0);
       const { state, error } = await job.settled();
       expect(state).toBe("ERROR");
       expect(error?.message).toContain(action_id);

@@ -1,5 +1,6 @@
 /** What is promised of jobs: their fields, their states, how they are found. */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { encodeData } from "../../../src/core/index.ts";
 import {
   JobFailedError,
   jobSchema,
@@ -236,6 +237,93 @@ export function jobSuite(stack: Stack): void {
       await expect(jobs.wait(["00000000-0000-7000-8000-000000000000"])).rejects.toMatchObject({
         code: "no_such_work_unit",
       });
+    });
+
+    test("a schedule that is refused leaves the return queues as they are", async () => {
+      const done = await jobs.schedule(fn("add"), { name: "kept", args: [1, 2], returnQueues: ["full"] });
+      await done.wait();
+      const queue = jobs.returnQueue("full");
+      expect(await queue.size()).toBe(1);
+      const reset = { returnQueues: ["full"], resetReturnQueues: true };
+      for (const [refused, code] of [
+        [{ name: "kept" }, "name_exists"],
+        [{ dependencies: ["00000000-0000-7000-8000-000000000000"] }, "bad_dependency"],
+        [{ id: done.id }, "name_exists"],
+      ] as const)
+        await expect(jobs.schedule(fn("add"), { ...reset, ...refused })).rejects.toMatchObject({ code });
+      expect(await queue.size()).toBe(1);
+      await (await jobs.schedule(fn("add"), { ...reset, args: [3, 4] })).wait();
+      expect((await queue.take(1)).map(({ result }) => result)).toEqual([7]);
+      expect(await queue.size()).toBe(0);
+    });
+
+    test("waiting for several throws at the first failure, or when all have ended where it is told so", async () => {
+      const own = bench.jobs();
+      const pair = await own.startPool({ ...quick, workers_nr_min: 2, workers_nr_max: 2 });
+      try {
+        const slow = await own.schedule(fn("sleep"), { args: [20_000] });
+        const failing = await own.schedule(fn("divide"), { args: [1, 0] });
+        const began = Date.now();
+        await expect(own.wait([slow, failing])).rejects.toThrow("division by zero");
+        await expect(own.results([slow, failing])).rejects.toThrow("division by zero");
+        expect(Date.now() - began).toBeLessThan(10_000);
+        await expect(own.wait([slow, failing], { failFast: false, timeoutMs: 300 })).rejects.toMatchObject({
+          name: "WaitTimeoutError",
+          waitedFor: [slow.id],
+        });
+        await slow.cancel();
+      } finally {
+        await pair.stop({ graceful: false });
+      }
+    }, 60_000);
+
+    test("a job whose only worker died ends for those who wait, though no other worker comes", async () => {
+      const own = bench.jobs();
+      const job = await own.schedule(fn("add"), { args: [1, 2], returnQueues: ["lost"] });
+      const again = await own.schedule(fn("add"), { args: [1, 2], retries: 1 });
+      const lease = 300;
+      await bench.coordinate.updateWorkers(own.namespace, [
+        { name: "dead", data: encodeData({ kind: "jobs worker", lease }) },
+      ]);
+      for (let taken = 0; taken < 2; taken++)
+        await bench.coordinate.requestAttempts(own.namespace, { worker: "dead/1", lifetimeMs: lease });
+      const { state, error_cat, error } = await job.settled({ timeoutMs: 20_000 });
+      expect([state, error_cat]).toEqual(["ERROR", "CRASH"]);
+      expect(error?.message).toBe("worker dead/1 was lost while it ran the job");
+      expect(await own.returnQueue("lost").size()).toBe(1);
+      // one that may be tried again waits for a worker
+      await expect(again.settled({ timeoutMs: 4000 })).rejects.toMatchObject({ name: "WaitTimeoutError" });
+      expect((await again.load()).state).toBe("NEW");
+    }, 60_000);
+
+    test("takeAll: what is in several queues, each outcome once", async () => {
+      const both = await jobs.schedule(fn("add"), { args: [1, 1], returnQueues: ["left", "right"] });
+      const one = await jobs.schedule(fn("add"), { args: [2, 2], returnQueues: ["right"] });
+      await jobs.wait([both, one]);
+      const taken = await jobs.takeAll(["left", "right", "left"]);
+      expect(taken.map(({ result }) => result).sort()).toEqual([2, 4]);
+      expect(await jobs.takeAll(["left", "right"])).toEqual([]);
+    });
+
+    test("ids: one that is made beforehand is the job's, once", async () => {
+      const id = jobs.newId();
+      const job = await jobs.schedule(fn("add"), { id, args: [1, 2] });
+      expect(job.id).toBe(id);
+      expect(await job.wait()).toBe(3);
+      await expect(jobs.schedule(fn("add"), { id })).rejects.toMatchObject({ code: "name_exists" });
+      await expect(jobs.schedule(fn("add"), { id: "mine" })).rejects.toMatchObject({ code: "bad_argument" });
+    });
+
+    test("retention is set on the queue, also on one that is there", async () => {
+      const own = bench.jobs();
+      await own.schedule(fn("add"));
+      const again = bench.jobs({ namespace: own.namespace, retention: { finishedMs: 60_000 } });
+      await again.schedule(fn("add"));
+      const retentionOf = async (): Promise<unknown> =>
+        (await bench.coordinate.getWorkSpecs(own.namespace, ["jobs"]))[0]?.meta.retention;
+      expect(await retentionOf()).toEqual({ finished: { maxAgeMs: 60_000 } });
+      await bench.jobs({ namespace: own.namespace }).schedule(fn("add"));
+      expect(await retentionOf()).toEqual({ finished: { maxAgeMs: 60_000 } });
     });
 
     test("names: unique, unless the caller says what to do", async () => {
