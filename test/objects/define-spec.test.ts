@@ -49,14 +49,14 @@ describe("defineSpec", () => {
     const never = (): void => {
       // @ts-expect-error Did you mean to write 'max_retries'?
       defineSpec<Mail>({ name: "mail", max_retires: 3 });
-      // @ts-expect-error a number
+      // @ts-expect-error a weight is a number
       defineSpec<Mail>({ name: "mail", weight: "heavy" });
-      // @ts-expect-error its name
+      // @ts-expect-error the name is missing
       defineSpec<Mail>({ weight: 3 });
       const spec = openMemory().namespace().workSpec(mail);
-      // @ts-expect-error to is missing
+      // @ts-expect-error the data lacks its key
       void spec.addWorkUnit("u", {});
-      // @ts-expect-error to is text
+      // @ts-expect-error the value is not text
       void spec.addWorkUnits([["u", { to: 5 }]]);
     };
     expect(never).toBeTypeOf("function");
