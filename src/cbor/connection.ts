@@ -280,10 +280,13 @@ export class Connection {
     try {
       const verb = method.slice(verbPrefix.length);
       if (!isVerb(verb)) throw new RpcError(`no such method ${method}`);
-      const { counts } = signatures[verb];
+      const { counts, params } = signatures[verb];
       const { dataLimits, maxBatch } = this.#call.settings;
       const reading = new Reading(dataLimits, maxBatch);
-      const args = readParams(request.params, counts).map((item) => readValue(item, reading));
+      const args = readParams(request.params, counts).map((item, i) => {
+        reading.field = params[i - 1] ?? `argument ${i + 1}`;
+        return readValue(item, reading);
+      });
       // what is left out at the end may be null on the wire
       while (args.length > counts[0] && args.at(-1) === null) args.pop();
       checkArguments(verb, args);

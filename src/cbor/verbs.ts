@@ -26,6 +26,8 @@ export class Reading {
   readonly checked: boolean;
   /** Items of one list. */
   readonly maxItems: number;
+  /** The argument, or the member of it, that is being read: errors name it. */
+  field = "list";
   /** A JavaScript value costs many times the byte that it may come in: a short request must not become a long list. */
   #left: number;
 
@@ -72,7 +74,7 @@ function readList(item: Item, reading: Reading, depthLeft: number): unknown[] {
   const values: unknown[] = [];
   for (const one of item.items()) {
     if (values.length === reading.maxItems)
-      throw new CoordinateError("too_large", `a list of more than ${reading.maxItems} items`);
+      throw new CoordinateError("too_large", `${reading.field}: more than ${reading.maxItems} items`);
     values.push(readValue(one, reading, depthLeft));
   }
   return values;
@@ -86,7 +88,10 @@ function readObject(item: Item, reading: Reading, depthLeft: number): Record<str
       key = one.text("key");
       continue;
     }
+    const outer = reading.field;
+    reading.field = key;
     const value = key === "data" ? readData(one, reading.limits) : readValue(one, reading, depthLeft);
+    reading.field = outer;
     if (reading.checked && Object.hasOwn(object, key)) throw badArgument(`${key.slice(0, 100)}: there twice`);
     // `__proto__` is a key like any other, and never the object's prototype
     if (key === "__proto__")

@@ -3,7 +3,7 @@
  *
  * Everything read here has passed `checkCborMap`, so reading cannot fail and its recursion is bounded.
  */
-import { Buffer } from "node:buffer";
+import { Buffer, isUtf8 } from "node:buffer";
 import { argument, headEnd, isIndefinite, major, majorOf, tag } from "./cbor-head.ts";
 import { cborItemCount, cborItemEnd, cborStringBytes } from "./cbor-item.ts";
 import type { DataObject, DataValue } from "./data-value.ts";
@@ -124,7 +124,7 @@ function readKey(cursor: Cursor): string {
     case major.bytes:
       return nameFromBytes(readStringBytes(cursor));
     default:
-      return itemJson(cursor, { lossless: true });
+      return itemJson(cursor, { lossless: true, isKey: true });
   }
 }
 
@@ -179,16 +179,22 @@ function halfFloat(bits: number): number {
 
 /**
  * The item as JSON text. Numbers are never changed: floats are written as floats (1.0), integers in full. Byte strings
- * become base64 text, tuples arrays, UUIDs text, NaN and infinities null, and keys that are neither text nor UTF-8
+ * become text, or base64 with a mark, tuples arrays, UUIDs text, NaN and infinities null, and keys that are neither text nor UTF-8
  * their nearest text; `lossless` is false when any of these occurred.
  */
 export function cborToJson(bytes: Uint8Array, start: number): { text: string; lossless: boolean } {
-  const outcome = { lossless: true };
+  const outcome = { lossless: true, isKey: false };
   const text = itemJson(cursorAt(bytes, start), outcome);
   return { text, lossless: outcome.lossless };
 }
 
-function itemJson(cursor: Cursor, outcome: { lossless: boolean }): string {
+interface Outcome {
+  lossless: boolean;
+  /** Within a key text and bytes are not made the same: two keys must not become one. */
+  readonly isKey: boolean;
+}
+
+function itemJson(cursor: Cursor, outcome: Outcome): string {
   const { bytes, at } = cursor;
   switch (majorOf(bytes, at)) {
     case major.unsigned:
@@ -196,7 +202,7 @@ function itemJson(cursor: Cursor, outcome: { lossless: boolean }): string {
       return String(readInteger(cursor));
     case major.bytes:
       outcome.lossless = false;
-      return `"${Buffer.from(readStringBytes(cursor)).toString("base64")}"`;
+      return bytesJson(Buffer.from(readStringBytes(cursor)), outcome);
     case major.text:
       return JSON.stringify(readText(cursor));
     case major.array:
@@ -210,7 +216,13 @@ function itemJson(cursor: Cursor, outcome: { lossless: boolean }): string {
   }
 }
 
-function arrayJson(cursor: Cursor, outcome: { lossless: boolean }): string {
+/** Python 2 writes most of its text as bytes: what is UTF-8 is shown as the text it is, the rest in base64 with a mark. */
+function bytesJson(content: Buffer, { isKey }: Outcome): string {
+  if (!isKey && isUtf8(content)) return JSON.stringify(content.toString("utf8"));
+  return `{"$base64":"${content.toString("base64")}"}`;
+}
+
+function arrayJson(cursor: Cursor, outcome: Outcome): string {
   let text = "";
   readSequence(cursor, 1, () => {
     text += (text === "" ? "" : ",") + itemJson(cursor, outcome);
@@ -218,7 +230,7 @@ function arrayJson(cursor: Cursor, outcome: { lossless: boolean }): string {
   return `[${text}]`;
 }
 
-function mapJson(cursor: Cursor, outcome: { lossless: boolean }): string {
+function mapJson(cursor: Cursor, outcome: Outcome): string {
   let text = "";
   readSequence(cursor, 2, () => {
     const kind = majorOf(cursor.bytes, cursor.at);
@@ -230,7 +242,7 @@ function mapJson(cursor: Cursor, outcome: { lossless: boolean }): string {
   return `{${text}}`;
 }
 
-function taggedJson(cursor: Cursor, outcome: { lossless: boolean }): string {
+function taggedJson(cursor: Cursor, outcome: Outcome): string {
   const number = argument(cursor.bytes, cursor.at);
   cursor.at = headEnd(cursor.bytes, cursor.at);
   if (number === tag.bigPositive || number === tag.bigNegative) return String(readBigInteger(cursor, number));
@@ -240,7 +252,7 @@ function taggedJson(cursor: Cursor, outcome: { lossless: boolean }): string {
     : arrayJson(cursor, outcome);
 }
 
-function simpleJson(cursor: Cursor, outcome: { lossless: boolean }): string {
+function simpleJson(cursor: Cursor, outcome: Outcome): string {
   if (!isFloat(cursor)) return String(readWord(cursor));
   const value = readFloat(cursor);
   if (Number.isFinite(value)) return floatJson(value);

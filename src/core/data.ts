@@ -149,7 +149,7 @@ export function decodeData(data: Data, options: { readonly precise?: boolean } =
 
 /**
  * Data for a reader on a JSON wire. Numbers are never changed. What JSON has no form for becomes the nearest thing
- * (byte strings base64 text, tuples arrays, UUIDs text, NaN null), and `lossless` is false.
+ * (byte strings text, or base64 with a mark where they are not UTF-8; tuples arrays, UUIDs text, NaN null), and `lossless` is false.
  */
 export function dataToJson(data: Data): { text: string; lossless: boolean } {
   return typeof data === "string" ? { text: data, lossless: true } : cborToJson(data, 0);

@@ -3,7 +3,7 @@ import { mkdtempSync } from "node:fs";
 import { createConnection } from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
 import { encodeData, Engine } from "../../src/core/index.ts";
 import { RestClient } from "../../src/rest/index.ts";
 import { openSqlite } from "../../src/sqlite/index.ts";
@@ -75,6 +75,8 @@ test(
     await client.setWorkSpecs("n", [{ data: encodeData({ name: "s" }) }]);
     const waiting = client.requestAttempts("empty", { worker: "w", waitMs: 60_000 });
     const callers = Array.from({ length: 50 }, (_, id) => call(daemon.url, id));
+    // a connection that the daemon has not accepted yet is not one that was heard
+    await vi.waitUntil(() => callers.every(({ acknowledged }) => acknowledged.length > 0), 60_000);
     await new Promise((resolve) => setTimeout(resolve, 1000));
     daemon.child.kill("SIGTERM");
     await Promise.all(callers.map(({ ended }) => ended));

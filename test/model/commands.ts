@@ -27,6 +27,7 @@ import {
   type ModelSpec,
   type ModelUnit,
 } from "./model.ts";
+import { Operations, type Accepted, type Step } from "./operations.ts";
 
 export interface Real {
   engine: Engine;
@@ -69,36 +70,7 @@ class Both {
   }
 }
 
-export type Step = { readonly do: string } & Readonly<Record<string, unknown>>;
-
-interface Operation {
-  weight: number;
-  floor: number;
-  steps: fc.Arbitrary<Step>;
-  perform: (both: Both, step: Step) => Promise<void>;
-}
-
-const operations = new Map<string, Operation>();
-
-function operation<Args extends object>(
-  kind: string,
-  weight: number,
-  /** The share of what is asked for that must be accepted. */
-  floor: number,
-  args: fc.Arbitrary<Args>,
-  perform: (both: Both, args: Args) => Promise<boolean | readonly [accepted: number, asked: number]>,
-): void {
-  operations.set(kind, {
-    weight,
-    floor,
-    steps: args.map((one) => ({ do: kind, ...one })),
-    async perform(both, { do: _do, ...given }) {
-      const answer = await perform(both, given as unknown as Args);
-      const [accepted, asked] = typeof answer === "boolean" ? [answer ? 1 : 0, 1] : answer;
-      both.real.measure.note(kind, accepted, asked);
-    },
-  });
-}
+const operations = new Operations<Both>(({ real }) => real.measure);
 
 /** A history that cannot be gone on with, because of what is known to be wrong. */
 class Abandoned extends Error {}
@@ -171,7 +143,7 @@ type Put = {
   labels: string[];
 };
 
-operation(
+operations.define(
   "add",
   16,
   0.8,
@@ -232,7 +204,7 @@ async function add(both: Both, spec: string, units: readonly Put[]): Promise<boo
 }
 
 /** Each waits for the one before. */
-operation(
+operations.define(
   "add chain",
   3,
   0.7,
@@ -290,7 +262,7 @@ const specOf = ({ model }: Both, spec: string): string => {
   return pick(open, Number(spec.slice(1)))?.name ?? "a";
 };
 
-operation(
+operations.define(
   "claim",
   14,
   0.5,
@@ -306,7 +278,7 @@ operation(
   },
 );
 
-operation(
+operations.define(
   "make",
   3,
   0.9,
@@ -381,7 +353,7 @@ type Change = {
   untried: boolean;
 };
 
-operation(
+operations.define(
   "settle",
   16,
   0.5,
@@ -389,7 +361,7 @@ operation(
   (both, { changes }) => settle(both, changes, false),
 );
 
-operation(
+operations.define(
   "settle one twice",
   4,
   0.3,
@@ -398,11 +370,7 @@ operation(
     settle(both, [first, ...between, { ...first, action: second, data }], true),
 );
 
-async function settle(
-  both: Both,
-  changes: readonly Change[],
-  repeat: boolean,
-): Promise<readonly [accepted: number, asked: number]> {
+async function settle(both: Both, changes: readonly Change[], repeat: boolean): Promise<Accepted> {
   const { model, engine, ns } = both;
   const chosen = new Set<ModelAttempt>();
   const meant = changes.flatMap(({ pick: number, of, data, untried, ...rest }) => {
@@ -436,7 +404,7 @@ async function settle(
 
 // ---- time
 
-operation(
+operations.define(
   "advance",
   8,
   1,
@@ -489,7 +457,7 @@ function changing<Args extends object>(
   verb: (both: Both, spec: string, where: WorkUnitSelection, args: Args) => Promise<number>,
   expected: (both: Both, units: ModelUnit[], args: Args) => number,
 ): void {
-  operation(
+  operations.define(
     kind,
     weight,
     floor,
@@ -542,7 +510,7 @@ changing(
 
 // ---- work specs
 
-operation(
+operations.define(
   "set meta",
   3,
   0.9,
@@ -569,7 +537,7 @@ const limit = fc.record(
   { requiredKeys: [] },
 );
 
-operation(
+operations.define(
   "set spec",
   3,
   1,
@@ -633,22 +601,28 @@ async function setSpecs(both: Both): Promise<void> {
   await setSpec(both, { name: "c", then: "c" });
 }
 
-operation("set all specs", 2, 1, fc.constant({}), async (both) => {
+operations.define("set all specs", 2, 1, fc.constant({}), async (both) => {
   await setSpecs(both);
   return true;
 });
 
-operation("delete spec", 1, 0.5, fc.record({ spec, again: fc.boolean() }), async (both, { spec, again }) => {
-  const { model, engine, ns } = both;
-  const expected = model.deleteSpec(spec);
-  assert.deepEqual(await engine.deleteWorkSpecs(ns, [spec]), [expected]);
-  if (again) await setSpecs(both);
-  return expected;
-});
+operations.define(
+  "delete spec",
+  1,
+  0.5,
+  fc.record({ spec, again: fc.boolean() }),
+  async (both, { spec, again }) => {
+    const { model, engine, ns } = both;
+    const expected = model.deleteSpec(spec);
+    assert.deepEqual(await engine.deleteWorkSpecs(ns, [spec]), [expected]);
+    if (again) await setSpecs(both);
+    return expected;
+  },
+);
 
 // ---- housekeeping and queues
 
-operation("sweep", 3, 1, fc.constant({}), async (both) => {
+operations.define("sweep", 3, 1, fc.constant({}), async (both) => {
   await sweep(both);
   return true;
 });
@@ -665,7 +639,7 @@ async function sweep(both: Both): Promise<void> {
   throw new Error("housekeeping does not come to an end");
 }
 
-operation(
+operations.define(
   "take",
   5,
   0.3,
@@ -890,26 +864,16 @@ async function compareHistory(both: Both): Promise<void> {
 
 // ---- histories
 
-const weighted = [...operations.values()].filter(({ weight }) => weight > 0);
-
-export const modelHistories: fc.Arbitrary<Step[]> = fc.array(
-  fc.oneof(...weighted.map(({ weight, steps }) => ({ weight, arbitrary: steps }))),
-  { minLength: 1, maxLength: 80, size: "max" },
-);
-
-export const modelFloors: ReadonlyMap<string, number> = new Map(
-  [...operations].map(([kind, { floor }]) => [kind, floor]),
-);
+export const modelHistories = operations.histories(80);
+export const modelFloors = operations.floors;
 
 /** Performs a history on both; throws where they differ. */
 export async function performModel(real: Real, history: readonly Step[]): Promise<void> {
   const both = new Both(real);
   await setSpecs(both);
   for (const [i, step] of history.entries()) {
-    const found = operations.get(step.do);
-    if (found === undefined) throw new Error(`no such operation: ${step.do}`);
     try {
-      await found.perform(both, step);
+      await operations.perform(both, step);
       if (i % real.compareEvery === 0 || i === history.length - 1) await compare(both);
     } catch (error) {
       if (error instanceof Abandoned) return;

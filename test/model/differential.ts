@@ -5,11 +5,8 @@
 import fc from "fast-check";
 import {
   encodeData,
-  nameFromBytes,
-  workUnitStatuses,
   type AttemptAction,
   type AttemptRow,
-  type Data,
   type Page,
   type Tally,
   type TallyRow,
@@ -31,23 +28,44 @@ import {
   type Pair,
   type Side,
 } from "./pair.ts";
+import { Operations, type Accepted, type Step } from "./operations.ts";
+import {
+  type Value,
+  actionKeys,
+  busy,
+  by,
+  crowd,
+  encoded,
+  full,
+  labelNames,
+  lease,
+  mostly,
+  name,
+  nameOf,
+  occupied,
+  paths,
+  priority,
+  queueNames,
+  ready,
+  requestId,
+  seldom,
+  selected,
+  selection,
+  span,
+  spec,
+  specNames,
+  usual,
+  value,
+  worker,
+  workerNames,
+  writeLongNames,
+} from "./vocabulary.ts";
 
-/** One step of a history: the kind of the operation and its arguments. */
-export type Step = { readonly do: string } & Readonly<Record<string, unknown>>;
+export type { Step } from "./operations.ts";
 
-interface Operation {
-  weight: number;
-  /** Which share of what is asked for must be accepted, over many runs. */
-  floor: number;
-  steps: fc.Arbitrary<Step>;
-  perform: (pair: Pair, step: Step) => Promise<void>;
-}
+const operations = new Operations<Pair>(({ measure }) => measure);
 
-const operations = new Map<string, Operation>();
-
-/** How many of the things that were asked for were done. */
-type Accepted = readonly [accepted: number, asked: number];
-
+/** Defines an operation whose names may be marks that stand for something that exists. */
 function operation<Args extends object>(
   kind: string,
   weight: number,
@@ -55,57 +73,16 @@ function operation<Args extends object>(
   args: fc.Arbitrary<Args>,
   perform: (pair: Pair, args: Args) => Promise<Accepted | boolean>,
 ): void {
-  operations.set(kind, {
-    weight,
-    floor,
-    steps: args.map((one) => ({ do: kind, ...one })),
-    async perform(pair, { do: _do, ...given }) {
-      const answer = await perform(pair, (await resolved(pair, given)) as unknown as Args);
-      const [accepted, asked] = typeof answer === "boolean" ? [answer ? 1 : 0, 1] : answer;
-      pair.measure.note(kind, accepted, asked);
-    },
-  });
+  operations.define(kind, weight, floor, args, async (pair, given) =>
+    perform(pair, (await resolved(pair, given as Record<string, unknown>)) as Args),
+  );
 }
 
 const done = (answer: unknown): boolean => !isRefusal(answer);
 const some = (answer: unknown): boolean =>
   done(answer) && (typeof answer === "number" ? answer > 0 : Array.isArray(answer) && answer.length > 0);
 
-// ---- what the operations are about
-
-const specNames = ["a", "b", "c", "\0s\u{1f600}"];
-const workerNames = ["w1", "w2", "w3", "w\0"];
-/** Asks for work several times at once: in which order it was given what is not promised. */
-const crowd = "crowd";
-/** A name with a zero byte, one beyond the basic plane, one that is not UTF-8, and one that begins another. */
-const odd = ["n\0", "n", "\u{1f600}", nameFromBytes(Uint8Array.of(0x6e, 0xff)), "\uffff", ""];
-const paths = [["p"], ["p", "q"], ["p", "q", "r"], ["x"], []];
-const queueNames = ["q", "r\0", "\udcff"];
-const labelNames = ["red", "big", "n\0", "l".repeat(200)];
-const actionKeys = ["k", "l", "m\0"];
-
-const worker = fc.constantFrom(...workerNames);
-const spec = fc.constantFrom("a", "a", "a", "a", "b", "b", "b", "c", "\0s\u{1f600}");
-const usual = fc.constantFrom("1", "2", "3", "4", "5", "6");
-/** `*2` stands for one that has units, by number; `+2` for one that has available units; of none, for "a". */
-const busy = fc.oneof(
-  { weight: 1, arbitrary: spec },
-  { weight: 3, arbitrary: fc.constantFrom("*0", "*1", "*2", "*3") },
-);
-const ready = fc.oneof(
-  { weight: 1, arbitrary: spec },
-  { weight: 5, arbitrary: fc.constantFrom("+0", "+1", "+2", "+3") },
-);
-
-/** The same for a queue that has messages, and for a worker that was given one of the latest attempts. */
-const full = fc.oneof(
-  { weight: 1, arbitrary: fc.constantFrom(...queueNames) },
-  { weight: 4, arbitrary: fc.constantFrom("*0", "*1", "*2") },
-);
-const occupied = fc.oneof(
-  { weight: 1, arbitrary: worker },
-  { weight: 4, arbitrary: fc.constantFrom("*0", "*3", "*6") },
-);
+// ---- what steps refer to
 
 /** Puts names in the place of `*2` and `+2`. */
 async function resolved(pair: Pair, args: Record<string, unknown>): Promise<Record<string, unknown>> {
@@ -134,112 +111,9 @@ const isMark = (value: unknown): value is string => typeof value === "string" &&
 const picked = <Item>(items: readonly Item[], mark: string): Item | undefined =>
   items[Number(mark.slice(1)) % Math.max(1, items.length)];
 
-/** `~3` stands for a long name, so that histories stay readable. */
-const long = fc.constantFrom("~", "~1", "~2", "~3");
-const name = fc.oneof(
-  { weight: 20, arbitrary: usual },
-  { weight: 4, arbitrary: fc.constantFrom(...odd) },
-  { weight: 1, arbitrary: long },
-);
-const priority = fc.constantFrom(0, 0, 0, 1, -1, 0.5, 1e9, 5);
-const span = fc.constantFrom(0, 0, 0, 0, 10, 100, 1000);
-const lease = fc.constantFrom(10, 100, 1000, 1000, 10_000, 10_000, 1_000_000);
-
-/** Nothing in most cases. */
-const seldom = <Value>(arbitrary: fc.Arbitrary<Value>, times = 5): fc.Arbitrary<Value | undefined> =>
-  fc.oneof({ weight: times, arbitrary: fc.constant(undefined) }, { weight: 1, arbitrary });
-const mostly = <Value>(arbitrary: fc.Arbitrary<Value>): fc.Arbitrary<Value | undefined> =>
-  fc.oneof({ weight: 1, arbitrary: fc.constant(undefined) }, { weight: 4, arbitrary });
-
-const output = fc.array(
-  fc.oneof(
-    { weight: 6, arbitrary: name },
-    { weight: 2, arbitrary: fc.tuple(name, fc.record({ k: fc.nat(3) })) },
-    {
-      weight: 2,
-      arbitrary: fc.tuple(
-        name,
-        fc.constant(null),
-        fc.record({ priority, delay: fc.constantFrom(0, 0.1, 2) }),
-      ),
-    },
-    { weight: 1, arbitrary: fc.constantFrom(7, []) },
-  ),
-  { maxLength: 3 },
-);
-/** With `bytes` it is encoded as CBOR. */
-type Value = { n?: number; output?: unknown[]; bytes?: number[] };
-const value: fc.Arbitrary<Value> = fc.oneof(
-  fc.record({ n: fc.nat(9) }),
-  fc.record({ output }),
-  fc.record({ n: fc.nat(9), output }),
-  fc.record({ bytes: fc.array(fc.nat(255), { maxLength: 4 }), output }),
-);
-const encoded = (given: Value | undefined): Data | null => {
-  if (given === undefined) return null;
-  const { bytes, output, ...rest } = given;
-  return encodeData({
-    ...rest,
-    ...(output !== undefined && { output: output.map(longNames) }),
-    ...(bytes !== undefined && { bytes: Uint8Array.from(bytes) }),
-  });
-};
-const longNames = (item: unknown): unknown =>
-  typeof item === "string"
-    ? nameOf(item)
-    : Array.isArray(item)
-      ? [longNames(item[0]), ...(item as unknown[]).slice(1)]
-      : item;
-
-/** Set for each run: whether `~` is written out. */
-let writeLong = true;
-const nameOf = (name: string): string =>
-  name.startsWith("~") && writeLong ? `~${"x".repeat(2650)}${name.slice(1)}` : name;
-
-const selection: fc.Arbitrary<WorkUnitSelection> = fc.oneof(
-  {
-    weight: 3,
-    arbitrary: fc.uniqueArray(name, { minLength: 3, maxLength: 7 }).map((names) => ({ names })),
-  },
-  {
-    weight: 2,
-    arbitrary: fc.subarray([...workUnitStatuses], { minLength: 2 }).map((statuses) => ({ statuses })),
-  },
-  {
-    weight: 1,
-    arbitrary: fc
-      .constantFrom("", "1", "n", "\udcff", "\u{1f600}", "m", "~")
-      .map((prefix) => ({ prefix, statuses: [...workUnitStatuses] })),
-  },
-  { weight: 1, arbitrary: fc.constantFrom(...labelNames).map((label) => ({ label })) },
-  {
-    weight: 1,
-    arbitrary: fc
-      .tuple(fc.constantFrom(...labelNames), fc.subarray([...workUnitStatuses]))
-      .map(([label, statuses]) => ({ label, statuses, prefix: "" })),
-  },
-  { weight: 3, arbitrary: fc.constant({ all: true }) },
-);
-const selected = (given: WorkUnitSelection): WorkUnitSelection => ({
-  ...given,
-  ...(given.names && { names: given.names.map(nameOf) }),
-});
-
-/** `new` is one that was never used; another is remembered for ten minutes. */
-const requestId = fc.oneof(
-  { weight: 8, arbitrary: fc.constant(undefined) },
-  { weight: 4, arbitrary: fc.constant("new") },
-  { weight: 1, arbitrary: fc.constantFrom("r1", "r2", "r3") },
-);
 const requestName = (pair: Pair, id: string | undefined): { requestId?: string } =>
   id === undefined ? {} : { requestId: id === "new" ? `new ${++pair.lastRequest}` : id };
 
-/** By name, by the id that the work spec has now, or by that of one that was deleted. */
-const by = fc.oneof(
-  { weight: 12, arbitrary: fc.constant("name" as const) },
-  { weight: 4, arbitrary: fc.constant("id" as const) },
-  { weight: 1, arbitrary: fc.constant("old id" as const) },
-);
 type By = "name" | "id" | "old id";
 const ref = (side: Side, spec: string, by: By) => (by === "name" ? spec : side.byId(spec, by === "old id"));
 
@@ -1184,77 +1058,29 @@ async function until(holds: () => boolean): Promise<void> {
 
 // ---- large amounts: more than a slice of 2,000 units
 
-const large = new Map<string, fc.Arbitrary<Step>>();
 const largeSpec = "a";
-large.set(
-  "add",
+operation(
+  "add large",
+  0,
+  1,
   fc.record({
-    do: fc.constant("add large"),
     count: fc.integer({ min: 2001, max: 2600 }),
     from: fc.constantFrom(0, 0, 500),
     kind: fc.constantFrom("plain", "various", "queued"),
     delayMs: fc.constantFrom(0, 100),
   }),
-);
-operation("add large", 0, 1, fc.constant({}), async (pair, args) => {
-  const { count, from, kind, delayMs } = args as {
-    count: number;
-    from: number;
-    kind: string;
-    delayMs: number;
-  };
-  return done(
-    await both(pair, ({ engine, ns }) =>
-      engine.addWorkUnits(ns, largeSpec, many(count, from, kind, delayMs)),
+  async (pair, { count, from, kind, delayMs }) =>
+    done(
+      await both(pair, ({ engine, ns }) =>
+        engine.addWorkUnits(ns, largeSpec, many(count, from, kind, delayMs)),
+      ),
     ),
-  );
-});
-operation("large", 0, 0, fc.constant({}), async (pair, args) => {
-  const { verb, at } = args as { verb: string; at: number };
-  const where: WorkUnitSelection = at === 0 ? { all: true } : { prefix: "many 1" };
-  const answer = await both(pair, async ({ engine, ns, clock, attempt }): Promise<unknown> => {
-    switch (verb) {
-      case "prioritize":
-        return engine.setWorkUnitPriorities(ns, largeSpec, where, { adjust: 1 });
-      case "delay":
-        return engine.setWorkUnitDelays(ns, largeSpec, where, clock.now() + 100);
-      case "reset":
-        return engine.resetWorkUnits(ns, largeSpec, where);
-      case "delete":
-        return engine.deleteWorkUnits(ns, largeSpec, where);
-      case "count":
-        return engine.countWorkUnits(ns, largeSpec, { prefix: "many" });
-      case "claim":
-        return engine.requestAttempts(ns, {
-          worker: "w1",
-          number: 2500,
-          lifetimeMs: 1000,
-          workSpecs: [largeSpec],
-        });
-      case "settle":
-        return engine.settleAttempts(
-          ns,
-          pair.attempts.slice(-2500).map((name, i) => ({
-            attempt: attempt(name),
-            action: actions[(i + at) % actions.length] ?? "finish",
-            ...(i % 10 === 0 && { data: encodeData({ output: [`made ${i}`] }) }),
-          })),
-        );
-      case "clear":
-        return pair.known.has("messages") ? 0 : engine.clearQueue(ns, "q");
-      default:
-        return allPages((previous) =>
-          engine.listWorkUnits(ns, largeSpec, { limit: 999, ...(previous !== undefined && { previous }) }),
-        );
-    }
-  });
-  if (verb === "claim") keep(pair, answer);
-  return done(answer);
-});
-large.set(
-  "others",
+);
+operation(
+  "large",
+  0,
+  0,
   fc.record({
-    do: fc.constant("large"),
     verb: fc.constantFrom(
       "prioritize",
       "delay",
@@ -1270,28 +1096,59 @@ large.set(
     ),
     at: fc.nat(1),
   }),
+  async (pair, { verb, at }) => {
+    const where: WorkUnitSelection = at === 0 ? { all: true } : { prefix: "many 1" };
+    const answer = await both(pair, async ({ engine, ns, clock, attempt }): Promise<unknown> => {
+      switch (verb) {
+        case "prioritize":
+          return engine.setWorkUnitPriorities(ns, largeSpec, where, { adjust: 1 });
+        case "delay":
+          return engine.setWorkUnitDelays(ns, largeSpec, where, clock.now() + 100);
+        case "reset":
+          return engine.resetWorkUnits(ns, largeSpec, where);
+        case "delete":
+          return engine.deleteWorkUnits(ns, largeSpec, where);
+        case "count":
+          return engine.countWorkUnits(ns, largeSpec, { prefix: "many" });
+        case "claim":
+          return engine.requestAttempts(ns, {
+            worker: "w1",
+            number: 2500,
+            lifetimeMs: 1000,
+            workSpecs: [largeSpec],
+          });
+        case "settle":
+          return engine.settleAttempts(
+            ns,
+            pair.attempts.slice(-2500).map((name, i) => ({
+              attempt: attempt(name),
+              action: actions[(i + at) % actions.length] ?? "finish",
+              ...(i % 10 === 0 && { data: encodeData({ output: [`made ${i}`] }) }),
+            })),
+          );
+        case "clear":
+          return pair.known.has("messages") ? 0 : engine.clearQueue(ns, "q");
+        default:
+          return allPages((previous) =>
+            engine.listWorkUnits(ns, largeSpec, { limit: 999, ...(previous !== undefined && { previous }) }),
+          );
+      }
+    });
+    if (verb === "claim") keep(pair, answer);
+    return done(answer);
+  },
 );
-
 // ---- histories
 
-const weighted = [...operations.values()].filter(({ weight }) => weight > 0);
-const anyStep = (more: readonly { weight: number; arbitrary: fc.Arbitrary<Step> }[] = []) =>
-  fc.oneof(...weighted.map(({ weight, steps }) => ({ weight, arbitrary: steps })), ...more);
-
-const history = (step: fc.Arbitrary<Step>): fc.Arbitrary<Step[]> =>
-  fc.array(step, { minLength: 1, maxLength: 100, size: "max" });
-
-export const histories = history(anyStep());
-export const historiesWithReopen = history(
-  anyStep([{ weight: 3, arbitrary: fc.constant({ do: "reopen" }) }]),
-);
+export const histories = operations.histories(100);
+export const historiesWithReopen = operations.histories(100, { reopen: 3 });
 export const largeHistories = fc
   .tuple(
-    large.get("add") ?? fc.constant({ do: "tidy" }),
+    operations.steps("add large"),
     fc.array(
       fc.oneof(
-        { weight: 1, arbitrary: large.get("add") ?? fc.constant({ do: "tidy" }) },
-        { weight: 6, arbitrary: large.get("others") ?? fc.constant({ do: "tidy" }) },
+        { weight: 1, arbitrary: operations.steps("add large") },
+        { weight: 6, arbitrary: operations.steps("large") },
         {
           weight: 1,
           arbitrary: fc.constantFrom({ do: "tidy" }, { do: "advance", ms: 100 }, { do: "advance", ms: 1000 }),
@@ -1302,10 +1159,7 @@ export const largeHistories = fc
   )
   .map(([first, rest]): Step[] => [first, ...rest]);
 
-/** The share that must be accepted, by kind. */
-export const floors: ReadonlyMap<string, number> = new Map(
-  [...operations].map(([kind, { floor }]) => [kind, floor]),
-);
+export const floors = operations.floors;
 
 /** The work specs that every run starts with. */
 export async function setSpecs(pair: Pair): Promise<void> {
@@ -1333,13 +1187,11 @@ export async function performAll(pair: Pair, steps: readonly Step[]): Promise<vo
 }
 
 async function performSteps(pair: Pair, steps: readonly Step[]): Promise<void> {
-  writeLong = !pair.known.has("long names");
+  writeLongNames(!pair.known.has("long names"));
   await setSpecs(pair);
   for (const [i, step] of steps.entries()) {
-    const found = operations.get(step.do);
-    if (found === undefined) throw new Error(`no such operation: ${step.do}`);
     try {
-      await found.perform(pair, step);
+      await operations.perform(pair, step);
       if (i % pair.tallyEvery === 0) await both(pair, ({ engine, ns }) => engine.tally(ns));
     } catch (error) {
       if (error instanceof Error && !(error instanceof Abandoned))

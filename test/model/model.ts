@@ -20,7 +20,7 @@ export interface ModelAttempt {
   late: boolean;
   /** The unit was taken from it. */
   replaced: boolean;
-  /** It was taken while it ran, and its worker has not settled it since. */
+  /** It was taken while it ran, and its worker has neither settled nor renewed it since. */
   lost: boolean;
 }
 
@@ -460,7 +460,8 @@ export class Model {
       if (attempt.unit.deleted) return { error: "gone", changed: false, status: null };
       this.#beforeChange(attempt.unit);
       const answer = this.#settleOne(change);
-      if (change.action !== "renew" && answer.error === "lost_lease") attempt.lost = false;
+      // its worker has heard that it lost it
+      attempt.lost = false;
       return { ...answer, status: attempt.status };
     });
     this.#follow();

@@ -11,4 +11,58 @@ export interface Regression {
   differs?: readonly ("sqlite" | "postgres")[];
 }
 
-export const regressions: readonly Regression[] = [];
+const unit = (name: string, more: object = {}): object => ({ name, priority: 0, delayMs: 0, ...more });
+
+export const regressions: readonly Regression[] = [
+  {
+    name: "a cycle of dependencies is not found through a unit that was deleted",
+    history: [
+      {
+        do: "add chain",
+        spec: "a",
+        names: ["2", "5", "6", "1", "3"],
+        kinds: ["hard", "hard", "hard", "soft", "soft"],
+        queue: "q",
+      },
+      { do: "delete", spec: "a", by: "name", selection: { names: ["5", "1"] } },
+      // of 2, 3 and 6, which are left, the second
+      { do: "add", spec: "a", by: "name", units: [unit("6", { after: [{ pick: 1, kind: "hard" }] })] },
+    ],
+  },
+  {
+    name: "one sweep fails exhausted units in one order",
+    history: [
+      {
+        do: "add",
+        spec: "a",
+        by: "name",
+        units: [unit("4", { queues: ["q"] }), unit("3", { queues: ["q"] })],
+      },
+      { do: "request", worker: "w2", number: 5, lifetimeMs: 1000, draw: 0 },
+      { do: "advance", ms: 1000 },
+      { do: "set spec", data: { name: "a", max_retries: 1 }, keepMeta: false },
+      { do: "tidy" },
+      { do: "take", queue: "q", max: 1 },
+    ],
+  },
+  {
+    name: "a unit that names itself in its output tells of its end, and again the next time",
+    history: [
+      { do: "add", spec: "c", by: "name", units: [unit("1", { queues: ["q"] })] },
+      { do: "request", worker: "w1", number: 1, lifetimeMs: 1000, draw: 0 },
+      {
+        do: "settle",
+        changes: [{ which: { pick: 0, of: "pending" }, action: "finish", data: { output: ["1"] } }],
+      },
+      { do: "request", worker: "w1", number: 1, lifetimeMs: 1000, draw: 0 },
+      {
+        do: "settle one twice",
+        which: { pick: 0, of: "pending" },
+        actions: ["fail", "finish"],
+        before: [],
+        between: [],
+      },
+      { do: "take", queue: "q", max: 1000 },
+    ],
+  },
+];

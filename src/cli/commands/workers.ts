@@ -1,5 +1,5 @@
 /** `coordinate workers`: who works here, as a tree of parents and children. */
-import { decodeData, type WorkerRow } from "../../core/index.ts";
+import { dataToJson, decodeData, jsonData, type WorkerRow } from "../../core/index.ts";
 import { command } from "../command.ts";
 import type { Context } from "../context.ts";
 import { show } from "../escape.ts";
@@ -66,7 +66,9 @@ function printPlain({ out }: Context, row: WorkerRow, details: boolean): void {
 
 export function environment({ data }: WorkerRow): [key: string, value: string][] {
   if (data === null) return [];
-  return Object.entries(decodeData(data)).map(([key, value]) => [
+  // by way of JSON, in which bytes that Python 2 wrote are text
+  const shown = decodeData(jsonData(dataToJson(data).text, { maxBytes: Infinity }));
+  return Object.entries(shown).map(([key, value]) => [
     key,
     typeof value === "string"
       ? value

@@ -1,0 +1,150 @@
+/** What the operations of the differential tests are about: names, values and selections, most of them usual, some odd. */
+import fc from "fast-check";
+import {
+  encodeData,
+  nameFromBytes,
+  workUnitStatuses,
+  type Data,
+  type WorkUnitSelection,
+} from "../../src/core/index.ts";
+
+export const specNames = ["a", "b", "c", "\0s\u{1f600}"];
+export const workerNames = ["w1", "w2", "w3", "w\0"];
+/** Asks for work several times at once: in which order it was given what is not promised. */
+export const crowd = "crowd";
+/** A name with a zero byte, one beyond the basic plane, one that is not UTF-8, and one that begins another. */
+export const odd = ["n\0", "n", "\u{1f600}", nameFromBytes(Uint8Array.of(0x6e, 0xff)), "\uffff", ""];
+export const paths = [["p"], ["p", "q"], ["p", "q", "r"], ["x"], []];
+export const queueNames = ["q", "r\0", "\udcff"];
+export const labelNames = ["red", "big", "n\0", "l".repeat(200)];
+export const actionKeys = ["k", "l", "m\0"];
+
+export const worker = fc.constantFrom(...workerNames);
+export const spec = fc.constantFrom("a", "a", "a", "a", "b", "b", "b", "c", "\0s\u{1f600}");
+export const usual = fc.constantFrom("1", "2", "3", "4", "5", "6");
+/** `*2` stands for one that has units, by number; `+2` for one that has available units; of none, for "a". */
+export const busy = fc.oneof(
+  { weight: 1, arbitrary: spec },
+  { weight: 3, arbitrary: fc.constantFrom("*0", "*1", "*2", "*3") },
+);
+export const ready = fc.oneof(
+  { weight: 1, arbitrary: spec },
+  { weight: 5, arbitrary: fc.constantFrom("+0", "+1", "+2", "+3") },
+);
+
+/** The same for a queue that has messages, and for a worker that was given one of the latest attempts. */
+export const full = fc.oneof(
+  { weight: 1, arbitrary: fc.constantFrom(...queueNames) },
+  { weight: 4, arbitrary: fc.constantFrom("*0", "*1", "*2") },
+);
+export const occupied = fc.oneof(
+  { weight: 1, arbitrary: worker },
+  { weight: 4, arbitrary: fc.constantFrom("*0", "*3", "*6") },
+);
+
+/** `~3` stands for a long name, so that histories stay readable. */
+export const long = fc.constantFrom("~", "~1", "~2", "~3");
+export const name = fc.oneof(
+  { weight: 20, arbitrary: usual },
+  { weight: 4, arbitrary: fc.constantFrom(...odd) },
+  { weight: 1, arbitrary: long },
+);
+export const priority = fc.constantFrom(0, 0, 0, 1, -1, 0.5, 1e9, 5);
+export const span = fc.constantFrom(0, 0, 0, 0, 10, 100, 1000);
+export const lease = fc.constantFrom(10, 100, 1000, 1000, 10_000, 10_000, 1_000_000);
+
+/** Nothing in most cases. */
+export const seldom = <Value>(arbitrary: fc.Arbitrary<Value>, times = 5): fc.Arbitrary<Value | undefined> =>
+  fc.oneof({ weight: times, arbitrary: fc.constant(undefined) }, { weight: 1, arbitrary });
+export const mostly = <Value>(arbitrary: fc.Arbitrary<Value>): fc.Arbitrary<Value | undefined> =>
+  fc.oneof({ weight: 1, arbitrary: fc.constant(undefined) }, { weight: 4, arbitrary });
+
+export const output = fc.array(
+  fc.oneof(
+    { weight: 6, arbitrary: name },
+    { weight: 2, arbitrary: fc.tuple(name, fc.record({ k: fc.nat(3) })) },
+    {
+      weight: 2,
+      arbitrary: fc.tuple(
+        name,
+        fc.constant(null),
+        fc.record({ priority, delay: fc.constantFrom(0, 0.1, 2) }),
+      ),
+    },
+    { weight: 1, arbitrary: fc.constantFrom(7, []) },
+  ),
+  { maxLength: 3 },
+);
+/** With `bytes` it is encoded as CBOR. */
+export type Value = { n?: number; output?: unknown[]; bytes?: number[] };
+export const value: fc.Arbitrary<Value> = fc.oneof(
+  fc.record({ n: fc.nat(9) }),
+  fc.record({ output }),
+  fc.record({ n: fc.nat(9), output }),
+  fc.record({ bytes: fc.array(fc.nat(255), { maxLength: 4 }), output }),
+);
+export const encoded = (given: Value | undefined): Data | null => {
+  if (given === undefined) return null;
+  const { bytes, output, ...rest } = given;
+  return encodeData({
+    ...rest,
+    ...(output !== undefined && { output: output.map(longNames) }),
+    ...(bytes !== undefined && { bytes: Uint8Array.from(bytes) }),
+  });
+};
+export const longNames = (item: unknown): unknown =>
+  typeof item === "string"
+    ? nameOf(item)
+    : Array.isArray(item)
+      ? [longNames(item[0]), ...(item as unknown[]).slice(1)]
+      : item;
+
+/** Set for each run: whether `~` is written out. */
+let writeLong = true;
+export const writeLongNames = (write: boolean): void => {
+  writeLong = write;
+};
+export const nameOf = (name: string): string =>
+  name.startsWith("~") && writeLong ? `~${"x".repeat(2650)}${name.slice(1)}` : name;
+
+export const selection: fc.Arbitrary<WorkUnitSelection> = fc.oneof(
+  {
+    weight: 3,
+    arbitrary: fc.uniqueArray(name, { minLength: 3, maxLength: 7 }).map((names) => ({ names })),
+  },
+  {
+    weight: 2,
+    arbitrary: fc.subarray([...workUnitStatuses], { minLength: 2 }).map((statuses) => ({ statuses })),
+  },
+  {
+    weight: 1,
+    arbitrary: fc
+      .constantFrom("", "1", "n", "\udcff", "\u{1f600}", "m", "~")
+      .map((prefix) => ({ prefix, statuses: [...workUnitStatuses] })),
+  },
+  { weight: 1, arbitrary: fc.constantFrom(...labelNames).map((label) => ({ label })) },
+  {
+    weight: 1,
+    arbitrary: fc
+      .tuple(fc.constantFrom(...labelNames), fc.subarray([...workUnitStatuses]))
+      .map(([label, statuses]) => ({ label, statuses, prefix: "" })),
+  },
+  { weight: 3, arbitrary: fc.constant({ all: true }) },
+);
+export const selected = (given: WorkUnitSelection): WorkUnitSelection => ({
+  ...given,
+  ...(given.names && { names: given.names.map(nameOf) }),
+});
+
+/** `new` is one that was never used; another is remembered for ten minutes. */
+export const requestId = fc.oneof(
+  { weight: 8, arbitrary: fc.constant(undefined) },
+  { weight: 4, arbitrary: fc.constant("new") },
+  { weight: 1, arbitrary: fc.constantFrom("r1", "r2", "r3") },
+);
+/** By name, by the id that the work spec has now, or by that of one that was deleted. */
+export const by = fc.oneof(
+  { weight: 12, arbitrary: fc.constant("name" as const) },
+  { weight: 4, arbitrary: fc.constant("id" as const) },
+  { weight: 1, arbitrary: fc.constant("old id" as const) },
+);
