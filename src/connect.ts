@@ -2,7 +2,7 @@
 import { CoordinateError, Engine, systemClock } from "./core/index.ts";
 import { HousekeptHandle } from "./housekept.ts";
 import { MemoryStore } from "./memory/index.ts";
-import type { CoordinateHandle} from "./objects/index.ts";
+import type { CoordinateHandle } from "./objects/index.ts";
 import { handles } from "./objects/index.ts";
 
 export interface ConnectOptions {
