@@ -14,8 +14,8 @@ import ts from "typescript";
 
 /**
  * @typedef {object} Folder
- * @property {string[]} imports Other folders: "core" is its index.ts, "rest/client" that entry of it, "type core" its types only, "lazy
- *   sqlite" only by `import()`.
+ * @property {string[]} imports Other folders: "core" is its index.ts, "rest/client" that entry of it, "lazy sqlite" only by
+ *   `import()`.
  * @property {string[]} packages Packages and node: builtins. A last "*" stands for any ending; node:sqlite must be named in full.
  * @property {string[]} [entries] Files that other folders may import, without .ts; ["index"] where not given.
  * @property {boolean} [pure] No ambient clock, random or timer.
@@ -77,7 +77,7 @@ export const folders = {
   },
   jobs: { imports: [...coreAndObjects, "worker", "worker/process/frame"], packages: ["acorn", "node:*"] },
   daemon: {
-    imports: [...everyLibrary, "config/config-error", "config/did-you-mean", "rest/client", "dashboard"],
+    imports: [...everyLibrary, "config/config-error", "config/did-you-mean", "rest/client"],
     // What the command line needs of it without loading a server: the stores by their address, and their housekeeping.
     entries: ["index", "backend", "housekeeping", "version"],
     packages: ["fastify", "@fastify/*", "@opentelemetry/api", "pino", "prom-client", "yaml", "node:*"],
@@ -98,24 +98,15 @@ export const folders = {
     packages: ["commander", "cli-progress", "fast-string-truncated-width", "yaml", "node:*"],
   },
   dashboard: {
-    imports: ["rest/client", "type core"],
-    packages: [
-      "react",
-      "react/*",
-      "react-dom",
-      "react-dom/*",
-      "@tanstack/*",
-      "@xyflow/*",
-      "@dagrejs/*",
-      "elkjs",
-      "uplot",
-    ],
+    // Core for what must be the same in the browser as everywhere: to read data, names, lines of units and work specs.
+    imports: ["rest/client", "core"],
+    packages: ["react", "react/*", "react-dom", "react-dom/*", "@tanstack/*", "@xyflow/*", "@dagrejs/*"],
   },
 };
 
 /**
- * Files directly in src: index.ts, the package's main entry. It stays light: a driver or a wire is loaded when `connect` is
- * asked for it, and no server is.
+ * Files directly in src: index.ts, the package's main entry. It stays light: a driver or a wire is loaded when `connect` is asked
+ * for it, and no server is.
  * @type {Folder}
  */
 export const main = {
@@ -142,7 +133,7 @@ export const exceptions = [
 
 /**
  * @typedef {{ file: string, line: number, message: string }} Violation
- * @typedef {{ name: string, line: number, typeOnly: boolean, lazy: boolean }} Import
+ * @typedef {{ name: string, line: number, lazy: boolean }} Import
  * @typedef {{ file: string, line: number }} Place
  */
 
@@ -227,14 +218,9 @@ function folderViolation(folder, rules, found, target) {
   }
   if (rules.imports.includes(wanted)) return undefined;
   if (rules.imports.includes(`lazy ${wanted}`)) {
-    return found.lazy || found.typeOnly
+    return found.lazy
       ? undefined
       : `${nameOf(folder)} may load ${wanted} only when it is needed: use \`import()\``;
-  }
-  if (rules.imports.includes(`type ${wanted}`)) {
-    return found.typeOnly
-      ? undefined
-      : `${nameOf(folder)} may import only types from ${wanted}: use \`import type\``;
   }
   return `${nameOf(folder)} may not import ${wanted}; it may import ${listed(rules.imports)}`;
 }
@@ -261,26 +247,26 @@ function packageViolation(folder, rules, name) {
 function importsOf(source) {
   /** @type {Import[]} */
   const found = [];
-  /** @param {ts.Node | undefined} name @param {boolean} typeOnly */
-  const add = (name, typeOnly, lazy = false) => {
+  /** @param {ts.Node | undefined} name */
+  const add = (name, lazy = false) => {
     if (name !== undefined && ts.isStringLiteralLike(name)) {
-      found.push({ name: name.text, line: lineOf(source, name), typeOnly, lazy });
+      found.push({ name: name.text, line: lineOf(source, name), lazy });
     }
   };
   walk(source, (node) => {
     if (ts.isImportDeclaration(node)) {
-      add(node.moduleSpecifier, node.importClause?.phaseModifier === ts.SyntaxKind.TypeKeyword);
+      add(node.moduleSpecifier);
     } else if (ts.isExportDeclaration(node)) {
-      add(node.moduleSpecifier, node.isTypeOnly);
+      add(node.moduleSpecifier);
     } else if (ts.isExternalModuleReference(node)) {
-      add(node.expression, false);
+      add(node.expression);
     } else if (ts.isImportTypeNode(node)) {
-      if (ts.isLiteralTypeNode(node.argument)) add(node.argument.literal, true);
+      if (ts.isLiteralTypeNode(node.argument)) add(node.argument.literal);
     } else if (ts.isCallExpression(node)) {
       const { expression } = node;
       const loads =
         expression.kind === ts.SyntaxKind.ImportKeyword || expression.getText(source) === "require";
-      if (loads) add(node.arguments[0], false, expression.kind === ts.SyntaxKind.ImportKeyword);
+      if (loads) add(node.arguments[0], expression.kind === ts.SyntaxKind.ImportKeyword);
     }
   });
   return found;

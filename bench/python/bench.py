@@ -99,7 +99,7 @@ class CoordinateBatches(Coordinate):
 
 class Redis(Subject):
     def serve(self):
-        options = ["--port", str(self.port), "--dir", self.directory, "--appendonly", "yes", "--save", ""]
+        options = ["--port", str(self.port), "--dir", self.directory, "--appendonly", "no", "--save", ""]
         self.start("redis-server", *options)
         os.environ["BENCH_REDIS"] = "redis://127.0.0.1:%d/0" % self.port
 

@@ -128,6 +128,8 @@ const lockedMs = 500;
 const defaultPage = 1000;
 /** A larger limit is taken for this one: there is another page, and nobody's memory is at the caller's mercy. */
 const largestPage = 100_000;
+/** So long a worker is taken to be known. */
+const knownWorkerMs = 60_000;
 const requestMemoryMs = 10 * 60 * 1000;
 
 export class Engine implements Coordinate {
@@ -143,8 +145,8 @@ export class Engine implements Coordinate {
   readonly #takers: Takers;
   readonly #ends: EndWaits;
   #closed = false;
-  /** Workers that were seen before: a hint that saves a write for each request that finds nothing. */
-  readonly #known = new Set<string>();
+  /** When workers were last registered: saves a write for each request that finds nothing. */
+  readonly #known = new Map<string, number>();
 
   constructor(store: Store, options: EngineOptions = {}) {
     this.#store = store;
@@ -493,10 +495,11 @@ export class Engine implements Coordinate {
   /** A worker is created by its first request, also when that finds nothing; who is known is not looked up again. */
   async #know(ns: string, worker: string, now: number): Promise<void> {
     const key = `${ns}\u0000${worker}`;
-    if (this.#known.has(key)) return;
+    // another daemon may have forgotten it since
+    if ((this.#known.get(key) ?? -Infinity) > now - knownWorkerMs) return;
     await this.#store.putWorkers(ns, [{ name: worker }], now);
     if (this.#known.size >= 10_000) this.#known.clear();
-    this.#known.add(key);
+    this.#known.set(key, now);
   }
 
   /** One look for work; `again` is when it is worth while to look again, if nothing changes until then. */
@@ -559,7 +562,7 @@ export class Engine implements Coordinate {
       workSpec: { name, id },
       worker: ask.worker,
       limit,
-      expiration: now + ask.lifetimeMs,
+      lifetimeMs: ask.lifetimeMs,
       maxRetries: meta.maxRetries,
       requestId: ask.requestId,
       ...(recent !== undefined && { recent }),
@@ -579,7 +582,7 @@ export class Engine implements Coordinate {
         workSpec: checkName("work spec", workSpec),
         workUnit: checkName("work unit", workUnit),
         worker: checkName("worker", worker),
-        expiration: now + (checkSpan("lifetimeMs", lifetimeMs, now) || defaultLifetimeMs),
+        lifetimeMs: checkSpan("lifetimeMs", lifetimeMs, now) || defaultLifetimeMs,
       };
     });
     return this.#store.makeAttempts(this.#ns(ns), makes, now);
@@ -891,6 +894,7 @@ export class Engine implements Coordinate {
       requestsBefore: now - requestMemoryMs,
     };
     const tidied = await this.#store.tidy(limits, now);
+    if (tidied.workers > 0) this.#known.clear();
     const { done } = await this.#store.purge(units, now);
     return { ...tidied, more: tidied.more || !done };
   }

@@ -240,6 +240,8 @@ export interface WorkUnitPut {
   /** Never empty: absent is none, also for a unit that has some. */
   queues?: readonly string[];
   labels?: readonly string[];
+  /** The attempt whose output the unit is. */
+  origin?: string;
 }
 
 /** As a query, checked. Absent is no condition; an empty list matches nothing. */
@@ -262,7 +264,8 @@ export interface Claim {
   workSpec: { name: string; id: number };
   worker: string;
   limit: number;
-  expiration: number;
+  /** The lease counts from the claim, however long the request waited for it. */
+  lifetimeMs: number;
   /** 0 is unlimited. */
   maxRetries: number;
   requestId: string | null;
@@ -274,7 +277,7 @@ export interface Make {
   workSpec: string;
   workUnit: string;
   worker: string;
-  expiration: number;
+  lifetimeMs: number;
 }
 
 export interface AttemptKey {

@@ -13,6 +13,8 @@ import type { Config } from "./config.ts";
 import { makeDirectory } from "./make-directory.ts";
 
 export interface Backend {
+  /** memory, sqlite, postgres, or http for a daemon in front of another. */
+  kind: string;
   coordinate: Coordinate;
   /** Null for a daemon in front of a daemon, which tidies up itself. */
   engine: Engine | null;
@@ -31,14 +33,18 @@ export type BackendConfig = Pick<Config, "backend" | "dataDir" | "maxDataBytes" 
 const inlineRuntime = "jobs-inline";
 
 /** `clock` null: the backend's own where it has one, else this machine's. */
-type Open = (address: string, config: BackendConfig, clock: ManualClock | null) => Promise<Backend>;
+type Open = (
+  address: string,
+  config: BackendConfig,
+  clock: ManualClock | null,
+) => Promise<Omit<Backend, "kind">>;
 
 function overStore(
   store: Store,
   clock: Clock,
   { maxDataBytes, maxBatch, inlineJobs = true }: BackendConfig,
   durable: boolean,
-): Backend {
+): Omit<Backend, "kind"> {
   const refusedRuntimes = inlineJobs ? [] : [inlineRuntime];
   const engine = new Engine(store, { clock, maxDataBytes, maxBatch, refusedRuntimes });
   return { coordinate: engine, engine, clock, durable };
@@ -92,5 +98,6 @@ export async function openBackend(config: BackendConfig, clock: ManualClock | nu
   if (open === undefined) {
     throw new ConfigError(`--backend ${scheme}… is not known; there are ${Object.keys(backends).join(", ")}`);
   }
-  return open(address, config, clock);
+  const kind = address === "memory" ? "memory" : scheme.replace(/(?:(?<=postgres)ql|(?<=http)s)?:$/, "");
+  return { ...(await open(address, config, clock)), kind };
 }

@@ -33,11 +33,12 @@ import { LargeRequests, type ConnectionCaps } from "../traffic/index.ts";
 import { Audit } from "./audit.ts";
 import { openBackend, type Backend } from "./backend.ts";
 import { ConfigError, type Config } from "./config.ts";
+import { readDashboard, sessionRoute } from "./dashboard.ts";
+import { docsRoutes } from "./docs-page.ts";
 import { Housekeeping } from "./housekeeping.ts";
 import { makeLog, type Logger } from "./log.ts";
 import { makeDirectory } from "./make-directory.ts";
 import { Metrics } from "./metrics.ts";
-import { pageHtml, pageRoutes } from "./page.ts";
 import { exitCodes, listenStep, openStep, StartError } from "./start-error.ts";
 import { RateLimit, TokenAccess } from "./tokens.ts";
 import { trace } from "./traces.ts";
@@ -112,12 +113,19 @@ async function serve(config: Config, log: Logger, parts: Parts): Promise<Daemon>
   const large = new LargeRequests();
   const audit = await openStep(`--data-dir ${config.dataDir}`, async () => openAudit(config, tokens, log));
   if (audit !== null) undo.push(() => audit.close());
+  const dashboard = config.page ? readDashboard() : null;
   let document = "";
   const daemonRoutes = [
     ...healthRoutes(backend.coordinate, stopping.signal),
     ...(config.metrics ? [metricsRoute(metrics)] : []),
     ...(clock instanceof ManualClock ? clockRoutes(clock, housekeeping) : []),
-    ...(config.page ? pageRoutes : []),
+    ...(dashboard === null ? [] : [dashboard.route, ...docsRoutes]),
+    sessionRoute({
+      store: backend.kind,
+      secured: () => !tokens.isEmpty,
+      now: () => clock.now(),
+      metrics: config.metrics,
+    }),
     documentRoute(() => document),
   ];
   const { app, routes } = restServer({
@@ -131,7 +139,7 @@ async function serve(config: Config, log: Logger, parts: Parts): Promise<Daemon>
     stopping: stopping.signal,
     newRequestId: requestIds(),
     routes: [...streamRoutes({ maxBytes: config.maxDataBytes }), ...eventRoutes(events), ...daemonRoutes],
-    ...(config.page && { page: pageHtml }),
+    ...(dashboard !== null && { page: dashboard.page }),
     onAnswer: (request, reply, route) => {
       metrics.answered(route, reply.statusCode, reply.elapsedTime);
       audit?.answered(request, reply, route);

@@ -1,30 +1,42 @@
-/** What is past its time counts as such by rule; here it is moved, whenever it is met. */
-import { park } from "./dependents.ts";
-import { letGo, unplace, type Attempt, type Spec, type Unit } from "./state.ts";
+/** Expired leases and elapsed delays take effect by rule. Units are moved here, when a verb is about to look at them. */
+import { expireUnits, releaseDue } from "../core/index.ts";
+import type { Space, Spec, Unit } from "./state.ts";
+import { MemorySet, run, type Tables } from "./working-set.ts";
 
-/** The attempt's lease has ended: the unit waits again, the attempt may still be settled late. */
-export function expire(unit: Unit, attempt: Attempt, end: number, now: number): void {
-  unplace(unit);
-  attempt.status = "expired";
-  attempt.end = end;
-  letGo(unit, attempt);
-  park(unit, now);
+const isBehind = ({ leases, due }: Spec, now: number): boolean =>
+  (leases.first()?.attempt?.expiration ?? Infinity) <= now || (due.first()?.notBefore ?? Infinity) <= now;
+
+/**
+ * Brings a spec up to date. Where units depend on others, all specs of the namespace: a lease that ends there may fail a unit
+ * here.
+ */
+export function catchUp(tables: Tables, spec: Spec, now: number): void {
+  if (spec.space.needy > 0) catchUpSpace(tables, spec.space, now);
+  else if (isBehind(spec, now)) catchUpSpec(tables, spec, now);
 }
 
-/** Moves what is past its time. Costs a comparison when nothing is. */
-export function catchUp(spec: Spec, now: number, limit = Infinity): { expired: number; due: number } {
-  let expired = 0;
-  let due = 0;
-  for (; expired < limit; expired++) {
-    const unit = spec.leases.first();
-    if (unit === undefined || unit.attempt === null || unit.attempt.expiration > now) break;
-    expire(unit, unit.attempt, unit.attempt.expiration, now);
+export function catchUpSpace(tables: Tables, space: Space, now: number): void {
+  for (const spec of space.specs.values()) if (isBehind(spec, now)) catchUpSpec(tables, spec, now);
+}
+
+export function catchUpSpec(
+  tables: Tables,
+  { leases, due }: Spec,
+  now: number,
+  limit = Infinity,
+): { expired: number; due: number } {
+  const lapsed = first(leases, (unit) => (unit.attempt?.expiration ?? Infinity) <= now, limit);
+  if (lapsed.length > 0) run(expireUnits(new MemorySet(tables, now), lapsed));
+  const over = first(due, (unit) => unit.notBefore <= now, limit);
+  if (over.length > 0) run(releaseDue(new MemorySet(tables, now), over));
+  return { expired: lapsed.length, due: over.length };
+}
+
+function first(units: Iterable<Unit>, wanted: (unit: Unit) => boolean, limit: number): Unit[] {
+  const found: Unit[] = [];
+  for (const unit of units) {
+    if (found.length >= limit || !wanted(unit)) break;
+    found.push(unit);
   }
-  for (; due < limit; due++) {
-    const unit = spec.due.first();
-    if (unit === undefined || unit.notBefore > now) break;
-    unplace(unit);
-    park(unit, now);
-  }
-  return { expired, due };
+  return found;
 }

@@ -1,83 +1,45 @@
 /**
  * What the memory store holds. A spec keeps its units in several orders at once: by name with counts by status, and,
  * in the order they are asked for, what waits (`ready`), what is delayed (`due`) and what runs (`leases`).
- * `place` and `unplace` are the only ways in and out of these orders, so that counts are always exact.
+ * `enter` and `leave` of the working set are the only ways in and out of these orders, so that counts are always exact.
  */
 import {
-  attemptId,
   compareNames,
-  dataWithText,
-  dependencyState,
   isPlainName,
+  noExtras,
   type ActionRow,
-  type AttemptRow,
-  type AttemptStatus,
+  type AttemptState,
   type Data,
-  type DependencyKind,
-  type DependencyState,
   type DesiredState,
+  type Extras,
   type Lock,
   type NamespaceSettings,
+  type Need,
   type QueueMessage,
+  type SpecState,
+  type UnitState,
   type Watches,
   type WorkSpecMeta,
   type WorkSpecRow,
-  type WorkUnitRow,
   type WorkUnitStatus,
   type WorkerRow,
 } from "../core/index.ts";
-import { Queue } from "./queues.ts";
+import type { Queue } from "./queues.ts";
 import { SortedList } from "./sorted-list.ts";
 import { UnitNames, type NameChunk } from "./unit-names.ts";
 
-export class Attempt {
-  readonly number: number;
-  readonly worker: string;
-  status: AttemptStatus;
-  readonly start: number;
-  end = 0;
-  expiration: number;
-  data: Data | null;
-  late = false;
-  chainingErrors: readonly string[] = none;
-
-  constructor(number: number, worker: string, start: number, expiration: number, data: Data | null) {
-    this.number = number;
-    this.worker = worker;
-    this.status = "pending";
-    this.start = start;
-    this.expiration = expiration;
-    this.data = data;
-  }
-}
-
-const none: readonly never[] = [];
-
-export interface Need {
-  unit: Unit;
-  kind: DependencyKind;
-  /** Once met it stays met, whatever becomes of that unit. */
-  met: boolean;
-}
-
 /** What few units have: kept apart so that millions of others do not pay for it. */
-export interface Links {
-  /** The id of the attempt that made it. */
+interface Links {
   origin: string | null;
-  needs: Need[];
-  dependents: Set<Unit>;
-  queues: readonly string[];
-  labels: readonly string[];
-  /** When it became available, where nothing else says so; see `availableSince`. */
   since: number;
+  extras: Extras;
+  needs: readonly Need[];
+  dependents: Set<Unit> | null;
 }
 
-export function linksOf(unit: Unit): Links {
-  unit.links ??= { origin: null, needs: [], dependents: new Set(), queues: none, labels: none, since: 0 };
-  return unit.links;
-}
+const noNeeds: readonly Need[] = [];
 
-export class Unit {
+export class Unit implements UnitState {
   readonly id: number;
   readonly spec: Spec;
   readonly name: string;
@@ -90,12 +52,12 @@ export class Unit {
   /** Where it stands among the names of its spec; null until it is there. */
   chunk: NameChunk | null = null;
   /** The latest attempt, until the unit is taken from it; then it is history. */
-  attempt: Attempt | null = null;
-  history: Attempt[] | null = null;
+  attempt: AttemptState | null = null;
+  history: AttemptState[] | null = null;
   /** Attempts ever made, and those that count against `max_retries`. */
   attempts = 0;
   tries = 0;
-  links: Links | null = null;
+  #links: Links | null = null;
 
   constructor(
     id: number,
@@ -114,10 +76,61 @@ export class Unit {
     this.notBefore = notBefore;
     this.created = now;
   }
+
+  #link(): Links {
+    this.#links ??= { origin: null, since: 0, extras: noExtras, needs: noNeeds, dependents: null };
+    return this.#links;
+  }
+
+  get origin(): string | null {
+    return this.#links?.origin ?? null;
+  }
+
+  set origin(origin: string | null) {
+    this.#link().origin = origin;
+  }
+
+  get since(): number {
+    return this.#links?.since ?? 0;
+  }
+
+  set since(since: number) {
+    this.#link().since = since;
+  }
+
+  get extras(): Extras {
+    return this.#links?.extras ?? noExtras;
+  }
+
+  set extras(extras: Extras) {
+    this.#link().extras = extras;
+  }
+
+  get needs(): readonly Need[] {
+    return this.#links?.needs ?? noNeeds;
+  }
+
+  set needs(needs: readonly Need[]) {
+    this.#link().needs = needs;
+  }
+
+  get dependents(): ReadonlySet<Unit> | null {
+    return this.#links?.dependents ?? null;
+  }
+
+  addDependent(unit: Unit): void {
+    (this.#link().dependents ??= new Set()).add(unit);
+  }
+
+  dropDependent(unit: Unit): void {
+    const links = this.#links;
+    links?.dependents?.delete(unit);
+    if (links?.dependents?.size === 0) links.dependents = null;
+  }
 }
 
 /** JavaScript's own order is the order of names as long as no name has surrogates or beyond: then it is faster. */
-const byName = (a: Unit, b: Unit): number =>
+export const byName = (a: Unit, b: Unit): number =>
   a === b
     ? 0
     : a.spec.plain
@@ -134,10 +147,11 @@ const byEnd = (a: Unit, b: Unit): number => endOf(a) - endOf(b) || a.id - b.id;
 const expirationOf = (unit: Unit): number => unit.attempt?.expiration ?? 0;
 const endOf = (unit: Unit): number => unit.attempt?.end ?? 0;
 
-export class Spec {
+export class Spec implements SpecState {
   readonly id: number;
   readonly space: Space;
   readonly name: string;
+  readonly namespace: string;
   data: Data;
   meta: WorkSpecMeta;
   deleted = false;
@@ -160,6 +174,7 @@ export class Spec {
     this.id = id;
     this.space = space;
     this.name = name;
+    this.namespace = space.name;
     this.data = data;
     this.meta = meta;
   }
@@ -207,6 +222,8 @@ export class Worker {
   desired: DesiredState | null = null;
   /** The units it holds. */
   readonly holds = new Set<Unit>();
+  /** Attempts that were taken from it before their lease ended, and that it has not settled yet. */
+  readonly lost = new Map<AttemptState, Unit>();
   /** Every attempt it made, as pairs of unit id and number. */
   log: number[] = [];
   /** How long the log was when it was last looked through. */
@@ -249,6 +266,8 @@ export class Space {
   readonly watches: Watches;
   /** What requests with an id were answered, oldest first. */
   readonly requests = new Map<string, { time: number; answer: unknown }>();
+  /** How many units have dependencies: while there are none, a spec is looked at by itself. */
+  needy = 0;
 
   constructor(name: string, settings: NamespaceSettings, watches: Watches) {
     this.name = name;
@@ -284,193 +303,4 @@ export class UnitTable {
     chunk.units[unit.id % 4096] = undefined;
     if (--chunk.count === 0) this.#chunks.delete(key);
   }
-}
-
-// ---- ends
-
-/** A unit has ended, and stands where it stands: who named a queue for that is told there, who waits is woken. */
-export function ended(unit: Unit, now: number): void {
-  const { links, attempt, status } = unit;
-  const { space } = unit.spec;
-  // of a work spec that was deleted nobody hears any more, though its rows are still there
-  if (links !== null && !unit.spec.deleted && (status === "finished" || status === "failed"))
-    for (const name of links.queues) {
-      let queue = space.queues.get(name);
-      if (queue === undefined) space.queues.set(name, (queue = new Queue()));
-      queue.append({
-        seq: ++lastSeq.value,
-        queue: name,
-        workSpec: unit.spec.name,
-        workUnit: unit.name,
-        attempt: attempt === null ? null : attemptId(unit.id, attempt.number),
-        status,
-        data: attempt?.data ?? unit.data,
-        at: now,
-      });
-      space.watches.appended(space.name, name);
-    }
-  if (space.watches.hasUnits) space.watches.ended(unit.id);
-}
-
-/** Of all stores in the process: a number that rises is all that is promised. */
-const lastSeq = { value: 0 };
-
-// ---- labels
-
-export function setLabels(unit: Unit, labels: readonly string[]): void {
-  const { spec } = unit;
-  for (const label of unit.links?.labels ?? none) {
-    const list = spec.labels.get(label);
-    list?.remove(unit);
-    if (list?.size === 0) spec.labels.delete(label);
-  }
-  if (labels.length === 0 && unit.links === null) return;
-  linksOf(unit).labels = labels;
-  for (const label of labels) {
-    let list = spec.labels.get(label);
-    if (list === undefined) spec.labels.set(label, (list = new SortedList<Unit>(byName)));
-    list.add(unit);
-  }
-}
-
-// ---- moving units between the orders
-
-export function place(unit: Unit, status: WorkUnitStatus): void {
-  const { spec } = unit;
-  spec.names.change(unit, status);
-  if (status === "available") {
-    spec.ready.add(unit);
-    if (spec.meta.maxRetries > 0 && unit.tries >= spec.meta.maxRetries) spec.exhausted.add(unit);
-  } else if (status === "pending") spec.leases.add(unit);
-  else if (status === "delayed") spec.due.add(unit);
-  else if (status !== "blocked") spec.ended?.[status].add(unit);
-}
-
-/** Takes a unit out of every order but that of names; must be done before what it is ordered by changes. */
-export function unplace(unit: Unit): void {
-  const { spec, status } = unit;
-  if (status === "available") {
-    spec.ready.remove(unit);
-    if (spec.exhausted.size > 0) spec.exhausted.delete(unit);
-  } else if (status === "pending") spec.leases.remove(unit);
-  else if (status === "delayed") spec.due.remove(unit);
-  else if (status !== "blocked") spec.ended?.[status].remove(unit);
-}
-
-/** Where a unit stands that nobody runs. */
-export function waitingStatus(unit: Unit, now: number): WorkUnitStatus {
-  if (unit.links !== null && needsState(unit.links.needs) !== "met") return "blocked";
-  return unit.notBefore > now ? "delayed" : "available";
-}
-
-export const needStatus = ({ unit }: Need): WorkUnitStatus | null => (unit.deleted ? null : unit.status);
-
-export const needState = (need: Need): DependencyState =>
-  need.met ? "met" : dependencyState(need.kind, needStatus(need));
-
-export function needsState(needs: readonly Need[]): DependencyState {
-  let state: DependencyState = "met";
-  for (const need of needs) {
-    const one = needState(need);
-    if (one === "broken") return "broken";
-    if (one === "open") state = "open";
-  }
-  return state;
-}
-
-/** The worker no longer holds the unit. */
-export function letGo(unit: Unit, attempt: Attempt): void {
-  unit.spec.space.workers.get(attempt.worker)?.holds.delete(unit);
-}
-
-/** The unit is taken from its latest attempt, which becomes history. The unit must be out of the orders. */
-export function supersede(unit: Unit, now: number): void {
-  const { attempt } = unit;
-  if (attempt === null) return;
-  if (attempt.status === "pending") {
-    attempt.status = "expired";
-    attempt.end = now;
-    letGo(unit, attempt);
-  }
-  unit.history ??= [];
-  unit.history.push(attempt);
-  unit.attempt = null;
-}
-
-/** Makes the next attempt of a unit that is out of the orders. The caller places it. */
-export function begin(unit: Unit, worker: Worker, expiration: number, now: number): Attempt {
-  supersede(unit, now);
-  unit.tries++;
-  const attempt = new Attempt(++unit.attempts, worker.name, now, expiration, unit.data);
-  unit.attempt = attempt;
-  worker.holds.add(unit);
-  worker.log.push(unit.id, attempt.number);
-  return attempt;
-}
-
-/** Fails a unit that cannot go on, by an attempt that nobody ran: its history and its data say why. */
-export function failUnit(unit: Unit, worker: string, traceback: string, now: number): void {
-  unplace(unit);
-  supersede(unit, now);
-  const attempt = new Attempt(
-    ++unit.attempts,
-    worker,
-    now,
-    now,
-    dataWithText(unit.data, "traceback", traceback),
-  );
-  attempt.status = "failed";
-  attempt.end = now;
-  unit.attempt = attempt;
-  place(unit, "failed");
-  ended(unit, now);
-}
-
-// ---- rows
-
-export function attemptRow(unit: Unit, attempt: Attempt): AttemptRow {
-  return {
-    id: attemptId(unit.id, attempt.number),
-    workSpec: unit.spec.name,
-    workUnit: unit.name,
-    worker: attempt.worker,
-    number: attempt.number,
-    status: attempt.status,
-    active: attempt === unit.attempt && isActive(attempt),
-    startTime: attempt.start,
-    endTime: attempt.end,
-    expirationTime: attempt.expiration,
-    data: attempt.data,
-    late: attempt.late,
-    chainingErrors: attempt.chainingErrors,
-  };
-}
-
-const isActive = ({ status }: Attempt): boolean =>
-  status === "pending" || status === "finished" || status === "failed";
-
-export function unitRow(unit: Unit): WorkUnitRow {
-  const active = unit.attempt !== null && isActive(unit.attempt) ? unit.attempt : null;
-  return {
-    id: unit.id,
-    workSpec: unit.spec.name,
-    name: unit.name,
-    status: unit.status,
-    data: active?.data ?? unit.data,
-    priority: unit.priority,
-    notBefore: unit.notBefore,
-    createdTime: unit.created,
-    attempts: unit.attempts,
-    activeAttempt: active === null ? null : attemptRow(unit, active),
-    origin: unit.links?.origin ?? null,
-    dependencies:
-      unit.links?.needs.map((need) => ({
-        workSpec: need.unit.spec.name,
-        workUnit: need.unit.name,
-        kind: need.kind,
-        status: needStatus(need),
-      })) ?? none,
-    queues: unit.links?.queues ?? none,
-    labels: unit.links?.labels ?? none,
-  };
 }

@@ -1,14 +1,22 @@
 /** The reference store: obvious, fast, no durability. Every method runs in one go, so every method is atomic. */
 import {
+  addUnits,
+  attemptRow,
+  changeUnits,
+  claimUnits,
   compareNames,
   CoordinateError,
+  countRetired,
   defaultNamespaceSettings,
+  exhaustUnits,
   lockAncestors,
   lockKey,
+  makeAttempts,
   missingWorkSpec,
   nameHasPrefix,
   parentCycle,
-  tooManyRetries,
+  removeUnits,
+  settleAttempts,
   workerLifetimeMs,
   workSpecName,
   Watches,
@@ -18,6 +26,7 @@ import {
   type AttemptChanged,
   type AttemptKey,
   type AttemptRow,
+  type AttemptState,
   type Candidates,
   type Claim,
   type CountSlice,
@@ -49,39 +58,18 @@ import {
   type WorkUnitPut,
   type WorkUnitRow,
   type WorkUnitWhere,
-  attemptId,
 } from "../core/index.ts";
-import { claimUnits, settleUnit } from "./attempts.ts";
+import { catchUp, catchUpSpace, catchUpSpec } from "./expiry.ts";
 import { forgetTaken, listActions, listQueues, putActions, takeFrom, takeMessages } from "./queues.ts";
-import { resolve } from "./dependents.ts";
-import { catchUp } from "./expiry.ts";
-import {
-  attemptRow,
-  begin,
-  failUnit,
-  place,
-  Space,
-  Spec,
-  UnitTable,
-  unitRow,
-  unplace,
-  Worker,
-} from "./state.ts";
-import {
-  countUnits,
-  deleteUnits,
-  findUnits,
-  forget,
-  putUnits,
-  takeSlice,
-  updateUnits,
-  waitingSince,
-} from "./work-units.ts";
+import { Space, Spec, UnitTable, type Unit, type Worker } from "./state.ts";
+import { countUnits, findUnits, readUnit, takeSlice, waitingSince } from "./work-units.ts";
+import { MemorySet, registerWorker, run } from "./working-set.ts";
 
 export class MemoryStore implements Store, Watchable {
   readonly #watches = new Watches();
   readonly #spaces = new Map<string, Space>();
   readonly #units = new UnitTable();
+  readonly #tables = { spaces: this.#spaces, units: this.#units, watches: this.#watches, lastSeq: 0 };
   /** Deleted specs whose units are still to be taken away. */
   readonly #dead = new Set<Spec>();
   #lastSpecId = 0;
@@ -203,16 +191,18 @@ export class MemoryStore implements Store, Watchable {
   async purge(limit: number, now: number): Promise<Slice> {
     let deleted = 0;
     for (const spec of this.#dead) {
-      for (const unit of spec.units.values()) {
-        if (deleted >= limit) return { deleted, done: false };
-        spec.units.delete(unit.name);
-        forget(this.#units, unit);
-        resolve(unit, now);
-        deleted++;
-      }
+      const units: Unit[] = [];
+      for (const unit of spec.units.values()) if (units.push(unit) >= limit - deleted) break;
+      this.#remove(units, now);
+      deleted += units.length;
+      if (spec.units.size > 0) return { deleted, done: false };
       this.#dead.delete(spec);
     }
     return { deleted, done: true };
+  }
+
+  #remove(units: readonly Unit[], now: number): void {
+    run(removeUnits(new MemorySet(this.#tables, now), units));
   }
 
   #find(ns: string, ref: WorkSpecRef): Spec | undefined {
@@ -224,7 +214,7 @@ export class MemoryStore implements Store, Watchable {
   #spec(ns: string, ref: WorkSpecRef, now: number): Spec {
     const spec = this.#find(ns, ref);
     if (spec === undefined) throw missingWorkSpec(ref);
-    catchUp(spec, now);
+    catchUp(this.#tables, spec, now);
     return spec;
   }
 
@@ -236,8 +226,8 @@ export class MemoryStore implements Store, Watchable {
     const space = this.#spaces.get(ns);
     if (space === undefined) return { settings: defaultNamespaceSettings, candidates: [], repeated: null };
     const candidates = [];
+    catchUpSpace(this.#tables, space, now);
     for (const spec of space.specs.values()) {
-      catchUp(spec, now);
       candidates.push({
         id: spec.id,
         name: spec.name,
@@ -252,28 +242,28 @@ export class MemoryStore implements Store, Watchable {
   }
 
   async tally(ns: string | null, now: number): Promise<TallyRow[]> {
+    return this.#current(ns, now).map((spec) => ({
+      namespace: spec.namespace,
+      workSpec: spec.name,
+      counts: { ...spec.names.counts },
+      removed: { ...spec.removed },
+    }));
+  }
+
+  /** The specs of one namespace or of all, in order, when everything in them has been brought up to date. */
+  #current(ns: string | null, now: number): Spec[] {
     const names = ns === null ? [...this.#spaces.keys()].sort(compareNames) : [ns];
-    return names.flatMap((namespace) =>
-      this.#specs(namespace).map((spec): TallyRow => {
-        catchUp(spec, now);
-        return {
-          namespace,
-          workSpec: spec.name,
-          counts: { ...spec.names.counts },
-          removed: { ...spec.removed },
-        };
-      }),
-    );
+    for (const name of names) {
+      const space = this.#spaces.get(name);
+      if (space !== undefined) catchUpSpace(this.#tables, space, now);
+    }
+    return names.flatMap((name) => this.#specs(name));
   }
 
   async waitingSince(ns: string | null, now: number): Promise<WaitingSinceRow[]> {
-    const names = ns === null ? [...this.#spaces.keys()].sort(compareNames) : [ns];
-    return names.flatMap((namespace) =>
-      this.#specs(namespace).flatMap((spec): WaitingSinceRow[] => {
-        catchUp(spec, now);
-        return spec.ready.size === 0 ? [] : [{ namespace, workSpec: spec.name, ...waitingSince(spec) }];
-      }),
-    );
+    return this.#current(ns, now)
+      .filter(({ ready }) => ready.size > 0)
+      .map((spec) => ({ namespace: spec.namespace, workSpec: spec.name, ...waitingSince(spec) }));
   }
 
   // ---- work units
@@ -288,7 +278,7 @@ export class MemoryStore implements Store, Watchable {
     const spec = this.#spec(ns, ref, now);
     const before = requestId === null ? undefined : spec.space.requests.get(`add ${spec.id} ${requestId}`);
     if (before !== undefined) return before.answer as AddedWorkUnit[];
-    const answer = putUnits(this.#units, spec, puts, now);
+    const answer = run(addUnits(new MemorySet(this.#tables, now), spec, puts));
     if (requestId !== null) spec.space.requests.set(`add ${spec.id} ${requestId}`, { time: now, answer });
     this.#changed(ns);
     return answer;
@@ -303,7 +293,7 @@ export class MemoryStore implements Store, Watchable {
     const spec = this.#spec(ns, ref, now);
     return names.map((name) => {
       const unit = spec.units.get(name);
-      return unit === undefined ? null : unitRow(unit);
+      return unit === undefined ? null : readUnit(this.#units, unit);
     });
   }
 
@@ -317,7 +307,7 @@ export class MemoryStore implements Store, Watchable {
     const rows: WorkUnitRow[] = [];
     for (const unit of findUnits(this.#spec(ns, ref, now), where)) {
       if (rows.length === limit) break;
-      rows.push(unitRow(unit));
+      rows.push(readUnit(this.#units, unit));
     }
     return rows;
   }
@@ -340,9 +330,10 @@ export class MemoryStore implements Store, Watchable {
     limit: number,
     now: number,
   ): Promise<UnitSlice> {
-    const slice = updateUnits(this.#spec(ns, ref, now), where, change, limit, now);
+    const { units, next } = takeSlice(this.#spec(ns, ref, now), where, limit);
+    const count = run(changeUnits(new MemorySet(this.#tables, now), units, change));
     this.#changed(ns);
-    return slice;
+    return { count, next };
   }
 
   async deleteWorkUnits(
@@ -353,7 +344,7 @@ export class MemoryStore implements Store, Watchable {
     now: number,
   ): Promise<UnitSlice> {
     const { units, next } = takeSlice(this.#spec(ns, ref, now), where, limit);
-    deleteUnits(this.#units, units, now);
+    this.#remove(units, now);
     this.#changed(ns);
     return { count: units.length, next };
   }
@@ -363,11 +354,11 @@ export class MemoryStore implements Store, Watchable {
   async claim(ns: string, claim: Claim, now: number): Promise<{ attempts: AttemptRow[]; more: boolean }> {
     const spec = this.#find(ns, claim.workSpec);
     if (spec === undefined) return { attempts: [], more: false };
-    catchUp(spec, now);
+    catchUp(this.#tables, spec, now);
     const repeated = this.#claimedBefore(spec.space, claim.requestId, now);
     if (repeated !== null) return { attempts: repeated, more: false };
-    const worker = this.#worker(spec.space, claim.worker, now);
-    const answer = claimUnits(this.#units, spec, claim, worker, now);
+    registerWorker(spec.space, claim.worker, now);
+    const answer = run(claimUnits(new MemorySet(this.#tables, now), spec, claim));
     if (claim.requestId !== null && answer.attempts.length > 0)
       spec.space.requests.set(`claim ${claim.requestId}`, {
         time: now,
@@ -393,36 +384,30 @@ export class MemoryStore implements Store, Watchable {
       if (unit === undefined) throw new CoordinateError("no_such_work_unit", workUnit);
       return unit;
     });
-    return units.map((unit, i) => {
-      const { worker = "", expiration = now } = makes[i] ?? {};
-      unplace(unit);
-      const attempt = begin(unit, this.#worker(unit.spec.space, worker, now), expiration, now);
-      place(unit, "pending");
-      return attemptRow(unit, attempt);
-    });
+    return makeAttempts(new MemorySet(this.#tables, now), units, makes);
   }
 
   async settle(ns: string, changes: readonly Settle[], now: number): Promise<AttemptChanged[]> {
-    const answers = changes.map((change): AttemptChanged => {
-      const unit = this.#units.get(change.unitId);
-      if (unit !== undefined && !unit.spec.deleted && unit.spec.space.name === ns) {
-        catchUp(unit.spec, now);
-        return settleUnit(this.#units, unit, change, now);
-      }
-      // a unit of another namespace does not exist here, and none that was never made can be gone
-      const gone = unit === undefined ? change.unitId <= this.#units.lastId : unit.spec.space.name === ns;
-      return {
-        attempt: attemptId(change.unitId, change.number),
-        error: gone ? "gone" : "no_such_attempt",
-        changed: false,
-        status: null,
-        expirationTime: 0,
-        outputs: 0,
-        chainingErrors: [],
-      };
-    });
+    const space = this.#spaces.get(ns);
+    if (space !== undefined) this.#catchUpUnits(space, changes, now);
+    const answers = run(settleAttempts(new MemorySet(this.#tables, now), ns, changes));
     this.#changed(ns);
     return answers;
+  }
+
+  /** Brings the specs of these units up to date. */
+  #catchUpUnits(space: Space, keys: readonly AttemptKey[], now: number): void {
+    if (space.needy > 0) {
+      catchUpSpace(this.#tables, space, now);
+      return;
+    }
+    let last: Spec | undefined;
+    for (const { unitId } of keys) {
+      const spec = this.#units.get(unitId)?.spec;
+      if (spec === undefined || spec === last || spec.space !== space) continue;
+      catchUp(this.#tables, spec, now);
+      last = spec;
+    }
   }
 
   async getAttempts(ns: string, ids: readonly AttemptKey[], now: number): Promise<(AttemptRow | null)[]> {
@@ -432,7 +417,7 @@ export class MemoryStore implements Store, Watchable {
   #attempt(ns: string, { unitId, number }: AttemptKey, now: number): AttemptRow | null {
     const unit = this.#units.get(unitId);
     if (unit === undefined || unit.spec.deleted || unit.spec.space.name !== ns) return null;
-    catchUp(unit.spec, now);
+    catchUp(this.#tables, unit.spec, now);
     const attempt =
       unit.attempt?.number === number ? unit.attempt : unit.history?.find((one) => one.number === number);
     return attempt === undefined ? null : attemptRow(unit, attempt);
@@ -457,14 +442,27 @@ export class MemoryStore implements Store, Watchable {
     const worker = space?.workers.get(name);
     if (space === undefined || worker === undefined) return [];
     if (which === "all") return this.#logged(ns, worker, previous, limit, now);
-    for (const spec of space.specs.values()) catchUp(spec, now);
+    catchUpSpace(this.#tables, space, now);
     const names = which === "active" ? [name] : [...worker.children];
     return names
-      .flatMap((one) => [...(space.workers.get(one)?.holds ?? [])])
-      .filter((unit) => !unit.spec.deleted && unit.id > (previous?.unitId ?? 0))
-      .sort((a, b) => a.id - b.id)
+      .flatMap((one) => this.#held(space.workers.get(one), now))
+      .filter(({ unit }) => !unit.spec.deleted)
+      .map(({ unit, attempt }) => ({ unitId: unit.id, number: attempt.number, unit, attempt }))
+      .filter((one) => previous === null || compareKeys(one, previous) > 0)
+      .sort(compareKeys)
       .slice(0, limit)
-      .flatMap((unit) => (unit.attempt === null ? [] : [attemptRow(unit, unit.attempt)]));
+      .map(({ unit, attempt }) => attemptRow(unit, attempt));
+  }
+
+  /** What a worker holds, and what it lost while its lease had not ended. */
+  #held(worker: Worker | undefined, now: number): { unit: Unit; attempt: AttemptState }[] {
+    const held: { unit: Unit; attempt: AttemptState }[] = [];
+    for (const unit of worker?.holds ?? [])
+      if (unit.attempt !== null) held.push({ unit, attempt: unit.attempt });
+    for (const [attempt, unit] of worker?.lost ?? [])
+      if (attempt.expiration > now && this.#units.get(unit.id) === unit) held.push({ unit, attempt });
+      else worker?.lost.delete(attempt);
+    return held;
   }
 
   /** Newest first. Attempts of units that are gone are passed over. */
@@ -490,13 +488,6 @@ export class MemoryStore implements Store, Watchable {
 
   // ---- workers
 
-  #worker(space: Space, name: string, now: number): Worker {
-    let worker = space.workers.get(name);
-    if (worker === undefined)
-      space.workers.set(name, (worker = new Worker(name, now, now + workerLifetimeMs)));
-    return worker;
-  }
-
   async putWorkers(ns: string, changes: readonly WorkerChange[], now: number): Promise<WorkerRow[]> {
     const workers = this.#spaces.get(ns)?.workers;
     const parents = new Map<string, string | null>();
@@ -514,11 +505,11 @@ export class MemoryStore implements Store, Watchable {
     }
     const space = this.#open(ns);
     return changes.map((change) => {
-      const worker = this.#worker(space, change.name, now);
+      const worker = registerWorker(space, change.name, now);
       if (change.parent !== undefined && change.parent !== worker.parent) {
         if (worker.parent !== null) space.workers.get(worker.parent)?.children.delete(worker.name);
         worker.parent = change.parent;
-        if (change.parent !== null) this.#worker(space, change.parent, now).children.add(worker.name);
+        if (change.parent !== null) registerWorker(space, change.parent, now).children.add(worker.name);
       }
       if (change.active === true) {
         worker.deactivated = false;
@@ -640,14 +631,9 @@ export class MemoryStore implements Store, Watchable {
         if (time >= limits.requestsBefore) break;
         space.requests.delete(id);
       }
-      for (const worker of space.workers.values()) {
-        this.#trimLog(worker);
-        const { name, parent, expiration, holds, children } = worker;
-        if (expiration >= limits.workersBefore || holds.size > 0 || children.size > 0) continue;
-        space.workers.delete(name);
-        if (parent !== null) space.workers.get(parent)?.children.delete(name);
-        tidied.workers++;
-      }
+      for (const worker of space.workers.values()) this.#trimLog(worker);
+      for (const worker of space.workers.values())
+        tidied.workers += forgetWorker(space, worker, limits.workersBefore);
       if (tidied.expired + tidied.due + tidied.exhausted + tidied.retired > before) this.#changed(space.name);
     }
     return tidied;
@@ -662,27 +648,25 @@ export class MemoryStore implements Store, Watchable {
 
   #tidySpec(spec: Spec, limits: TidyLimits, now: number, tidied: Tidied): void {
     const left = (): number => limits.units - tidied.expired - tidied.due - tidied.exhausted - tidied.retired;
-    const { expired, due } = catchUp(spec, now, Math.max(0, left()));
+    const { expired, due } = catchUpSpec(this.#tables, spec, now, Math.max(0, left()));
     tidied.expired += expired;
     tidied.due += due;
-    for (const unit of spec.exhausted) {
-      if (left() <= 0) break;
-      if (spec.meta.maxRetries === 0 || unit.tries < spec.meta.maxRetries) continue;
-      failUnit(unit, "", tooManyRetries, now);
-      resolve(unit, now);
-      tidied.exhausted++;
+    // what one of them frees may have been tried too often as well
+    while (spec.exhausted.size > 0 && left() > 0) {
+      const units = [...spec.exhausted].sort((a, b) => a.tries - b.tries || a.id - b.id).slice(0, left());
+      tidied.exhausted += run(exhaustUnits(new MemorySet(this.#tables, now), units));
     }
     for (const status of ["finished", "failed"] as const) {
       const limit = spec.meta.retention[status];
       const ended = spec.ended?.[status];
       if (limit === undefined || ended === undefined) continue;
-      for (let unit = ended.first(); unit !== undefined && left() > 0; unit = ended.first()) {
-        const old = limit.maxAgeMs !== undefined && (unit.attempt?.end ?? 0) <= now - limit.maxAgeMs;
-        if (!old && !(limit.maxCount !== undefined && ended.size > limit.maxCount)) break;
-        deleteUnits(this.#units, [unit], now);
-        spec.removed[status]++;
-        tidied.retired++;
-      }
+      const oldest: Unit[] = [];
+      for (const unit of ended) if (oldest.push(unit) >= left()) break;
+      const ends = oldest.map(({ attempt }) => attempt?.end ?? 0);
+      const units = left() <= 0 ? [] : oldest.slice(0, countRetired(limit, ends, ended.size, now));
+      this.#remove(units, now);
+      spec.removed[status] += units.length;
+      tidied.retired += units.length;
     }
     if (left() <= 0) tidied.more = true;
   }
@@ -691,6 +675,19 @@ export class MemoryStore implements Store, Watchable {
     // nothing is held
   }
 }
+
+/** Forgets a worker that was not heard of for long, holds nothing and has no children; and then its parent, if that is so too. */
+function forgetWorker(space: Space, worker: Worker | undefined, before: number): number {
+  if (worker === undefined || worker.expiration >= before) return 0;
+  if (worker.holds.size > 0 || worker.children.size > 0) return 0;
+  space.workers.delete(worker.name);
+  if (worker.parent === null) return 1;
+  const parent = space.workers.get(worker.parent);
+  parent?.children.delete(worker.name);
+  return 1 + forgetWorker(space, parent, before);
+}
+
+const compareKeys = (a: AttemptKey, b: AttemptKey): number => a.unitId - b.unitId || a.number - b.number;
 
 function earliest(a: number | undefined, b: number | undefined): number {
   if (a === undefined) return b ?? 0;

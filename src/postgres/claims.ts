@@ -1,30 +1,24 @@
 /**
  * Claiming. The plain course is one statement that is a transaction by itself; it does everything or, when it meets what is
- * not plain, nothing. Then the units are taken into a `Batch` and the rules of core decide. A statement serves any
- * number of callers of one work spec: what several workers ask at the same moment costs one statement and one commit.
+ * not plain, nothing. Then the rules of core decide. A statement serves any number of callers of one work spec: what several
+ * workers ask at the same moment costs one statement and one commit.
  */
 import {
   attemptId,
-  encodeData,
-  continuousName,
-  mayGenerate,
+  claimUnits as claimByRules,
   nameToBytes,
-  nextGeneration,
-  tooManyRetries,
   type AttemptRow,
   type Claim,
 } from "../core/index.ts";
 import { readAttempts } from "./attempts.ts";
 import { catchUp, isPast } from "./expiry.ts";
 import { isRow, type Database, type Row, type Session } from "./connection.ts";
-import { resolve } from "./dependents.ts";
 import { comparePlaces, start, type Floors, type Place } from "./floor.ts";
-import { knowWorkers, readKeys, writeLog } from "./log.ts";
-import { attemptRow, Batch, readSpec, type Allocate, type Spec, type Unit } from "./state.ts";
-import { noArrivals, tallyConflict, tallyInsert, tallyOf } from "./tally.ts";
+import { readKeys, registerWorkers } from "./log.ts";
+import { noArrivals, tallyConflict, tallyInsert } from "./tally.ts";
+import { readSpec, specColumns } from "./units.ts";
 import { byteas, bytesData, int8s, nameOf, textKey } from "./values.ts";
-import { readMeta } from "./work-specs.ts";
-import { putUnits } from "./work-units.ts";
+import { apply, PostgresSet, type Allocate } from "./working-set.ts";
 
 /** What only some claims need: history for units that were tried, unknown workers, request ids. */
 const wholeClaim = `  ), superseded AS (
@@ -60,7 +54,7 @@ const isStale = `CASE WHEN $12::bigint IS NULL THEN false ELSE
  * callers gets a unit follows from its turn among the picked, and from where each caller's places begin; what is noted of them
  * is in the order of turns, as nothing promises that a join keeps it.
  *
- * $1 spec, $2 limit of all callers, $3 now, $4 max retries, $5 workers, $6 expirations, $7 where the places of each caller
+ * $1 spec, $2 limit of all callers, $3 now, $4 max retries, $5 workers, $6 lengths of their leases, $7 where the places of each caller
  * begin, $8 whether the spec's row is locked, $9 namespace, $10 and $11 where to begin, $12 and $13 what was seen; $14 how
  * long a new worker is active, $15 request ids.
  */
@@ -85,7 +79,8 @@ const claimStatement = (whole: boolean): string => `
     FROM spec
   ), picked AS MATERIALIZED (
     SELECT u.id, u.attempts, u.tries, u.attempt_status, u.attempt_late, u.attempt_start, u.attempt_end,
-      u.attempt_expiration, u.attempt_worker, u.attempt_errors, u.attempt_own, u.attempt_data
+      u.attempt_expiration, u.attempt_worker, u.attempt_errors, u.attempt_own, u.attempt_data,
+      greatest($3::bigint, u.since, u.attempt_end) AS begins
     FROM @unit u WHERE u.spec = $1 AND u.status = 0
       AND (u.place, u.key) >= ($10::float8, $11::bytea)
     ORDER BY u.place, u.key
@@ -99,11 +94,11 @@ const claimStatement = (whole: boolean): string => `
     SELECT *, width_bucket(turn, $7::bigint[]) AS caller FROM (SELECT *, row_number() OVER () AS turn FROM picked) AS p
   ), claimed AS (
     UPDATE @unit u SET status = 3, attempts = p.attempts + 1, tries = p.tries + 1,
-      attempt_status = 0, attempt_worker = ($5::bytea[])[p.caller], attempt_start = $3::bigint, attempt_end = 0,
-      attempt_expiration = ($6::bigint[])[p.caller],
+      attempt_status = 0, attempt_worker = ($5::bytea[])[p.caller], attempt_start = p.begins, attempt_end = 0,
+      attempt_expiration = p.begins + ($6::bigint[])[p.caller],
       attempt_late = false, attempt_own = false, attempt_errors = NULL, attempt_data = NULL
     FROM given p, fit WHERE ${isRow("u.id", "p.id")} AND NOT fit.exhausted AND NOT fit.tried AND fit.picked <= $2::bigint
-    RETURNING u.id, u.key, u.long_name, u.attempts, u.place, u.data, p.caller, p.turn,
+    RETURNING u.id, u.key, u.long_name, u.attempts, u.place, u.data, u.attempt_start, p.caller, p.turn,
       p.attempt_status AS old_status, p.attempt_late AS old_late, p.attempt_start AS old_start, p.attempt_end AS old_end,
       p.attempt_expiration AS old_expiration, p.attempt_worker AS old_worker, p.attempt_errors AS old_errors,
       CASE WHEN p.attempt_own THEN p.attempt_data ELSE u.data END AS old_data
@@ -117,7 +112,7 @@ ${whole ? wholeClaim : ""}  ), logged AS (
     ${tallyConflict}
   )
   SELECT spec.paused, spec.limited, spec.past, fit.exhausted, spec.continuous, spec.repeated,
-    c.id, c.key, c.long_name, c.attempts, c.data, c.place, fit.tried, c.caller, spec.stale
+    c.id, c.key, c.long_name, c.attempts, c.data, c.place, fit.tried, c.caller, spec.stale, c.attempt_start
   FROM spec CROSS JOIN fit LEFT JOIN claimed c ON true`;
 
 /**
@@ -170,6 +165,7 @@ export interface Claiming {
   allocate: Allocate;
   /** How long a worker is active that is made by its first claim. */
   workerLifetimeMs: number;
+  fastPaths: boolean;
   /** The earlier look that the claims were chosen from; null after a look of their own. */
   seen: Seen | null;
   now: number;
@@ -208,7 +204,7 @@ async function tryClaim(claiming: Claiming, claims: readonly Claim[]): Promise<C
   }
   const common = [
     byteas(claims.map(({ worker }) => nameToBytes(worker))),
-    int8s(claims.map(({ expiration }) => expiration)),
+    int8s(claims.map(({ lifetimeMs }) => lifetimeMs)),
     int8s(starts),
   ];
   const values = (plain: boolean, locked: boolean, at: Place): unknown[] => [
@@ -231,27 +227,32 @@ async function tryClaim(claiming: Claiming, claims: readonly Claim[]): Promise<C
       await tx.rows("SELECT 1 FROM @spec WHERE id = $1 FOR UPDATE", [id]);
       return work(tx);
     }, repeat);
+  if (!claiming.fastPaths) {
+    await catchUp(db, id, now, Infinity, false);
+    return holding(byRule);
+  }
   for (let tries = 0; ; tries++) {
     const { at, raise } = floors.begin(id);
     const expected = tried.get(id) ?? 0;
     if (expected > 0) tried.set(id, expected - 1);
-    const since = performance.now() - knownMs;
     const plain =
-      expected === 0 && requestId === null && who.every((one) => (workers.get(one) ?? -Infinity) > since);
+      expected === 0 &&
+      requestId === null &&
+      who.every((one) => (workers.get(one) ?? -Infinity) > now - knownMs);
     const sql = plain ? plainClaimSql : claimSql;
     const answer = limited.has(id)
       ? await holding(async (tx) => {
-          const read = readClaim(await tx.rows(sql, values(plain, true, at)), claims, places, now);
+          const read = readClaim(await tx.rows(sql, values(plain, true, at)), claims, places);
           // an exhausted unit, or none for a spec that may make its own: decided here, while the row is held
           return read === "exhausted" || read === "generate" ? { claimed: await byRule(tx) } : read;
         })
-      : readClaim(await db.write(sql, values(plain, false, at), repeat), claims, places, now);
+      : readClaim(await db.write(sql, values(plain, false, at), repeat), claims, places);
     if (typeof answer === "object") {
       const { claimed, last } = answer;
       if (last !== undefined) raise(last);
       if (!plain && last !== undefined) {
         if (workers.size > 10_000) workers.clear();
-        for (const one of who) workers.set(one, performance.now());
+        for (const one of who) workers.set(one, now);
       }
       const nothing = claimed.every(({ attempts, more }) => attempts.length === 0 && !more);
       // nothing from here on: but there may be something before it that another claim had locked and gave back
@@ -263,7 +264,7 @@ async function tryClaim(claiming: Claiming, claims: readonly Claim[]): Promise<C
     // others may lock what is past its time, and then it is not ours to wait for
     if (tries > 5) return claims.map(nothing);
     if (answer === "past") {
-      await catchUp(db, id, now, 2000);
+      await catchUp(db, id, now, 2000, true);
       floors.reset(id);
     } else if (answer === "limited") limited.add(id);
     else if (answer === "tried") tried.set(id, 50);
@@ -303,7 +304,7 @@ type ClaimAnswer =
   | "exhausted"
   | "generate";
 
-function readClaim(rows: readonly Row[], claims: readonly Claim[], places: number, now: number): ClaimAnswer {
+function readClaim(rows: readonly Row[], claims: readonly Claim[], places: number): ClaimAnswer {
   const claimed = claims.map(nothing);
   const [first] = rows;
   if (first === undefined) return { claimed };
@@ -342,9 +343,9 @@ function readClaim(rows: readonly Row[], claims: readonly Claim[], places: numbe
       number,
       status: "pending",
       active: true,
-      startTime: now,
+      startTime: row[15] as number,
       endTime: 0,
-      expirationTime: claim.expiration,
+      expirationTime: (row[15] as number) + claim.lifetimeMs,
       data: bytesData(row[10] as Buffer | null),
       late: false,
       chainingErrors: [],
@@ -361,78 +362,27 @@ async function claimByRule(
   allocate: Allocate,
   now: number,
 ): Promise<Claimed> {
-  const attempts: AttemptRow[] = [];
-  const nothing = { attempts, more: false };
   const [row] = await tx.rows(
-    `SELECT s.name, s.namespace, n.name, s.next_spec, s.max_running, s.dead, s.meta, s.next_continuous, c.available, c.pending
-     FROM @spec s JOIN @namespace n ON n.id = s.namespace, LATERAL ${tallyOf("s.id")} c
-     WHERE s.id = $1 AND NOT s.dead AND n.name = $2`,
-    [claim.workSpec.id, nameToBytes(ns)],
+    `SELECT ${specColumns},
+       (SELECT r.answer FROM @request r WHERE r.namespace = s.namespace AND r.spec = 0 AND r.id = $3::bytea)
+     FROM @spec s JOIN @namespace n ON n.id = s.namespace WHERE s.id = $1 AND NOT s.dead AND n.name = $2`,
+    [claim.workSpec.id, nameToBytes(ns), claim.requestId === null ? null : textKey(claim.requestId)],
   );
-  if (row === undefined) return nothing;
-  const batch = new Batch(tx, now, allocate);
-  const spec = batch.spec(readSpec(claim.workSpec.id, row));
-  const meta = readMeta(row[6] as string, row[7] as number);
-  const [available, pending] = [row[8] as number, row[9] as number];
-  if (meta.paused) return nothing;
-  let places = claim.limit;
-  if (meta.maxRunning > 0) places = Math.min(places, meta.maxRunning - pending);
-  if (places <= 0) return nothing;
-  let units: Unit[];
-  if (mayGenerate(meta, available, pending, now)) {
-    units = [await generate(batch, spec, now)];
-    await tx.rows("UPDATE @spec SET next_continuous = $2 WHERE id = $1", [
-      spec.id,
-      nextGeneration(meta, now),
-    ]);
-  } else {
-    const picked = await tx.rows(
-      `SELECT id FROM @unit WHERE spec = $1 AND status = 0 ORDER BY place, key LIMIT $2 FOR UPDATE SKIP LOCKED`,
-      [spec.id, places],
-    );
-    const ids = (picked as [number][]).map(([id]) => id);
-    await batch.load(ids);
-    units = ids.map((id) => batch.units.get(id)).filter((unit) => unit !== undefined);
-  }
-  let exhausted = 0;
-  for (const unit of units) {
-    if (claim.maxRetries > 0 && unit.tries >= claim.maxRetries) {
-      batch.fail(unit, claim.worker, tooManyRetries);
-      await resolve(batch, [unit]);
-      exhausted++;
-      continue;
-    }
-    const attempt = batch.begin(unit, claim.worker, claim.expiration);
-    attempts.push(attemptRow(unit, attempt));
-  }
-  await batch.flush();
-  await knowWorkers(tx, spec.namespace, [claim.worker], now, now + claimWorkerMs);
-  await writeLog(tx, spec.namespace, claim.worker, attempts);
-  if (claim.requestId !== null && attempts.length > 0)
+  if (row === undefined) return nothing();
+  const before = row[6] as string | null;
+  if (before !== null)
+    return { attempts: await readAttempts(tx, ns, readKeys(before), now, true), more: false };
+  const spec = readSpec(claim.workSpec.id, row);
+  const set = new PostgresSet(tx, now, allocate);
+  const answer = await apply(set, claimByRules(set, spec, claim));
+  // one that was given nothing is known all the same
+  if (answer.attempts.length === 0) await registerWorkers(tx, spec.namespaceId, [claim.worker], now);
+  if (claim.requestId !== null && answer.attempts.length > 0)
     await tx.rows("INSERT INTO @request (namespace, spec, id, time, answer) VALUES ($1, 0, $2, $3, $4)", [
-      spec.namespace,
+      spec.namespaceId,
       textKey(claim.requestId),
       now,
-      attempts.map(({ id }) => id).join(","),
+      answer.attempts.map(({ id }) => id).join(","),
     ]);
-  if (exhausted === 0 || attempts.length > 0) return nothing;
-  const [left] = await tx.rows("SELECT 1 FROM @unit WHERE spec = $1 AND status = 0 LIMIT 1", [spec.id]);
-  return { attempts, more: left !== undefined };
-}
-
-const claimWorkerMs = 15 * 60 * 1000;
-
-/** The generated unit, under a name that is free. */
-async function generate(batch: Batch, spec: Spec, now: number): Promise<Unit> {
-  for (let from = now; ; from += 100) {
-    const names = Array.from({ length: 100 }, (_, i) => continuousName(from + i));
-    await batch.loadNames(spec, names, { data: false });
-    const name = names.find((one) => batch.find(spec, one) === undefined);
-    if (name === undefined) continue;
-    const put = { name, data: encodeData({}), priority: 0, notBefore: 0, dependencies: null };
-    await putUnits(batch, spec, [put]);
-    const unit = batch.find(spec, name);
-    if (unit === undefined) throw new Error("unreachable");
-    return unit;
-  }
+  return answer;
 }

@@ -1,50 +1,57 @@
 /**
- * Time passing: leases that ended and delays that are over hold by rule, and the rows are moved when somebody meets them.
- * Whether there are any is one probe of two small indexes, part of the statement that looks for the work spec.
+ * Expired leases and elapsed delays take effect by rule. Rows are updated when a verb meets them; whether there are any is
+ * one probe of small indexes, part of the statement that looks for the work spec.
  */
-import { missingWorkSpec, nameToBytes, workSpecName, type WorkSpecRef } from "../core/index.ts";
+import {
+  expireUnits,
+  missingWorkSpec,
+  nameToBytes,
+  releaseDue,
+  workSpecName,
+  type WorkSpecRef,
+} from "../core/index.ts";
 import { isRow, type Database, type Session } from "./connection.ts";
-import { park } from "./dependents.ts";
-import { Batch, readSpec, type Attempt, type Spec, type Unit } from "./state.ts";
-import { tallyConflict, tallyEpoch, tallyInsert } from "./tally.ts";
+import { epochOf, tallyConflict, tallyInsert } from "./tally.ts";
+import { readSpec, specColumns, type Spec } from "./units.ts";
+import { apply, PostgresSet } from "./working-set.ts";
 
 /** Rows moved in one statement: few enough that nobody waits long for them. */
 const slice = 2000;
 
+/**
+ * Whether anything in a spec is past its time; or anywhere a lease of a unit with dependencies, for when that ends, units of
+ * other specs may fail.
+ */
 export const isPast = (spec: string, now: string): string => `(
   EXISTS (SELECT 1 FROM @unit p WHERE p.spec = ${spec} AND p.status = 3 AND p.attempt_expiration <= ${now})
-  OR EXISTS (SELECT 1 FROM @unit p WHERE p.spec = ${spec} AND p.status = 1 AND p.not_before <= ${now}))`;
+  OR EXISTS (SELECT 1 FROM @unit p WHERE p.spec = ${spec} AND p.status = 1 AND p.not_before <= ${now})
+  OR ${isNeedyPast(now)})`;
+
+/** By the attempt's status, not the unit's: with that, the planner may take the index of leases, and walk through all of it. */
+export const isNeedyPast = (now: string): string =>
+  `EXISTS (SELECT 1 FROM @unit p WHERE p.needs AND p.attempt_status = 0 AND p.attempt_expiration <= ${now})`;
 
 /** The work spec, with nothing in it past its time. Throws when it is not there. */
-export async function lookUp(db: Database, ns: string, ref: WorkSpecRef, now: number): Promise<Spec> {
+export async function lookUp(
+  db: Database,
+  ns: string,
+  ref: WorkSpecRef,
+  now: number,
+  fast: boolean,
+): Promise<Spec> {
   const [row] = await db.rows(
-    `SELECT s.id, ${isPast("s.id", "$3::bigint")}, s.name, s.namespace, n.name, s.next_spec, s.max_running, s.dead
+    `SELECT s.id, ${isPast("s.id", "$3::bigint")}, ${specColumns}
      FROM @namespace n JOIN @spec s ON s.namespace = n.id AND NOT s.dead
      WHERE n.name = $1 AND NOT n.dead AND s.name = $2`,
     [nameToBytes(ns), nameToBytes(workSpecName(ref)), now],
   );
   if (row === undefined || (typeof ref !== "string" && ref.id !== row[0])) throw missingWorkSpec(ref);
   const spec = readSpec(row[0] as number, row.slice(2));
-  if (row[1] === true) await catchUp(db, spec.id, now);
+  if (row[1] === true) await catchUp(db, spec.id, now, Infinity, fast);
   return spec;
 }
 
-/** The attempt's lease has ended: the unit waits again, the attempt may still be settled late. */
-export async function expire(batch: Batch, unit: Unit, attempt: Attempt, end: number): Promise<void> {
-  attempt.status = "expired";
-  attempt.end = end;
-  await park(batch, unit);
-}
-
-/** Makes a locked unit what it is by rule. What it waits for must have been read. */
-export async function catchUpUnit(batch: Batch, unit: Unit): Promise<void> {
-  const { attempt, status } = unit;
-  if (status === "pending" && attempt?.status === "pending" && attempt.expiration <= batch.now)
-    await expire(batch, unit, attempt, attempt.expiration);
-  else if (status === "delayed" && unit.notBefore <= batch.now) await park(batch, unit);
-}
-
-// a delayed unit waits for nobody: it would be blocked
+// a delayed unit depends on nothing that is not met: it would be blocked
 export const moveSql = `
   WITH lapsed AS MATERIALIZED (
     SELECT id, needs FROM @unit WHERE spec = $1 AND status = 3 AND attempt_expiration <= $2::bigint
@@ -54,7 +61,7 @@ export const moveSql = `
     ORDER BY not_before LIMIT $3 FOR UPDATE SKIP LOCKED
   ), expired AS (
     UPDATE @unit u SET status = CASE WHEN u.not_before > $2::bigint THEN 1 ELSE 0 END, attempt_status = 1,
-      attempt_end = u.attempt_expiration
+      attempt_end = greatest(u.attempt_expiration, u.attempt_start)
     FROM lapsed WHERE ${isRow("u.id", "lapsed.id")} AND NOT lapsed.needs RETURNING u.status, u.place, u.key
   ), ready AS (
     UPDATE @unit u SET status = 0 FROM due WHERE ${isRow("u.id", "due.id")} RETURNING u.place, u.key
@@ -68,7 +75,7 @@ export const moveSql = `
   ), tallied AS (
     ${tallyInsert}
     SELECT $1, pg_backend_pid(), available + due, delayed - due, 0, -(available + delayed), 0, 0, 0, 0,
-      available + due, CASE WHEN available + due > 0 THEN ${tallyEpoch} ELSE 0 END,
+      available + due, CASE WHEN available + due > 0 THEN $4::bigint ELSE 0 END,
       (SELECT place FROM first), (SELECT key FROM first)
     FROM moved WHERE available + delayed + due > 0
     ${tallyConflict}
@@ -80,34 +87,90 @@ export async function catchUp(
   db: Database,
   spec: number,
   now: number,
-  limit = Infinity,
+  limit: number,
+  fast: boolean,
 ): Promise<{ expired: number; due: number }> {
-  const moved = { expired: 0, due: 0 };
+  const moved = { expired: await expireNeedy(db, now, limit), due: 0 };
   for (;;) {
     const most = Math.min(slice, limit - Math.max(moved.expired, moved.due));
     if (most <= 0) return moved;
-    const [row] = await db.write(moveSql, [spec, now, most], { repeatable: true });
-    const [expired = 0, due = 0, needy = 0] = row as number[];
+    const { expired, due } = fast
+      ? await movePlain(db, spec, now, most)
+      : await moveByRule(db, spec, now, most);
     moved.expired += expired;
     moved.due += due;
-    if (needy > 0)
-      moved.expired += await db.transaction((tx) => expireNeedy(tx, spec, now), { repeatable: true });
-    if (expired + needy < most && due < most) return moved;
+    if (expired < most && due < most) return moved;
   }
 }
 
-/** Those that wait for others may be blocked again: what they wait for must be looked at. */
-async function expireNeedy(tx: Session, spec: number, now: number): Promise<number> {
-  const rows = await tx.rows(
-    `SELECT id FROM @unit WHERE spec = $1 AND status = 3 AND attempt_expiration <= $2 AND needs
-     ORDER BY attempt_expiration LIMIT $3`,
-    [spec, now, slice],
+async function movePlain(
+  db: Database,
+  spec: number,
+  now: number,
+  limit: number,
+): Promise<{ expired: number; due: number }> {
+  const [row] = await db.write(moveSql, [spec, now, limit, epochOf(now)], { repeatable: true });
+  const [expired = 0, due = 0] = row as number[];
+  return { expired, due };
+}
+
+const lapsedSql = `
+  SELECT id FROM @unit WHERE spec = $1 AND status = 3 AND attempt_expiration <= $2::bigint AND NOT needs
+  ORDER BY attempt_expiration, id LIMIT $3 FOR UPDATE SKIP LOCKED`;
+const dueSql = `
+  SELECT id FROM @unit WHERE spec = $1 AND status = 1 AND not_before <= $2::bigint
+  ORDER BY not_before, id LIMIT $3 FOR UPDATE SKIP LOCKED`;
+
+function moveByRule(
+  db: Database,
+  spec: number,
+  now: number,
+  limit: number,
+): Promise<{ expired: number; due: number }> {
+  return db.transaction(
+    async (tx) => {
+      const move = async (sql: string, rule: typeof expireUnits): Promise<number> => {
+        const set = new PostgresSet(tx, now, noIds);
+        const ids = ((await tx.rows(sql, [spec, now, limit])) as [number][]).map(([id]) => id);
+        await set.loadUnits(ids);
+        await apply(set, rule(set, set.units(ids)));
+        return ids.length;
+      };
+      return { expired: await move(lapsedSql, expireUnits), due: await move(dueSql, releaseDue) };
+    },
+    { repeatable: true },
   );
-  const batch = new Batch(tx, now, () => Promise.resolve([]));
-  await batch.load((rows as [number][]).map(([id]) => id));
-  const units = [...batch.units.values()];
-  await batch.loadNeeds(units);
-  for (const unit of units) await catchUpUnit(batch, unit);
-  await batch.flush();
-  return units.filter(({ changed }) => changed).length;
+}
+
+const noIds = (): Promise<number[]> => Promise.resolve([]);
+
+/** Leases of units with dependencies, of all specs: what they depend on must be looked at, and who depends on them. */
+export async function expireNeedy(db: Database, now: number, limit: number): Promise<number> {
+  const sql = `
+    SELECT id FROM @unit WHERE needs AND attempt_status = 0 AND attempt_expiration <= $1::bigint
+    ORDER BY attempt_expiration LIMIT $2`;
+  const most = Math.min(slice, limit);
+  const [any] = await db.rows(sql, [now, 1]);
+  if (any === undefined || most <= 0) return 0;
+  const moved = await db.transaction(
+    async (tx: Session) => {
+      const rows = (await tx.rows(sql, [now, most])) as [number][];
+      const set = new PostgresSet(tx, now, noIds);
+      const ids = rows.map(([id]) => id);
+      await set.loadUnits(ids);
+      // in one order, whatever the store: by spec, and in it by the end of the lease
+      const units = set
+        .units(ids)
+        .sort(
+          (a, b) =>
+            a.spec.id - b.spec.id ||
+            (a.attempt?.expiration ?? 0) - (b.attempt?.expiration ?? 0) ||
+            a.id - b.id,
+        );
+      await apply(set, expireUnits(set, units));
+      return rows.length;
+    },
+    { repeatable: true },
+  );
+  return moved < most ? moved : moved + (await expireNeedy(db, now, limit - moved));
 }

@@ -1,35 +1,33 @@
 /** Who made which attempts: workers are made by their first claim, and every claim is a row of the log. */
-import { nameToBytes, type AttemptKey } from "../core/index.ts";
+import { nameToBytes, workerLifetimeMs, type AttemptKey } from "../core/index.ts";
 import type { Session } from "./connection.ts";
 import { byteas, int4s, int8s } from "./values.ts";
 
 /** Makes workers that are not known. */
-export async function knowWorkers(
+export async function registerWorkers(
   tx: Session,
-  namespace: number,
+  namespaceId: number,
   names: readonly string[],
   now: number,
-  expiration: number,
 ): Promise<void> {
   await tx.rows(
     `INSERT INTO @worker (namespace, name, updated, expiration)
      SELECT $1, g.name, $3, $4 FROM unnest($2::bytea[]) AS g (name) ORDER BY g.name ON CONFLICT DO NOTHING`,
-    [namespace, byteas([...new Set(names)].map(nameToBytes)), now, expiration],
+    [namespaceId, byteas([...new Set(names)].map(nameToBytes)), now, now + workerLifetimeMs],
   );
 }
 
 export async function writeLog(
   tx: Session,
-  namespace: number,
+  namespaceId: number,
   worker: string,
-  attempts: readonly { id: string }[],
+  keys: readonly AttemptKey[],
 ): Promise<void> {
-  if (attempts.length === 0) return;
-  const keys = readKeys(attempts.map(({ id }) => id).join(","));
+  if (keys.length === 0) return;
   await tx.rows(
     "INSERT INTO @log (namespace, worker, units, numbers) VALUES ($1, $2, $3::bigint[], $4::int[])",
     [
-      namespace,
+      namespaceId,
       nameToBytes(worker),
       int8s(keys.map(({ unitId }) => unitId)),
       int4s(keys.map(({ number }) => number)),

@@ -1,7 +1,4 @@
-/**
- * Queues of messages and records of actions. Messages are written by a trigger on `unit`, in the statement that ends the unit,
- * whatever statement that is and whichever version of the program sends it: see `schema.ts`.
- */
+/** Queues of messages and records of actions: what a namespace has besides its work. */
 import {
   attemptId,
   nameFromBytes,
@@ -15,10 +12,43 @@ import {
   type Slice,
 } from "../core/index.ts";
 import type { Database, Row, Session } from "./connection.ts";
-import { byteas, bytesData, dataBytes, textKey } from "./values.ts";
+import { byteas, bytesData, dataBytes, int2s, int4s, int8s, textKey } from "./values.ts";
 import { openNamespace } from "./work-specs.ts";
 
 // ---- queues
+
+export interface NewMessage extends Omit<QueueMessage, "seq"> {
+  namespaceId: number;
+  unit: number;
+  number: number;
+}
+
+/** Numbers of messages. They are taken by the call that uses them: what was acknowledged before it began has lower ones. */
+export async function takeSeqs(session: Session, count: number): Promise<number[]> {
+  const rows = await session.rows("SELECT nextval('@message_seq') FROM generate_series(1, $1::int)", [count]);
+  return (rows as [number][]).map(([seq]) => seq);
+}
+
+export async function writeMessages(tx: Session, messages: readonly NewMessage[]): Promise<void> {
+  const seqs = await takeSeqs(tx, messages.length);
+  await tx.rows(
+    `INSERT INTO @message (seq, namespace, unit, at, number, status, queue, spec, name, data)
+     SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::int[], $6::smallint[], $7::bytea[],
+       $8::bytea[], $9::bytea[], $10::bytea[])`,
+    [
+      int8s(seqs),
+      int8s(messages.map(({ namespaceId }) => namespaceId)),
+      int8s(messages.map(({ unit }) => unit)),
+      int8s(messages.map(({ at }) => at)),
+      int4s(messages.map(({ number }) => number)),
+      int2s(messages.map(({ status }) => (status === "finished" ? 4 : 5))),
+      byteas(messages.map(({ queue }) => nameToBytes(queue))),
+      byteas(messages.map(({ workSpec }) => nameToBytes(workSpec))),
+      byteas(messages.map(({ workUnit }) => nameToBytes(workUnit))),
+      byteas(messages.map(({ data }) => dataBytes(data))),
+    ],
+  );
+}
 
 const columns = "seq, spec, name, unit, number, status, at, data";
 
@@ -155,12 +185,7 @@ export async function putActions(
   now: number,
 ): Promise<boolean[]> {
   const distinct = new Map<string, ActionInput>();
-  const repeated = actions.map((action) => {
-    const before = distinct.get(action.key);
-    if (before === undefined) distinct.set(action.key, action);
-    else if (!sameData(before.data, action.data)) throw otherAction(action.key);
-    return before !== undefined;
-  });
+  for (const action of actions) if (!distinct.has(action.key)) distinct.set(action.key, action);
   const namespace = await openNamespace(tx, ns);
   // in one order, so that two who put the same keys wait for each other and do not deadlock
   const sorted = [...distinct.values()]
@@ -173,12 +198,13 @@ export async function putActions(
     [namespace, now, byteas(sorted.map(({ key }) => key)), byteas(sorted.map(({ data }) => data))],
   );
   const fresh = new Set((added as [Buffer][]).map(([key]) => nameFromBytes(key)));
+  const there = new Map([...distinct].map(([key, { data }]) => [key, data]));
   const old = [...distinct.keys()].filter((key) => !fresh.has(key));
   if (old.length > 0)
-    for (const row of await getActions(tx, ns, old))
-      if (row !== null && !sameData(row.data, distinct.get(row.key)?.data ?? row.data))
-        throw otherAction(row.key);
-  return actions.map(({ key }, i) => repeated[i] === false && fresh.has(key));
+    for (const row of await getActions(tx, ns, old)) if (row !== null) there.set(row.key, row.data);
+  // the first conflict in the order given is the one that is named
+  for (const { key, data } of actions) if (!sameData(there.get(key) ?? data, data)) throw otherAction(key);
+  return actions.map((action) => fresh.has(action.key) && distinct.get(action.key) === action);
 }
 
 export async function getActions(

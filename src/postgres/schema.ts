@@ -6,8 +6,8 @@
  * (`unit_due`), what runs (`unit_lease`). Attempts that were superseded are rows of `history`.
  *
  * What a unit has that few have stands in columns that are null for the others: the queues that hear of its end, and its
- * labels. Triggers that are passed over for rows without them do the rest, in the statement that changes the row: so every
- * way that a unit may end writes its messages, and so does a daemon of an older version, which knows nothing of queues.
+ * labels, which stand a second time in `label`, where they are looked for. There are no triggers and no stored functions:
+ * what follows from a change is decided by the rules of core and written by the same transaction.
  *
  * Statuses are positions in `workUnitStatuses` and `attemptStatuses` of core. Times are epoch milliseconds. Names are
  * bytes. Statements write `@unit` for the table `unit` of the schema in use.
@@ -262,6 +262,24 @@ export const migrations: readonly Migration[] = [
         data bytea NOT NULL,
         PRIMARY KEY (namespace, key)
       )`,
+    ],
+  },
+  {
+    // a daemon that left messages and labels to the triggers would lose them
+    worksWith: 3,
+    statements: [
+      "DROP TRIGGER unit_ended ON @unit",
+      "DROP TRIGGER unit_labels ON @unit",
+      "DROP TRIGGER unit_gone ON @unit",
+      "DROP FUNCTION @unit_ended()",
+      "DROP FUNCTION @unit_labels()",
+      "DROP FUNCTION @label_key(bytea)",
+      "ALTER TABLE @message ALTER COLUMN seq DROP DEFAULT",
+      // running units with dependencies: when their lease ends, units of other specs may fail
+      "CREATE INDEX unit_needy ON @unit (attempt_expiration) WHERE needs AND attempt_status = 0",
+      // attempts that were taken from their worker before the lease ended, and that it has not settled yet
+      "ALTER TABLE @history ADD COLUMN held boolean NOT NULL DEFAULT false",
+      "CREATE INDEX history_held ON @history (worker, unit, number) WHERE held",
     ],
   },
 ];

@@ -1,10 +1,19 @@
 /** The store of many daemons: any number of them on one PostgreSQL. Every method is one transaction. */
 import {
+  addUnits,
+  attemptRow,
+  catchUpUnit,
+  changeUnits,
+  CoordinateError,
   defaultNamespaceSettings,
+  follow,
   isCoordinateError,
+  makeAttempts,
   missingWorkSpec,
   nameFromBytes,
   nameToBytes,
+  removeUnits,
+  settleAttempts,
   waitingSample,
   workerLifetimeMs,
   type ActionInput,
@@ -24,6 +33,7 @@ import {
   type NamespaceSettings,
   type QueueMessage,
   type QueueRow,
+  type Rule,
   type Settle,
   type Slice,
   type Store,
@@ -44,10 +54,21 @@ import {
   type WorkUnitRow,
   type WorkUnitWhere,
 } from "../core/index.ts";
-import { findAttempts, readAttempts, readPastAttempt, settleUnits, unitBlock } from "./attempts.ts";
+import { findAttempts, readAttempts } from "./attempts.ts";
 import { readCandidates } from "./candidates.ts";
 import { claimUnits, type Claimed, type ClaimHints, type Seen } from "./claims.ts";
-import { catchUp, catchUpUnit, isPast, lookUp } from "./expiry.ts";
+import { catchUp, expireNeedy, isPast, lookUp } from "./expiry.ts";
+import {
+  copyFromUnits,
+  copyUnits,
+  inKeyOrder,
+  insertNamedSql,
+  insertSql,
+  insertValues,
+  isNamed,
+  namedValues,
+  settlePlain,
+} from "./fast-paths.ts";
 import { databaseClock, type DatabaseClock } from "./clock.ts";
 import {
   BorrowedDatabase,
@@ -56,12 +77,11 @@ import {
   type Counters,
   type Database,
   type DatabaseOptions,
+  type Row,
   type Session,
 } from "./connection.ts";
 import { Floors } from "./floor.ts";
-import { purgeUnits, tidyStore, type LogCursor } from "./housekeeping.ts";
 import { decideLocks } from "./locks.ts";
-import { knowWorkers, writeLog } from "./log.ts";
 import { Merge } from "./merge.ts";
 import type { Notifier } from "./notify.ts";
 import {
@@ -74,8 +94,18 @@ import {
   putActions,
   takeMessages,
 } from "./queues.ts";
-import { attemptRow, Batch, missingUnit, readUnit, unitColumns, type Spec } from "./state.ts";
+import { purgeUnits, tidyStore, type LogCursor } from "./sweep.ts";
 import { readTallies } from "./tally.ts";
+import {
+  pastColumns,
+  readPast,
+  readSpec,
+  readUnit,
+  specColumns,
+  unitColumns,
+  type Spec,
+  type Unit,
+} from "./units.ts";
 import { nameKey, textKey } from "./values.ts";
 import type { LivePool } from "./live.ts";
 import { Watching } from "./watching.ts";
@@ -89,22 +119,8 @@ import {
   writeNamespace,
   writeWorkSpecs,
 } from "./work-specs.ts";
-import {
-  copyFromUnits,
-  copyUnits,
-  countUnits,
-  deleteUnits,
-  inKeyOrder,
-  insertNamedSql,
-  insertSql,
-  insertValues,
-  isNamed,
-  namedValues,
-  putUnits,
-  readUnits,
-  updateUnits,
-  waitingSinceSql,
-} from "./work-units.ts";
+import { countUnits, findSlice, readUnits, waitingSinceSql } from "./work-units.ts";
+import { apply, PostgresSet, unitBlock } from "./working-set.ts";
 
 export interface PostgresParts {
   db: Database;
@@ -113,6 +129,8 @@ export interface PostgresParts {
   live: LivePool;
   options: DatabaseOptions;
   notifier: Notifier;
+  /** False: every verb goes by the rules of core, one unit at a time. For tests; see `fast-paths.ts`. */
+  fastPaths: boolean;
   /** Ends the pool, where it is the store's own. */
   end: () => Promise<void>;
 }
@@ -162,6 +180,8 @@ export class PostgresStore implements Store, Watchable {
     tried: new Map(),
     workers: new Map(),
   };
+  /** How many queues a unit has that ended lately, by namespace: so many messages the next settle is prepared for. */
+  readonly #queues = new Map<string, number>();
   /** Specs whose adds met units that exist, lately: the next one does not try the shorter way first. */
   readonly #upserts = new Map<number, number>();
 
@@ -326,7 +346,7 @@ export class PostgresStore implements Store, Watchable {
         }
         return answers;
       }
-      for (const { id } of past) await catchUp(this.#db, id, now);
+      for (const { id } of past) await this.#catchUp(this.#db, id, now);
     }
   }
 
@@ -373,7 +393,36 @@ export class PostgresStore implements Store, Watchable {
        WHERE NOT n.dead AND ($1::bytea IS NULL OR n.name = $1::bytea) AND ${isPast("s.id", "$2::bigint")}`,
       [namespace, now],
     );
-    for (const [id] of past as [number][]) await catchUp(this.#slow, id, now);
+    for (const [id] of past as [number][]) await this.#catchUp(this.#slow, id, now);
+  }
+
+  async #catchUp(db: Database, spec: number, now: number): Promise<void> {
+    await catchUp(db, spec, now, Infinity, this.#parts.fastPaths);
+  }
+
+  #lookUp(db: Database, ns: string, ref: WorkSpecRef, now: number): Promise<Spec> {
+    return lookUp(db, ns, ref, now, this.#parts.fastPaths);
+  }
+
+  /** One transaction in which the rules of core decide. */
+  async #apply<Answer>(
+    db: Database,
+    now: number,
+    rule: (set: PostgresSet, tx: Session) => Rule<Answer>,
+    repeatable = false,
+  ): Promise<Answer> {
+    const { answer, woken, told } = await db.transaction(
+      async (tx) => {
+        const set = new PostgresSet(tx, now, (count, session) => this.#ids.take(count, session));
+        return { answer: await apply(set, rule(set, tx)), woken: set.woken, told: set.told };
+      },
+      { repeatable },
+    );
+    for (const [namespace, queues] of told)
+      this.#queues.set(namespace, Math.max(queues, this.#queues.get(namespace) ?? 0));
+    for (const { namespace, unit } of woken)
+      if (this.#watching.isWatched(namespace)) this.#watching.ended(namespace, [unit]);
+    return answer;
   }
 
   async waitingSince(ns: string | null, now: number): Promise<WaitingSinceRow[]> {
@@ -398,12 +447,15 @@ export class PostgresStore implements Store, Watchable {
     now: number,
   ): Promise<AddedWorkUnit[]> {
     const request = requestId === null ? null : textKey(requestId);
-    const spec = await lookUp(this.#db, ns, ref, now);
+    const spec = await this.#lookUp(this.#db, ns, ref, now);
     const answer =
       (await this.#insertUnits(spec, puts, request, now)) ??
-      (await this.#db.transaction((tx) => this.#putUnits(tx, spec, ref, puts, request, now), {
-        repeatable: request !== null,
-      }));
+      (await this.#apply(
+        this.#db,
+        now,
+        (set, tx) => this.#putUnits(set, tx, spec, ref, puts, request),
+        request !== null,
+      ));
     this.#recent.delete(ns);
     await this.#changed(ns);
     return answer;
@@ -417,6 +469,7 @@ export class PostgresStore implements Store, Watchable {
     now: number,
   ): Promise<AddedWorkUnit[] | null> {
     const met = this.#upserts.get(spec.id) ?? 0;
+    if (!this.#parts.fastPaths) return null;
     if (met > 0 || this.#borrowed) {
       // tried again now and then: adds of new units may have come back
       this.#upserts.set(spec.id, met - 1);
@@ -446,7 +499,7 @@ export class PostgresStore implements Store, Watchable {
       const values = insertValues(spec.id, rows, note, now);
       const written = await this.#db.write(
         named ? insertNamedSql : insertSql,
-        named ? [...values, ...namedValues(rows)] : values,
+        named ? [...values, ...namedValues(spec.id, rows)] : values,
         { repeatable: request !== null, conflicts: false },
       );
       return written.length === 0 ? null : answer;
@@ -457,46 +510,33 @@ export class PostgresStore implements Store, Watchable {
     }
   }
 
-  async #putUnits(
+  *#putUnits(
+    set: PostgresSet,
     tx: Session,
-    { id, name }: Spec,
+    { id }: Spec,
     ref: WorkSpecRef,
     puts: readonly WorkUnitPut[],
     request: Buffer | null,
-    now: number,
-  ): Promise<AddedWorkUnit[]> {
-    const [row] = await tx.rows(
-      `SELECT n.name, s.namespace, s.next_spec, s.max_running,
-         (SELECT r.answer FROM @request r WHERE r.namespace = s.namespace AND r.spec = s.id AND r.id = $2::bytea)
-       FROM @spec s JOIN @namespace n ON n.id = s.namespace WHERE s.id = $1 AND NOT s.dead`,
-      [id, request],
-    );
+  ): Rule<AddedWorkUnit[]> {
+    let row: Row | undefined;
+    yield tx
+      .rows(
+        `SELECT ${specColumns},
+           (SELECT r.answer FROM @request r WHERE r.namespace = s.namespace AND r.spec = s.id AND r.id = $2::bytea)
+         FROM @spec s JOIN @namespace n ON n.id = s.namespace WHERE s.id = $1 AND NOT s.dead`,
+        [id, request],
+      )
+      .then((rows) => (row = rows[0]));
     if (row === undefined) throw missingWorkSpec(ref);
-    const [ns, namespace, nextSpec, maxRunning, before] = row as [
-      Buffer,
-      number,
-      Buffer,
-      number,
-      string | null,
-    ];
+    const before = row[6] as string | null;
     if (before !== null) return JSON.parse(before) as AddedWorkUnit[];
-    const batch = this.#batch(tx, now);
-    const spec = batch.spec({
-      id,
-      name,
-      namespace,
-      namespaceName: nameFromBytes(ns),
-      nextSpec: nameFromBytes(nextSpec),
-      maxRunning,
-      dead: false,
-    });
-    const answer = await putUnits(batch, spec, puts);
-    await batch.flush();
+    const spec = readSpec(id, row);
+    const answer = yield* addUnits(set, spec, puts);
     if (request !== null)
-      await tx.rows("INSERT INTO @request (namespace, spec, id, time, answer) VALUES ($1, $5, $2, $3, $4)", [
-        namespace,
+      yield tx.rows("INSERT INTO @request (namespace, spec, id, time, answer) VALUES ($1, $5, $2, $3, $4)", [
+        spec.namespaceId,
         request,
-        now,
+        set.now,
         JSON.stringify(answer),
         id,
       ]);
@@ -509,7 +549,7 @@ export class PostgresStore implements Store, Watchable {
     names: readonly string[],
     now: number,
   ): Promise<(WorkUnitRow | null)[]> {
-    const spec = await lookUp(this.#db, ns, ref, now);
+    const spec = await this.#lookUp(this.#db, ns, ref, now);
     const rows = await readUnits(this.#db, spec, { names }, names.length, now);
     const found = new Map(rows.map((row) => [row.name, row]));
     return names.map((name) => found.get(name) ?? null);
@@ -522,7 +562,7 @@ export class PostgresStore implements Store, Watchable {
     limit: number,
     now: number,
   ): Promise<WorkUnitRow[]> {
-    return readUnits(this.#slow, await lookUp(this.#slow, ns, ref, now), where, limit, now);
+    return readUnits(this.#slow, await this.#lookUp(this.#slow, ns, ref, now), where, limit, now);
   }
 
   async countWorkUnits(
@@ -532,7 +572,7 @@ export class PostgresStore implements Store, Watchable {
     limit: number,
     now: number,
   ): Promise<CountSlice> {
-    return countUnits(this.#slow, await lookUp(this.#slow, ns, ref, now), where, limit);
+    return countUnits(this.#slow, await this.#lookUp(this.#slow, ns, ref, now), where, limit);
   }
 
   async updateWorkUnits(
@@ -543,9 +583,9 @@ export class PostgresStore implements Store, Watchable {
     limit: number,
     now: number,
   ): Promise<UnitSlice> {
-    const spec = await lookUp(this.#slow, ns, ref, now);
-    const slice = await this.#slow.transaction((tx) =>
-      updateUnits(this.#batch(tx, now), spec, where, change, limit),
+    const spec = await this.#lookUp(this.#slow, ns, ref, now);
+    const slice = await this.#changeSlice(spec, where, limit, now, (set, units) =>
+      changeUnits(set, units, change),
     );
     await this.#changed(ns);
     return slice;
@@ -558,14 +598,33 @@ export class PostgresStore implements Store, Watchable {
     limit: number,
     now: number,
   ): Promise<UnitSlice> {
-    const spec = await lookUp(this.#slow, ns, ref, now);
-    const slice = await this.#slow.transaction((tx) => deleteUnits(this.#batch(tx, now), spec, where, limit));
+    const spec = await this.#lookUp(this.#slow, ns, ref, now);
+    const slice = await this.#changeSlice(spec, where, limit, now, function* (set, units) {
+      yield* removeUnits(set, units);
+      return units.length;
+    });
     await this.#changed(ns);
     return slice;
   }
 
-  #batch(tx: Session, now: number): Batch {
-    return new Batch(tx, now, (count, session) => this.#ids.take(count, session));
+  /** Changes the first matching units. What changed between the look and the lock matches no more. */
+  #changeSlice(
+    spec: Spec,
+    where: WorkUnitWhere,
+    limit: number,
+    now: number,
+    change: (set: PostgresSet, units: readonly Unit[]) => Rule<number>,
+  ): Promise<UnitSlice> {
+    return this.#apply(this.#slow, now, function* (set, tx): Rule<UnitSlice> {
+      let slice: Awaited<ReturnType<typeof findSlice>> = { ids: [], next: null };
+      yield findSlice(tx, spec, where, limit).then((found) => (slice = found));
+      yield set.loadUnits(slice.ids);
+      const { statuses } = where;
+      const units = set
+        .units(slice.ids)
+        .filter(({ status }) => statuses === undefined || statuses.includes(status));
+      return { count: yield* change(set, units), next: slice.next };
+    });
   }
 
   // ---- attempts
@@ -614,6 +673,7 @@ export class PostgresStore implements Store, Watchable {
       hints: this.#hints,
       allocate: (count: number, session?: Session) => this.#ids.take(count, session),
       workerLifetimeMs,
+      fastPaths: this.#parts.fastPaths,
       seen: held[0]?.recent === undefined ? null : (known?.only ?? null),
       now: Math.max(...asked.map(({ now }) => now)),
     };
@@ -627,54 +687,33 @@ export class PostgresStore implements Store, Watchable {
   async makeAttempts(ns: string, makes: readonly Make[], now: number): Promise<AttemptRow[]> {
     const specs = new Map<string, Spec>();
     const found = async (name: string): Promise<Spec> => {
-      const spec = specs.get(name) ?? (await lookUp(this.#db, ns, name, now));
+      const spec = specs.get(name) ?? (await this.#lookUp(this.#db, ns, name, now));
       specs.set(name, spec);
       return spec;
     };
     // in order, so that the first that is missing is the one that is named
     const names = [...new Set(makes.map(({ workSpec }) => workSpec))];
-    const missing: string[] = [];
     for (const name of names)
       await found(name).catch((error: unknown) => {
         if (!isCoordinateError(error)) throw error;
-        missing.push(name);
       });
-    const rows = await this.#db.transaction(async (tx) => {
-      const batch = this.#batch(tx, now);
+    return this.#apply(this.#db, now, function* (set): Rule<AttemptRow[]> {
       for (const [name, spec] of specs)
-        await batch.loadNames(
+        yield set.loadNames(
           spec,
           makes.filter(({ workSpec }) => workSpec === name).map(({ workUnit }) => workUnit),
         );
       const units = makes.map(({ workSpec, workUnit }) => {
         const spec = specs.get(workSpec);
         if (spec === undefined) throw missingWorkSpec(workSpec);
-        const unit = batch.find(spec, workUnit);
-        if (unit === undefined) throw missingUnit(workUnit);
+        const unit = set.find(spec, workUnit);
+        if (unit === undefined) throw new CoordinateError("no_such_work_unit", workUnit);
+        catchUpUnit(set, unit);
         return unit;
       });
-      await batch.loadNeeds([...batch.units.values()]);
-      for (const unit of [...batch.units.values()]) await catchUpUnit(batch, unit);
-      const made = units.map((unit, i) => {
-        const { worker = "", expiration = now } = makes[i] ?? {};
-        return attemptRow(unit, batch.begin(unit, worker, expiration));
-      });
-      await batch.flush();
-      const [unit] = units;
-      if (unit !== undefined) {
-        const workers = [...new Set(makes.map(({ worker }) => worker))];
-        await knowWorkers(tx, unit.spec.namespace, workers, now, now + workerLifetimeMs);
-        for (const worker of workers)
-          await writeLog(
-            tx,
-            unit.spec.namespace,
-            worker,
-            made.filter((row) => row.worker === worker),
-          );
-      }
-      return made;
+      yield* follow(set);
+      return makeAttempts(set, units, makes);
     });
-    return rows;
   }
 
   async settle(ns: string, changes: readonly Settle[], now: number): Promise<AttemptChanged[]> {
@@ -693,8 +732,17 @@ export class PostgresStore implements Store, Watchable {
     return answers;
   }
 
-  #settle(ns: string, changes: readonly Settle[], now: number): Promise<AttemptChanged[]> {
-    return settleUnits(this.#db, ns, changes, (count, session) => this.#ids.take(count, session), now);
+  async #settle(ns: string, changes: readonly Settle[], now: number): Promise<AttemptChanged[]> {
+    const queues = this.#queues.get(ns) ?? 0;
+    const { answers: plain, needyPast } = this.#parts.fastPaths
+      ? await settlePlain(this.#db, ns, changes, queues, now)
+      : { answers: [], needyPast: true };
+    // what is not plain, and what another transaction changed at the same moment
+    const left = changes.filter((_, i) => plain[i] === undefined);
+    if (left.length === 0) return plain as AttemptChanged[];
+    if (needyPast) await expireNeedy(this.#db, now, Infinity);
+    const decided = await this.#apply(this.#db, now, (set) => settleAttempts(set, ns, left), true);
+    return changes.map((_, i) => plain[i] ?? decided.shift()!);
   }
 
   /** Settles of a few attempts each, by many at once, in one statement and one commit. */
@@ -715,19 +763,18 @@ export class PostgresStore implements Store, Watchable {
   }
 
   async listUnitAttempts(ns: string, ref: WorkSpecRef, name: string, now: number): Promise<AttemptRow[]> {
-    const spec = await lookUp(this.#slow, ns, ref, now);
+    const spec = await this.#lookUp(this.#slow, ns, ref, now);
     const [row] = await this.#slow.rows(
       `SELECT ${unitColumns} FROM @unit u WHERE u.spec = $1 AND u.key = $2`,
       [spec.id, nameKey(name).key],
     );
-    if (row === undefined) throw missingUnit(name);
+    if (row === undefined) throw new CoordinateError("no_such_work_unit", name);
     const unit = readUnit(row, spec);
     const past = await this.#slow.rows(
-      `SELECT number, status, late, start, "end", expiration, worker, errors, data FROM @history
-       WHERE unit = $1 AND number <= $2 ORDER BY number`,
+      `SELECT ${pastColumns} FROM @history h WHERE h.unit = $1 AND h.number <= $2 ORDER BY h.number`,
       [unit.id, unit.attempt === null ? unit.attempts : unit.attempts - 1],
     );
-    const attempts = past.map(readPastAttempt);
+    const attempts = past.map(readPast);
     if (unit.attempt !== null) attempts.push(unit.attempt);
     return attempts.map((attempt) => attemptRow(unit, attempt));
   }
@@ -813,7 +860,8 @@ export class PostgresStore implements Store, Watchable {
   // ---- housekeeping
 
   async tidy(limits: TidyLimits, now: number): Promise<Tidied> {
-    const { tidied, changed } = await tidyStore(this.#slow, limits, this.#logs, now);
+    const { tidied, changed } = await tidyStore(this.#slow, limits, this.#logs, now, this.#parts.fastPaths);
+    if (tidied.workers > 0) this.#hints.workers.clear();
     for (const ns of new Set(changed.map(nameFromBytes))) await this.#changed(ns);
     return tidied;
   }

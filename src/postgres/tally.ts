@@ -38,11 +38,11 @@ const countColumns =
  */
 export const tallyInsert = `INSERT INTO @tally AS t (spec, shard, ${countColumns}, arrivals, epoch, place, key)`;
 
-/** The second that an arrival is noted under, by the server's clock. */
-export const tallyEpoch = "extract(epoch FROM clock_timestamp())::bigint";
+/** The second that arrivals are noted under. A request that waited may bring an earlier one: it counts for the latest. */
+export const epochOf = (now: number): number => Math.floor(now / 1000);
 
-const newer = "excluded.arrivals > 0 AND excluded.epoch <> t.epoch";
-const first = `excluded.arrivals > 0 AND (excluded.epoch <> t.epoch OR t.place IS NULL
+const newer = "excluded.arrivals > 0 AND excluded.epoch > t.epoch";
+const first = `excluded.arrivals > 0 AND (excluded.epoch > t.epoch OR t.place IS NULL
     OR (excluded.place, excluded.key) < (t.place, t.key))`;
 export const tallyConflict = `ON CONFLICT (spec, shard) DO UPDATE SET
   ${countColumns
@@ -53,14 +53,18 @@ export const tallyConflict = `ON CONFLICT (spec, shard) DO UPDATE SET
   before_epoch = CASE WHEN ${newer} THEN t.epoch ELSE t.before_epoch END,
   before_place = CASE WHEN ${newer} THEN t.place ELSE t.before_place END,
   before_key = CASE WHEN ${newer} THEN t.key ELSE t.before_key END,
-  epoch = CASE WHEN excluded.arrivals > 0 THEN excluded.epoch ELSE t.epoch END,
+  epoch = CASE WHEN ${newer} THEN excluded.epoch ELSE t.epoch END,
   place = CASE WHEN ${first} THEN excluded.place ELSE t.place END,
   key = CASE WHEN ${first} THEN excluded.key ELSE t.key END`;
 
 /** A change of counts without arrivals. */
 export const noArrivals = "0, 0, NULL::float8, NULL::bytea";
 
-export async function writeTallies(tx: Session, deltas: ReadonlyMap<number, Delta>): Promise<void> {
+export async function writeTallies(
+  tx: Session,
+  deltas: ReadonlyMap<number, Delta>,
+  now: number,
+): Promise<void> {
   const rows = [...deltas].filter(([, delta]) =>
     Object.values(delta).some((count) => count !== 0 && count !== null),
   );
@@ -69,7 +73,7 @@ export async function writeTallies(tx: Session, deltas: ReadonlyMap<number, Delt
   await tx.rows(
     `${tallyInsert}
      SELECT d.spec, pg_backend_pid(), d.a, d.b, d.c, d.d, d.e, d.f, d.g, d.h, d.arrivals,
-       CASE WHEN d.arrivals > 0 THEN ${tallyEpoch} ELSE 0 END, d.place, d.key
+       CASE WHEN d.arrivals > 0 THEN $13::bigint ELSE 0 END, d.place, d.key
      FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[],
        $8::bigint[], $9::bigint[], $10::bigint[], $11::float8[], $12::bytea[])
        AS d (spec, a, b, c, d, e, f, g, h, arrivals, place, key)
@@ -82,6 +86,7 @@ export async function writeTallies(tx: Session, deltas: ReadonlyMap<number, Delt
       column((delta) => delta.arrivals),
       float8s(rows.map(([, { first }]) => first?.place ?? null)),
       byteas(rows.map(([, { first }]) => first?.key ?? null)),
+      epochOf(now),
     ],
   );
 }
@@ -124,7 +129,7 @@ export async function readTallies(session: Session, namespace: Buffer | null): P
 }
 
 /** Joins the counts of server processes that are no longer there; everybody then begins at the start. What is being written just now is left for next time. */
-export async function foldTallies(tx: Session, limit: number): Promise<void> {
+export async function foldTallies(tx: Session, limit: number, now: number): Promise<void> {
   await tx.rows(
     `WITH old AS MATERIALIZED (
        SELECT spec, shard FROM @tally WHERE shard > 0 AND shard <> pg_backend_pid()
@@ -138,9 +143,9 @@ export async function foldTallies(tx: Session, limit: number): Promise<void> {
        .split(", ")
        .map((column) => `sum(${column})::bigint`)
        .join(", ")}, sum(arrivals)::bigint,
-       ${tallyEpoch}, '-Infinity'::float8, ''::bytea
+       $2::bigint, '-Infinity'::float8, ''::bytea
      FROM gone GROUP BY spec
      ${tallyConflict}`,
-    [limit],
+    [limit, epochOf(now)],
   );
 }

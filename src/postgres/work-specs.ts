@@ -16,7 +16,7 @@ import {
   type WorkSpecRow,
 } from "../core/index.ts";
 import type { Row, Session } from "./connection.ts";
-import { readSpec, type Spec } from "./state.ts";
+import { readSpec, specColumns, type Spec } from "./units.ts";
 import { byteas, bytesData, dataBytes, int8s } from "./values.ts";
 
 // ---- namespaces
@@ -72,9 +72,7 @@ export async function killNamespace(tx: Session, ns: string): Promise<boolean> {
   ]);
   if (row === undefined) return false;
   const id = row[0] as number;
-  await tx.rows("UPDATE @spec SET dead = true, died = clock_timestamp() WHERE namespace = $1 AND NOT dead", [
-    id,
-  ]);
+  await tx.rows("UPDATE @spec SET dead = true, died = now() WHERE namespace = $1 AND NOT dead", [id]);
   for (const table of ["worker", "log", "lock", "request"])
     await tx.rows(`DELETE FROM @${table} WHERE namespace = $1`, [id]);
   return true;
@@ -203,7 +201,7 @@ export async function killWorkSpecs(
     return true;
   });
   if (dead.size > 0)
-    await tx.rows("UPDATE @spec SET dead = true, died = clock_timestamp() WHERE id = ANY ($1::bigint[])", [
+    await tx.rows("UPDATE @spec SET dead = true, died = now() WHERE id = ANY ($1::bigint[])", [
       int8s([...dead]),
     ]);
   return answer;
@@ -214,7 +212,7 @@ export async function killWorkSpecs(
 export async function findSpecs(session: Session, ns: string, names: readonly string[]): Promise<Spec[]> {
   if (names.length === 0) return [];
   const rows = await session.rows(
-    `SELECT s.id, s.name, s.namespace, n.name, s.next_spec, s.max_running, s.dead
+    `SELECT s.id, ${specColumns}
      FROM @namespace n JOIN @spec s ON s.namespace = n.id AND NOT s.dead
      WHERE n.name = $1 AND NOT n.dead AND s.name = ANY ($2::bytea[])`,
     [nameToBytes(ns), byteas([...new Set(names)].map(nameToBytes))],

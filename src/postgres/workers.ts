@@ -1,5 +1,6 @@
 /** Workers: rows by namespace and name, and which attempts they made. */
 import {
+  attemptRow,
   CoordinateError,
   nameFromBytes,
   nameToBytes,
@@ -13,9 +14,9 @@ import {
   type WorkerQuery,
   type WorkerRow,
 } from "../core/index.ts";
-import { currentUnit, findAttempts } from "./attempts.ts";
-import type { Row, Session } from "./connection.ts";
-import { attemptRow, readSpec, readUnit, unitColumnCount, unitColumns } from "./state.ts";
+import { findAttempts } from "./attempts.ts";
+import { isRow, type Row, type Session } from "./connection.ts";
+import { asOf, fullColumns, pastColumns, readFullUnit, readPast, restOf } from "./units.ts";
 import { byteas, bytesData, dataBytes, keyText, textKey } from "./values.ts";
 import { openNamespace } from "./work-specs.ts";
 
@@ -184,17 +185,35 @@ async function writeWorker(
 
 // ---- the attempts of workers
 
-const heldSql = (workers: string): string => `
-  SELECT ${unitColumns}, s.name, s.namespace, n.name, s.next_spec, s.max_running, s.dead
+const heldBy = {
+  active: "SELECT w.name FROM @worker w WHERE w.namespace = n.id AND w.name = $3",
+  children: "SELECT w.name FROM @worker w WHERE w.namespace = n.id AND w.parent = $3",
+} as const;
+
+const heldSql = (which: "active" | "children"): string => `
+  SELECT ${fullColumns}
   FROM @namespace n JOIN @spec s ON s.namespace = n.id AND NOT s.dead JOIN @unit u ON u.spec = s.id AND u.status = 3
-  WHERE n.name = $1 AND NOT n.dead AND u.attempt_expiration > $2::bigint AND u.id > $4::bigint
-    AND u.attempt_worker IN (${workers})
-  ORDER BY u.id LIMIT $5`;
+  WHERE n.name = $1 AND NOT n.dead AND u.attempt_expiration > $2::bigint AND (u.id, u.attempts) > ($4::bigint, $5::int)
+    AND u.attempt_worker IN (${heldBy[which]})
+  ORDER BY u.id LIMIT $6`;
 
-const heldByOne = heldSql("SELECT w.name FROM @worker w WHERE w.namespace = n.id AND w.name = $3");
-const heldByChildren = heldSql("SELECT w.name FROM @worker w WHERE w.namespace = n.id AND w.parent = $3");
+const lostSql = (which: "active" | "children"): string => `
+  SELECT ${fullColumns}, ${pastColumns}
+  FROM @namespace n CROSS JOIN LATERAL (${heldBy[which]}) w (name)
+    JOIN @history h ON h.held AND h.worker = w.name AND h.expiration > $2::bigint AND (h.unit, h.number) > ($4::bigint, $5::int)
+    JOIN @unit u ON ${isRow("u.id", "h.unit")} JOIN @spec s ON s.id = u.spec AND s.namespace = n.id AND NOT s.dead
+  WHERE n.name = $1 AND NOT n.dead
+  ORDER BY h.unit, h.number LIMIT $6`;
 
-/** What a worker, or its children, hold now: looks through all that runs in the namespace. */
+const heldStatements = {
+  active: { held: heldSql("active"), lost: lostSql("active") },
+  children: { held: heldSql("children"), lost: lostSql("children") },
+} as const;
+
+/**
+ * What a worker, or its children, hold now: looks through all that runs in the namespace. And what they lost while the lease
+ * had not ended.
+ */
 export async function heldAttempts(
   session: Session,
   ns: string,
@@ -204,17 +223,22 @@ export async function heldAttempts(
   limit: number,
   now: number,
 ): Promise<AttemptRow[]> {
-  const rows = await session.rows(which === "active" ? heldByOne : heldByChildren, [
-    nameToBytes(ns),
-    now,
-    nameToBytes(worker),
-    previous?.unitId ?? 0,
-    limit,
-  ]);
-  return rows.flatMap((row) => {
-    const unit = currentUnit(readUnit(row, readSpec(row[1] as number, row.slice(unitColumnCount))), now);
-    return unit.attempt === null ? [] : [attemptRow(unit, unit.attempt)];
-  });
+  const { unitId, number } = previous ?? { unitId: 0, number: 0 };
+  const values = [nameToBytes(ns), now, nameToBytes(worker), unitId, number, limit];
+  const { held, lost } = heldStatements[which];
+  const found: { unitId: number; row: AttemptRow }[] = [];
+  for (const row of await session.rows(held, values)) {
+    const unit = asOf(readFullUnit(row), now);
+    if (unit.attempt !== null) found.push({ unitId: unit.id, row: attemptRow(unit, unit.attempt) });
+  }
+  for (const row of await session.rows(lost, values)) {
+    const unit = readFullUnit(row);
+    found.push({ unitId: unit.id, row: attemptRow(unit, readPast(restOf(row))) });
+  }
+  return found
+    .sort((a, b) => a.unitId - b.unitId || a.row.number - b.row.number)
+    .slice(0, limit)
+    .map(({ row }) => row);
 }
 
 /** Newest first. Attempts of units that are gone are passed over. */

@@ -29,6 +29,7 @@ import { readWire, writeLine, writeWire } from "./wire.ts";
 export type { StreamedEvent } from "./events-text.ts";
 export { fetchTransport } from "./fetch-transport.ts";
 export { TransportError, type Transport, type TransportAnswer, type TransportRequest } from "./transport.ts";
+export { nameFromUrl, nameToUrl } from "./url-name.ts";
 
 /** How much longer than others a request may take that goes through a whole work spec. */
 const slowTimes = 40;
@@ -131,12 +132,13 @@ export class RestClient extends VerbClient implements Coordinate {
   /**
    * What happens in a namespace, from now on or after the event of id `after`. Ends when the signal aborts or the
    * server stops; the id of the last event is where to go on. An event of type `reset` says that some were missed.
+   * `onOpen` is called once the server has begun to answer: from then on nothing is missed.
    */
   async *events(
     ns: string,
-    options: { after?: string; signal?: AbortSignal } = {},
+    options: { after?: string; signal?: AbortSignal; onOpen?: () => void } = {},
   ): AsyncGenerator<StreamedEvent> {
-    const { after, signal } = options;
+    const { after, signal, onOpen } = options;
     const headers = {
       ...this.#link.headers(),
       accept: "text/event-stream",
@@ -152,6 +154,7 @@ export class RestClient extends VerbClient implements Coordinate {
       signal,
     });
     if (answer.status !== 200) readAnswer(answer);
+    onOpen?.();
     try {
       yield* readEvents(answer.chunks);
     } catch (error) {

@@ -19,7 +19,7 @@ export function fetchTransport(address: string): Transport {
         status: response.status,
         header: (name) => response.headers.get(name) ?? undefined,
         text: isStream ? "" : await response.text(),
-        chunks: (response.body ?? []) as AsyncIterable<Uint8Array>,
+        chunks: chunksOf(response.body),
       };
     } catch (error) {
       // fetch does not tell how far it came
@@ -29,6 +29,21 @@ export function fetchTransport(address: string): Transport {
     }
   };
   return { send, close: () => undefined };
+}
+
+/** By a reader: not every browser can iterate over a stream. What is left unread is given up. */
+async function* chunksOf(body: ReadableStream<Uint8Array> | null): AsyncGenerator<Uint8Array> {
+  if (body === null) return;
+  const reader = body.getReader();
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      yield value;
+    }
+  } finally {
+    reader.cancel().catch(() => undefined);
+  }
 }
 
 /** Browsers stream no request bodies over HTTP/1. */

@@ -2,63 +2,54 @@
  * What few units have: queues that hear of their end, and labels. Kept apart, and counted, so that a store in which no unit
  * has any never looks. Labels stand a second time in a table of their own, in name order, where they are looked for.
  */
-import { attemptId, nameToBytes, type WorkUnitPut } from "../core/index.ts";
-import { addMessage } from "./queues.ts";
-import { nameValue, type Spec, type State, type Unit } from "./state.ts";
-
-export interface Extra {
-  queues: readonly string[];
-  labels: readonly string[];
-}
-
-const none: Extra = { queues: [], labels: [] };
+import { nameToBytes, noExtras, type Extras } from "../core/index.ts";
+import type { Spec, State } from "./state.ts";
+import { nameValue } from "./values.ts";
 
 const readNames = (value: unknown): readonly string[] =>
-  typeof value === "string" ? (JSON.parse(value) as string[]) : none.queues;
+  typeof value === "string" ? (JSON.parse(value) as string[]) : noExtras.queues;
 
-const namesValue = (names: readonly string[] | undefined): string | null =>
-  names === undefined || names.length === 0 ? null : JSON.stringify(names);
+const namesValue = (names: readonly string[]): string | null =>
+  names.length === 0 ? null : JSON.stringify(names);
 
-export function extraOf(state: State, unit: number): Extra {
-  if (state.counters.extras === 0) return none;
+export function extrasOf(state: State, unit: number): Extras {
+  if (state.counters.extras === 0) return noExtras;
   const row = state.sql.extra.get(unit);
-  return row === undefined ? none : { queues: readNames(row[0]), labels: readNames(row[1]) };
+  return row === undefined ? noExtras : { queues: readNames(row[0]), labels: readNames(row[1]) };
 }
 
-export const hasQueues = (state: State, unit: number): boolean =>
-  state.counters.extras > 0 && extraOf(state, unit).queues.length > 0;
+export const hasQueues = (state: State, unit: number): boolean => extrasOf(state, unit).queues.length > 0;
+
+interface Named {
+  id: number;
+  spec: Spec;
+  name: string;
+}
 
 /** Of a unit that has none yet. */
-export function addExtra(
-  state: State,
-  spec: Spec,
-  unit: number,
-  { name, queues, labels }: Pick<WorkUnitPut, "name" | "queues" | "labels">,
-): void {
-  if (queues === undefined && labels === undefined) return;
+export function addExtras(state: State, { id, spec, name }: Named, { queues, labels }: Extras): void {
+  if (queues.length + labels.length === 0) return;
   state.writes++;
-  state.sql.addExtra.run(unit, namesValue(queues), namesValue(labels));
+  state.sql.addExtra.run(id, namesValue(queues), namesValue(labels));
   state.nextId("extras");
-  for (const label of labels ?? none.labels)
-    state.sql.addLabel.run(spec.id, nameToBytes(label), nameValue(name), unit);
+  for (const label of labels) state.sql.addLabel.run(spec.id, nameToBytes(label), nameValue(name), id);
 }
 
 /** In place of what the unit had. */
-export function setExtra(state: State, { id, spec }: Unit, put: WorkUnitPut): void {
-  dropExtra(state, spec, id, put.name);
-  addExtra(state, spec, id, put);
+export function setExtras(state: State, unit: Named, extras: Extras): void {
+  if (state.counters.extras > 0) {
+    const { labels } = extrasOf(state, unit.id);
+    if (state.sql.dropExtra.run(unit.id) > 0) {
+      state.writes++;
+      state.nextId("extras", -1);
+      for (const label of labels)
+        state.sql.dropLabel.run(unit.spec.id, nameToBytes(label), nameValue(unit.name));
+    }
+  }
+  addExtras(state, unit, extras);
 }
 
-export function dropExtra(state: State, spec: Spec, unit: number, name: string): void {
-  if (state.counters.extras === 0) return;
-  const { labels } = extraOf(state, unit);
-  if (state.sql.dropExtra.run(unit) === 0) return;
-  state.writes++;
-  state.nextId("extras", -1);
-  for (const label of labels) state.sql.dropLabel.run(spec.id, nameToBytes(label), nameValue(name));
-}
-
-/** The same of many units of one spec. */
+/** Takes them from many units of one spec. */
 export function dropExtras(state: State, spec: Spec, ids: readonly number[]): void {
   if (state.counters.extras === 0) return;
   const list = JSON.stringify(ids);
@@ -67,22 +58,4 @@ export function dropExtras(state: State, spec: Spec, ids: readonly number[]): vo
       state.sql.dropLabel.run(spec.id, nameToBytes(label), name as Uint8Array);
   const dropped = state.sql.dropExtras.run(list);
   if (dropped > 0) state.nextId("extras", -dropped);
-}
-
-/** A unit has ended and is saved: who named a queue for that is told there, who waits is woken after the commit. */
-export function ended(state: State, unit: Unit, now: number): void {
-  state.noteEnd(unit.id);
-  const { attempt, status, spec } = unit;
-  // of a work spec that was deleted nobody hears any more, though its rows are still there
-  if (state.counters.extras === 0 || spec.deleted || (status !== "finished" && status !== "failed")) return;
-  for (const queue of extraOf(state, unit.id).queues)
-    addMessage(state, spec.space, {
-      queue,
-      workSpec: spec.name,
-      workUnit: unit.name,
-      attempt: attempt === null ? null : attemptId(unit.id, attempt.number),
-      status,
-      data: attempt?.data ?? unit.data,
-      at: now,
-    });
 }

@@ -10,6 +10,8 @@ export interface SqliteOptions {
   durability?: Durability;
   /** Told of each numbered step when a file of an older version is brought to this one. */
   onMigration?: (step: number, of: number) => void;
+  /** False: every verb goes by the rules of core, one unit at a time, without set-based statements. For tests. */
+  fastPaths?: boolean;
 }
 
 /**
@@ -23,7 +25,8 @@ export async function openSqlite(file: string, options: SqliteOptions = {}): Pro
     const connection = openFile(driver, file, options.durability ?? "full");
     try {
       migrate(connection, file, options.onMigration ?? (() => undefined));
-      return new SqliteStore({ file, driver, connection, ownership, readOnly: false });
+      const { fastPaths = true } = options;
+      return new SqliteStore({ file, driver, connection, ownership, readOnly: false, fastPaths });
     } catch (error) {
       connection.close();
       throw explain(file, error);

@@ -13,7 +13,8 @@ import {
 } from "../core/index.ts";
 import type { Row, Value } from "./driver.ts";
 import { unitState } from "./schema.ts";
-import { dataValue, readData, type Space, type State } from "./state.ts";
+import type { Space, State } from "./state.ts";
+import { dataValue, readData } from "./values.ts";
 
 // ---- queues
 

@@ -243,6 +243,11 @@ export const migrations: readonly string[] = [
   );
   CREATE UNIQUE INDEX action_key ON action (namespace, key);
   `,
+  `
+  -- 1: taken from its worker before the lease ended, and not settled by it yet
+  ALTER TABLE history ADD COLUMN held INTEGER;
+  CREATE INDEX history_held ON history (worker, unit, number) WHERE held = 1;
+  `,
 ];
 
 export const schemaVersion = migrations.length;

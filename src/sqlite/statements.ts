@@ -131,6 +131,7 @@ export const sql = {
   // ---- what waits
 
   firstReady: "SELECT place FROM ready WHERE spec = ? ORDER BY place LIMIT 1",
+  firstReadyUnit: "SELECT unit FROM ready WHERE spec = ? ORDER BY place, name LIMIT 1",
   addReady: "INSERT INTO ready VALUES (?, ?, CAST(? AS TEXT), ?, ?)",
   dropReady: "DELETE FROM ready WHERE spec = ? AND place = ? AND name = CAST(? AS TEXT)",
   spent:
@@ -147,12 +148,12 @@ export const sql = {
   // ---- claiming and settling
 
   claimable: `
-    SELECT r.unit, r.name, r.place, u.data, u.attempts, u.tries, u.status
+    SELECT r.unit, r.name, r.place, u.data, u.attempts, u.tries, u.status, 0, u.since, u.ended
     FROM ready AS r CROSS JOIN unit AS u ON u.id = r.unit WHERE r.spec = ? ORDER BY r.place, r.name LIMIT ? + 0`,
   /** The same where units may have queues. */
   claimableQueued: `
     SELECT r.unit, r.name, r.place, u.data, u.attempts, u.tries, u.status,
-      EXISTS (SELECT 1 FROM extra AS e WHERE e.unit = r.unit AND e.queues IS NOT NULL)
+      EXISTS (SELECT 1 FROM extra AS e WHERE e.unit = r.unit AND e.queues IS NOT NULL), u.since, u.ended
     FROM ready AS r CROSS JOIN unit AS u ON u.id = r.unit WHERE r.spec = ? ORDER BY r.place, r.name LIMIT ? + 0`,
   /** Of a row value with a CAST in it SQLite uses the first part only, so higher places go by themselves. */
   dropPlacesBefore: "DELETE FROM ready WHERE spec = ? AND place < ?",
@@ -165,9 +166,12 @@ export const sql = {
   /** Before a claim takes units from attempts that ended. */
   supersedeMany: `
     INSERT INTO history
-    SELECT id, attempts, status, worker, started, ended, expiration, late, errors, iif(own, attempt_data, data)
+    SELECT id, attempts, status, worker, started, ended, expiration, late, errors, iif(own, attempt_data, data), NULL
     FROM unit WHERE id IN ${ids}`,
-  addHistory: "INSERT INTO history VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+  addHistory: "INSERT INTO history VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+  dropHeld: "UPDATE history SET held = NULL WHERE unit = ? AND number = ? AND held = 1",
+  heldPast:
+    "SELECT unit, number FROM history WHERE held = 1 AND worker = ? AND expiration > ? ORDER BY unit, number",
   setHistoryData: "UPDATE history SET data = ? WHERE unit = ? AND number = ?",
   history: `
     SELECT number, status, worker, started, ended, expiration, late, errors, data FROM history WHERE unit = ?
@@ -214,7 +218,7 @@ export const sql = {
     ORDER BY name LIMIT ? + 0`,
   unitStanding: `
     SELECT u.state, EXISTS (SELECT 1 FROM lease AS l WHERE l.unit = u.id), u.not_before > 0 AND EXISTS (
-      SELECT 1 FROM delayed AS d WHERE d.spec = u.spec AND d.not_before = u.not_before AND d.unit = u.id)
+      SELECT 1 FROM delayed AS d WHERE d.spec = u.spec AND d.not_before = u.not_before AND d.unit = u.id), u.spec
     FROM unit AS u WHERE u.id = ?`,
   firstWaiting: `
     SELECT u.created, u.since, u.not_before, u.ended FROM ready AS r CROSS JOIN unit AS u ON u.id = r.unit
@@ -254,6 +258,7 @@ export const sql = {
   addNeed: "INSERT INTO need VALUES (?, ?, ?, ?, ?, ?, ?)",
   setMet: "UPDATE need SET met = 1 WHERE unit = ? AND position = ?",
   dropNeeds: "DELETE FROM need WHERE unit = ?",
+  anyDependent: "SELECT 1 FROM need WHERE target = ? LIMIT 1",
   dependents: "SELECT DISTINCT unit FROM need WHERE target = ? ORDER BY unit",
 
   // ---- retention and deletion
@@ -293,6 +298,9 @@ export const sql = {
   setWorker: `
     UPDATE worker SET parent = ?, mode = ?, data = ?, updated = ?, expiration = ?, deactivated = ?, desired = ?
     WHERE id = ?`,
+  oldParent: `
+    SELECT p.id, p.name FROM worker AS w JOIN worker AS p ON p.namespace = w.namespace AND p.name = w.parent AND p.known = 1
+    WHERE w.id = ? AND p.expiration < ?`,
   forgetWorker: "UPDATE worker SET known = 0, parent = NULL, data = NULL WHERE id = ?",
   workers: `
     SELECT id, name, parent, mode, data, updated, expiration, deactivated, desired FROM worker

@@ -3,13 +3,19 @@
  * committer, and is answered when that is on disk.
  */
 import {
+  addUnits,
+  attemptRow,
+  changeUnits,
+  claimUnits,
   compareNames,
   CoordinateError,
   defaultNamespaceSettings,
   lockAncestors,
   lockKey,
+  makeAttempts,
   missingWorkSpec,
   nameToBytes,
+  settleAttempts,
   workSpecName,
   type ActionInput,
   type ActionRow,
@@ -50,10 +56,10 @@ import {
   type WorkUnitRow,
   type WorkUnitWhere,
 } from "../core/index.ts";
-import { claimUnits, settleUnits } from "./attempts.ts";
 import { again, Committer } from "./commit.ts";
 import type { Connection, Driver, Row } from "./driver.ts";
 import { catchUp, firstDue, isBehind } from "./expiry.ts";
+import { claimPlain, settlePlain } from "./fast-paths.ts";
 import { closeFile, type Ownership } from "./file.ts";
 import {
   backup,
@@ -74,44 +80,13 @@ import {
   putActions,
   takeMessages,
 } from "./queues.ts";
-import {
-  attemptRow,
-  begin,
-  dataValue,
-  findUnit,
-  findUnitByName,
-  pastAttempt,
-  pastAttempts,
-  place,
-  saveUnit,
-  Space,
-  Spec,
-  State,
-  topPriority,
-  unitRow,
-  unplace,
-} from "./state.ts";
-import { purge, setRetained, tidy } from "./tidy.ts";
-import {
-  countUnits,
-  deleteUnits,
-  findUnits,
-  putUnits,
-  sliceUnits,
-  takeSlice,
-  updateUnits,
-  waitingSince,
-  type Steps,
-} from "./work-units.ts";
-import {
-  checkParents,
-  childrenOf,
-  findWorkers,
-  getWorker,
-  loggedAttempts,
-  logAttempts,
-  putWorker,
-} from "./workers.ts";
+import { Space, Spec, State, topPriority } from "./state.ts";
+import { deleteUnits, purge, setRetained, tidy } from "./sweep.ts";
+import { findUnit, findUnitByName, pastAttempt, pastAttempts } from "./units.ts";
+import { dataValue } from "./values.ts";
+import { countUnits, findUnits, readUnitRow, sliceUnits, waitingSince, type Steps } from "./work-units.ts";
+import { checkParents, childrenOf, findWorkers, getWorker, loggedAttempts, putWorker } from "./workers.ts";
+import { applied, SqliteSet } from "./working-set.ts";
 
 export interface OpenedFile {
   readonly file: string;
@@ -120,6 +95,8 @@ export interface OpenedFile {
   /** Null for a store that only reads. */
   readonly ownership: Ownership | null;
   readonly readOnly: boolean;
+  /** False: every verb goes by the rules of core, one unit at a time. For tests; true when absent. */
+  readonly fastPaths?: boolean;
 }
 
 /** How many rows a listing reads before it lets others have a turn. */
@@ -135,7 +112,7 @@ export class SqliteStore implements Store, Watchable {
   /** Use `openSqlite` or `openSqliteReader`. */
   constructor(opened: OpenedFile) {
     this.#opened = opened;
-    this.#state = new State(opened.connection);
+    this.#state = new State(opened.connection, opened.fastPaths ?? true);
     this.#committer = new Committer(opened.file, opened.connection, this.#state, () => this.#tell());
   }
 
@@ -171,7 +148,7 @@ export class SqliteStore implements Store, Watchable {
     const state = this.#state;
     const { writes } = state;
     let done = true;
-    for (const spec of specs) {
+    for (const spec of this.#concerned(specs)) {
       if (!isBehind(state, spec, now)) continue;
       done = catchUp(state, spec, now).done && done;
       state.changed.add(spec.space.name);
@@ -179,6 +156,12 @@ export class SqliteStore implements Store, Watchable {
     // that much is true whatever becomes of the verb
     state.writes = writes;
     return done;
+  }
+
+  /** Where units depend on others, all specs of the namespace: a lease that ends in one may fail a unit of another. */
+  *#concerned(specs: Iterable<Spec>): Iterable<Spec> {
+    if (this.#state.counters.needs === 0) yield* specs;
+    else for (const space of new Set([...specs].map((spec) => spec.space))) yield* space.specs.values();
   }
 
   watchWork(ns: string, wake: () => void): () => void {
@@ -329,30 +312,24 @@ export class SqliteStore implements Store, Watchable {
 
   async tally(ns: string | null, now: number): Promise<TallyRow[]> {
     return this.#read((state) => {
-      const names = ns === null ? [...state.spaces.keys()].sort(compareNames) : [ns];
-      const rows: TallyRow[] = [];
-      for (const namespace of names) {
-        const specs = sortedSpecs(state, namespace);
-        if (!this.#caughtUp(specs, now)) return again;
-        for (const { name, counts, removed } of specs)
-          rows.push({ namespace, workSpec: name, counts: { ...counts }, removed: { ...removed } });
-      }
-      return rows;
+      const specs = allSpecs(state, ns);
+      if (!this.#caughtUp(specs, now)) return again;
+      return specs.map(({ namespace, name, counts, removed }) => ({
+        namespace,
+        workSpec: name,
+        counts: { ...counts },
+        removed: { ...removed },
+      }));
     });
   }
 
   async waitingSince(ns: string | null, now: number): Promise<WaitingSinceRow[]> {
     return this.#read((state) => {
-      const names = ns === null ? [...state.spaces.keys()].sort(compareNames) : [ns];
-      const rows: WaitingSinceRow[] = [];
-      for (const namespace of names) {
-        const specs = sortedSpecs(state, namespace);
-        if (!this.#caughtUp(specs, now)) return again;
-        for (const spec of specs)
-          if (spec.counts.available > 0)
-            rows.push({ namespace, workSpec: spec.name, ...waitingSince(state, spec) });
-      }
-      return rows;
+      const specs = allSpecs(state, ns);
+      if (!this.#caughtUp(specs, now)) return again;
+      return specs
+        .filter(({ counts }) => counts.available > 0)
+        .map((spec) => ({ namespace: spec.namespace, workSpec: spec.name, ...waitingSince(state, spec) }));
     });
   }
 
@@ -372,7 +349,7 @@ export class SqliteStore implements Store, Watchable {
       const id = requestId === null ? null : JSON.stringify(`add ${spec.id} ${requestId}`);
       const before = id === null ? undefined : state.sql.request.get(spec.space.id, id)?.[0];
       if (typeof before === "string") return JSON.parse(before) as AddedWorkUnit[];
-      const answer = yield* putUnits(state, spec, puts, now);
+      const answer = yield* applied(state, now, (set) => addUnits(set, spec, puts));
       if (id !== null) state.sql.addRequest.run(spec.space.id, id, now, JSON.stringify(answer));
       state.changed.add(ns);
       return answer;
@@ -389,7 +366,7 @@ export class SqliteStore implements Store, Watchable {
       const rows: (WorkUnitRow | null)[] = [];
       for (const name of names) {
         const unit = findUnitByName(state, spec, name);
-        if (rows.push(unit === undefined ? null : unitRow(state, unit)) % rowsAtOnce === 0) yield;
+        if (rows.push(unit === undefined ? null : readUnitRow(state, unit)) % rowsAtOnce === 0) yield;
       }
       return rows;
     });
@@ -410,7 +387,7 @@ export class SqliteStore implements Store, Watchable {
           const { found, next } = sliceUnits(state, spec, from, rowsAtOnce);
           for (const { id } of found) {
             const unit = rows.length === limit ? undefined : findUnit(state, id);
-            if (unit !== undefined) rows.push(unitRow(state, unit));
+            if (unit !== undefined) rows.push(readUnitRow(state, unit));
           }
           if (next === null) break;
           from = { ...where, previous: next };
@@ -419,7 +396,7 @@ export class SqliteStore implements Store, Watchable {
         const found = findUnits(state, spec, from, wanted);
         for (const { id } of found) {
           const unit = findUnit(state, id);
-          if (unit !== undefined) rows.push(unitRow(state, unit));
+          if (unit !== undefined) rows.push(readUnitRow(state, unit));
         }
         const last = found.at(-1);
         if (last === undefined || found.length < wanted) break;
@@ -459,11 +436,20 @@ export class SqliteStore implements Store, Watchable {
     limit: number,
     now: number,
   ): Promise<UnitSlice> {
-    return this.#write((state) => {
+    const caughtUp = this.#caughtUp.bind(this);
+    return this.#write(function* (state): Steps<UnitSlice | typeof again> {
       const spec = needSpec(state, ns, ref);
-      if (!this.#caughtUp([spec], now)) return again;
+      if (!caughtUp([spec], now)) return again;
       state.changed.add(ns);
-      return updateUnits(state, spec, where, change, limit, now);
+      const { found, next } = sliceUnits(state, spec, where, limit);
+      const count = yield* applied(state, now, (set) =>
+        changeUnits(
+          set,
+          found.map(({ id }) => set.unit(id)).filter((unit) => unit !== undefined),
+          change,
+        ),
+      );
+      return { count, next };
     });
   }
 
@@ -478,10 +464,15 @@ export class SqliteStore implements Store, Watchable {
     return this.#write(function* (state): Steps<UnitSlice | typeof again> {
       const spec = needSpec(state, ns, ref);
       if (!caughtUp([spec], now)) return again;
-      const { ids, next } = takeSlice(state, spec, where, limit);
-      yield* deleteUnits(state, spec, ids, now);
+      const { found, next } = sliceUnits(state, spec, where, limit);
+      yield* deleteUnits(
+        state,
+        spec,
+        found.map(({ id }) => id),
+        now,
+      );
       state.changed.add(ns);
-      return { count: ids.length, next };
+      return { count: found.length, next };
     });
   }
 
@@ -496,8 +487,8 @@ export class SqliteStore implements Store, Watchable {
       caughtUp([spec], now);
       const repeated = claimedBefore(state, spec.space, claim.requestId);
       if (repeated !== null) return { attempts: repeated, more: false };
-      const worker = state.worker(spec.space, claim.worker, now);
-      const answer = yield* claimUnits(state, spec, claim, worker, now);
+      state.worker(spec.space, claim.worker, now);
+      const answer = yield* claimSome(state, spec, claim, now);
       if (claim.requestId !== null && answer.attempts.length > 0) {
         const ids = JSON.stringify(answer.attempts.map(({ id }) => id));
         state.sql.addRequest.run(spec.space.id, JSON.stringify(`claim ${claim.requestId}`), now, ids);
@@ -508,41 +499,37 @@ export class SqliteStore implements Store, Watchable {
 
   async makeAttempts(ns: string, makes: readonly Make[], now: number): Promise<AttemptRow[]> {
     return this.#write((state) => {
-      const ids: number[] = [];
-      for (const { workSpec, workUnit } of makes) {
-        const spec = needSpec(state, ns, workSpec);
-        if (!this.#caughtUp([spec], now)) return again;
-        const unit = findUnitByName(state, spec, workUnit);
+      const specs = makes
+        .map(({ workSpec }) => findSpec(state, ns, workSpec))
+        .filter((spec) => spec !== undefined);
+      if (!this.#caughtUp(specs, now)) return again;
+      const set = new SqliteSet(state, now);
+      const units = makes.map(({ workSpec, workUnit }) => {
+        const unit = set.find(needSpec(state, ns, workSpec), workUnit);
         if (unit === undefined) throw new CoordinateError("no_such_work_unit", workUnit);
-        ids.push(unit.id);
-      }
-      return ids.map((id, i) => {
-        const { worker = "", expiration = now } = makes[i] ?? {};
-        // one unit may be asked for twice: the second attempt finds what the first has made of it
-        const unit = findUnit(state, id);
-        if (unit === undefined) throw new Error("a unit that was just found is not there");
-        unplace(state, unit);
-        const by = state.worker(unit.spec.space, worker, now);
-        const attempt = begin(state, unit, by, expiration, now);
-        place(state, unit, "pending");
-        saveUnit(state, unit);
-        logAttempts(state, by, [[id, attempt.number]], now);
-        return attemptRow(state, unit, attempt, true);
+        return unit;
       });
+      const rows = makeAttempts(set, units, makes);
+      set.flush();
+      return rows;
     });
   }
 
   async settle(ns: string, changes: readonly Settle[], now: number): Promise<AttemptChanged[]> {
-    return this.#write((state) => {
+    const caughtUp = this.#caughtUp.bind(this);
+    return this.#write(function* (state): Steps<AttemptChanged[]> {
       const specs = new Set<Spec>();
       for (const { unitId } of changes) {
         const id = state.leases.get(unitId)?.spec ?? state.sql.unitSpec.get(unitId)?.[0];
         const spec = typeof id === "number" ? state.specs.get(id) : undefined;
         if (spec !== undefined && !spec.deleted && spec.space.name === ns) specs.add(spec);
       }
-      this.#caughtUp(specs, now);
+      caughtUp(specs, now);
       state.changed.add(ns);
-      return settleUnits(state, ns, changes, now);
+      return (
+        (yield* settlePlain(state, ns, changes, now)) ??
+        (yield* applied(state, now, (set) => settleAttempts(set, ns, changes)))
+      );
     });
   }
 
@@ -562,9 +549,9 @@ export class SqliteStore implements Store, Watchable {
       if (!this.#caughtUp([spec], now)) return again;
       const unit = findUnitByName(state, spec, name);
       if (unit === undefined) throw new CoordinateError("no_such_work_unit", name);
-      const rows = pastAttempts(state, unit.id).map((attempt) => attemptRow(state, unit, attempt, false));
-      if (unit.attempt !== null) rows.push(attemptRow(state, unit, unit.attempt, true));
-      return rows;
+      const attempts = pastAttempts(state, unit.id);
+      if (unit.attempt !== null) attempts.push(unit.attempt);
+      return attempts.map((attempt) => attemptRow(unit, attempt));
     });
   }
 
@@ -583,16 +570,15 @@ export class SqliteStore implements Store, Watchable {
       if (!this.#caughtUp(space.specs.values(), now)) return again;
       if (which === "all") return logged(state, ns, worker, previous, limit);
       const workers = which === "active" ? [worker] : childrenOf(state, space, name);
-      const ids = workers
-        .flatMap((one) => [...state.leases.heldBy(one)])
-        .filter((id) => id > (previous?.unitId ?? 0));
+      const keys = workers
+        .flatMap((one) => heldAttempts(state, one, now))
+        .filter((key) => previous === null || compareKeys(key, previous) > 0)
+        .sort(compareKeys);
       const rows: AttemptRow[] = [];
-      for (const id of ids.sort((a, b) => a - b)) {
+      for (const key of keys) {
         if (rows.length === limit) break;
-        const unit = findUnit(state, id);
-        const attempt = unit?.attempt ?? null;
-        if (unit !== undefined && attempt !== null && !unit.spec.deleted)
-          rows.push(attemptRow(state, unit, attempt, true));
+        const row = findAttempt(state, ns, key);
+        if (row !== null) rows.push(row);
       }
       return rows;
     });
@@ -751,6 +737,21 @@ export class SqliteStore implements Store, Watchable {
   }
 }
 
+/** The plain units first; the rules take what is left of the places. */
+function* claimSome(
+  state: State,
+  spec: Spec,
+  claim: Claim,
+  now: number,
+): Steps<{ attempts: AttemptRow[]; more: boolean }> {
+  const plain = yield* claimPlain(state, spec, claim, now);
+  const limit = claim.limit - plain.length;
+  if (limit <= 0 || (plain.length > 0 && spec.counts.available === 0))
+    return { attempts: plain, more: false };
+  const { attempts, more } = yield* applied(state, now, (set) => claimUnits(set, spec, { ...claim, limit }));
+  return { attempts: [...plain, ...attempts], more: more && plain.length === 0 };
+}
+
 const noCandidates = (): Candidates => ({
   settings: defaultNamespaceSettings,
   candidates: [],
@@ -798,6 +799,12 @@ function needSpec(state: State, ns: string, ref: WorkSpecRef): Spec {
   const spec = findSpec(state, ns, ref);
   if (spec === undefined) throw missingWorkSpec(ref);
   return spec;
+}
+
+/** The specs of one namespace or of all, in order. */
+function allSpecs(state: State, ns: string | null): Spec[] {
+  const names = ns === null ? [...state.spaces.keys()].sort(compareNames) : [ns];
+  return names.flatMap((name) => sortedSpecs(state, name));
 }
 
 const sortedSpecs = (state: State, ns: string): Spec[] =>
@@ -889,10 +896,23 @@ function claimedBefore(state: State, space: Space, requestId: string | null): At
 function findAttempt(state: State, ns: string, { unitId, number }: AttemptKey): AttemptRow | null {
   const unit = findUnit(state, unitId);
   if (unit === undefined || unit.spec.deleted || unit.spec.space.name !== ns) return null;
-  if (unit.attempt?.number === number) return attemptRow(state, unit, unit.attempt, true);
-  const past = pastAttempt(state, unitId, number);
-  return past === undefined ? null : attemptRow(state, unit, past, false);
+  const attempt = unit.attempt?.number === number ? unit.attempt : pastAttempt(state, unitId, number);
+  return attempt === undefined ? null : attemptRow(unit, attempt);
 }
+
+/** What a worker holds, and what it lost while its lease had not ended. */
+function heldAttempts(state: State, worker: number, now: number): AttemptKey[] {
+  const held = [...state.leases.heldBy(worker)].map((unitId) => ({
+    unitId,
+    number: state.leases.get(unitId)?.number ?? 0,
+  }));
+  const lost = state.sql.heldPast
+    .all(worker, now)
+    .map(([unitId, number]) => ({ unitId: unitId as number, number: number as number }));
+  return [...held, ...lost];
+}
+
+const compareKeys = (a: AttemptKey, b: AttemptKey): number => a.unitId - b.unitId || a.number - b.number;
 
 /** Newest first. Attempts of units that are gone are passed over. */
 function logged(

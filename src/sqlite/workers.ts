@@ -14,7 +14,8 @@ import {
   type WorkerRow,
 } from "../core/index.ts";
 import type { Row, Value } from "./driver.ts";
-import { dataValue, readData, type Space, type State } from "./state.ts";
+import type { Space, State } from "./state.ts";
+import { dataValue, readData } from "./values.ts";
 
 interface Worker {
   id: number;
@@ -169,17 +170,29 @@ export function forgetWorkers(
   const rows = state.sql.oldWorkers.all(before, from, limit);
   const next = rows.length < limit ? 0 : (rows.at(-1)?.[3] as number);
   let forgotten = 0;
-  // in the order they came: who has children that go first goes in the next call
-  for (const [id, namespace, name] of rows.sort(([a], [b]) => (a as number) - (b as number))) {
-    const worker = id as number;
-    // those of a deleted namespace go with it
-    if (state.deadSpaces.has(namespace as number) || state.leases.heldBy(worker).size > 0) continue;
-    if (state.sql.anyChild.get(namespace!, name!) !== undefined) continue;
-    forget(state, worker, nameFromBytes(name as Uint8Array));
-    forgotten++;
+  for (const [id, namespace, name] of rows) {
+    // those of a deleted namespace go with it; one may have gone with its child
+    if (state.deadSpaces.has(namespace as number) || state.sql.workerKnown.get(id!)?.[0] !== 1) continue;
+    forgotten += forgetIdle(state, id as number, namespace as number, name as Uint8Array, before);
   }
   // a thousand with the same expiration that cannot go must not stand in the way of the rest
   return { forgotten, next: next === from && forgotten === 0 ? next + 1 : next };
+}
+
+/** Forgets a worker that holds nothing and has no children; and then its parent, if that was not heard of for long either. */
+function forgetIdle(
+  state: State,
+  worker: number,
+  namespace: number,
+  name: Uint8Array,
+  before: number,
+): number {
+  if (state.leases.heldBy(worker).size > 0) return 0;
+  if (state.sql.anyChild.get(namespace, name) !== undefined) return 0;
+  const parent = state.sql.oldParent.get(worker, before);
+  forget(state, worker, nameFromBytes(name));
+  if (parent === undefined) return 1;
+  return 1 + forgetIdle(state, parent[0] as number, namespace, parent[1] as Uint8Array, before);
 }
 
 function forget(state: State, worker: number, name: string): void {

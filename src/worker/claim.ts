@@ -106,6 +106,10 @@ export class Claim {
     }
   }
 
+  isUndecided({ id }: Attempt): boolean {
+    return this.#open.get(id)?.ending === 0;
+  }
+
   /** Those of a run that are open, and for which nobody has requested an end. */
   undecided(run: Run): Attempt[] {
     const found: Attempt[] = [];

@@ -79,6 +79,12 @@ const noRoomMs = 100;
 /** Claims ahead are for claims that take no longer than this, and no longer than a twentieth of the lease. */
 const shortMs = 250;
 
+/**
+ * Runs that begin in one turn of the event loop. Tasks that do not wait, over a store in the same process, would else go on without a turn for
+ * others: no settle would be sent, and no signal heard.
+ */
+const maxBegunInTurn = 256;
+
 /** A run that a slot has taken; the slot says when it has ended. */
 export interface Taken<Run> {
   readonly run: Run;
@@ -91,6 +97,8 @@ interface Lot {
   readonly spec: string;
   readonly count: number;
   readonly claimedAt: number;
+  /** When its first run began; 0 until then. */
+  beganAt: number;
   /** Runs that have not begun. */
   left: number;
   hold: Alarm | null;
@@ -142,6 +150,7 @@ export class Claimer<Run extends Runnable> {
   readonly #nonce: string;
   #requests = 0;
   #claims = 0;
+  #begunInTurn = 0;
   #turn = 0;
   #noRoom: Alarm | null = null;
   #stopped = false;
@@ -247,6 +256,7 @@ export class Claimer<Run extends Runnable> {
 
   /** The earliest claim of a runtime with room goes first. */
   #takeReady(): Taken<Run> | null {
+    if (this.#begunInTurn >= maxBegunInTurn) return null;
     let from: Source<Run> | null = null;
     for (const source of this.#sources) {
       const [first] = source.ready;
@@ -257,6 +267,12 @@ export class Claimer<Run extends Runnable> {
     if (from === null || first === undefined) return null;
     const source = from;
     source.running++;
+    if (this.#begunInTurn++ === 0)
+      setImmediate(() => {
+        this.#begunInTurn = 0;
+        this.#pump();
+      });
+    if (first.lot.beganAt === 0) first.lot.beganAt = this.#setting.clock.now();
     this.#begun(first.lot);
     return { run: first.run, ended: () => this.#ended(source) };
   }
@@ -312,7 +328,9 @@ export class Claimer<Run extends Runnable> {
   async #askOnce(source: Source<Run>, free: number, waits: boolean): Promise<void> {
     const { clock, pollMs, waitMs, alarms } = this.#setting;
     const since = clock.now();
-    const number = source.sizes.number(since, free);
+    // a claim ahead is for all slots, which will be free when its time comes
+    const slots = waits ? free : Math.min(this.#setting.working().length, capacityOf(source));
+    const number = source.sizes.number(since, Math.max(free, slots));
     const claimant = this.#claimant();
     const poll = new AbortController();
     source.asking++;
@@ -394,7 +412,7 @@ export class Claimer<Run extends Runnable> {
     const full = rows.length >= Math.min(number, spec.maxGetwork > 0 ? spec.maxGetwork : Infinity);
     const claimedAt = clock.now();
     const settled = (): void => {
-      const ms = clock.now() - claimedAt;
+      const ms = clock.now() - (lot.beganAt === 0 ? claimedAt : lot.beganAt);
       source.lastMs = ms * (lifetimeMs < shortMs * 20 ? (shortMs * 20) / lifetimeMs : 1);
       source.sizes.settled(spec.name, rows.length, full, ms);
       if (opened.atLeast !== null) source.sizes.begun(spec.name, ms);
@@ -411,6 +429,7 @@ export class Claimer<Run extends Runnable> {
       spec: spec.name,
       count: rows.length,
       claimedAt,
+      beganAt: 0,
       left: opened.runs.length,
       hold: null,
     };

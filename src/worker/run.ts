@@ -107,7 +107,10 @@ export class Run {
   }
 
   #returned(attempt: Attempt, value: unknown): void {
-    if (this.claim.undecided(this).length > 0) void settleReturned(attempt, value);
+    if (!this.claim.isUndecided(attempt)) return;
+    // once for every unit of a busy worker: no promise besides that of the settle, whose rejection is caught
+    if (value === undefined || value === null) void attempt.finish();
+    else void settleReturned(attempt, value);
   }
 
   #threw(error: unknown): void {

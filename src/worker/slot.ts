@@ -1,13 +1,9 @@
 /** One place to work: takes a run from the claimer, waits until it has ended, takes the next. A slot is a child worker. */
-import { nextTurn } from "../core/index.ts";
 import type { Claimer } from "./claimer.ts";
 import type { Run } from "./run.ts";
 import type { Stop } from "./stops.ts";
 
 export type SlotMode = "run" | "idle" | "stop";
-
-/** After so many runs that ended at once, others have their turn. */
-const maxInTurn = 256;
 
 export class Slot {
   readonly name: string;
@@ -34,7 +30,6 @@ export class Slot {
 
   /** Works until it is stopped and what it runs has ended. Never rejects. */
   async run(): Promise<void> {
-    let inTurn = 0;
     while (this.#mode !== "stop") {
       if (this.#mode === "idle") {
         await this.#modeChange();
@@ -47,7 +42,6 @@ export class Slot {
         this.#current = run;
         const running = run.start();
         if (running !== undefined) await this.#untilEnded(run, running);
-        else if (++inTurn % maxInTurn === 0) await nextTurn();
         this.#current = null;
       } else void run.release();
       ended();

@@ -20,7 +20,7 @@ export interface ModelAttempt {
   late: boolean;
   /** The unit was taken from it. */
   replaced: boolean;
-  /** It was taken while it ran, and its worker has neither settled nor renewed it since. */
+  /** It was taken while it ran, and its worker has not settled it since. */
   lost: boolean;
 }
 
@@ -460,8 +460,8 @@ export class Model {
       if (attempt.unit.deleted) return { error: "gone", changed: false, status: null };
       this.#beforeChange(attempt.unit);
       const answer = this.#settleOne(change);
-      // its worker has heard that it lost it
-      attempt.lost = false;
+      // a worker that renews still computes; one that settles knows now that it lost the unit
+      if (change.action !== "renew") attempt.lost = false;
       return { ...answer, status: attempt.status };
     });
     this.#follow();

@@ -3,13 +3,13 @@ import pg from "pg";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { encodeData, Engine, ManualClock } from "../../src/core/index.ts";
 import { openPostgres, type PostgresStore } from "../../src/postgres/index.ts";
-import { settleSql } from "../../src/postgres/attempts.ts";
+
 import { candidatesSql } from "../../src/postgres/candidates.ts";
 import { claimSql, plainClaimSql } from "../../src/postgres/claims.ts";
 import { forSchema, planSettings } from "../../src/postgres/connection.ts";
 import { moveSql } from "../../src/postgres/expiry.ts";
+import { insertSql, settleQueuedSql, settleSql } from "../../src/postgres/fast-paths.ts";
 import { marksSql } from "../../src/postgres/watching.ts";
-import { insertSql } from "../../src/postgres/work-units.ts";
 import { openServer, query, type Server } from "./server.ts";
 
 let server: Server;
@@ -86,7 +86,38 @@ describe("round trips", () => {
       });
       return trips(() => engine.settleAttempts("", changes));
     };
-    expect(await settle(100)).toBe(await settle(1));
+    const many = await settle(100);
+    expect(many).toBe(await settle(1));
+    expect(many).toBeLessThanOrEqual(9);
+  });
+
+  test("what follows from 100 units costs as many round trips as what follows from one", async () => {
+    const run = async (count: number, action: "finish" | "fail"): Promise<number> => {
+      const names = Array.from({ length: count }, () => `goes ${serial++}`);
+      const after = (prefix: string, of: string): { name: string; dependencies: { workUnit: string }[] } => ({
+        name: `${prefix} ${of}`,
+        dependencies: [{ workUnit: of }],
+      });
+      await engine.addWorkUnits("", "plain", [
+        ...names.map((name) => ({ name })),
+        ...names.map((name) => after("then", name)),
+        ...names.map((name) => after("last", `then ${name}`)),
+      ]);
+      const attempts = await engine.makeAttempts(
+        "",
+        names.map((workUnit) => ({ workSpec: "plain", workUnit, worker: "w" })),
+      );
+      return trips(() =>
+        engine.settleAttempts(
+          "",
+          attempts.map(({ id }) => ({ attempt: id, action })),
+        ),
+      );
+    };
+    for (const count of [1, 100]) {
+      expect(await run(count, "finish")).toBeLessThanOrEqual(10);
+      expect(await run(count, "fail")).toBeLessThanOrEqual(12);
+    }
   });
 
   test.each([1, 100])("%i units with queues and labels cost no more round trips", async (count) => {
@@ -97,12 +128,18 @@ describe("round trips", () => {
     }));
     await add("plain", 1);
     expect(await trips(() => engine.addWorkUnits("", "plain", units))).toBeLessThanOrEqual(3);
+    // how many messages there may be is known from the first settle on
+    const [first] = await engine.makeAttempts("", [
+      { workSpec: "plain", workUnit: units[0]!.name, worker: "w" },
+    ]);
+    await engine.settleAttempts("", [{ attempt: first!.id, action: "finish" }]);
+    await engine.clearQueue("", "a");
     const attempts = await engine.makeAttempts(
       "",
       units.map(({ name }) => ({ workSpec: "plain", workUnit: name, worker: "w" })),
     );
     const changes = attempts.map(({ id }) => ({ attempt: id, action: "finish" as const }));
-    expect(await trips(() => engine.settleAttempts("", changes))).toBe(1);
+    expect(await trips(() => engine.settleAttempts("", changes))).toBe(2);
     expect(await trips(() => engine.takeMessages("", "a"))).toBe(1);
     expect(await trips(() => engine.takeMessages("", "b", { requestId: `take ${serial++}` }))).toBe(1);
     expect(await trips(() => engine.awaitWorkUnits("", "plain", [units[0]!.name]))).toBeLessThanOrEqual(2);
@@ -131,7 +168,35 @@ describe("plans", () => {
     plain: [plainClaimSql, claimTypes],
     settle: [
       settleSql,
-      ["bytea", "bigint", "bigint", "bigint[]", "int[]", "smallint[]", "bigint[]", "bytea[]", "boolean[]"],
+      [
+        "bytea",
+        "bigint",
+        "bigint",
+        "bigint[]",
+        "int[]",
+        "smallint[]",
+        "bigint[]",
+        "bytea[]",
+        "boolean[]",
+        "bigint",
+      ],
+    ],
+    queued: [
+      settleQueuedSql,
+      [
+        "bytea",
+        "bigint",
+        "bigint",
+        "bigint[]",
+        "int[]",
+        "smallint[]",
+        "bigint[]",
+        "bytea[]",
+        "boolean[]",
+        "bigint",
+        "bigint[]",
+        "int[]",
+      ],
     ],
     insert: [
       insertSql,
@@ -149,9 +214,10 @@ describe("plans", () => {
         "text",
         "float8",
         "bytea",
+        "bigint",
       ],
     ],
-    move: [moveSql, ["bigint", "bigint", "bigint"]],
+    move: [moveSql, ["bigint", "bigint", "bigint", "bigint"]],
     marks: [marksSql, ["bytea[]"]],
   } as const;
 
@@ -225,6 +291,7 @@ describe("plans", () => {
     for (const scan of Object.values(known).flat()) expect(scan).toMatch(/: (Index|CTE) Scan /);
     expect(known.claim).toContain("unit: Index Scan unit_ready");
     expect(known.settle?.filter((scan) => scan.startsWith("unit"))).toEqual([
+      "unit: Index Scan unit_needy",
       "unit: Index Scan unit_pkey",
       "unit: Index Scan unit_pkey",
     ]);

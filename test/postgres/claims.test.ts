@@ -510,7 +510,7 @@ describe("a claim right after another", () => {
       workSpec: { name: "a", id: a?.id ?? 0 },
       worker: "w",
       limit: 1,
-      expiration: clock.now() + 1000,
+      lifetimeMs: 1000,
       maxRetries: 0,
       requestId: null,
       recent: look.recent ?? 0,

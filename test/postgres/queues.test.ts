@@ -2,12 +2,10 @@
 import { setTimeout as delay } from "node:timers/promises";
 import pg from "pg";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { encodeData, Engine, ManualClock, nameToBytes, type QueueMessage } from "../../src/core/index.ts";
-import { settleSql } from "../../src/postgres/attempts.ts";
+import { encodeData, Engine, ManualClock, type QueueMessage } from "../../src/core/index.ts";
 import { forSchema } from "../../src/postgres/connection.ts";
 import { openPostgres, type PostgresStore } from "../../src/postgres/index.ts";
 import { migrations, schemaVersion } from "../../src/postgres/schema.ts";
-import { bools, byteas, int2s, int4s, int8s } from "../../src/postgres/values.ts";
 import { openServer, query, type Server } from "./server.ts";
 
 let server: Server;
@@ -146,76 +144,68 @@ async function downgrade(url: string, from: string, to: string, version: number)
   await client.end();
 }
 
-test("a database of schema 1, with work in it, is brought up to date", async () => {
-  const url = await server.createDatabase();
-  const clock = new ManualClock(1_000_000);
-  const before = new Engine(await openPostgres({ url, schema: "newer", notify: false }), { clock });
-  await before.setWorkSpecs("", [{ data: encodeData({ name: "s" }) }]);
-  await before.addWorkUnits(
-    "",
-    "s",
-    times(20, (i) => ({ name: `u${String(i).padStart(2, "0")}`, data: encodeData({ i }) })),
-  );
-  await before.addWorkUnits("", "s", [{ name: "waits", dependencies: [{ workUnit: "u00" }] }]);
-  const attempts = await before.requestAttempts("", { worker: "w", number: 6, lifetimeMs: 3_600_000 });
-  await before.settleAttempts("", [
-    { attempt: attempts[1]!.id, action: "finish" },
-    { attempt: attempts[2]!.id, action: "fail" },
-    { attempt: attempts[3]!.id, action: "retry", delayMs: 60_000 },
-  ]);
-  const seen = (await before.listWorkUnits("", "s")).rows;
-  const tally = await before.tally("");
-  await before.close();
-  await downgrade(url, "newer", "coordinate", 1);
+test.each([1, 2])(
+  "a database of schema %i, with work in it, is brought up to date",
+  async (version) => {
+    const url = await server.createDatabase();
+    const clock = new ManualClock(1_000_000);
+    const before = new Engine(await openPostgres({ url, schema: "newer", notify: false }), { clock });
+    await before.setWorkSpecs("", [{ data: encodeData({ name: "s" }) }]);
+    await before.addWorkUnits(
+      "",
+      "s",
+      times(20, (i) => ({ name: `u${String(i).padStart(2, "0")}`, data: encodeData({ i }) })),
+    );
+    await before.addWorkUnits("", "s", [{ name: "waits", dependencies: [{ workUnit: "u00" }] }]);
+    if (version > 1)
+      await before.addWorkUnits("", "s", [
+        { name: "u04", data: encodeData({ i: 4 }), queues: ["old"], labels: ["blue"] },
+        { name: "u19", data: encodeData({ i: 19 }), labels: ["blue"], delayMs: 1000 },
+      ]);
+    const attempts = await before.requestAttempts("", { worker: "w", number: 6, lifetimeMs: 3_600_000 });
+    await before.settleAttempts("", [
+      { attempt: attempts[1]!.id, action: "finish" },
+      { attempt: attempts[2]!.id, action: "fail" },
+      { attempt: attempts[3]!.id, action: "retry", delayMs: 60_000 },
+    ]);
+    const seen = (await before.listWorkUnits("", "s")).rows;
+    const tally = await before.tally("");
+    await before.close();
+    await downgrade(url, "newer", "coordinate", version);
 
-  const store = await openPostgres({ url, notify: false });
-  expect(await query(url, "SELECT max(version)::int AS n FROM coordinate.migration")).toEqual([
-    { n: schemaVersion },
-  ]);
-  const engine = new Engine(store, { clock });
-  expect((await engine.listWorkUnits("", "s")).rows).toEqual(seen);
-  expect(await engine.tally("")).toEqual(tally);
-  await engine.addWorkUnits("", "s", [
-    { name: "u00", queues: ["q"], labels: ["red"] },
-    { name: "fresh", queues: ["q"], labels: ["red"] },
-  ]);
-  await engine.settleAttempts("", [{ attempt: attempts[0]!.id, action: "finish" }]);
-  expect((await engine.takeMessages("", "q")).map(({ workUnit }) => workUnit)).toEqual(["u00"]);
-  const red = (await engine.listWorkUnits("", "s", { label: "red" })).rows;
-  expect(red.map(({ name }) => name)).toEqual(["fresh", "u00"]);
-  expect((await engine.getWorkUnits("", "s", ["waits"]))[0]?.status).toBe("available");
-  await engine.close();
-}, 60_000);
-
-test("a daemon of the version before ends a unit and deletes one: messages come, and labels go", async () => {
-  const { url, engines } = await pair();
-  const [engine] = engines;
-  await engine.addWorkUnits("", "s", [
-    { name: "a", queues: ["q"], labels: ["red"], data: encodeData({ n: 1 }) },
-    { name: "b", labels: ["red"] },
-  ]);
-  const [attempt] = await engine.requestAttempts("", { worker: "w" });
-  const [unitId = 0, number = 0] = attempt!.id.split(".").map(Number);
-  // the statements of schema 1 name neither queues nor labels
-  expect(settleSql).not.toMatch(/queues|labels|message/);
-  const client = new pg.Client({ connectionString: url });
-  await client.connect();
-  const one = [int8s([unitId]), int4s([number]), int2s([0]), int8s([0]), byteas([null]), bools([false])];
-  const { rows } = await client.query(forSchema(settleSql, "coordinate"), [
-    nameToBytes(""),
-    attempt!.startTime + 1,
-    1,
-    ...one,
-  ]);
-  expect(rows).toHaveLength(1);
-  const [message] = await engine.takeMessages("", "q");
-  expect(message).toMatchObject({ workUnit: "a", status: "finished", attempt: attempt!.id, data: '{"n":1}' });
-  await client.query("DELETE FROM coordinate.unit WHERE id = $1", [unitId]);
-  await client.end();
-  expect(await query(url, "SELECT count(*)::int AS n FROM coordinate.label")).toEqual([{ n: 1 }]);
-  expect((await engine.listWorkUnits("", "s", { label: "red" })).rows.map(({ name }) => name)).toEqual(["b"]);
-  await closeAll(engines);
-}, 60_000);
+    const store = await openPostgres({ url, notify: false });
+    expect(await query(url, "SELECT max(version)::int AS n FROM coordinate.migration")).toEqual([
+      { n: schemaVersion },
+    ]);
+    const engine = new Engine(store, { clock });
+    expect((await engine.listWorkUnits("", "s")).rows).toEqual(seen);
+    expect(await engine.tally("")).toEqual(tally);
+    await engine.addWorkUnits("", "s", [
+      { name: "u00", queues: ["q"], labels: ["red"] },
+      { name: "fresh", queues: ["q"], labels: ["red"] },
+    ]);
+    await engine.settleAttempts("", [{ attempt: attempts[0]!.id, action: "finish" }]);
+    expect((await engine.takeMessages("", "q")).map(({ workUnit }) => workUnit)).toEqual(["u00"]);
+    const red = (await engine.listWorkUnits("", "s", { label: "red" })).rows;
+    expect(red.map(({ name }) => name)).toEqual(["fresh", "u00"]);
+    expect((await engine.getWorkUnits("", "s", ["waits"]))[0]?.status).toBe("available");
+    if (version > 1) {
+      await engine.settleAttempts("", [{ attempt: attempts[4]!.id, action: "finish" }]);
+      expect((await engine.takeMessages("", "old")).map(({ workUnit }) => workUnit)).toEqual(["u04"]);
+      await engine.deleteWorkUnits("", "s", { names: ["u04"] });
+      const blue = (await engine.listWorkUnits("", "s", { label: "blue" })).rows;
+      expect(blue.map(({ name }) => name)).toEqual(["u19"]);
+    }
+    const code = await query(
+      url,
+      `SELECT proname AS name FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = 'coordinate'
+     UNION ALL SELECT tgname FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid WHERE NOT t.tgisinternal`,
+    );
+    expect(code).toEqual([]);
+    await engine.close();
+  },
+  60_000,
+);
 
 test("the longest label of the longest name is found", async () => {
   const { engines } = await pair();

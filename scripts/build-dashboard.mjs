@@ -1,0 +1,83 @@
+// Builds the dashboard, src/dashboard, into dist/dashboard: files with a hash in their names, and no request to anywhere else.
+// Skips the build when nothing it reads has changed, so that `npm start` costs a second and tests may ask for it.
+//
+// Run `node scripts/build-dashboard.mjs [--force]`.
+
+import { createHash, randomBytes } from "node:crypto";
+import { existsSync, mkdirSync, readFileSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import path from "node:path";
+import { fileURLToPath } from "node:url";
+
+const root = path.join(import.meta.dirname, "..");
+const source = path.join(root, "src", "dashboard");
+const target = path.join(root, "dist", "dashboard");
+
+/** What the built files are made of: the sources of the bundle, this script, and the versions of packages. */
+function fingerprint() {
+  const hash = createHash("sha256");
+  const read = (/** @type {string} */ file) =>
+    hash.update(`${file}\0`).update(readFileSync(path.join(root, file)));
+  for (const folder of ["src/dashboard", "src/rest", "src/core"]) {
+    const files = readdirSync(path.join(root, folder), { recursive: true, encoding: "utf8" });
+    for (const file of files.sort()) if (/\.\w+$/.test(file)) read(path.join(folder, file));
+  }
+  read("package-lock.json");
+  read(path.relative(root, fileURLToPath(import.meta.url)));
+  return hash.digest("hex");
+}
+
+export async function buildDashboard(force = false) {
+  const built = fingerprint();
+  const note = path.join(target, ".built");
+  if (!force && existsSync(note) && readFileSync(note, "utf8") === built) return false;
+  const { build } = await import("vite");
+  // beside the target and then moved: a daemon or a test never reads half a build
+  const next = path.join(root, "dist", `.dashboard-${randomBytes(4).toString("hex")}`);
+  mkdirSync(path.dirname(next), { recursive: true });
+  // Vite goes by this variable before anything else, and a test runner sets it
+  const before = process.env.NODE_ENV;
+  process.env.NODE_ENV = "production";
+  try {
+    await build({
+      configFile: false,
+      root: source,
+      base: "./",
+      logLevel: "warn",
+      resolve: {
+        // the client carries data and names as bytes; in a browser a small part of Buffer stands in for Node's
+        alias: [
+          { find: "node:buffer", replacement: path.join(source, "browser", "buffer.ts") },
+          { find: /^\.\/node-transport\.ts$/, replacement: path.join(source, "browser", "no-node.ts") },
+        ],
+      },
+      build: {
+        outDir: next,
+        emptyOutDir: true,
+        target: "es2022",
+        assetsDir: "dashboard",
+        // no data: URLs, which the content security policy refuses
+        assetsInlineLimit: 0,
+        modulePreload: { polyfill: false },
+        sourcemap: false,
+        reportCompressedSize: false,
+        rolldownOptions: {
+          onLog: (level, log, handle) => {
+            // "use client" is for servers that draw React, and how long plugins took is of no interest here
+            if (log.code !== "MODULE_LEVEL_DIRECTIVE" && log.code !== "PLUGIN_TIMINGS") handle(level, log);
+          },
+        },
+      },
+    });
+    writeFileSync(path.join(next, ".built"), built);
+    rmSync(target, { recursive: true, force: true });
+    renameSync(next, target);
+  } finally {
+    if (before === undefined) delete process.env.NODE_ENV;
+    else process.env.NODE_ENV = before;
+    rmSync(next, { recursive: true, force: true });
+  }
+  return true;
+}
+
+if (process.argv[1] !== undefined && path.resolve(process.argv[1]) === fileURLToPath(import.meta.url))
+  await buildDashboard(process.argv.includes("--force"));

@@ -1,0 +1,162 @@
+/** Adding units: new ones, and ones that exist. */
+import { findCycle } from "./dependency.ts";
+import { CoordinateError } from "./errors.ts";
+import { follow, followBefore, needState, supersede, wait } from "./life.ts";
+import type { WorkUnitPut } from "./store.ts";
+import type { AddedWorkUnit } from "./work-unit.ts";
+import { noExtras, type Need, type Rule, type UnitState, type WorkingSet } from "./working-set.ts";
+
+/** Units between two places where others may have a turn. */
+const unitsPerTurn = 100;
+
+/** Adds units, all or none: throws `bad_dependency` or `dependency_cycle` before anything is changed. */
+export function* addUnits<Unit extends UnitState>(
+  set: WorkingSet<Unit>,
+  spec: Unit["spec"],
+  puts: readonly WorkUnitPut[],
+): Rule<AddedWorkUnit[]> {
+  const added = yield* putUnits(set, spec, puts);
+  yield* follow(set);
+  return added;
+}
+
+/** The same within a verb that does more. */
+export function* putUnits<Unit extends UnitState>(
+  set: WorkingSet<Unit>,
+  spec: Unit["spec"],
+  puts: readonly WorkUnitPut[],
+): Rule<AddedWorkUnit[]> {
+  const addNew = set.addNew(spec, puts);
+  const allNew = addNew === null ? null : yield* addNew;
+  if (allNew !== null) return allNew;
+  yield set.loadNames(
+    spec,
+    puts.map(({ name }) => name),
+  );
+  yield set.reserve(puts.length);
+  const added: AddedWorkUnit[] = [];
+  const plan = puts.some(({ dependencies }) => dependencies !== null)
+    ? yield* findNeeds(set, spec, puts)
+    : null;
+  // a unit may depend on a later one of the same add: all of them exist before any is looked at
+  const fresh = new Set(plan?.fresh);
+  for (const unit of fresh) set.add(unit);
+  for (const [i, put] of puts.entries()) {
+    if (i > 0 && i % unitsPerTurn === 0) yield undefined;
+    let unit = set.find(spec, put.name);
+    const created = unit === undefined || fresh.delete(unit);
+    if (unit === undefined) {
+      unit = set.make(spec, put);
+      set.add(unit);
+    } else if (!created) {
+      if (set.isUnresolved()) yield* followBefore(set, unit);
+      set.leave(unit);
+      if (unit.status === "finished" || unit.status === "failed") {
+        supersede(set, unit, set.now);
+        unit.tries = 0;
+        unit.since = set.now;
+      }
+      unit.data = put.data;
+    }
+    unit.priority = put.priority;
+    unit.notBefore = put.notBefore;
+    if (put.origin !== undefined) unit.origin = put.origin;
+    if (put.queues !== undefined || put.labels !== undefined || set.extras(unit) !== noExtras)
+      set.setExtras(unit, { queues: put.queues ?? noExtras.queues, labels: put.labels ?? noExtras.labels });
+    const needs = plan?.needs[i] ?? null;
+    if (needs !== null) setNeeds(set, unit, needs);
+    if (!created && unit.status === "pending") set.enter(unit, "pending");
+    else wait(set, unit, set.now);
+    added.push({ name: unit.name, id: unit.id, created, status: unit.status });
+  }
+  return added;
+}
+
+function setNeeds<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit, needs: readonly Need[]): void {
+  for (const need of needs) {
+    need.met = needState(set, need) === "met";
+    // what ended a moment ago, by another daemon's clock, must not end after this unit begins
+    if (need.met) unit.since = Math.max(unit.since, set.unit(need.target)?.attempt?.end ?? 0);
+  }
+  set.setNeeds(unit, needs);
+}
+
+/**
+ * Finds what the units of an add depend on, before anything is changed: units that exist, or others of the same add. One
+ * list for each put, null where it says nothing of dependencies.
+ */
+function* findNeeds<Unit extends UnitState>(
+  set: WorkingSet<Unit>,
+  spec: Unit["spec"],
+  puts: readonly WorkUnitPut[],
+): Rule<{ fresh: Unit[]; needs: (Need[] | null)[] }> {
+  const wanted = new Map<string, Set<string>>();
+  for (const { dependencies } of puts)
+    for (const { workSpec, workUnit } of dependencies ?? []) {
+      const names = wanted.get(workSpec);
+      if (names === undefined) wanted.set(workSpec, new Set([workUnit]));
+      else names.add(workUnit);
+    }
+  yield set.loadSpecs(spec.namespace, wanted.keys());
+  for (const [name, names] of wanted) {
+    const other = set.spec(spec.namespace, name);
+    if (other !== undefined) yield set.loadNames(other, names);
+  }
+  const units = new Map<string, Unit>();
+  const fresh: Unit[] = [];
+  for (const put of puts) {
+    if (units.has(put.name)) continue;
+    let unit = set.find(spec, put.name);
+    if (unit === undefined) fresh.push((unit = set.make(spec, put)));
+    units.set(put.name, unit);
+  }
+  const needs = puts.map(({ name, dependencies }) =>
+    dependencies === null
+      ? null
+      : dependencies.map(({ workSpec, workUnit, kind }): Need => {
+          const other = set.spec(spec.namespace, workSpec);
+          const target =
+            (workSpec === spec.name ? units.get(workUnit) : undefined) ??
+            (other === undefined ? undefined : set.find(other, workUnit));
+          if (target === undefined)
+            throw new CoordinateError(
+              "bad_dependency",
+              `${name} waits for ${workUnit} of work spec ${workSpec}, which does not exist`,
+            );
+          return { target: target.id, kind, workSpec, workUnit, met: false };
+        }),
+  );
+  yield* refuseCycles(set, puts, units, fresh, needs);
+  return { fresh, needs };
+}
+
+function* refuseCycles<Unit extends UnitState>(
+  set: WorkingSet<Unit>,
+  puts: readonly WorkUnitPut[],
+  units: ReadonlyMap<string, Unit>,
+  fresh: readonly Unit[],
+  needs: readonly (readonly Need[] | null)[],
+): Rule<void> {
+  // a name may come twice: the later put counts
+  const given = new Map<number, readonly Need[]>();
+  for (const [i, { name }] of puts.entries()) {
+    const list = needs[i];
+    if (list !== undefined && list !== null) given.set(units.get(name)?.id ?? 0, list);
+  }
+  const names = new Map<number, string>();
+  for (const unit of units.values()) names.set(unit.id, unit.name);
+  // new units are reached by units of this add alone: only ones that exist can close a circle through others
+  const isNew = new Set(fresh.map(({ id }) => id));
+  if ([...given.keys()].some((id) => !isNew.has(id)))
+    yield set.loadReachable([...given.values()].flat().map(({ target }) => target));
+  const targetsOf = (id: number): number[] =>
+    (given.get(id) ?? (isNew.has(id) ? [] : set.needs(id))).map(({ target, workUnit }) => {
+      names.set(target, workUnit);
+      return target;
+    });
+  for (const [id, list] of given) {
+    const cycle = list.length === 0 ? null : findCycle(id, targetsOf);
+    if (cycle !== null)
+      throw new CoordinateError("dependency_cycle", cycle.map((one) => names.get(one) ?? "").join(" -> "));
+  }
+}

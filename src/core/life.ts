@@ -1,0 +1,318 @@
+/**
+ * The life of a unit: what may happen to one unit, and what follows for those that depend on it. Every store runs these
+ * rules; a store's own fast paths do the same for the plain course of things, and are tested against them.
+ *
+ *   add -> blocked | delayed | available -> pending -> finished | failed
+ *                       ^                     |
+ *                       +-- retried, expired -+
+ */
+import { actionStatus, tooManyRetries } from "./attempt.ts";
+import { dataWithText, type Data } from "./data.ts";
+import { brokenDependency, dependencyState, type DependencyState } from "./dependency.ts";
+import type { WorkUnitChange } from "./store.ts";
+import type { AttemptState, Need, Rule, UnitState, WorkingSet } from "./working-set.ts";
+
+const noErrors: readonly string[] = [];
+
+const newAttempt = (
+  number: number,
+  worker: string,
+  status: "pending" | "failed",
+  start: number,
+  expiration: number,
+  data: Data | null,
+): AttemptState => ({
+  number,
+  worker,
+  status,
+  start,
+  end: status === "pending" ? 0 : start,
+  expiration,
+  data,
+  late: false,
+  chainingErrors: noErrors,
+});
+
+/**
+ * When an attempt of the unit begins: not before the end of the one before it, nor of a dependency, so that the record
+ * never shows two at once. Daemons and requests that waited may bring an earlier `now`.
+ */
+const startOf = (unit: UnitState, at: number): number => Math.max(at, unit.since, unit.attempt?.end ?? 0);
+
+/** Gives the unit to a worker, wherever it stands. */
+export function begin<Unit extends UnitState>(
+  set: WorkingSet<Unit>,
+  unit: Unit,
+  worker: string,
+  lifetimeMs: number,
+): AttemptState {
+  const start = startOf(unit, set.now);
+  set.leave(unit);
+  supersede(set, unit, set.now);
+  unit.tries++;
+  const attempt = newAttempt(++unit.attempts, worker, "pending", start, start + lifetimeMs, unit.data);
+  unit.attempt = attempt;
+  set.began(unit, attempt, true);
+  set.enter(unit, "pending");
+  return attempt;
+}
+
+/** Takes the unit from its latest attempt, which becomes history. The unit is in no order. */
+export function supersede<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit, at: number): void {
+  const { attempt } = unit;
+  if (attempt === null) return;
+  const lost = attempt.status === "pending";
+  if (lost) {
+    attempt.status = "expired";
+    attempt.end = Math.max(at, attempt.start);
+  }
+  set.archive(unit, attempt, lost);
+  unit.attempt = null;
+}
+
+/** Fails a unit that cannot go on, by an attempt that nobody ran: its history and its data say why. The unit is in no order. */
+function failUnrun<Unit extends UnitState>(
+  set: WorkingSet<Unit>,
+  unit: Unit,
+  worker: string,
+  traceback: string,
+  at: number,
+): void {
+  const time = startOf(unit, at);
+  supersede(set, unit, at);
+  const data = dataWithText(unit.data, "traceback", traceback);
+  unit.attempt = newAttempt(++unit.attempts, worker, "failed", time, time, data);
+  set.enter(unit, "failed");
+  set.ended(unit, "failed", time);
+}
+
+export const isExhausted = (unit: UnitState, maxRetries: number): boolean =>
+  maxRetries > 0 && unit.tries >= maxRetries;
+
+/** Fails a unit that was tried too often. */
+export function exhaust<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit, worker: string): void {
+  set.leave(unit);
+  failUnrun(set, unit, worker, tooManyRetries, set.now);
+}
+
+// ---- waiting
+
+export const needState = <Unit extends UnitState>(set: WorkingSet<Unit>, need: Need): DependencyState =>
+  need.met ? "met" : dependencyState(need.kind, set.targetStatus(need));
+
+function needsState<Unit extends UnitState>(set: WorkingSet<Unit>, needs: readonly Need[]): DependencyState {
+  let state: DependencyState = "met";
+  for (const need of needs) {
+    const one = needState(set, need);
+    if (one === "broken") return "broken";
+    if (one === "open") state = "open";
+  }
+  return state;
+}
+
+/** Puts a unit that nobody runs, and that is in no order, where it waits; or fails it when a dependency is broken. */
+export function wait<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit, at: number): void {
+  const needs = set.needs(unit.id);
+  const state = needs.length === 0 ? "met" : needsState(set, needs);
+  if (state === "broken") failBroken(set, unit, needs, at);
+  else set.enter(unit, state === "open" ? "blocked" : unit.notBefore > set.now ? "delayed" : "available");
+}
+
+function failBroken<Unit extends UnitState>(
+  set: WorkingSet<Unit>,
+  unit: Unit,
+  needs: readonly Need[],
+  at: number,
+): void {
+  const broken = needs.find((need) => needState(set, need) === "broken");
+  if (broken === undefined) throw new Error("unreachable");
+  failUnrun(set, unit, "", brokenDependency(broken.workSpec, broken.workUnit, set.targetStatus(broken)), at);
+}
+
+/** The lease of the unit's attempt has ended at this time: the unit waits again, and the attempt may still be settled late. */
+export function expire<Unit extends UnitState>(
+  set: WorkingSet<Unit>,
+  unit: Unit,
+  attempt: AttemptState,
+  at: number,
+): void {
+  set.leave(unit);
+  attempt.status = "expired";
+  attempt.end = Math.max(at, attempt.start);
+  set.released(unit, attempt);
+  wait(set, unit, attempt.end);
+}
+
+/** Applies the rule of time to one unit: its lease may have ended, or its delay be over. */
+export function catchUpUnit<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit): void {
+  const { attempt, status } = unit;
+  if (status === "pending" && attempt?.status === "pending" && attempt.expiration <= set.now)
+    expire(set, unit, attempt, attempt.expiration);
+  else if (status === "delayed" && unit.notBefore <= set.now) {
+    set.leave(unit);
+    wait(set, unit, set.now);
+  }
+}
+
+// ---- settling
+
+/** Ends the unit's attempt, or makes it run again: the change has been judged. */
+export function endAttempt<Unit extends UnitState>(
+  set: WorkingSet<Unit>,
+  unit: Unit,
+  attempt: AttemptState,
+  action: "finish" | "fail",
+): void {
+  set.leave(unit);
+  attempt.status = actionStatus[action];
+  attempt.end = Math.max(set.now, attempt.start);
+  set.released(unit, attempt);
+  const status = action === "finish" ? "finished" : "failed";
+  set.enter(unit, status);
+  set.ended(unit, status, attempt.end);
+}
+
+export function retryUnit<Unit extends UnitState>(
+  set: WorkingSet<Unit>,
+  unit: Unit,
+  attempt: AttemptState,
+  notBefore: number,
+): void {
+  set.leave(unit);
+  attempt.status = actionStatus.retry;
+  attempt.end = Math.max(set.now, attempt.start);
+  set.released(unit, attempt);
+  unit.notBefore = notBefore;
+  wait(set, unit, attempt.end);
+}
+
+export function renewLease<Unit extends UnitState>(
+  set: WorkingSet<Unit>,
+  unit: Unit,
+  attempt: AttemptState,
+  expiration: number,
+): void {
+  const lapsed = attempt.status === "expired";
+  set.leave(unit);
+  attempt.status = "pending";
+  attempt.expiration = expiration;
+  attempt.end = 0;
+  if (lapsed) set.began(unit, attempt, false);
+  set.enter(unit, "pending");
+}
+
+/** Gives the unit back before its lease has ended. */
+export function releaseUnit<Unit extends UnitState>(
+  set: WorkingSet<Unit>,
+  unit: Unit,
+  attempt: AttemptState,
+  untried: boolean,
+): void {
+  if (untried) unit.tries--;
+  set.leave(unit);
+  attempt.expiration = Math.min(attempt.expiration, set.now);
+  set.enter(unit, "pending");
+  expire(set, unit, attempt, set.now);
+}
+
+// ---- changes by an operator
+
+/** Changes one unit; false when the change does not concern it. */
+export function changeUnit<Unit extends UnitState>(
+  set: WorkingSet<Unit>,
+  unit: Unit,
+  change: WorkUnitChange,
+): boolean {
+  const { status } = unit;
+  const waits = status === "available" || status === "delayed" || status === "blocked";
+  if (change.kind === "reset") {
+    if (waits) return false;
+    set.leave(unit);
+    supersede(set, unit, set.now);
+    unit.tries = 0;
+    unit.since = set.now;
+    wait(set, unit, set.now);
+    return true;
+  }
+  if (change.kind === "set-delay" && !waits) return false;
+  set.leave(unit);
+  if (change.kind === "set-priority") unit.priority = change.priority;
+  else if (change.kind === "adjust-priority") unit.priority += change.by;
+  else unit.notBefore = change.notBefore;
+  if (waits) wait(set, unit, set.now);
+  else set.enter(unit, status);
+  return true;
+}
+
+/** Deletes units. Those that depend on them are looked at when all are gone: none is failed that is deleted too. */
+export function removeUnit<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit): void {
+  if (unit.attempt?.status === "pending") set.released(unit, unit.attempt);
+  set.leave(unit);
+  set.removed(unit, set.now);
+  set.remove(unit);
+}
+
+// ---- consequences
+
+/**
+ * Looks at the dependents of everything that ended: their needs are met, and they go on or fail, and then those that
+ * depend on them. Level by level, each level in the order of ids, which is also the order of their messages.
+ */
+export function* follow<Unit extends UnitState>(set: WorkingSet<Unit>): Rule<void> {
+  for (let level = set.takeUnresolved(); level !== null; level = set.takeUnresolved()) {
+    yield set.loadDependents([...level.keys()]);
+    const concerned = new Map<Unit, number>();
+    for (const [unit, at] of level)
+      for (const dependent of set.dependents(unit))
+        concerned.set(dependent, Math.max(at, concerned.get(dependent) ?? 0));
+    const inOrder = concerned.size > 1 ? [...concerned].sort(([a], [b]) => a.id - b.id) : concerned;
+    for (const [dependent, at] of inOrder) resolve(set, dependent, at);
+  }
+}
+
+/** A dependency of the unit has ended or is gone. */
+function resolve<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit, at: number): void {
+  const needs = set.needs(unit.id);
+  for (const need of needs) if (!need.met && needState(set, need) === "met") set.meet(unit, need);
+  if (unit.status !== "blocked" || unit.spec.deleted) return;
+  const state = needsState(set, needs);
+  if (state === "open") return;
+  set.leave(unit);
+  if (state === "broken") failBroken(set, unit, needs, at);
+  else {
+    unit.since = Math.max(unit.since, at);
+    wait(set, unit, at);
+  }
+}
+
+/**
+ * Before a rule touches a unit that something of the same verb is still to follow for: that comes first, for everything that
+ * has ended so far.
+ */
+export function* followBefore<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit): Rule<void> {
+  if (unit.status === "blocked") {
+    yield set.loadReachable([unit.id]);
+    if (!dependsOnUnresolved(set, unit)) return;
+  } else {
+    if (!set.isUnresolved(unit)) return;
+    yield set.loadDependents([unit]);
+    if (isEmpty(set.dependents(unit))) return;
+  }
+  yield* follow(set);
+}
+
+/** Whether a dependency of the unit, or one of theirs, has ended or is gone, and nothing has followed from it yet. */
+function dependsOnUnresolved<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit): boolean {
+  const seen = new Set<number>();
+  const open = [unit.id];
+  for (let id = open.pop(); id !== undefined; id = open.pop())
+    for (const { target, met } of set.needs(id)) {
+      if (met || seen.has(target)) continue;
+      seen.add(target);
+      if (set.isUnresolvedId(target)) return true;
+      open.push(target);
+    }
+  return false;
+}
+
+const isEmpty = (items: Iterable<unknown>): boolean => items[Symbol.iterator]().next().done === true;

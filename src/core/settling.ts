@@ -1,0 +1,193 @@
+/** Settling: finish, fail, retry, expire and renew, each under its guard. */
+import { attemptId, judge, type AttemptChanged } from "./attempt.ts";
+import { readOutputs, type OutputUnit } from "./chaining.ts";
+import type { Data } from "./data.ts";
+import { putUnits } from "./adding.ts";
+import { catchUpUnit, endAttempt, follow, followBefore, releaseUnit, renewLease, retryUnit } from "./life.ts";
+import type { AttemptKey, Settle, WorkUnitPut } from "./store.ts";
+import type { AttemptState, Rule, UnitState, WorkingSet } from "./working-set.ts";
+
+/** Changes between two places where others may have a turn. */
+const changesPerTurn = 100;
+
+/**
+ * Settles attempts of one namespace in the order given; what follows for their dependents comes after all of them, unless a
+ * change concerns a unit that something follows for.
+ */
+export function* settleAttempts<Unit extends UnitState>(
+  set: WorkingSet<Unit>,
+  namespace: string,
+  changes: readonly Settle[],
+): Rule<AttemptChanged[]> {
+  yield set.loadUnits(changes.map(({ unitId }) => unitId));
+  for (const { unitId } of changes) {
+    const unit = set.unit(unitId);
+    if (unit !== undefined) catchUpUnit(set, unit);
+  }
+  if (set.isUnresolved()) yield* follow(set);
+  yield set.loadPast(changes.filter(({ unitId, number }) => set.unit(unitId)?.attempt?.number !== number));
+  yield* loadOutputs(set, changes);
+  const answers: AttemptChanged[] = [];
+  for (const [i, change] of changes.entries()) {
+    if (i > 0 && i % changesPerTurn === 0) yield undefined;
+    const unit = set.unit(change.unitId);
+    if (unit === undefined || unit.spec.deleted || unit.spec.namespace !== namespace) {
+      // a unit of another namespace does not exist here, and one that was never made cannot be gone
+      const gone = unit === undefined ? set.everMade(change.unitId) : unit.spec.namespace === namespace;
+      answers.push({ ...unchanged(change), error: gone ? "gone" : "no_such_attempt" });
+      continue;
+    }
+    if (set.isUnresolved()) yield* followBefore(set, unit);
+    if (mayTakePlace(unit, change, set.now)) yield set.loadCounts(unit.spec);
+    const answer = unchanged(change);
+    const finished = settleOne(set, unit, change, answer);
+    if (finished !== null) yield* chain(set, unit, finished, answer);
+    answers.push(answer);
+  }
+  yield* follow(set);
+  return answers;
+}
+
+export const unchanged = ({ unitId, number }: AttemptKey): AttemptChanged => ({
+  attempt: attemptId(unitId, number),
+  error: null,
+  changed: false,
+  status: null,
+  expirationTime: 0,
+  outputs: 0,
+  chainingErrors: [],
+});
+
+/** Whether the change would make an attempt run again that has lost its place among `max_running`. */
+const mayTakePlace = (unit: UnitState, { action, number, time }: Settle, now: number): boolean =>
+  action === "renew" &&
+  time > now &&
+  unit.spec.meta.maxRunning > 0 &&
+  unit.attempt?.number === number &&
+  unit.attempt.status === "expired";
+
+/** Gives the unit back: to expire, or to renew for no time. */
+const isRelease = ({ action, time }: Settle, now: number): boolean =>
+  action === "expire" || (action === "renew" && time <= now);
+
+/** Carries out one change and fills in the answer. Returns the attempt if it has finished now. */
+function settleOne<Unit extends UnitState>(
+  set: WorkingSet<Unit>,
+  unit: Unit,
+  change: Settle,
+  answer: AttemptChanged,
+): AttemptState | null {
+  const current = unit.attempt?.number === change.number ? unit.attempt : null;
+  const attempt = current ?? set.past(unit, change.number);
+  if (attempt === undefined) {
+    answer.error = "no_such_attempt";
+    return null;
+  }
+  const { action } = change;
+  // its worker hears now that it lost the unit
+  if (current === null) set.released(unit, attempt);
+  answer.status = attempt.status;
+  answer.expirationTime = attempt.expiration;
+  let verdict = judge(attempt.status, current !== null, action);
+  if (
+    verdict === "apply" &&
+    mayTakePlace(unit, change, set.now) &&
+    set.count(unit.spec, "pending") >= unit.spec.meta.maxRunning
+  )
+    verdict = "lost_lease";
+  if (verdict === "nothing") return null;
+  if (verdict !== "apply") {
+    // a renewal that comes too late keeps what the worker found out, on its own attempt
+    if (verdict === "lost_lease" && action === "renew" && change.data !== null) {
+      attempt.data = change.data;
+      if (current === null) set.savePast(unit, attempt);
+      else set.save(unit);
+    }
+    answer.error = verdict;
+    return null;
+  }
+  const release = isRelease(change, set.now);
+  if (attempt.status === "expired" && release && change.data === null) return null;
+  if (change.data !== null) attempt.data = change.data;
+  if (attempt.status === "expired" && !release) attempt.late = true;
+  if (release) {
+    if (attempt.status === "pending") releaseUnit(set, unit, attempt, change.untried);
+    else set.save(unit);
+  } else if (action === "renew") renewLease(set, unit, attempt, change.time);
+  else if (action === "retry") retryUnit(set, unit, attempt, change.time);
+  else if (action !== "expire") endAttempt(set, unit, attempt, action);
+  answer.changed = true;
+  answer.status = attempt.status;
+  answer.expirationTime = attempt.expiration;
+  return action === "finish" ? attempt : null;
+}
+
+// ---- chaining
+
+/** A unit that the output of a finished attempt asks for. */
+export const outputPut = (
+  { name, data, priority, delayMs }: OutputUnit,
+  origin: string,
+  now: number,
+): WorkUnitPut => ({
+  name,
+  data,
+  priority,
+  notBefore: delayMs > 0 ? now + delayMs : 0,
+  dependencies: null,
+  origin,
+});
+
+/** Makes the units of a finished attempt's `output`, in the same step. */
+function* chain<Unit extends UnitState>(
+  set: WorkingSet<Unit>,
+  unit: Unit,
+  attempt: AttemptState,
+  answer: AttemptChanged,
+): Rule<void> {
+  const { namespace, meta } = unit.spec;
+  const next = meta.nextWorkSpecName === "" ? undefined : set.spec(namespace, meta.nextWorkSpecName);
+  if (next === undefined) return;
+  const { units, errors } = readOutputs(attempt.data);
+  answer.outputs = units.length;
+  answer.chainingErrors = errors;
+  if (errors.length > 0) {
+    attempt.chainingErrors = errors;
+    set.save(unit);
+  }
+  if (units.length === 0) return;
+  const puts = units.map((one) => outputPut(one, answer.attempt, set.now));
+  yield* putUnits(set, next, puts);
+}
+
+/** Loads at once what the outputs of all changes may touch. */
+function* loadOutputs<Unit extends UnitState>(set: WorkingSet<Unit>, changes: readonly Settle[]): Rule<void> {
+  if (!set.readsAhead) return;
+  const finishing: { unit: Unit; data: Data | null }[] = [];
+  const specs = new Map<string, Set<string>>();
+  for (const { action, unitId, data } of changes) {
+    const unit = action === "finish" ? set.unit(unitId) : undefined;
+    if (unit === undefined || unit.spec.deleted || unit.spec.meta.nextWorkSpecName === "") continue;
+    finishing.push({ unit, data: data ?? unit.attempt?.data ?? null });
+    const { namespace, meta } = unit.spec;
+    const names = specs.get(namespace);
+    if (names === undefined) specs.set(namespace, new Set([meta.nextWorkSpecName]));
+    else names.add(meta.nextWorkSpecName);
+  }
+  if (finishing.length === 0) return;
+  for (const [namespace, names] of specs) yield set.loadSpecs(namespace, names);
+  const wanted = new Map<Unit["spec"], string[]>();
+  for (const { unit, data } of finishing) {
+    const next = set.spec(unit.spec.namespace, unit.spec.meta.nextWorkSpecName);
+    if (next === undefined) continue;
+    const names = wanted.get(next) ?? [];
+    wanted.set(next, names);
+    for (const { name } of readOutputs(data).units) names.push(name);
+  }
+  let count = 0;
+  for (const [spec, names] of wanted) {
+    count += names.length;
+    yield set.loadNames(spec, names);
+  }
+  yield set.reserve(count);
+}

@@ -1,0 +1,67 @@
+/** What time does by itself: leases end, delays are over, units were tried too often, ended units are no longer kept. */
+import { exhaust, expire, follow, isExhausted, wait } from "./life.ts";
+import type { RetentionLimit } from "./work-spec.ts";
+import type { Rule, UnitState, WorkingSet } from "./working-set.ts";
+
+/** Units between two places where others may have a turn. */
+const unitsPerTurn = 100;
+
+/**
+ * The leases of these units have ended, in the order of `units`. What follows for their dependents is dated back to that
+ * time: it holds from then on by rule, whenever a query notices.
+ */
+export function* expireUnits<Unit extends UnitState>(
+  set: WorkingSet<Unit>,
+  units: readonly Unit[],
+): Rule<void> {
+  for (const [i, unit] of units.entries()) {
+    if (i > 0 && i % unitsPerTurn === 0) yield undefined;
+    if (unit.attempt?.status === "pending" && unit.attempt.expiration <= set.now)
+      expire(set, unit, unit.attempt, unit.attempt.expiration);
+  }
+  yield* follow(set);
+}
+
+/** The delays of these units are over. */
+export function* releaseDue<Unit extends UnitState>(
+  set: WorkingSet<Unit>,
+  units: readonly Unit[],
+): Rule<void> {
+  for (const unit of units) {
+    if (unit.status !== "delayed" || unit.notBefore > set.now) continue;
+    set.leave(unit);
+    wait(set, unit, set.now);
+  }
+  yield* follow(set);
+}
+
+/** Fails those of the units that were tried too often, one after the other; answers how many. */
+export function* exhaustUnits<Unit extends UnitState>(
+  set: WorkingSet<Unit>,
+  units: readonly Unit[],
+): Rule<number> {
+  let count = 0;
+  for (const unit of units) {
+    if (unit.status !== "available" || !isExhausted(unit, unit.spec.meta.maxRetries)) continue;
+    exhaust(set, unit, "");
+    if (++count % unitsPerTurn === 0) yield undefined;
+    if (set.isUnresolved()) yield* follow(set);
+  }
+  return count;
+}
+
+/**
+ * How many of the units that ended longest ago are no longer kept. `ends` are their times in rising order, as many as may be
+ * removed at once; `count` is how many there are in all.
+ */
+export function countRetired(
+  { maxAgeMs, maxCount }: RetentionLimit,
+  ends: readonly number[],
+  count: number,
+  now: number,
+): number {
+  const over = maxCount === undefined ? 0 : count - maxCount;
+  const until = maxAgeMs === undefined ? -Infinity : now - maxAgeMs;
+  const kept = ends.findIndex((end, i) => end > until && i >= over);
+  return kept < 0 ? ends.length : kept;
+}

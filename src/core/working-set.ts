@@ -1,0 +1,272 @@
+/**
+ * The rows that one verb works on, and what a store offers to the rules of a unit's life.
+ *
+ * A rule decides on loaded rows and never waits for a database by itself: it yields what has to be waited for. What
+ * happens to one unit is a plain function; only rules over many units are generators, because a `yield*` for each unit
+ * costs about 40 ns, as much as the rule itself.
+ *
+ * A store implements loading, looking and writing. It decides nothing: which status a unit enters, what is counted as a
+ * try, who hears of an end are decided in `life.ts` and the files beside it. One working set belongs to one verb and one
+ * transaction, and in it the same unit is always the same object.
+ */
+import { attemptId, type AttemptRow, type AttemptStatus } from "./attempt.ts";
+import type { Data } from "./data.ts";
+import type { DependencyKind } from "./dependency.ts";
+import type { QueueMessage } from "./queue.ts";
+import type { AttemptKey, WorkUnitPut } from "./store.ts";
+import type { WorkSpecMeta } from "./work-spec.ts";
+import type { AddedWorkUnit, DependencyRow, WorkUnitRow, WorkUnitStatus } from "./work-unit.ts";
+
+/** Something to wait for; undefined when everything is at hand. */
+export type Loading = Promise<unknown> | undefined;
+
+/** A rule over many units. Where it yields undefined, a store may let others have a turn. */
+export type Rule<Answer> = Generator<Loading, Answer>;
+
+export interface SpecState {
+  readonly id: number;
+  readonly name: string;
+  readonly namespace: string;
+  readonly meta: WorkSpecMeta;
+  /** Deleted for everybody, though its rows may still be there. */
+  readonly deleted: boolean;
+}
+
+export interface AttemptState {
+  readonly number: number;
+  readonly worker: string;
+  status: AttemptStatus;
+  readonly start: number;
+  /** 0 while it runs. */
+  end: number;
+  expiration: number;
+  /** What the attempt wrote, else what it was given. */
+  data: Data | null;
+  late: boolean;
+  chainingErrors: readonly string[];
+}
+
+export interface UnitState {
+  readonly id: number;
+  readonly spec: SpecState;
+  readonly name: string;
+  /** Changed by `enter` alone. */
+  readonly status: WorkUnitStatus;
+  data: Data | null;
+  priority: number;
+  notBefore: number;
+  readonly created: number;
+  /** Attempts ever made, and those that count against `max_retries`. */
+  attempts: number;
+  tries: number;
+  /** The latest attempt, until the unit is taken from it; then it is history. */
+  attempt: AttemptState | null;
+  /** The id of the attempt whose output made it. */
+  origin: string | null;
+  /**
+   * When the unit became available, where nothing else says so: it was added again, reset, or its dependencies were met.
+   * Never before the end of a dependency, so that a unit does not begin before it.
+   */
+  since: number;
+}
+
+export interface Need {
+  readonly target: number;
+  readonly kind: DependencyKind;
+  readonly workSpec: string;
+  readonly workUnit: string;
+  /** Once met it stays met, whatever becomes of the target. */
+  met: boolean;
+}
+
+/** What few units have: queues that hear of their end, and labels. */
+export interface Extras {
+  readonly queues: readonly string[];
+  readonly labels: readonly string[];
+}
+
+export const noExtras: Extras = { queues: [], labels: [] };
+
+export abstract class WorkingSet<Unit extends UnitState> {
+  readonly now: number;
+  /** Units that ended or were removed, with the time of it, whose dependents have not been looked at yet. */
+  #unresolved: Map<Unit, number> | null = null;
+
+  constructor(now: number) {
+    this.now = now;
+  }
+
+  /** Whether a rule should load what later changes of the same call need as well: where each load is a round trip. */
+  abstract readonly readsAhead: boolean;
+
+  // ---- loading: what a rule looks at must have been loaded before; units come with their needs
+
+  abstract loadUnits(ids: Iterable<number>): Loading;
+  abstract loadNames(spec: Unit["spec"], names: Iterable<string>): Loading;
+  abstract loadSpecs(namespace: string, names: Iterable<string>): Loading;
+  /** Attempts that became history. */
+  abstract loadPast(keys: readonly AttemptKey[]): Loading;
+  /** The units that depend on these. */
+  abstract loadDependents(units: readonly Unit[]): Loading;
+  /** The needs of everything that these units lead to. Holds off other adds that could close a circle. */
+  abstract loadReachable(units: readonly number[]): Loading;
+  /** Exact counts of a spec, which nobody changes until the verb has ended. */
+  abstract loadCounts(spec: Unit["spec"]): Loading;
+  /** At least so many of the next units to claim. */
+  abstract loadReady(spec: Unit["spec"], count: number): Loading;
+  /** Makes sure that so many units can be made. */
+  abstract reserve(count: number): Loading;
+
+  // ---- looking
+
+  /** Undefined for a unit that was deleted or never existed. */
+  abstract unit(id: number): Unit | undefined;
+  abstract find(spec: Unit["spec"], name: string): Unit | undefined;
+  abstract spec(namespace: string, name: string): Unit["spec"] | undefined;
+  /** Whether a unit of this id ever existed. */
+  abstract everMade(id: number): boolean;
+  abstract past(unit: Unit, number: number): AttemptState | undefined;
+  abstract needs(unit: number): readonly Need[];
+  /** Where the target of a need stands; null when it was deleted. */
+  abstract targetStatus(need: Need): WorkUnitStatus | null;
+  abstract hasDependents(unit: Unit): boolean;
+  abstract dependents(unit: Unit): Iterable<Unit>;
+  abstract count(spec: Unit["spec"], status: WorkUnitStatus): number;
+  /** The next unit to claim: highest priority first, then name order. */
+  abstract ready(spec: Unit["spec"]): Unit | undefined;
+  abstract extras(unit: Unit): Extras;
+
+  // ---- writing
+
+  /** A fast path: adds units that are all new and depend on nothing; null, and nothing is written, when that is not so. */
+  abstract addNew(spec: Unit["spec"], puts: readonly WorkUnitPut[]): Rule<AddedWorkUnit[] | null> | null;
+  /** A new unit, which nobody sees before `add`. */
+  abstract make(spec: Unit["spec"], put: WorkUnitPut): Unit;
+  /** The unit exists from now on; it is in no order and not counted before it enters a status. */
+  abstract add(unit: Unit): void;
+  /** Takes a unit out of the order of its status: before anything changes that it is ordered by. */
+  abstract leave(unit: Unit): void;
+  /** Sets the status of a unit that is in no order, counts it there, and saves it. */
+  abstract enter(unit: Unit, status: WorkUnitStatus): void;
+  /** Saves a change of the unit's attempt that moves nothing. */
+  abstract save(unit: Unit): void;
+  /** Saves the data of an attempt that is history. */
+  abstract savePast(unit: Unit, attempt: AttemptState): void;
+  /**
+   * The attempt becomes history; the unit is saved by what follows. `lost`: it ran until now, and stays on its worker's list
+   * until the worker settles it or its lease would have ended.
+   */
+  abstract archive(unit: Unit, attempt: AttemptState, lost: boolean): void;
+  abstract setNeeds(unit: Unit, needs: readonly Need[]): void;
+  abstract meet(unit: Unit, need: Need): void;
+  abstract setExtras(unit: Unit, extras: Extras): void;
+  /** Deletes a unit that is in no order, with its attempts and needs. */
+  abstract remove(unit: Unit): void;
+  /** No unit is generated before this time. */
+  abstract setNextContinuous(spec: Unit["spec"], time: number): void;
+
+  // ---- events, from which messages, wake-ups and the lists of workers follow
+
+  /** The unit's attempt runs: its worker is known and holds it. `claimed` is false for one that was renewed after it had expired. */
+  abstract began(unit: Unit, attempt: AttemptState, claimed: boolean): void;
+  /** The worker of an attempt no longer holds its unit, or has heard that it lost it. */
+  abstract released(unit: Unit, attempt: AttemptState): void;
+  /** Appends a message. */
+  protected abstract tell(message: Omit<QueueMessage, "seq">, unit: Unit): void;
+  /** Wakes those who wait for the unit to end, once the verb has taken effect. */
+  protected abstract wake(unit: Unit): void;
+
+  /** The unit has ended: its queues get a message, and its dependents are looked at before the verb answers. */
+  ended(unit: Unit, status: "finished" | "failed", at: number): void {
+    this.wake(unit);
+    // nobody hears of a unit of a deleted work spec, though its row may still be there
+    if (!unit.spec.deleted)
+      for (const queue of this.extras(unit).queues)
+        this.tell(
+          {
+            queue,
+            workSpec: unit.spec.name,
+            workUnit: unit.name,
+            attempt: unit.attempt === null ? null : attemptId(unit.id, unit.attempt.number),
+            status,
+            data: unit.attempt?.data ?? unit.data,
+            at,
+          },
+          unit,
+        );
+    this.#concerns(unit, at);
+  }
+
+  /** The unit was deleted: its dependents are looked at before the verb answers. */
+  removed(unit: Unit, at: number): void {
+    this.wake(unit);
+    this.#concerns(unit, at);
+  }
+
+  #concerns(unit: Unit, at: number): void {
+    if (this.hasDependents(unit)) (this.#unresolved ??= new Map<Unit, number>()).set(unit, at);
+  }
+
+  /** Whether the dependents of some units have not been looked at yet; of this one, if it is given. */
+  isUnresolved(unit?: Unit): boolean {
+    return unit === undefined ? this.#unresolved !== null : this.#unresolved?.has(unit) === true;
+  }
+
+  isUnresolvedId(id: number): boolean {
+    for (const unit of this.#unresolved?.keys() ?? []) if (unit.id === id) return true;
+    return false;
+  }
+
+  takeUnresolved(): Map<Unit, number> | null {
+    const units = this.#unresolved;
+    this.#unresolved = null;
+    return units;
+  }
+}
+
+// ---- rows for the engine
+
+const isActive = ({ status }: AttemptState): boolean =>
+  status === "pending" || status === "finished" || status === "failed";
+
+export function attemptRow(unit: UnitState, attempt: AttemptState): AttemptRow {
+  return {
+    id: attemptId(unit.id, attempt.number),
+    workSpec: unit.spec.name,
+    workUnit: unit.name,
+    worker: attempt.worker,
+    number: attempt.number,
+    status: attempt.status,
+    active: attempt === unit.attempt && isActive(attempt),
+    startTime: attempt.start,
+    endTime: attempt.end,
+    expirationTime: attempt.expiration,
+    data: attempt.data,
+    late: attempt.late,
+    chainingErrors: attempt.chainingErrors,
+  };
+}
+
+export function unitRow(
+  unit: UnitState,
+  dependencies: readonly DependencyRow[],
+  { queues, labels }: Extras,
+): WorkUnitRow {
+  const active = unit.attempt !== null && isActive(unit.attempt) ? unit.attempt : null;
+  return {
+    id: unit.id,
+    workSpec: unit.spec.name,
+    name: unit.name,
+    status: unit.status,
+    data: active?.data ?? unit.data,
+    priority: unit.priority,
+    notBefore: unit.notBefore,
+    createdTime: unit.created,
+    attempts: unit.attempts,
+    activeAttempt: active === null ? null : attemptRow(unit, active),
+    origin: unit.origin,
+    dependencies,
+    queues,
+    labels,
+  };
+}

@@ -1,0 +1,149 @@
+/** The shell: signs in, chooses the namespace, and puts one page between rail and top bar. */
+import { useQueryClient } from "@tanstack/react-query";
+import { lazy, Suspense, useEffect, useMemo, useState, type ComponentType, type ReactNode } from "react";
+import { isForbidden, isUnauthorized, sayError, useToken } from "./data/connection.ts";
+import { live, useFollow } from "./data/live.ts";
+import { useLook } from "./data/look.ts";
+import { useSession, type Session } from "./data/session.ts";
+import { useNamespaces } from "./data/workers.ts";
+import { nsTitle, visible } from "./format.ts";
+import { HereContext, type Here } from "./here.ts";
+import { Help } from "./help.tsx";
+import { useKeys } from "./keys.ts";
+import { Home } from "./pages/home.tsx";
+import { SignIn } from "./pages/sign-in.tsx";
+import { Palette } from "./palette.tsx";
+import { IconShapes } from "./parts/icon.tsx";
+import { Trouble } from "./parts/text.tsx";
+import { go, usePlace, type PageName, type Place } from "./place.ts";
+import { Operations } from "./parts/operations.tsx";
+import { BottomTabs, Rail, TopBar } from "./shell.tsx";
+
+const lazyPage = (load: () => Promise<{ default: ComponentType }>): ComponentType => lazy(load);
+
+const pageOf: Readonly<Record<PageName, ComponentType>> = {
+  home: Home,
+  flow: lazyPage(() => import("./pages/flow.tsx")),
+  spec: lazyPage(() => import("./pages/spec.tsx")),
+  units: lazyPage(() => import("./pages/units.tsx")),
+  unit: lazyPage(() => import("./pages/unit.tsx")),
+  jobs: lazyPage(() => import("./pages/jobs.tsx")),
+  queues: lazyPage(() => import("./pages/queues.tsx")),
+  locks: lazyPage(() => import("./pages/locks.tsx")),
+  workers: lazyPage(() => import("./pages/workers.tsx")),
+  system: lazyPage(() => import("./pages/system.tsx")),
+};
+
+export function App(): ReactNode {
+  const token = useToken();
+  const place = usePlace();
+  const session = useSession(place.ns, token);
+  const needsToken = session.error !== null && (isUnauthorized(session.error) || isForbidden(session.error));
+  return (
+    <>
+      <IconShapes />
+      {needsToken || (session.data === undefined && session.isError) ? (
+        needsToken ? (
+          <SignIn refused={token !== null ? sayError(session.error) : null} />
+        ) : (
+          <main className="alone">
+            <Trouble text={sayError(session.error)} />
+          </main>
+        )
+      ) : session.data === undefined ? null : (
+        <Chosen place={place} session={session.data} token={token} key={token} />
+      )}
+    </>
+  );
+}
+
+/** The namespace of the URL; without one the first that has something, else the default one. */
+function Chosen({
+  place,
+  session,
+  token,
+}: {
+  place: Place;
+  session: Session;
+  token: string | null;
+}): ReactNode {
+  const namespaces = useNamespaces();
+  const first = namespaces.data?.[0]?.name ?? "";
+  useEffect(() => {
+    if (place.ns === null && namespaces.data !== undefined)
+      go({ ns: first, page: "home" }, { replace: true });
+  }, [place.ns, namespaces.data, first]);
+  if (place.ns === null) return null;
+  return <Namespace place={place} ns={place.ns} session={session} token={token} key={place.ns} />;
+}
+
+function Namespace(props: { place: Place; ns: string; session: Session; token: string | null }): ReactNode {
+  const { place, ns, session, token } = props;
+  const cache = useQueryClient();
+  const look = useLook(ns);
+  const [shown, setShown] = useState<"palette" | "help" | null>(null);
+  useFollow(ns, cache, token);
+  useKeys(place, ns, {
+    palette: () => setShown("palette"),
+    help: () => setShown("help"),
+    hold: () => live.hold(!live.held),
+  });
+  const here = useMemo<Here>(
+    () => ({
+      ns,
+      place,
+      session,
+      look,
+      may: (scope) => session.scopes.includes(scope),
+      changed: (...kinds) => {
+        for (const kind of kinds) void cache.invalidateQueries({ queryKey: [kind, ns] });
+      },
+    }),
+    [ns, place, session, look, cache],
+  );
+  useEffect(() => {
+    const what = place.unit ?? place.spec;
+    const title =
+      what === undefined
+        ? `${place.page[0]!.toUpperCase()}${place.page.slice(1)}`
+        : visible(what).slice(0, 80);
+    document.title = `${title} · ${nsTitle(ns)} · Coordinate`;
+  }, [place, ns]);
+  const Page = pageOf[place.page];
+  return (
+    <HereContext value={here}>
+      <div className="app">
+        <a
+          className="skip"
+          href="#main"
+          onClick={(event) => {
+            event.preventDefault();
+            document.getElementById("main")?.focus();
+          }}
+        >
+          Skip to the page
+        </a>
+        <Rail onHelp={() => setShown("help")} />
+        <div className="page">
+          <TopBar onFind={() => setShown("palette")} />
+          <main id="main" tabIndex={-1}>
+            {look.error !== null && <Trouble text={sayError(look.error)} />}
+            {session.scopes.includes("read") ? (
+              <Suspense fallback={null}>
+                <Page key={`${place.page} ${place.spec ?? ""} ${place.unit ?? ""}`} />
+              </Suspense>
+            ) : (
+              <Trouble
+                text={`This token may not read ${nsTitle(ns)}. Choose another namespace, or sign in with another token.`}
+              />
+            )}
+          </main>
+        </div>
+        <BottomTabs />
+      </div>
+      <Operations />
+      {shown === "palette" && <Palette onClose={() => setShown(null)} onHelp={() => setShown("help")} />}
+      {shown === "help" && <Help onClose={() => setShown(null)} />}
+    </HereContext>
+  );
+}

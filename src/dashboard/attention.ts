@@ -1,0 +1,298 @@
+/**
+ * What needs attention: pure, from what the verbs say to a list sorted by urgency. A condition that will not heal by
+ * itself is `critical`; one that somebody should know of is a `warning`. Each has a cause with its evidence.
+ */
+import type { AttemptRow, Explained, Tally, WorkerRow, WorkSpecMeta } from "../core/index.ts";
+import type { Rates } from "./data/counts.ts";
+import { count, duration, percent, plural, rate } from "./format.ts";
+import type { IconName } from "./parts/icon.tsx";
+
+export interface SpecLook {
+  readonly name: string;
+  readonly meta: WorkSpecMeta;
+  readonly counts: Tally;
+  readonly explained: Explained | undefined;
+  /** Since when its oldest available unit waits; 0 when none does. */
+  readonly waitingSince: number;
+  readonly rates: Rates;
+  /** Attempts that it has out now, as far as they were read. */
+  readonly held: readonly AttemptRow[];
+}
+
+export interface Around {
+  readonly now: number;
+  /** Active workers; undefined before they were read. */
+  readonly workers: readonly WorkerRow[] | undefined;
+  /** What the workers ask for, those that say so; null when one does not. */
+  readonly runtimes: ReadonlySet<string> | null;
+}
+
+export type ConditionKind =
+  "nobody" | "failing" | "stuck" | "leases" | "behind" | "paused" | "no_weight" | "late" | "failed";
+
+/** A sentence in pieces: words, evidence that is set off, and code. */
+export type Words = readonly (string | { readonly strong: string } | { readonly code: string })[];
+
+export interface Condition {
+  readonly kind: ConditionKind;
+  readonly level: "critical" | "warning";
+  readonly icon: IconName;
+  /** A few words: Paused, Failing 3.4 %. */
+  readonly title: string;
+  readonly cause: Words;
+  readonly number: number;
+  /** What the number counts, and its age. */
+  readonly of: string;
+  readonly status: "failed" | "pending" | "available" | "waiting";
+}
+
+const minute = 60_000;
+
+/** The rules in the order of urgency; the first that applies is shown, the others wait behind it. */
+export function conditionOf(spec: SpecLook, around: Around): Condition | null {
+  for (const rule of rules) {
+    const found = rule(spec, around);
+    if (found !== null) return found;
+  }
+  return null;
+}
+
+type Rule = (spec: SpecLook, around: Around) => Condition | null;
+
+const waits = ({ counts: { available, delayed, blocked } }: SpecLook): number =>
+  available + delayed + blocked;
+
+const age = (spec: SpecLook, now: number): string =>
+  spec.waitingSince > 0 ? `waiting, ${duration(now - spec.waitingSince)}` : "waiting";
+
+const nobody: Rule = (spec, { now, workers, runtimes }) => {
+  const { meta, counts } = spec;
+  if (meta.paused || !(meta.weight > 0) || counts.available === 0 || counts.pending > 0) return null;
+  if (workers === undefined) return null;
+  const base = {
+    kind: "nobody",
+    level: "critical",
+    icon: "nobody",
+    title: "Nobody can run it",
+    number: counts.available,
+    of: age(spec, now),
+    status: "available",
+  } as const;
+  if (workers.length === 0)
+    return { ...base, cause: ["No worker is active: nobody asks for work. Start one where its code is."] };
+  if (runtimes === null || runtimes.has(meta.runtime)) return null;
+  const asked = [...runtimes].map((runtime) => (runtime === "" ? "none" : runtime)).sort();
+  return {
+    ...base,
+    cause: [
+      "Its units need runtime ",
+      { code: meta.runtime === "" ? "(none)" : meta.runtime },
+      ". None of the ",
+      { strong: count(workers.length) },
+      " active workers asks for it; they ask for ",
+      { code: asked.slice(0, 3).join(", ") },
+      asked.length > 3 ? " and others." : ".",
+    ],
+  };
+};
+
+const failing: Rule = ({ counts, rates }) => {
+  const share = rates.out > 0 ? rates.failed / rates.out : 0;
+  if (counts.failed === 0 || rates.failed < 0.02 || share < 0.02) return null;
+  return {
+    kind: "failing",
+    level: "critical",
+    icon: "failed",
+    title: `Failing ${percent(share)}`,
+    cause: [
+      { strong: `${rate(rates.failed)}/s` },
+      ` of the ${rate(rates.out)}/s that end fail now. In all `,
+      { strong: percent(counts.failed / (counts.failed + counts.finished)) },
+      " of its ended units failed.",
+    ],
+    number: counts.failed,
+    of: `failed, ${rate(rates.failed)}/s`,
+    status: "failed",
+  };
+};
+
+/** Work that may be handed out, workers that are there, and nothing happens. */
+const stuck: Rule = (spec, { now, workers }) => {
+  const { counts, explained, rates, waitingSince } = spec;
+  if (counts.available === 0 || counts.pending > 0 || explained?.excluded !== null) return null;
+  if (workers === undefined || workers.length === 0 || rates.overMs < 10_000 || rates.out > 0) return null;
+  if (waitingSince === 0 || now - waitingSince < minute) return null;
+  return {
+    kind: "stuck",
+    level: "critical",
+    icon: "nobody",
+    title: "Nothing takes it",
+    cause: [
+      "The scheduler would hand its units out, and ",
+      { strong: plural(workers.length, "worker") },
+      workers.length === 1 ? " is" : " are",
+      " active, but none has asked for them.",
+    ],
+    number: counts.available,
+    of: age(spec, now),
+    status: "available",
+  };
+};
+
+/** Of a lease that was not renewed; a worker renews well before. */
+const shortLease = minute;
+
+const leases: Rule = ({ held }, { now }) => {
+  const ending = held.filter(
+    ({ startTime, expirationTime }) =>
+      expirationTime - now < Math.min(shortLease, (expirationTime - startTime) * 0.1),
+  );
+  if (ending.length === 0) return null;
+  const left = Math.min(...ending.map(({ expirationTime }) => expirationTime - now));
+  const workers = [...new Set(ending.map(({ worker }) => worker))];
+  return {
+    kind: "leases",
+    level: "warning",
+    icon: "lease",
+    title: `${plural(ending.length, "lease")} about to end`,
+    cause: [
+      "Not renewed. ",
+      workers.length === 1 ? "All on " : `On ${workers.length} workers, such as `,
+      { code: workers[0] ?? "" },
+      ". When a lease ends, another worker is given the unit.",
+    ],
+    number: ending.length,
+    of: left > 0 ? `pending, ${duration(left)} left` : "pending, lease over",
+    status: "pending",
+  };
+};
+
+const behind: Rule = (spec, { now }) => {
+  const { meta, counts, rates } = spec;
+  const grows = rates.added - rates.out;
+  if (meta.paused || rates.overMs < 20_000 || counts.available < 100) return null;
+  if (grows < 0.5 || grows < rates.added * 0.05) return null;
+  const isFull = meta.maxRunning > 0 && counts.pending >= meta.maxRunning;
+  return {
+    kind: "behind",
+    level: "warning",
+    icon: "behind",
+    title: "Falling behind",
+    cause: [
+      { strong: `${rate(rates.added)}/s` },
+      " come, ",
+      { strong: `${rate(rates.out)}/s` },
+      " go. ",
+      ...(isFull
+        ? ["It runs ", { strong: `${count(counts.pending)} of max_running ${count(meta.maxRunning)}` }, "."]
+        : [`${plural(counts.pending, "unit")} run at once; more workers or a higher weight would help.`]),
+    ],
+    number: counts.available,
+    of: age(spec, now),
+    status: "available",
+  };
+};
+
+const paused: Rule = (spec, { now }) => {
+  const { meta, counts, rates } = spec;
+  const number = waits(spec);
+  if (!meta.paused || number === 0) return null;
+  return {
+    kind: "paused",
+    level: "warning",
+    icon: "paused",
+    title: "Paused",
+    cause: [
+      counts.pending > 0
+        ? `${plural(counts.pending, "unit")} that ran already go on; `
+        : "Nothing of it is handed out; ",
+      rates.added >= 0.05 ? `${rate(rates.added)}/s still come in.` : "nothing comes in now.",
+    ],
+    number,
+    of: age(spec, now),
+    status: "waiting",
+  };
+};
+
+const noWeight: Rule = (spec, { now }) => {
+  const { meta, counts } = spec;
+  if (meta.paused || meta.weight > 0 || counts.available === 0) return null;
+  return {
+    kind: "no_weight",
+    level: "warning",
+    icon: "paused",
+    title: "No share",
+    cause: [
+      "Its weight is ",
+      { strong: String(meta.weight) },
+      ": a work spec without weight is never scheduled.",
+    ],
+    number: counts.available,
+    of: age(spec, now),
+    status: "available",
+  };
+};
+
+/** A continuous work spec that should have made a unit long ago. */
+const late: Rule = ({ meta, counts }, { now }) => {
+  if (!meta.continuous || meta.paused || counts.available + counts.pending > 0 || meta.nextContinuous === 0)
+    return null;
+  const over = now - meta.nextContinuous;
+  if (over < Math.max(minute, meta.intervalMs)) return null;
+  return {
+    kind: "late",
+    level: "warning",
+    icon: "lease",
+    title: `Late by ${duration(over)}`,
+    cause: ["It makes a unit when a worker asks, and none has asked since it was due."],
+    number: 0,
+    of: `due every ${duration(meta.intervalMs)}`,
+    status: "available",
+  };
+};
+
+/** Failures of before: they do not get more now, but they are many for what was done. */
+const failed: Rule = ({ counts }) => {
+  const share = counts.failed / Math.max(1, counts.failed + counts.finished);
+  if (counts.failed < 5 || share < 0.05) return null;
+  return {
+    kind: "failed",
+    level: "warning",
+    icon: "failed",
+    title: `${percent(share)} failed`,
+    cause: [
+      { strong: percent(share) },
+      " of the units that ended have failed. None of them is tried again unless somebody says so.",
+    ],
+    number: counts.failed,
+    of: "failed",
+    status: "failed",
+  };
+};
+
+const rules: readonly Rule[] = [nobody, failing, stuck, leases, behind, paused, noWeight, late, failed];
+
+const order: readonly ConditionKind[] = [
+  "nobody",
+  "failing",
+  "stuck",
+  "leases",
+  "behind",
+  "paused",
+  "no_weight",
+  "late",
+  "failed",
+];
+
+/** The most urgent first; of equal urgency the one that concerns more units, then by name. */
+export function byNeed<Row extends { condition: Condition | null; name: string }>(a: Row, b: Row): number {
+  const rank = ({ condition }: Row): number =>
+    condition === null
+      ? order.length * 2
+      : order.indexOf(condition.kind) + (condition.level === "critical" ? 0 : order.length);
+  return (
+    rank(a) - rank(b) ||
+    (b.condition?.number ?? 0) - (a.condition?.number ?? 0) ||
+    (a.name < b.name ? -1 : a.name > b.name ? 1 : 0)
+  );
+}

@@ -1,0 +1,76 @@
+/** The daemon that served this page, by the project's REST client. The token lives as long as the tab. */
+import { useSyncExternalStore } from "react";
+import { fetchTransport, RestClient, RestError, TransportError } from "../../rest/client.ts";
+import { isCoordinateError } from "../../core/index.ts";
+
+const key = "coordinate.token";
+const transport = fetchTransport(location.origin);
+const listeners = new Set<() => void>();
+
+let token = sessionStorage.getItem(key);
+export let client = connect();
+
+function connect(): RestClient {
+  return new RestClient(location.origin, {
+    transport: () => transport,
+    ...(token !== null && { token }),
+    retries: 2,
+  });
+}
+
+export function setToken(next: string | null): void {
+  token = next;
+  if (next === null) sessionStorage.removeItem(key);
+  else sessionStorage.setItem(key, next);
+  client = connect();
+  for (const listener of listeners) listener();
+}
+
+export const useToken = (): string | null =>
+  useSyncExternalStore(
+    (listener) => {
+      listeners.add(listener);
+      return () => listeners.delete(listener);
+    },
+    () => token,
+  );
+
+/** What the daemon says of itself, which is no verb: by the same transport as the verbs. */
+export async function readText(path: string): Promise<string> {
+  const headers: Record<string, string> = token === null ? {} : { authorization: `Bearer ${token}` };
+  const answer = await transport.send({ method: "GET", path, headers, timeoutMs: 30_000 });
+  if (answer.status === 200) return answer.text;
+  let document: { code?: unknown; message?: unknown } = {};
+  try {
+    document = JSON.parse(answer.text) as typeof document;
+  } catch {
+    // a proxy's page: the status says what there is to say
+  }
+  const { code, message } = document;
+  throw new RestError(
+    answer.status,
+    typeof code === "string" ? code : "not_coordinate",
+    typeof message === "string" ? message : `HTTP status ${answer.status}`,
+  );
+}
+
+export const isUnauthorized = (error: unknown): boolean => error instanceof RestError && error.status === 401;
+export const isForbidden = (error: unknown): boolean => error instanceof RestError && error.status === 403;
+
+/** Whether trying again may help: the daemon was not reached, or cannot answer now. */
+export const isTransient = (error: unknown): boolean =>
+  error instanceof TransportError ||
+  isCoordinateError(error, "unavailable") ||
+  isCoordinateError(error, "closed") ||
+  (error instanceof RestError && (error.status === 429 || error.status >= 500));
+
+/** For a person: what went wrong, and what to do about it where that is known. */
+export function sayError(error: unknown): string {
+  if (isForbidden(error)) return `${messageOf(error)}. Sign in with another token, or ask for one that may.`;
+  if (isUnauthorized(error)) return "The token is not known here any more: sign in again.";
+  if (error instanceof RestError && error.status === 429) return "Too many requests; wait a minute.";
+  if (isTransient(error)) return `The daemon does not answer (${messageOf(error)}). It is asked again.`;
+  return messageOf(error);
+}
+
+export const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));

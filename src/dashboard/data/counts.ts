@@ -1,0 +1,182 @@
+/**
+ * Counts by status, and what follows from looking at them again and again: rates, a history of this tab, the time until
+ * nothing waits. `history` is the one place that pages ask for a series; kept statistics of the daemon plug in there.
+ */
+import { useQuery, type UseQueryResult } from "@tanstack/react-query";
+import type { Tally, TallyRow } from "../../core/index.ts";
+import { client } from "./connection.ts";
+import { every } from "./live.ts";
+
+/** One look at a work spec's counts, as totals that only grow where nothing is deleted by hand. */
+interface Sample {
+  readonly at: number;
+  readonly added: number;
+  readonly finished: number;
+  readonly failed: number;
+  readonly waiting: number;
+  readonly pending: number;
+}
+
+export interface Point {
+  readonly at: number;
+  /** Per second since the point before. */
+  readonly added: number;
+  readonly finished: number;
+  readonly failed: number;
+  readonly waiting: number;
+  readonly pending: number;
+}
+
+export interface Rates {
+  readonly added: number;
+  readonly finished: number;
+  readonly failed: number;
+  /** Finished and failed. */
+  readonly out: number;
+  /** Over how long they were measured; 0 when nothing was yet. */
+  readonly overMs: number;
+}
+
+export const noRates: Rates = { added: 0, finished: 0, failed: 0, out: 0, overMs: 0 };
+
+export const open = (counts: Tally): number =>
+  counts.available + counts.delayed + counts.blocked + counts.pending;
+export const waiting = (counts: Tally): number => counts.available + counts.delayed + counts.blocked;
+
+/** Two rings: every second of ten minutes, every ten seconds of three hours. */
+const rings = [
+  { spacingMs: 900, most: 600 },
+  { spacingMs: 10_000, most: 1080 },
+] as const;
+
+class Series {
+  readonly #samples: [Sample[], Sample[]] = [[], []];
+
+  add(sample: Sample): void {
+    this.#samples.forEach((samples, i) => {
+      const { spacingMs, most } = rings[i]!;
+      const before = samples.at(-1);
+      if (before !== undefined && sample.at - before.at < spacingMs) return;
+      samples.push(sample);
+      if (samples.length > most) samples.shift();
+    });
+  }
+
+  get first(): number | undefined {
+    return this.#samples[1][0]?.at;
+  }
+
+  since(from: number, now: number): readonly Sample[] {
+    const fine = this.#samples[0];
+    const samples = (fine[0]?.at ?? now) <= from + 1000 || now - from <= 600_000 ? fine : this.#samples[1];
+    const first = samples.findIndex(({ at }) => at >= from);
+    return first < 0 ? [] : samples.slice(Math.max(0, first - 1));
+  }
+}
+
+const kept = new Map<string, Series>();
+const keyOf = (ns: string, spec: string | null): string => JSON.stringify([ns, spec]);
+
+function keep(ns: string, spec: string | null, sample: Sample): void {
+  const key = keyOf(ns, spec);
+  let series = kept.get(key);
+  if (series === undefined) kept.set(key, (series = new Series()));
+  series.add(sample);
+}
+
+function sampleOf(at: number, rows: readonly TallyRow[]): Sample {
+  const sum = { at, added: 0, finished: 0, failed: 0, waiting: 0, pending: 0 };
+  for (const { counts, removed } of rows) {
+    sum.finished += counts.finished + removed.finished;
+    sum.failed += counts.failed + removed.failed;
+    sum.added += open(counts) + counts.finished + counts.failed + removed.finished + removed.failed;
+    sum.waiting += waiting(counts);
+    sum.pending += counts.pending;
+  }
+  return sum;
+}
+
+/** When this tab first looked at the namespace. */
+export const seenSince = (ns: string, now: number): number => kept.get(keyOf(ns, null))?.first ?? now;
+
+/** What was seen of a work spec, or of the namespace (null), since a time; between two looks a rate is even. */
+export function history(ns: string, spec: string | null, from: number, now = Date.now()): Point[] {
+  const samples = kept.get(keyOf(ns, spec))?.since(from, now) ?? [];
+  return samples.slice(1).map((sample, i) => {
+    const before = samples[i]!;
+    const seconds = (sample.at - before.at) / 1000;
+    // deleting and retrying make totals smaller: that is no negative work
+    const per = (key: "added" | "finished" | "failed"): number =>
+      Math.max(0, (sample[key] - before[key]) / seconds);
+    return {
+      at: sample.at,
+      added: per("added"),
+      finished: per("finished"),
+      failed: per("failed"),
+      waiting: sample.waiting,
+      pending: sample.pending,
+    };
+  });
+}
+
+/** Over the last half minute of looks. */
+export function rates(ns: string, spec: string | null, overMs = 30_000): Rates {
+  const now = Date.now();
+  const samples = kept.get(keyOf(ns, spec))?.since(now - overMs, now) ?? [];
+  const first = samples[0];
+  const last = samples.at(-1);
+  if (first === undefined || last === undefined || last.at - first.at < 1500) return noRates;
+  const seconds = (last.at - first.at) / 1000;
+  const per = (key: "added" | "finished" | "failed"): number =>
+    Math.max(0, (last[key] - first[key]) / seconds);
+  return {
+    added: per("added"),
+    finished: per("finished"),
+    failed: per("failed"),
+    out: per("finished") + per("failed"),
+    overMs: last.at - first.at,
+  };
+}
+
+export interface Drain {
+  readonly text: "never" | "grows" | "empty" | "time" | "unknown" | "paused";
+  /** Milliseconds of `time`, units a second of `grows`. */
+  readonly value: number;
+}
+
+/** How long until nothing waits, if all goes on as in the last half minute. */
+export function drain(counts: Tally, { added, out, overMs }: Rates, paused: boolean): Drain {
+  const left = counts.available + counts.pending;
+  if (left === 0) return { text: "empty", value: 0 };
+  if (paused) return { text: "paused", value: 0 };
+  if (overMs < 5000) return { text: "unknown", value: 0 };
+  if (out < 0.01) return { text: "never", value: 0 };
+  if (added > out * 1.05 && added - out > 0.5) return { text: "grows", value: added - out };
+  return { text: "time", value: (left / Math.max(0.01, out - added)) * 1000 };
+}
+
+export function useCounts(ns: string): UseQueryResult<TallyRow[]> {
+  return useQuery({
+    queryKey: ["counts", ns],
+    queryFn: async () => {
+      const rows = await client.tally(ns);
+      const at = Date.now();
+      keep(ns, null, sampleOf(at, rows));
+      for (const row of rows) keep(ns, row.workSpec, sampleOf(at, [row]));
+      return rows;
+    },
+    refetchInterval: every(2500),
+  });
+}
+
+/** Per work spec, since when its oldest available unit waits. */
+export function useWaiting(ns: string): UseQueryResult<Map<string, { since: number; exact: boolean }>> {
+  return useQuery({
+    queryKey: ["waiting", ns],
+    queryFn: async () =>
+      new Map(
+        (await client.waitingSince(ns)).map(({ workSpec, since, exact }) => [workSpec, { since, exact }]),
+      ),
+    refetchInterval: every(5000),
+  });
+}

@@ -1,0 +1,71 @@
+/** A namespace at a glance: its work specs with everything that is said of each, by need. Home, flow and the rail read it. */
+import { useMemo } from "react";
+import { emptyTally, type TallyRow, type WorkSpecRow } from "../../core/index.ts";
+import { byNeed, conditionOf, type Condition, type SpecLook } from "../attention.ts";
+import { rates, useCounts, useWaiting } from "./counts.ts";
+import { daemonNow } from "./session.ts";
+import { useExplain, useSpecs } from "./specs.ts";
+import { requestOf, useHeld, useWorkers } from "./workers.ts";
+
+export interface SpecRow extends SpecLook {
+  readonly condition: Condition | null;
+  readonly row: WorkSpecRow;
+}
+
+export interface NamespaceLook {
+  /** Undefined before the first answer. */
+  readonly specs: readonly SpecRow[] | undefined;
+  readonly byName: ReadonlyMap<string, SpecRow>;
+  readonly attention: readonly SpecRow[];
+  readonly workers: number | undefined;
+  /** Units in all statuses. */
+  readonly units: number;
+  /** What went wrong with reading, if the newest try did. */
+  readonly error: Error | null;
+  readonly updatedAt: number;
+}
+
+export function useLook(ns: string): NamespaceLook {
+  const specs = useSpecs(ns);
+  const counts = useCounts(ns);
+  const waiting = useWaiting(ns);
+  const explain = useExplain(ns);
+  const workers = useWorkers(ns);
+  const held = useHeld(ns, workers.data);
+  const look = useMemo(() => {
+    if (specs.data === undefined || counts.data === undefined) return undefined;
+    const tally = new Map(counts.data.map((row): [string, TallyRow] => [row.workSpec, row]));
+    const explained = new Map(explain.data?.map((one) => [one.workSpec, one]));
+    const asked = workers.data?.filter(({ desired }) => desired === "run").map(requestOf);
+    // a child asks for what its parent says it asks for: only those that say something are looked at
+    const told = (asked ?? []).filter((request) => request !== null);
+    const runtimes = told.length === 0 ? null : new Set(told.flatMap((request) => request.runtimes ?? []));
+    const around = { now: daemonNow(), workers: workers.data, runtimes };
+    return specs.data
+      .map((row): SpecRow => {
+        const spec: SpecLook = {
+          name: row.name,
+          meta: row.meta,
+          counts: tally.get(row.name)?.counts ?? emptyTally(),
+          explained: explained.get(row.name),
+          waitingSince: waiting.data?.get(row.name)?.since ?? 0,
+          rates: rates(ns, row.name),
+          held: held.data?.all.filter(({ workSpec }) => workSpec === row.name) ?? [],
+        };
+        return { ...spec, row, condition: conditionOf(spec, around) };
+      })
+      .sort(byNeed);
+  }, [ns, specs.data, counts.data, waiting.data, explain.data, workers.data, held.data]);
+  return {
+    specs: look,
+    byName: useMemo(() => new Map(look?.map((spec) => [spec.name, spec])), [look]),
+    attention: useMemo(() => look?.filter(({ condition }) => condition !== null) ?? [], [look]),
+    workers: workers.data?.length,
+    units: (counts.data ?? []).reduce(
+      (sum, row) => sum + Object.values(row.counts).reduce((a, b) => a + b, 0),
+      0,
+    ),
+    error: counts.error ?? specs.error,
+    updatedAt: counts.dataUpdatedAt,
+  };
+}

@@ -1,0 +1,57 @@
+/** Work specs: their definitions, their metadata, and what the scheduler says of them. */
+import { useQuery, type UseQueryResult } from "@tanstack/react-query";
+import {
+  decodeData,
+  readWorkSpec,
+  type DataObject,
+  type Explained,
+  type ScheduleRequest,
+  type WorkSpecMeta,
+  type WorkSpecMetaChange,
+  type WorkSpecRow,
+} from "../../core/index.ts";
+import { client } from "./connection.ts";
+import { every } from "./live.ts";
+
+/** More than anybody looks at; a namespace has dozens. */
+const most = 2000;
+
+export function useSpecs(ns: string): UseQueryResult<WorkSpecRow[]> {
+  return useQuery({
+    queryKey: ["specs", ns],
+    queryFn: async () => {
+      const rows: WorkSpecRow[] = [];
+      for (let previous: string | undefined; rows.length < most;) {
+        const page = await client.listWorkSpecs(ns, {
+          limit: 500,
+          ...(previous !== undefined && { previous }),
+        });
+        rows.push(...page.rows);
+        if (page.next === null) break;
+        previous = page.next;
+      }
+      return rows;
+    },
+    refetchInterval: every(15_000),
+  });
+}
+
+export function useExplain(ns: string, request: ScheduleRequest = {}): UseQueryResult<Explained[]> {
+  return useQuery({
+    queryKey: ["explain", ns, request],
+    queryFn: () => client.explain(ns, request),
+    refetchInterval: every(5000),
+  });
+}
+
+export const setMeta = (ns: string, spec: string, change: WorkSpecMetaChange): Promise<WorkSpecMeta> =>
+  client.setWorkSpecMeta(ns, spec, change);
+
+/** What the definition says, to compare with what holds now; null for data that cannot be read. */
+export function definitionOf(row: WorkSpecRow): { data: DataObject; meta: WorkSpecMeta } | null {
+  try {
+    return { data: decodeData(row.data), meta: readWorkSpec(row.data).meta };
+  } catch {
+    return null;
+  }
+}

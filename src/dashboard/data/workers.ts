@@ -1,0 +1,167 @@
+/** Workers: who is there, below whom, and what each holds. */
+import { useQuery, type UseQueryResult } from "@tanstack/react-query";
+import {
+  decodeData,
+  type AttemptRow,
+  type DesiredState,
+  type NamespaceRow,
+  type ScheduleRequest,
+  type WorkerRow,
+} from "../../core/index.ts";
+import { client } from "./connection.ts";
+import { every } from "./live.ts";
+
+const most = 2000;
+
+export function useWorkers(ns: string): UseQueryResult<WorkerRow[]> {
+  return useQuery({
+    queryKey: ["workers", ns, "active"],
+    queryFn: async () => {
+      const rows: WorkerRow[] = [];
+      for (let previous: string | undefined; rows.length < most;) {
+        const page = await client.listWorkers(ns, {
+          active: true,
+          limit: 500,
+          ...(previous !== undefined && { previous }),
+        });
+        rows.push(...page.rows);
+        if (page.next === null) break;
+        previous = page.next;
+      }
+      return rows;
+    },
+    refetchInterval: every(5000),
+  });
+}
+
+/** Those that have not checked in any more, the ones heard of last first; of the first thousand by name. */
+export function useGone(ns: string, enabled: boolean): UseQueryResult<WorkerRow[]> {
+  return useQuery({
+    queryKey: ["workers", ns, "gone"],
+    queryFn: async () => {
+      const { rows } = await client.listWorkers(ns, { active: false, limit: 1000 });
+      return rows.sort((a, b) => b.lastUpdate - a.lastUpdate);
+    },
+    enabled,
+    refetchInterval: every(15_000),
+  });
+}
+
+export interface Held {
+  /** By worker. */
+  readonly byWorker: ReadonlyMap<string, readonly AttemptRow[]>;
+  readonly all: readonly AttemptRow[];
+}
+
+/** What they hold now: one request for each worker at the top, with what its children hold, and one for its own. */
+const mostRoots = 50;
+
+export function useHeld(ns: string, workers: readonly WorkerRow[] | undefined): UseQueryResult<Held> {
+  const roots = (workers ?? []).filter(({ parent }) => parent === null).slice(0, mostRoots);
+  const parents = new Set((workers ?? []).map(({ parent }) => parent));
+  return useQuery({
+    queryKey: ["held", ns, roots.map(({ name }) => name)],
+    queryFn: async () => {
+      const pages = await Promise.all(
+        roots.flatMap(({ name }) => [
+          client.listWorkerAttempts(ns, name, { which: "active", limit: 500 }),
+          ...(parents.has(name)
+            ? [client.listWorkerAttempts(ns, name, { which: "children", limit: 500 })]
+            : []),
+        ]),
+      );
+      const byWorker = new Map<string, AttemptRow[]>();
+      const all = [...new Map(pages.flatMap(({ rows }) => rows).map((row) => [row.id, row])).values()];
+      for (const attempt of all) {
+        const list = byWorker.get(attempt.worker) ?? [];
+        byWorker.set(attempt.worker, list);
+        list.push(attempt);
+      }
+      return { byWorker, all };
+    },
+    enabled: workers !== undefined,
+    refetchInterval: every(5000),
+  });
+}
+
+/** What a worker says of where it runs; each part only as far as it said it. */
+export interface WorkerTold {
+  host?: string;
+  pid?: number;
+  platform?: string;
+  version?: string;
+  node?: string;
+  rss?: number;
+  totalMemory?: number;
+  slots?: number;
+  runtimes?: readonly string[];
+  availableGb?: number;
+}
+
+export function toldOf({ data }: WorkerRow): WorkerTold {
+  if (data === null) return {};
+  let told: Record<string, unknown>;
+  try {
+    told = decodeData(data);
+  } catch {
+    return {};
+  }
+  const inside = (key: string): Record<string, unknown> =>
+    typeof told[key] === "object" && told[key] !== null ? (told[key] as Record<string, unknown>) : {};
+  const text = (value: unknown): string | undefined => (typeof value === "string" ? value : undefined);
+  const number = (value: unknown): number | undefined => (typeof value === "number" ? value : undefined);
+  const found = {
+    host: text(told.host),
+    pid: number(told.pid),
+    platform: text(told.platform),
+    version: text(inside("versions").coordinate),
+    node: text(inside("versions").node),
+    rss: number(inside("memory").rss),
+    totalMemory: number(inside("memory").total),
+    slots: number(told.slots),
+    availableGb: number(told.availableGb),
+    runtimes: Array.isArray(told.runtimes)
+      ? told.runtimes.filter((one): one is string => typeof one === "string")
+      : undefined,
+  };
+  return Object.fromEntries(Object.entries(found).filter(([, value]) => value !== undefined));
+}
+
+/** What a worker asks for, as far as it says so; null when it does not. */
+export function requestOf(row: WorkerRow): ScheduleRequest | null {
+  const { runtimes, availableGb } = toldOf(row);
+  if (runtimes === undefined) return null;
+  return { runtimes, ...(availableGb !== undefined && { availableGb }) };
+}
+
+export const desire = (
+  ns: string,
+  names: readonly string[],
+  desired: DesiredState | null,
+): Promise<WorkerRow[]> =>
+  client.updateWorkers(
+    ns,
+    names.map((name) => ({ name, desired })),
+  );
+
+export function useNamespace(ns: string): UseQueryResult<NamespaceRow> {
+  return useQuery({
+    queryKey: ["namespaces", ns],
+    queryFn: () => client.getNamespace(ns),
+    refetchInterval: every(15_000),
+  });
+}
+
+export function useNamespaces(): UseQueryResult<NamespaceRow[]> {
+  return useQuery({
+    queryKey: ["namespaces", "all"],
+    queryFn: () => client.listNamespaces(),
+    refetchInterval: every(15_000),
+  });
+}
+
+export const giveBack = (ns: string, attempts: readonly string[]): Promise<unknown> =>
+  client.settleAttempts(
+    ns,
+    attempts.map((attempt) => ({ attempt, action: "expire" })),
+  );

@@ -1,0 +1,23 @@
+/** What every part of a page may ask: where it is, what the caller may do, and how the namespace looks. */
+import { createContext, use } from "react";
+import type { NamespaceLook } from "./data/look.ts";
+import type { Scope, Session } from "./data/session.ts";
+import type { Place } from "./place.ts";
+
+export interface Here {
+  readonly ns: string;
+  readonly place: Place;
+  readonly session: Session;
+  readonly look: NamespaceLook;
+  readonly may: (scope: Scope) => boolean;
+  /** Reads again what an action has changed. */
+  readonly changed: (...kinds: string[]) => void;
+}
+
+export const HereContext = createContext<Here | null>(null);
+
+export function useHere(): Here {
+  const here = use(HereContext);
+  if (here === null) throw new Error("a page is drawn outside of the application");
+  return here;
+}

@@ -1,0 +1,125 @@
+/** Keys: every page has the same. They do nothing while somebody writes, or while a dialog is open. */
+import { useEffect } from "react";
+import { switchTheme } from "./theme.ts";
+import { go, type PageName, type Place } from "./place.ts";
+
+export const keys: readonly { readonly keys: string; readonly does: string }[] = [
+  { keys: "/", does: "Search" },
+  { keys: "⌘K or Ctrl K", does: "Find or do anything" },
+  { keys: "g h", does: "Go home" },
+  { keys: "g f", does: "Go to the flow" },
+  { keys: "g u", does: "Go to the units" },
+  { keys: "g w", does: "Go to the workers" },
+  { keys: "g j · g q · g l · g s", does: "Jobs, queues, locks, system" },
+  { keys: "n", does: "Choose another namespace" },
+  { keys: "j k", does: "Next row, row before" },
+  { keys: "x", does: "Select the row" },
+  { keys: "Enter", does: "Open the row" },
+  { keys: "Space", does: "Hold the picture, or let it go on" },
+  { keys: "t", does: "Dark or light" },
+  { keys: "?", does: "These keys" },
+  { keys: "Esc", does: "Close" },
+];
+
+const places: Readonly<Record<string, PageName>> = {
+  h: "home",
+  f: "flow",
+  u: "units",
+  w: "workers",
+  j: "jobs",
+  q: "queues",
+  l: "locks",
+  s: "system",
+};
+
+interface Does {
+  palette(): void;
+  help(): void;
+  hold(): void;
+}
+
+const isWriting = (target: EventTarget | null): boolean =>
+  target instanceof HTMLElement &&
+  (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName)) &&
+  !(target instanceof HTMLInputElement && /^(checkbox|radio|button)$/.test(target.type));
+
+/** Rows that j and k go through are marked with data-row; the current one has the focus. */
+function moveRow(step: number): void {
+  const rows = [...document.querySelectorAll<HTMLElement>("[data-row]")];
+  const at = rows.findIndex((row) => row === document.activeElement || row.contains(document.activeElement));
+  const next =
+    rows[at < 0 ? (step > 0 ? 0 : rows.length - 1) : Math.min(rows.length - 1, Math.max(0, at + step))];
+  next?.focus();
+}
+
+export function useKeys(place: Place, ns: string, does: Does): void {
+  useEffect(() => {
+    let goes = 0;
+    const pressed = (event: KeyboardEvent): void => {
+      if ((event.metaKey || event.ctrlKey) && event.key.toLowerCase() === "k") {
+        event.preventDefault();
+        does.palette();
+        return;
+      }
+      if (event.metaKey || event.ctrlKey || event.altKey || isWriting(event.target)) return;
+      if (document.querySelector("dialog[open]") !== null) return;
+      const page = Date.now() - goes < 1500 ? places[event.key] : undefined;
+      goes = 0;
+      if (page !== undefined) {
+        go({ ns, page, ...(page === "units" && place.spec !== undefined && { spec: place.spec }) });
+        return;
+      }
+      switch (event.key) {
+        case "g":
+          goes = Date.now();
+          return;
+        case "/": {
+          const search = document.querySelector<HTMLElement>("[data-search]");
+          if (search === null) does.palette();
+          else search.focus();
+          break;
+        }
+        case "?":
+          does.help();
+          break;
+        case "n":
+          // the rail's or the top bar's, whichever is on the screen
+          [...document.querySelectorAll<HTMLElement>("[data-menu=namespaces] > .menu > button")]
+            .find((button) => button.offsetParent !== null)
+            ?.click();
+          break;
+        case "t":
+          switchTheme();
+          break;
+        case "j":
+          moveRow(1);
+          break;
+        case "k":
+          moveRow(-1);
+          break;
+        case "x":
+          document.activeElement
+            ?.closest("[data-row]")
+            ?.querySelector<HTMLInputElement>("input[type=checkbox]")
+            ?.click();
+          return;
+        case "Enter": {
+          const row =
+            event.target instanceof HTMLElement && event.target.matches("[data-row]") ? event.target : null;
+          row?.querySelector<HTMLAnchorElement>("a[href]")?.click();
+          return;
+        }
+        case " ":
+          if (event.target instanceof HTMLElement && /^(BUTTON|A|INPUT|SUMMARY)$/.test(event.target.tagName))
+            return;
+          does.hold();
+          break;
+        default:
+          return;
+      }
+      event.preventDefault();
+    };
+    addEventListener("keydown", pressed);
+    return () => removeEventListener("keydown", pressed);
+  });
+}

@@ -1,0 +1,445 @@
+/** Home: what needs attention, then how the whole namespace goes, then every work spec by need. */
+import { useMemo, useState, type ReactNode } from "react";
+import type { WorkUnitStatus } from "../../core/index.ts";
+import type { Condition } from "../attention.ts";
+import { drain, history, seenSince, type Drain } from "../data/counts.ts";
+import type { SpecRow } from "../data/look.ts";
+import { setMeta } from "../data/specs.ts";
+import { duration, plural, rate, visible } from "../format.ts";
+import { useHere } from "../here.ts";
+import { Icon } from "../parts/icon.tsx";
+import { Lanes, Spark, Trend, type Lane } from "../parts/plot.tsx";
+import { mostOpen, StatusBar } from "../parts/status.tsx";
+import { Age, Link, Name, UnitCount, useNow } from "../parts/text.tsx";
+import { UndoBar, useUndo } from "../parts/undo.tsx";
+import { Sentence } from "../parts/words.tsx";
+import { go, type Place } from "../place.ts";
+import { Start } from "./start.tsx";
+import "./home.css";
+
+const ranges = { "5m": 300_000, "15m": 900_000, "1h": 3_600_000 } as const;
+type Range = keyof typeof ranges;
+
+export function useRange(): { range: Range; from: number; to: number } {
+  const { ns, place } = useHere();
+  const wanted = place.filters?.range ?? "";
+  const range = wanted in ranges ? (wanted as Range) : "5m";
+  useNow();
+  const to = Date.now();
+  // a tab that was opened a minute ago shows its minute, not four minutes of nothing
+  const seen = Math.min(to - 60_000, seenSince(ns, to));
+  return { range, from: Math.max(to - ranges[range], seen), to };
+}
+
+export function Home(): ReactNode {
+  const { ns, look } = useHere();
+  const { specs, attention } = look;
+  const undo = useUndo();
+  if (specs === undefined) return null;
+  if (specs.length === 0 || specs.every(({ counts }) => Object.values(counts).every((one) => one === 0)))
+    return <Start ns={ns} />;
+  return (
+    <>
+      <h1 className="sr">Home</h1>
+      {attention.length > 0 && (
+        <section className="card" aria-label="Needs attention">
+          <header>
+            <h2>Needs attention</h2>
+            <span className="count">{attention.length}</span>
+            <span className="grow" />
+            <span className="dim">
+              {attention.length === specs.length
+                ? "no other work specs"
+                : `${plural(specs.length - attention.length, "other work spec")} ${specs.length - attention.length === 1 ? "is" : "are"} well`}
+            </span>
+          </header>
+          <ul className="att">
+            {attention.slice(0, 12).map((spec) => (
+              <AttentionRow key={spec.name} spec={spec} condition={spec.condition!} undo={undo} />
+            ))}
+          </ul>
+        </section>
+      )}
+      <UndoBar undo={undo} />
+      <WholeNamespace />
+      <WorkSpecs specs={specs} />
+    </>
+  );
+}
+
+function AttentionRow(props: {
+  spec: SpecRow;
+  condition: Condition;
+  undo: ReturnType<typeof useUndo>;
+}): ReactNode {
+  const { ns, may, changed } = useHere();
+  const { from, to } = useRange();
+  const { spec, condition, undo } = props;
+  const tone = condition.level === "critical" ? "t-failed" : "t-blocked";
+  const status: WorkUnitStatus | undefined = condition.status === "waiting" ? undefined : condition.status;
+  const units: Place = {
+    ns,
+    page: "units",
+    spec: spec.name,
+    filters: { status: status ?? "available,delayed,blocked" },
+  };
+  const resume = (): void => {
+    void undo.run({
+      did: `${spec.name} runs again`,
+      act: () => setMeta(ns, spec.name, { paused: false }),
+      back: () => setMeta(ns, spec.name, { paused: true }),
+      after: () => changed("specs", "counts", "explain"),
+    });
+  };
+  const trend =
+    condition.status === "failed" ? "failed" : condition.status === "pending" ? "pending" : "waiting";
+  return (
+    <li data-row tabIndex={-1}>
+      <span className={tone}>
+        <Icon name={condition.icon} large />
+      </span>
+      <div className="what">
+        <Link to={{ ns, page: "spec", spec: spec.name }}>
+          <b>
+            <Name text={spec.name} most={28} />
+          </b>
+        </Link>
+        <span className={tone}>{condition.title}</span>
+      </div>
+      <div className="why">
+        <Sentence words={condition.cause} />
+      </div>
+      <Trend points={history(ns, spec.name, from)} from={from} to={to} of={trend} />
+      <div className="num">
+        <b>
+          {condition.number > 0 ? (
+            <Link to={units} className="n">
+              {condition.number.toLocaleString("en-US")}
+            </Link>
+          ) : (
+            <span className="z">0</span>
+          )}
+        </b>
+        <span>{condition.of}</span>
+      </div>
+      <div className="go">
+        {condition.kind === "paused" && may("write") ? (
+          <button type="button" className="btn s" onClick={resume}>
+            {spec.name.length < 14 ? `Resume ${visible(spec.name)}` : "Resume"}
+          </button>
+        ) : (
+          <button type="button" className="btn s" onClick={() => go(nextOf(ns, spec.name, condition))}>
+            {nextWords[condition.kind]}
+          </button>
+        )}
+      </div>
+    </li>
+  );
+}
+
+const nextWords: Readonly<Record<Condition["kind"], string>> = {
+  nobody: "Who can run it",
+  failing: "See the errors",
+  failed: "See the errors",
+  stuck: "Why",
+  leases: "See the workers",
+  behind: "See why",
+  paused: "See it",
+  no_weight: "Set weight",
+  late: "See it",
+};
+
+function nextOf(ns: string, spec: string, { kind }: Condition): Place {
+  if (kind === "nobody" || kind === "leases") return { ns, page: "workers" };
+  return { ns, page: "spec", spec };
+}
+
+const namespaceLanes: readonly Lane[] = [
+  {
+    key: "rates",
+    height: 64,
+    lines: [
+      {
+        label: "Finished",
+        tone: "finished",
+        shape: "area",
+        value: ({ finished }) => finished,
+        perSecond: true,
+      },
+      { label: "Added", tone: "in", shape: "dashed", value: ({ added }) => added, perSecond: true },
+    ],
+  },
+  {
+    key: "failed",
+    height: 32,
+    lines: [
+      { label: "Failed", tone: "failed", shape: "bars", value: ({ failed }) => failed, perSecond: true },
+    ],
+  },
+  {
+    key: "running",
+    height: 40,
+    lines: [{ label: "Running", tone: "pending", shape: "area", value: ({ pending }) => pending }],
+  },
+  {
+    key: "waiting",
+    height: 40,
+    lines: [{ label: "Waiting", tone: "available", shape: "area", value: ({ waiting }) => waiting }],
+  },
+];
+
+/** Seen by this tab since it was opened; `history` has more once the daemon keeps it. */
+export function TimeLine({ spec, title }: { spec: string | null; title: ReactNode }): ReactNode {
+  const { ns, place } = useHere();
+  const { range, from, to } = useRange();
+  const points = history(ns, spec, from);
+  return (
+    <section className="card" aria-label="Over time">
+      <div className="seg ranges" role="group" aria-label="Range">
+        {(Object.keys(ranges) as Range[]).map((one) => (
+          <Link
+            key={one}
+            to={{ ...place, filters: { ...place.filters, range: one === "5m" ? "" : one } }}
+            {...(one === range && { current: true })}
+          >
+            {one.replace(/([mh])/, " $1")}
+          </Link>
+        ))}
+      </div>
+      <Lanes
+        title={title}
+        note="as seen by this tab"
+        points={points}
+        from={from}
+        to={to}
+        lanes={namespaceLanes}
+      />
+    </section>
+  );
+}
+
+function WholeNamespace(): ReactNode {
+  const { ns } = useHere();
+  return (
+    <TimeLine
+      spec={null}
+      title={
+        ns === "" ? (
+          "All of it"
+        ) : (
+          <>
+            All of <Name text={ns} most={40} />
+          </>
+        )
+      }
+    />
+  );
+}
+
+type SortKey =
+  | "need"
+  | "name"
+  | "available"
+  | "delayed"
+  | "blocked"
+  | "pending"
+  | "failed"
+  | "finished"
+  | "in"
+  | "out"
+  | "oldest";
+
+function sorted(specs: readonly SpecRow[], key: SortKey): readonly SpecRow[] {
+  if (key === "need") return specs;
+  if (key === "name") return [...specs].sort((a, b) => (a.name < b.name ? -1 : 1));
+  const value = (spec: SpecRow): number => {
+    if (key === "in") return spec.rates.added;
+    if (key === "out") return spec.rates.out;
+    if (key === "oldest") return spec.waitingSince === 0 ? -Infinity : -spec.waitingSince;
+    return spec.counts[key];
+  };
+  return [...specs].sort((a, b) => value(b) - value(a));
+}
+
+/** Rows stay where they are while somebody points at them: they are sorted again when the pointer has left for 5 s. */
+function useCalm(specs: readonly SpecRow[]): {
+  rows: readonly SpecRow[];
+  pointing: (inside: boolean) => void;
+} {
+  const [calm, setCalm] = useState<{ order: readonly string[]; until: number } | null>(null);
+  const rows = useMemo(() => {
+    if (calm === null || Date.now() > calm.until) return specs;
+    const byName = new Map(specs.map((spec) => [spec.name, spec]));
+    const kept = calm.order.flatMap((name) => byName.get(name) ?? []);
+    const names = new Set(calm.order);
+    return [...kept, ...specs.filter(({ name }) => !names.has(name))];
+  }, [specs, calm]);
+  return {
+    rows,
+    pointing: (inside) =>
+      setCalm({ order: rows.map(({ name }) => name), until: inside ? Infinity : Date.now() + 5000 }),
+  };
+}
+
+function WorkSpecs({ specs }: { specs: readonly SpecRow[] }): ReactNode {
+  const { place } = useHere();
+  const sort = (place.filters?.sort ?? "need") as SortKey;
+  const { rows, pointing } = useCalm(sorted(specs, sort));
+  const most = mostOpen(specs);
+  const head = (key: SortKey, title: ReactNode, className = ""): ReactNode => (
+    <th
+      className={className}
+      aria-sort={sort === key ? (key === "name" ? "ascending" : "descending") : undefined}
+      scope="col"
+    >
+      <Link to={{ ...place, filters: { ...place.filters, sort: key === "need" ? "" : key } }}>
+        {title}
+        {sort === key ? " ↓" : ""}
+      </Link>
+    </th>
+  );
+  const status = (key: WorkUnitStatus, title: string): ReactNode =>
+    head(
+      key,
+      <>
+        <span className={`t-${key}`}>
+          <Icon name={key} />
+        </span>
+        {title}
+      </>,
+      `r c-${key}`,
+    );
+  return (
+    <section className="card specs" aria-label="Work specs">
+      <header>
+        <h2>Work specs</h2>
+        <span className="count quiet">{specs.length}</span>
+        <span className="grow" />
+        <span className="legend dim">
+          <i className="sw sw-in dash" /> in <i className="sw sw-finished" /> out
+        </span>
+      </header>
+      <div className="scroll">
+        <table onPointerEnter={() => pointing(true)} onPointerLeave={() => pointing(false)}>
+          <thead>
+            <tr>
+              {sort === "need"
+                ? head(
+                    "name",
+                    <>
+                      Work spec <span className="dim">by need</span>
+                    </>,
+                  )
+                : head("need", "Work spec")}
+              <th className="w-bar" scope="col">
+                Open units
+              </th>
+              {status("available", "Available")}
+              {status("delayed", "Delayed")}
+              {status("blocked", "Blocked")}
+              {status("pending", "Pending")}
+              {status("failed", "Failed")}
+              {status("finished", "Finished")}
+              <th className="w-sp" scope="col">
+                In and out
+              </th>
+              {head("in", "In /s", "r c-in")}
+              {head("out", "Out /s", "r c-out")}
+              {head("oldest", "Oldest", "r c-old")}
+              <th className="r c-drain" scope="col">
+                Drains in
+              </th>
+            </tr>
+          </thead>
+          <tbody>
+            {rows.map((spec) => (
+              <WorkSpecRow key={spec.name} spec={spec} most={most} />
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </section>
+  );
+}
+
+function WorkSpecRow({ spec, most }: { spec: SpecRow; most: number }): ReactNode {
+  const { ns } = useHere();
+  const { from, to } = useRange();
+  const { name, counts, condition, meta, rates } = spec;
+  const tone = condition === null ? "ok" : condition.level === "critical" ? "t-failed" : "t-blocked";
+  const number = (status: WorkUnitStatus, className = ""): ReactNode => (
+    <td className={`r c-${status}`}>
+      <UnitCount ns={ns} spec={name} status={status} value={counts[status]} className={className} />
+    </td>
+  );
+  const waits = counts.available + counts.delayed + counts.blocked;
+  const isFailing = condition !== null && (condition.kind === "failing" || condition.kind === "failed");
+  return (
+    <tr data-row tabIndex={-1}>
+      <td className="c-name">
+        <span className="nm">
+          <span className={tone}>
+            <Icon name={condition?.icon ?? "ok"} label={condition?.title ?? "healthy"} />
+          </span>
+          <Link to={{ ns, page: "spec", spec: name }} className="name">
+            <Name text={name} most={32} />
+          </Link>
+          {condition !== null && <span className={`cond ${tone}`}>{condition.title}</span>}
+          {condition === null && meta.continuous && (
+            <span className="unit-s" title="continuous: makes units of its own">
+              <Icon name="cont" /> {duration(meta.intervalMs)}
+            </span>
+          )}
+        </span>
+      </td>
+      <td className="c-mob">
+        {waits.toLocaleString("en-US")} wait
+        {counts.failed > 0 && ` · ${counts.failed.toLocaleString("en-US")} failed`}
+      </td>
+      <td className="c-bar">
+        <StatusBar counts={counts} most={most} />
+      </td>
+      {number("available")}
+      {number("delayed")}
+      {number("blocked")}
+      {number("pending")}
+      {number("failed", isFailing ? "t-failed strong" : "")}
+      {number("finished")}
+      <td className="c-spark">
+        <Spark points={history(ns, name, from)} from={from} to={to} />
+      </td>
+      <td className="r c-in">
+        {rate(rates.added) === "0" ? <span className="z">0</span> : rate(rates.added)}
+      </td>
+      <td className="r c-out">{rate(rates.out) === "0" ? <span className="z">0</span> : rate(rates.out)}</td>
+      <td className="r c-old">
+        {spec.waitingSince === 0 ? (
+          <span className="z">none</span>
+        ) : (
+          <Link to={{ ns, page: "units", spec: name, filters: { status: "available" } }} className="n">
+            <Age since={spec.waitingSince} />
+          </Link>
+        )}
+      </td>
+      <td className="r c-drain">
+        <DrainWords drain={drain(counts, rates, meta.paused)} />
+      </td>
+    </tr>
+  );
+}
+
+export function DrainWords({ drain: { text, value } }: { drain: Drain }): ReactNode {
+  switch (text) {
+    case "empty":
+    case "unknown":
+      return <span className="z">{text === "empty" ? "empty" : "–"}</span>;
+    case "never":
+      return <span className="t-failed">never</span>;
+    case "paused":
+      return <span className="t-blocked">paused</span>;
+    case "grows":
+      return <span className="t-blocked">grows +{rate(value)}/s</span>;
+    case "time":
+      return duration(value);
+  }
+}

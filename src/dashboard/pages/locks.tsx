@@ -1,0 +1,114 @@
+/** Locks: who holds a path, looked up by the path itself; and a way to release what is left behind. */
+import { useState, type SyntheticEvent, type ReactNode } from "react";
+import { sayError } from "../data/connection.ts";
+import { clearLocks, useLocks } from "../data/queues.ts";
+import { visible } from "../format.ts";
+import { useHere } from "../here.ts";
+import { Confirm } from "../parts/dialog.tsx";
+import { Icon } from "../parts/icon.tsx";
+import { Command, Name, Trouble } from "../parts/text.tsx";
+import { go } from "../place.ts";
+
+const readPath = (text: string): string[] => text.split("/").filter((label) => label !== "");
+
+export default function Locks(): ReactNode {
+  const { ns, place, may } = useHere();
+  const wanted = place.filters?.path ?? "";
+  const path = readPath(wanted);
+  const [text, setText] = useState(wanted);
+  const [asked, setAsked] = useState(false);
+  const locks = useLocks(ns, path);
+  const submit = (event: SyntheticEvent): void => {
+    event.preventDefault();
+    go({ ns, page: "locks", filters: { path: text } });
+  };
+  return (
+    <>
+      <h1 className="sr">Locks</h1>
+      <form className="qbar" role="search" onSubmit={submit}>
+        <div className="qbox">
+          <Icon name="search" />
+          <input
+            data-search
+            className="mono"
+            aria-label="Path of a lock"
+            placeholder="A path: shard/3"
+            value={text}
+            spellCheck={false}
+            onChange={(event) => setText(event.target.value)}
+          />
+          <kbd>/</kbd>
+        </div>
+        <button type="submit" className="btn">
+          Look
+        </button>
+      </form>
+      {locks.error !== null && <Trouble text={sayError(locks.error)} />}
+      {path.length === 0 ? (
+        <section className="card blank">
+          <p>
+            A lock is held on a path of a tree, by an owner, until a deadline. It cannot be taken while
+            anything above or below it is locked. Look one up by its path, or run something under one:
+          </p>
+          <Command text="coordinate lock shard/3 -- ./nightly.sh" />
+        </section>
+      ) : (
+        <section className="card" aria-label="Who holds it">
+          <header>
+            <h2>
+              <Name text={path.join(" / ")} most={80} />
+            </h2>
+            <span className="grow" />
+            {may("write") && (
+              <button type="button" className="btn s d" onClick={() => setAsked(true)}>
+                Release it and all below…
+              </button>
+            )}
+          </header>
+          <table>
+            <thead>
+              <tr>
+                <th scope="col">Path</th>
+                <th scope="col">Held by</th>
+              </tr>
+            </thead>
+            <tbody>
+              {(locks.data ?? []).map((lock) => (
+                <tr key={lock.path.join("/")} data-row tabIndex={-1}>
+                  <td className="mono">
+                    <Name text={lock.path.join(" / ")} most={80} />
+                  </td>
+                  <td>
+                    {lock.owner === null ? (
+                      <span className="z">nobody</span>
+                    ) : (
+                      <b>
+                        <Name text={lock.owner} most={60} />
+                      </b>
+                    )}
+                  </td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </section>
+      )}
+      {asked && (
+        <Confirm
+          title={`Release ${visible(path.join("/")).slice(0, 60)} and all below`}
+          danger
+          facts={[
+            { term: "Touches", text: "Every lock at this path and below it, whoever holds it." },
+            { term: "Watch out", text: "An owner that still runs learns of it only when it renews." },
+            { term: "Way back", text: "None: owners must take their locks again." },
+          ]}
+          run={async () => {
+            await clearLocks(ns, path);
+            await locks.refetch();
+          }}
+          onClose={() => setAsked(false)}
+        />
+      )}
+    </>
+  );
+}

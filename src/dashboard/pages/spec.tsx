@@ -1,0 +1,759 @@
+/** A work spec: what goes on in words, its share, its errors, how it goes, and its definition beside what holds now. */
+import { useState, type KeyboardEvent, type ReactNode } from "react";
+import type { WorkSpecMeta, WorkSpecMetaChange, WorkUnitStatus } from "../../core/index.ts";
+import type { Words } from "../attention.ts";
+import { startOperation } from "../data/bulk.ts";
+import { client } from "../data/connection.ts";
+import { drain } from "../data/counts.ts";
+import type { NamespaceLook, SpecRow } from "../data/look.ts";
+import { daemonNow } from "../data/session.ts";
+import { definitionOf, setMeta } from "../data/specs.ts";
+import { useErrors, type ErrorGroup } from "../data/units.ts";
+import { count, duration, percent, plural, rate, visible } from "../format.ts";
+import { useHere } from "../here.ts";
+import { Confirm } from "../parts/dialog.tsx";
+import { Icon, type IconName } from "../parts/icon.tsx";
+import { Menu } from "../parts/menu.tsx";
+import { statusOrder } from "../parts/status.tsx";
+import { Ago, Age, CopyButton, Link, Name, UnitCount } from "../parts/text.tsx";
+import { UndoBar, useUndo, type Undo } from "../parts/undo.tsx";
+import { Sentence } from "../parts/words.tsx";
+import { go, type Place } from "../place.ts";
+import { DrainWords, TimeLine } from "./home.tsx";
+import "./spec.css";
+
+export default function Spec(): ReactNode {
+  const { ns, place, look } = useHere();
+  const name = place.spec ?? "";
+  const spec = look.byName.get(name);
+  if (look.specs === undefined) return null;
+  if (spec === undefined)
+    return (
+      <section className="card blank">
+        <h1>
+          There is no work spec <Name text={name} />
+        </h1>
+        <p>
+          It was deleted, or never set.{" "}
+          <Link to={{ ns, page: "home" }} className="l">
+            All work specs
+          </Link>
+        </p>
+      </section>
+    );
+  return <Shown spec={spec} />;
+}
+
+function Shown({ spec }: { spec: SpecRow }): ReactNode {
+  const { ns, look, may, changed } = useHere();
+  const [asked, setAsked] = useState<"delete" | null>(null);
+  const undo = useUndo();
+  const { name, meta, counts, condition, rates } = spec;
+  const definition = definitionOf(spec.row);
+  const description = typeof definition?.data.desc === "string" ? definition.data.desc : "";
+  const tone = condition === null ? "ok" : condition.level === "critical" ? "t-failed" : "t-blocked";
+  const pause = (paused: boolean): void => {
+    void undo.run({
+      did: paused ? `${name} is paused: what runs goes on, nothing more is handed out` : `${name} runs again`,
+      act: () => setMeta(ns, name, { paused }),
+      back: () => setMeta(ns, name, { paused: !paused }),
+      after: () => changed("specs", "counts", "explain"),
+    });
+  };
+  return (
+    <>
+      <div className="head">
+        <div className="grow">
+          <h1>
+            <span className={tone}>
+              <Icon name={condition?.icon ?? "ok"} large />
+            </span>
+            <span className="nm">
+              <Name text={name} most={100} />
+            </span>
+            {condition !== null && <span className={`cond ${tone}`}>{condition.title}</span>}
+          </h1>
+          <p>
+            {description !== "" && `${visible(description)} `}
+            {meta.nextWorkSpecName === "" ? (
+              description === "" && "Nothing follows it."
+            ) : (
+              <>
+                Then{" "}
+                <Link to={{ ns, page: "spec", spec: meta.nextWorkSpecName }} className="l">
+                  <Name text={meta.nextWorkSpecName} />
+                </Link>
+                .
+              </>
+            )}
+          </p>
+        </div>
+        {may("write") && (
+          <div className="acts">
+            <button
+              type="button"
+              className="btn"
+              onClick={() => go({ ns, page: "units", spec: name, filters: { add: "1" } })}
+            >
+              <Icon name="plus" />
+              Add units
+            </button>
+            <button type="button" className="btn" onClick={() => pause(!meta.paused)}>
+              <Icon name={meta.paused ? "pending" : "paused"} />
+              {meta.paused ? "Resume" : "Pause"}
+            </button>
+            <Menu
+              className="icon-btn"
+              label="More actions"
+              iconOnly
+              right
+              button={<Icon name="more" />}
+              items={[
+                {
+                  key: "delete",
+                  label: "Delete the work spec…",
+                  danger: true,
+                  run: () => setAsked("delete"),
+                },
+              ]}
+            />
+          </div>
+        )}
+      </div>
+      <UndoBar undo={undo} />
+      <section className="card" aria-label="Counts">
+        <dl className="stats">
+          {statusOrder.map((status) => (
+            <div key={status}>
+              <dt>
+                <span className={`t-${status}`}>
+                  <Icon name={status} />
+                </span>
+                {status[0]!.toUpperCase() + status.slice(1)}
+              </dt>
+              <dd className={status === "failed" && counts.failed > 0 ? "t-failed" : ""}>
+                <UnitCount ns={ns} spec={name} status={status} value={counts[status]} />
+              </dd>
+            </div>
+          ))}
+          <div>
+            <dt>Oldest waiting</dt>
+            <dd>
+              {spec.waitingSince === 0 ? <span className="z">none</span> : <Age since={spec.waitingSince} />}
+            </dd>
+          </div>
+          <div>
+            <dt>Drains in</dt>
+            <dd>
+              <DrainWords drain={drain(counts, rates, meta.paused)} />
+            </dd>
+          </div>
+        </dl>
+      </section>
+      <div className="cols eq">
+        <WhatGoesOn spec={spec} look={look} />
+        <Share spec={spec} look={look} />
+      </div>
+      {counts.failed > 0 && <Errors spec={spec} />}
+      <div className="cols">
+        <TimeLine spec={name} title="Over time" />
+        <Definition spec={spec} undo={undo} />
+      </div>
+      {asked === "delete" && <DeleteSpec spec={spec} onClose={() => setAsked(null)} />}
+    </>
+  );
+}
+
+function DeleteSpec({ spec, onClose }: { spec: SpecRow; onClose: () => void }): ReactNode {
+  const { ns, changed } = useHere();
+  const { name, counts } = spec;
+  const all = Object.values(counts).reduce((sum, one) => sum + one, 0);
+  return (
+    <Confirm
+      title={`Delete ${visible(name).slice(0, 60)} with ${plural(all, "unit")}`}
+      danger
+      {...(all > 1000 && { typed: name })}
+      facts={[
+        {
+          term: "Touches",
+          text: (
+            <>
+              The work spec, its <b>{count(all)}</b> units and all their attempts.{" "}
+              {counts.pending > 0 &&
+                `${count(counts.pending)} of them run now: what their workers say at the end is refused.`}
+            </>
+          ),
+        },
+        { term: "Way back", text: "None. Export the units first if you may need them." },
+      ]}
+      run={async () => {
+        await client.deleteWorkSpecs(ns, [name]);
+        changed("specs", "counts", "explain");
+        go({ ns, page: "home" });
+      }}
+      onClose={onClose}
+    />
+  );
+}
+
+interface Said {
+  readonly icon: IconName;
+  readonly tone: string;
+  readonly head: string;
+  readonly words: Words;
+  readonly act?: { readonly label: string; readonly to: Place };
+}
+
+/** `explain` in words: what is so, on what evidence, and where to act on it. */
+function sayings(
+  ns: string,
+  { name, condition, counts, meta, explained, rates, held }: SpecRow,
+  look: NamespaceLook,
+): Said[] {
+  const said: Said[] = [];
+  if (condition !== null && condition.kind !== "paused") {
+    said.push({
+      icon: condition.icon,
+      tone: condition.level === "critical" ? "failed" : "blocked",
+      head: `${condition.title}.`,
+      words: condition.cause,
+      ...(condition.kind === "nobody" && {
+        act: { label: "See the workers", to: { ns, page: "workers" } as const },
+      }),
+    });
+  }
+  if (counts.pending > 0) {
+    const workers = new Set(held.map(({ worker }) => worker)).size;
+    said.push({
+      icon: "pending",
+      tone: "pending",
+      head: `It is being run: ${count(counts.pending)} at once${workers > 0 ? `, by ${plural(workers, "worker")}` : ""}.`,
+      words: rates.out > 0 ? [`${rate(rates.out)}/s end.`] : [],
+      act: { label: "See them", to: { ns, page: "units", spec: name, filters: { status: "pending" } } },
+    });
+  }
+  if (explained !== undefined) {
+    const excluded = explained.excluded;
+    said.push(
+      excluded === null
+        ? {
+            icon: "finished",
+            tone: "finished",
+            head: `A worker that asks now is given it with a chance of ${percent(explained.chance)}.`,
+            words: [
+              "Weight ",
+              { strong: String(explained.weight) },
+              ", priority ",
+              { strong: String(explained.priority) },
+              ".",
+            ],
+          }
+        : {
+            icon: excluded === "paused" ? "paused" : excluded === "no_work" ? "available" : "blocked",
+            tone: excluded === "no_work" ? "available" : "blocked",
+            head: `A worker that asks now is not given it: ${explained.reason}.`,
+            words: [advice[excluded] ?? ""],
+          },
+    );
+  }
+  if (counts.available === 0 && (counts.delayed > 0 || counts.blocked > 0)) {
+    const status: WorkUnitStatus = counts.delayed > 0 ? "delayed" : "blocked";
+    said.push({
+      icon: status,
+      tone: status,
+      head: `${plural(counts.delayed + counts.blocked, "unit")} cannot run yet.`,
+      words: [
+        counts.delayed > 0 ? `${count(counts.delayed)} wait for a time. ` : "",
+        counts.blocked > 0 ? `${count(counts.blocked)} wait for other units.` : "",
+      ],
+      act: { label: "See them", to: { ns, page: "units", spec: name, filters: { status } } },
+    });
+  }
+  if (look.workers === 0 && condition?.kind !== "nobody")
+    said.push({
+      icon: "workers",
+      tone: "blocked",
+      head: "No worker is active.",
+      words: ["Nobody asks for work in this namespace."],
+      act: { label: "Workers", to: { ns, page: "workers" } },
+    });
+  if (meta.continuous)
+    said.push({
+      icon: "cont",
+      tone: "available",
+      head: `It makes a unit of its own every ${duration(meta.intervalMs)}.`,
+      words: [
+        meta.nextContinuous > daemonNow()
+          ? `The next in ${duration(meta.nextContinuous - daemonNow())}.`
+          : "The next when a worker asks.",
+      ],
+    });
+  return said;
+}
+
+const advice: Readonly<Record<string, string>> = {
+  paused: "Resume it, and what waits is handed out by its share.",
+  no_weight: "Give it a weight above zero.",
+  max_running: "More may run when one of them ends, or after raising max_running.",
+  lower_priority: "Its turn comes when those have no work, or with a higher priority.",
+  enough_running:
+    "It has its share: its turn comes when others have caught up, or when some of its units end.",
+  other_runtime: "No worker that was asked about has its runtime.",
+  no_work: "Units that are added are handed out at once.",
+};
+
+function WhatGoesOn({ spec, look }: { spec: SpecRow; look: NamespaceLook }): ReactNode {
+  const { ns } = useHere();
+  return (
+    <section className="card" aria-label="What goes on">
+      <header>
+        <h2>What goes on</h2>
+        <span className="grow" />
+        <span className="dim">from explain, for any worker</span>
+      </header>
+      <ul className="explain">
+        {sayings(ns, spec, look).map(({ icon, tone, head, words, act }) => (
+          <li key={head}>
+            <span className={`t-${tone}`}>
+              <Icon name={icon} />
+            </span>
+            <span>
+              <b>{visible(head)}</b> <Sentence words={words} />
+            </span>
+            {act === undefined ? (
+              <span />
+            ) : (
+              <Link to={act.to} className="btn s q">
+                {act.label}
+              </Link>
+            )}
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+/** Of what runs at the same priority: what each has, against what the weights of those with work would give it. */
+function Share({ spec, look }: { spec: SpecRow; look: NamespaceLook }): ReactNode {
+  const { ns } = useHere();
+  const { priority } = spec.meta;
+  const rivals = (look.specs ?? []).filter(
+    ({ meta, counts, name }) =>
+      meta.priority === priority &&
+      meta.weight > 0 &&
+      !meta.paused &&
+      (counts.available + counts.pending > 0 || name === spec.name),
+  );
+  const pending = rivals.reduce((sum, { counts }) => sum + counts.pending, 0);
+  const weight = rivals.reduce((sum, { meta }) => sum + meta.weight, 0);
+  const rows = rivals
+    .map(({ name, counts, meta }) => ({
+      name,
+      runs: pending === 0 ? 0 : counts.pending / pending,
+      target: weight === 0 ? 0 : meta.weight / weight,
+    }))
+    .sort((a, b) => Number(b.name === spec.name) - Number(a.name === spec.name) || b.target - a.target)
+    .slice(0, 6);
+  const scale = Math.max(0.2, ...rows.flatMap(({ runs, target }) => [runs, target])) * 1.15;
+  return (
+    <section className="card share" aria-label="Share of what runs">
+      <header>
+        <h2>Share of what runs</h2>
+        <span className="grow" />
+        <span className="dim">priority {priority}, now</span>
+      </header>
+      <div className="shb">
+        {rows.map(({ name, runs, target }) => (
+          <div key={name} className={name === spec.name ? "row me" : "row"}>
+            <Link to={{ ns, page: "spec", spec: name }} className="nm">
+              <Name text={name} most={12} />
+            </Link>
+            <span className="trk">
+              <i style={{ width: `${(runs / scale) * 100}%` }} />
+              <b style={{ left: `${(target / scale) * 100}%` }} />
+            </span>
+            <span className="r">{percent(runs)}</span>
+            <span className="r dim">{percent(target)}</span>
+          </div>
+        ))}
+        <div className="row lg dim">
+          <span />
+          <span>
+            <i className="mk" /> measured <b className="tk" /> target
+          </span>
+          <span className="r">runs</span>
+          <span className="r">target</span>
+        </div>
+      </div>
+    </section>
+  );
+}
+
+function Errors({ spec }: { spec: SpecRow }): ReactNode {
+  const { ns, may } = useHere();
+  const errors = useErrors(ns, spec.name, spec.counts.failed);
+  const [asked, setAsked] = useState<ErrorGroup | null>(null);
+  if (errors.data === undefined) return null;
+  const { groups, looked, complete } = errors.data;
+  return (
+    <section className="card fg" aria-label="Errors">
+      <header>
+        <h2>Errors</h2>
+        <span className="count quiet">{groups.length}</span>
+        <span className="grow" />
+        <span className="dim">
+          {complete
+            ? `all ${count(looked)} failed units`
+            : `the first ${count(looked)} of ${count(spec.counts.failed)} failed units, by name`}
+        </span>
+      </header>
+      <div className="scroll">
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">Error</th>
+              <th className="r" scope="col">
+                <span className="t-failed">
+                  <Icon name="failed" />
+                </span>
+                Units
+              </th>
+              <th className="lo" scope="col">
+                Share
+              </th>
+              <th className="r lo" scope="col">
+                Last
+              </th>
+              <th className="r lo" scope="col">
+                Workers
+              </th>
+              <th className="r" scope="col">
+                <span className="sr">Actions</span>
+              </th>
+            </tr>
+          </thead>
+          <tbody>
+            {groups.slice(0, 10).map((group) => (
+              <tr key={group.line} data-row tabIndex={-1}>
+                <td className="err">
+                  <Link to={{ ns, page: "unit", spec: spec.name, unit: group.example }} title="An example">
+                    <code>{visible(group.line).slice(0, 300)}</code>
+                  </Link>
+                </td>
+                <td className="r">{count(group.names.length)}</td>
+                <td className="lo">
+                  <div className="sh">
+                    <i style={{ width: `${(group.names.length / looked) * 100}%` }} />
+                  </div>
+                </td>
+                <td className="r mid lo">
+                  <Ago time={group.lastEnd} />
+                </td>
+                <td className="r mid lo">{group.workers}</td>
+                <td className="r">
+                  {may("write") && (
+                    <button type="button" className="btn s" onClick={() => setAsked(group)}>
+                      Retry {count(group.names.length)}…
+                    </button>
+                  )}
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+      {asked !== null && (
+        <Confirm
+          title={`Retry ${plural(asked.names.length, "unit")}`}
+          facts={[
+            {
+              term: "Touches",
+              text: (
+                <>
+                  <b>{plural(asked.names.length, "unit")}</b> of <Name text={spec.name} /> that failed with{" "}
+                  <code>{visible(asked.line).slice(0, 120)}</code>
+                </>
+              ),
+            },
+            { term: "Watch out", text: "If the cause is still there they will fail again." },
+            {
+              term: "Way back",
+              text: "Stop it at any time. What was retried stays so; a unit that fails again comes back to this list.",
+            },
+          ]}
+          run={() => {
+            startOperation(
+              { ns, spec: spec.name, names: asked.names },
+              { kind: "retry" },
+              {
+                title: `Retry ${plural(asked.names.length, "unit")} of ${spec.name}`,
+                total: asked.names.length,
+              },
+            );
+          }}
+          onClose={() => setAsked(null)}
+        />
+      )}
+    </section>
+  );
+}
+
+interface Field {
+  readonly key: string;
+  readonly meta: keyof WorkSpecMetaChange;
+  readonly show: (meta: WorkSpecMeta) => string;
+  /** What is typed, as the change; null for what is no such value. */
+  readonly read: (text: string) => WorkSpecMetaChange | null;
+  readonly edit: (meta: WorkSpecMeta) => string;
+}
+
+const limit = (value: number): string => (value === 0 ? "none" : count(value));
+const readNumber = (text: string, least = -Infinity): number | null => {
+  const value = text.trim() === "none" ? 0 : Number(text);
+  return text.trim() !== "" && Number.isFinite(value) && value >= least ? value : null;
+};
+
+function numberField(key: string, meta: "priority" | "weight" | "minGb", least?: number): Field {
+  return {
+    key,
+    meta,
+    show: (values) => String(values[meta]),
+    edit: (values) => String(values[meta]),
+    read: (text) => {
+      const value = readNumber(text, least);
+      return value === null ? null : { [meta]: value };
+    },
+  };
+}
+
+function limitField(key: string, meta: "maxRunning" | "maxGetwork" | "maxRetries"): Field {
+  return {
+    key,
+    meta,
+    show: (values) => limit(values[meta]),
+    edit: (values) => String(values[meta]),
+    read: (text) => {
+      const value = readNumber(text, 0);
+      return value === null || !Number.isInteger(value) ? null : { [meta]: value };
+    },
+  };
+}
+
+function switchField(key: string, meta: "paused" | "continuous"): Field {
+  return {
+    key,
+    meta,
+    show: (values) => String(values[meta]),
+    edit: (values) => String(values[meta]),
+    read: (text) => (text === "true" || text === "false" ? { [meta]: text === "true" } : null),
+  };
+}
+
+const fields: readonly Field[] = [
+  numberField("weight", "weight"),
+  numberField("priority", "priority"),
+  limitField("max_running", "maxRunning"),
+  limitField("max_getwork", "maxGetwork"),
+  limitField("max_retries", "maxRetries"),
+  numberField("min_gb", "minGb", 0),
+  switchField("paused", "paused"),
+];
+
+const continuousFields: readonly Field[] = [
+  switchField("continuous", "continuous"),
+  {
+    key: "interval",
+    meta: "intervalMs",
+    show: ({ intervalMs }) => duration(intervalMs),
+    edit: ({ intervalMs }) => String(intervalMs / 1000),
+    read: (text) => {
+      const seconds = readNumber(text, 0);
+      return seconds === null ? null : { intervalMs: seconds * 1000 };
+    },
+  },
+];
+
+function Definition({ spec, undo }: { spec: SpecRow; undo: Undo }): ReactNode {
+  const { ns, may, changed } = useHere();
+  const { row, meta, name } = spec;
+  const definition = definitionOf(row);
+  const shown = meta.canBeContinuous ? [...fields, ...continuousFields] : fields;
+  const differs = ({ show }: Field): boolean => definition !== null && show(definition.meta) !== show(meta);
+  const different = shown.filter(differs).length;
+  const set = (field: Field, change: WorkSpecMetaChange): void => {
+    const before = { [field.meta]: meta[field.meta] } as WorkSpecMetaChange;
+    void undo.run({
+      did: `${field.key} of ${name} is ${field.show({ ...meta, ...change })}; it was ${field.show(meta)}`,
+      act: () => setMeta(ns, name, change),
+      back: () => setMeta(ns, name, before),
+      after: () => changed("specs", "counts", "explain"),
+    });
+  };
+  const fixed: readonly (readonly [string, ReactNode])[] = [
+    [
+      "then",
+      meta.nextWorkSpecName !== "" && (
+        <Link to={{ ns, page: "spec", spec: meta.nextWorkSpecName }} className="l">
+          <Name text={meta.nextWorkSpecName} most={28} />
+        </Link>
+      ),
+    ],
+    ["runtime", meta.runtime !== "" && <Name text={meta.runtime} most={28} />],
+    ["retention", retentionWords(meta)],
+  ];
+  const text = definition === null ? "" : JSON.stringify(definition.data, printable, 2);
+  return (
+    <section className="card def" aria-label="Definition and live">
+      <header>
+        <h2>Definition and live</h2>
+      </header>
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">Key</th>
+            <th className="r" scope="col">
+              Defined
+            </th>
+            <th className="r" scope="col">
+              Live
+            </th>
+          </tr>
+        </thead>
+        <tbody>
+          {shown.map((field) => (
+            <tr key={field.key} className={differs(field) ? "chg" : ""}>
+              <td>
+                <code>{field.key}</code>
+                {differs(field) && may("write") && definition !== null && (
+                  <button
+                    type="button"
+                    className="by plain"
+                    onClick={() => set(field, { [field.meta]: definition.meta[field.meta] })}
+                  >
+                    back to {field.show(definition.meta)}
+                  </button>
+                )}
+              </td>
+              <td className="r mid">{definition === null ? "–" : field.show(definition.meta)}</td>
+              <td className="r">
+                {may("write") ? (
+                  <Editable field={field} meta={meta} onSet={(change) => set(field, change)} />
+                ) : (
+                  field.show(meta)
+                )}
+              </td>
+            </tr>
+          ))}
+          {fixed.map(([key, value]) =>
+            value === false || value === null ? null : (
+              <tr key={key}>
+                <td>
+                  <code>{key}</code>
+                </td>
+                <td className="r" colSpan={2}>
+                  {value}
+                </td>
+              </tr>
+            ),
+          )}
+        </tbody>
+      </table>
+      <footer>
+        {different > 0
+          ? `${plural(different, "live value")} ${different === 1 ? "differs" : "differ"}. Setting the work spec again resets them, unless it says keepMeta.`
+          : "Live values are as they are defined."}
+      </footer>
+      <details>
+        <summary>
+          <Icon name="right" />
+          All of the definition
+        </summary>
+        <div className="raw">
+          <CopyButton text={text} />
+          <pre>{visibleJson(text)}</pre>
+        </div>
+      </details>
+    </section>
+  );
+}
+
+const visibleJson = (text: string): string => text.split("\n").map(visible).join("\n");
+
+/** What JSON has no form for, of data that came as CBOR. */
+function printable(_key: string, value: unknown): unknown {
+  if (typeof value === "bigint") return String(value);
+  return value instanceof Uint8Array ? `${value.length} bytes` : value;
+}
+
+function retentionWords({ retention }: WorkSpecMeta): string | null {
+  const words = (["finished", "failed"] as const).flatMap((status) => {
+    const kept = retention[status];
+    if (kept === undefined) return [];
+    const parts = [
+      kept.maxAgeMs !== undefined && duration(kept.maxAgeMs),
+      kept.maxCount !== undefined && `the newest ${count(kept.maxCount)}`,
+    ].filter((part) => part !== false);
+    return [`${status} ${parts.join(", ")}`];
+  });
+  return words.length === 0 ? null : words.join(", ");
+}
+
+/** Click, type, Enter. Escape leaves it as it is. */
+function Editable({
+  field,
+  meta,
+  onSet,
+}: {
+  field: Field;
+  meta: WorkSpecMeta;
+  onSet: (change: WorkSpecMetaChange) => void;
+}): ReactNode {
+  const [text, setText] = useState<string | null>(null);
+  const isSwitch = typeof meta[field.meta] === "boolean";
+  if (isSwitch) {
+    return (
+      <button
+        type="button"
+        className="ed"
+        aria-label={`${field.key}: ${field.show(meta)}; switch`}
+        onClick={() => onSet({ [field.meta]: meta[field.meta] !== true })}
+      >
+        {field.show(meta)}
+        <Icon name="edit" />
+      </button>
+    );
+  }
+  if (text === null) {
+    return (
+      <button
+        type="button"
+        className="ed"
+        aria-label={`${field.key}: ${field.show(meta)}; change`}
+        onClick={() => setText(field.edit(meta))}
+      >
+        {field.show(meta)}
+        <Icon name="edit" />
+      </button>
+    );
+  }
+  const change = field.read(text);
+  const onKey = (event: KeyboardEvent): void => {
+    if (event.key === "Escape") setText(null);
+    if (event.key !== "Enter" || change === null) return;
+    if (text !== field.edit(meta)) onSet(change);
+    setText(null);
+  };
+  return (
+    <input
+      className={change === null ? "edit bad" : "edit"}
+      aria-label={field.key}
+      aria-invalid={change === null}
+      autoFocus
+      value={text}
+      onChange={(event) => setText(event.target.value)}
+      onKeyDown={onKey}
+      onBlur={() => setText(null)}
+    />
+  );
+}

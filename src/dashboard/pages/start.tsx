@@ -1,0 +1,138 @@
+/** An empty namespace: what to do next, with commands to copy. The page follows along: each step ticks itself. */
+import { useState, type ReactNode } from "react";
+import { client, sayError } from "../data/connection.ts";
+import { encodeData } from "../../core/index.ts";
+import { nsTitle } from "../format.ts";
+import { useHere } from "../here.ts";
+import { Icon } from "../parts/icon.tsx";
+import { Command, Link, Trouble } from "../parts/text.tsx";
+import { go } from "../place.ts";
+
+export function Start({ ns }: { ns: string }): ReactNode {
+  const { look, session, may, changed } = useHere();
+  const [error, setError] = useState<string | null>(null);
+  const [busy, setBusy] = useState(false);
+  const act = async (work: () => Promise<void>): Promise<void> => {
+    setBusy(true);
+    setError(null);
+    try {
+      await work();
+    } catch (failed) {
+      setError(sayError(failed));
+    }
+    setBusy(false);
+    changed("specs", "counts", "namespaces");
+  };
+  const makeSpec = (): Promise<void> =>
+    act(async () => {
+      await client.setWorkSpecs(ns, [{ data: encodeData({ name: "hello", desc: "A first work spec." }) }]);
+    });
+  const inNamespace =
+    ns === "" ? "" : ` --namespace ${/^[\w.:/-]+$/.test(ns) ? ns : `'${ns.replaceAll("'", "'\\''")}'`}`;
+  const spec = look.specs?.[0]?.name ?? "hello";
+  const done = [true, (look.specs?.length ?? 0) > 0, look.units > 0, (look.workers ?? 0) > 0];
+  const now = done.indexOf(false);
+  const store = {
+    memory: "With a store in memory: what is in it goes when the daemon stops.",
+    sqlite: "With an embedded store in a file. Nothing else is needed.",
+    postgres: "On PostgreSQL; other daemons may share it.",
+  }[session.store];
+  const steps = [
+    { title: "A daemon runs", text: store ?? "", command: null },
+    {
+      title: "Say what the work is",
+      text: "A work spec describes a family of jobs. A flow file has one or many.",
+      command: `coordinate${inNamespace} flow examples/flows/chain.yaml`,
+    },
+    {
+      title: "Add work",
+      text: "Units are the jobs. One line each in a file, by the million if you like.",
+      command: `coordinate${inNamespace} addwork ${spec} -u names.jsonl`,
+    },
+    {
+      title: "Run it",
+      text: "A worker asks for units, runs them, and says how they ended. Start as many as you want.",
+      command: `coordinate${inNamespace} worker --tasks ./tasks.js`,
+    },
+  ];
+  const waitsFor = ["", "the first work spec", "the first unit", "the first worker"][now] ?? "";
+  return (
+    <div className="start">
+      <div className="hd">
+        <h1>{nsTitle(ns)} is empty</h1>
+        <p>Four steps to a first result. This page follows along: each step ticks itself when it happens.</p>
+      </div>
+      <section className="card">
+        <ol>
+          {steps.map(({ title, text, command }, i) => (
+            <li key={title} className={done[i] === true ? "done" : i === now ? "now" : "later"}>
+              <span className="no">{done[i] === true ? <Icon name="tick" label="done" /> : i + 1}</span>
+              <div>
+                <h2>{title}</h2>
+                <p>{text}</p>
+                {command !== null && done[i] !== true && <Command text={command} later={i !== now} />}
+                {i === 1 && now === 1 && may("write") && (
+                  <p className="or">
+                    or{" "}
+                    <button type="button" className="plain l" disabled={busy} onClick={() => void makeSpec()}>
+                      make one here, named hello
+                    </button>
+                  </p>
+                )}
+                {i === 2 && done[1] === true && done[2] !== true && (
+                  <p className="or">
+                    or{" "}
+                    <Link to={{ ns, page: "units", spec, filters: { add: "1" } }} className="l">
+                      paste or drop them here
+                    </Link>
+                  </p>
+                )}
+              </div>
+            </li>
+          ))}
+        </ol>
+        <footer>
+          <span className="pulse" />
+          <span>
+            Waiting for {waitsFor} of <b>{nsTitle(ns)}</b>
+          </span>
+          <span className="grow" />
+          <span>
+            <span className="dim">Stuck?</span> <code>coordinate doctor</code>
+          </span>
+        </footer>
+      </section>
+      {error !== null && <Trouble text={error} />}
+      {session.everywhere.includes("write") && (
+        <p className="alt">
+          Or look around first:{" "}
+          <button type="button" className="btn s" disabled={busy} onClick={() => void act(fillDemo)}>
+            Fill a namespace “demo” with a pipeline of 4 work specs and 2,000 units
+          </button>
+        </p>
+      )}
+    </div>
+  );
+}
+
+/** A chain that a worker without tasks of its own can be watched on; nothing runs until one is started. */
+async function fillDemo(): Promise<void> {
+  const chain = ["fetch", "parse", "index", "report"];
+  await client.setWorkSpecs(
+    "demo",
+    chain.map((name, i) => ({
+      data: encodeData({
+        name,
+        weight: 20 + i * 10,
+        ...(chain[i + 1] !== undefined && { then: chain[i + 1] }),
+      }),
+    })),
+  );
+  const units = Array.from({ length: 2000 }, (_, i) => ({
+    name: `https://example.org/page/${String(i).padStart(6, "0")}`,
+    data: encodeData({ depth: i % 7 }),
+    labels: [i % 3 === 0 ? "eu" : "us"],
+  }));
+  await client.addWorkUnits("demo", "fetch", units);
+  go({ ns: "demo", page: "home" });
+}

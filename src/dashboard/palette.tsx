@@ -1,0 +1,182 @@
+/** Find or do: pages, work specs, namespaces and actions by a few letters; anything else is looked for among units. */
+import { useMemo, useState, type KeyboardEvent, type ReactNode } from "react";
+import { setToken } from "./data/connection.ts";
+import { live } from "./data/live.ts";
+import { setMeta } from "./data/specs.ts";
+import { useNamespaces } from "./data/workers.ts";
+import { nsTitle, visible } from "./format.ts";
+import { useHere } from "./here.ts";
+import { Dialog } from "./parts/dialog.tsx";
+import { Icon, type IconName } from "./parts/icon.tsx";
+import { Name } from "./parts/text.tsx";
+import { go } from "./place.ts";
+import { switchTheme } from "./theme.ts";
+
+interface Choice {
+  readonly key: string;
+  readonly icon: IconName;
+  readonly text: string;
+  readonly note: string;
+  readonly run: () => void;
+}
+
+/** Letters in order, anywhere; words that begin with what was typed come first. */
+function score(text: string, typed: string): number {
+  const within = text.toLowerCase();
+  const wanted = typed.toLowerCase();
+  if (wanted === "") return 1;
+  const at = within.indexOf(wanted);
+  if (at >= 0) return at === 0 ? 4 : /[\s._/-]/.test(within[at - 1] ?? "") ? 3 : 2;
+  let from = 0;
+  for (const letter of wanted) {
+    from = within.indexOf(letter, from) + 1;
+    if (from === 0) return 0;
+  }
+  return 1;
+}
+
+const most = 12;
+
+export function Palette({ onClose, onHelp }: { onClose: () => void; onHelp: () => void }): ReactNode {
+  const { ns, place, look, may, session, changed } = useHere();
+  const namespaces = useNamespaces();
+  const [typed, setTyped] = useState("");
+  const [at, setAt] = useState(0);
+  const all = useMemo<Choice[]>(() => {
+    const to = (page: Parameters<typeof go>[0]["page"], text: string, icon: IconName): Choice => ({
+      key: `page ${page}`,
+      icon,
+      text,
+      note: "page",
+      run: () => go({ ns, page }),
+    });
+    const specs = look.specs ?? [];
+    return [
+      to("home", "Home", "home"),
+      to("flow", "Flow", "flow"),
+      to("units", "Units", "units"),
+      to("workers", "Workers", "workers"),
+      to("queues", "Queues", "queues"),
+      to("locks", "Locks", "lock"),
+      to("system", "System", "system"),
+      ...specs.map(({ name }): Choice => ({
+        key: `spec ${name}`,
+        icon: "flow",
+        text: name,
+        note: "work spec",
+        run: () => go({ ns, page: "spec", spec: name }),
+      })),
+      ...(may("write")
+        ? specs.flatMap(({ name, meta }): Choice[] => [
+            {
+              key: `pause ${name}`,
+              icon: "paused",
+              text: `${meta.paused ? "Resume" : "Pause"} ${name}`,
+              note: "do",
+              run: () =>
+                void setMeta(ns, name, { paused: !meta.paused }).then(() =>
+                  changed("specs", "counts", "explain"),
+                ),
+            },
+            {
+              key: `add ${name}`,
+              icon: "plus",
+              text: `Add units to ${name}`,
+              note: "do",
+              run: () => go({ ns, page: "units", spec: name, filters: { add: "1" } }),
+            },
+          ])
+        : []),
+      ...(namespaces.data ?? []).map(({ name }): Choice => ({
+        key: `namespace ${name}`,
+        icon: "updown",
+        text: nsTitle(name),
+        note: "namespace",
+        run: () => go({ ns: name, page: "home" }),
+      })),
+      { key: "theme", icon: "theme", text: "Dark or light", note: "do", run: switchTheme },
+      {
+        key: "hold",
+        icon: "paused",
+        text: live.held ? "Let the picture go on" : "Hold the picture",
+        note: "do",
+        run: () => live.hold(!live.held),
+      },
+      { key: "keys", icon: "more", text: "Keys", note: "help", run: onHelp },
+      ...(session.secured
+        ? [{ key: "out", icon: "x", text: "Sign out", note: "do", run: () => setToken(null) } as const]
+        : []),
+    ];
+  }, [ns, look.specs, namespaces.data, may, session.secured, changed, onHelp]);
+  const found = all
+    .map((choice) => ({ choice, score: score(choice.text, typed) }))
+    .filter((one) => one.score > 0)
+    .sort((a, b) => b.score - a.score)
+    .map(({ choice }) => choice)
+    .slice(0, most);
+  const spec = place.spec ?? look.specs?.[0]?.name;
+  const choices: Choice[] =
+    typed === "" || spec === undefined
+      ? found
+      : [
+          ...found,
+          {
+            key: "units",
+            icon: "search",
+            text: `Units of ${spec} that begin with ${typed}`,
+            note: "search",
+            run: () => go({ ns, page: "units", spec, filters: { prefix: typed } }),
+          },
+        ];
+  const chosen = Math.min(at, choices.length - 1);
+  const run = (choice: Choice | undefined): void => {
+    if (choice === undefined) return;
+    onClose();
+    choice.run();
+  };
+  const onKey = (event: KeyboardEvent): void => {
+    if (event.key === "ArrowDown") setAt((chosen + 1) % choices.length);
+    else if (event.key === "ArrowUp") setAt((chosen - 1 + choices.length) % choices.length);
+    else if (event.key === "Enter") run(choices[chosen]);
+    else return;
+    event.preventDefault();
+  };
+  return (
+    <Dialog title="Find or do" hideTitle onClose={onClose} className="palette">
+      <div className="pal-in" onKeyDown={onKey}>
+        <Icon name="search" />
+        <input
+          role="combobox"
+          aria-label="Find or do"
+          aria-expanded
+          aria-controls="palette-list"
+          aria-activedescendant={`choice-${chosen}`}
+          autoFocus
+          placeholder="A page, a work spec, a namespace, or what to do"
+          value={typed}
+          onChange={(event) => {
+            setTyped(event.target.value);
+            setAt(0);
+          }}
+        />
+        <kbd>esc</kbd>
+      </div>
+      <ul id="palette-list" role="listbox" aria-label="Found">
+        {choices.map((choice, i) => (
+          <li
+            key={choice.key}
+            id={`choice-${i}`}
+            role="option"
+            aria-selected={i === chosen}
+            onClick={() => run(choice)}
+            onPointerMove={() => setAt(i)}
+          >
+            <Icon name={choice.icon} />
+            <Name text={choice.text} most={70} />
+            <span className="dim">{visible(choice.note)}</span>
+          </li>
+        ))}
+      </ul>
+    </Dialog>
+  );
+}

@@ -1,0 +1,154 @@
+/** Small pieces of text: names, numbers that lead somewhere, times, buttons that copy. */
+import { useState, useSyncExternalStore, type ReactNode } from "react";
+import type { WorkUnitStatus } from "../../core/index.ts";
+import { daemonNow } from "../data/session.ts";
+import { ago, count, duration, exactTime, middle, visible } from "../format.ts";
+import { hrefOf, type Place } from "../place.ts";
+import { Icon } from "./icon.tsx";
+
+export function Link(props: {
+  to: Place;
+  className?: string;
+  title?: string;
+  label?: string;
+  /** It leads to what is on the screen. */
+  current?: boolean;
+  children: ReactNode;
+}): ReactNode {
+  return (
+    <a
+      href={hrefOf(props.to)}
+      className={props.className}
+      title={props.title}
+      aria-label={props.label}
+      aria-current={props.current === true ? "page" : undefined}
+    >
+      {props.children}
+    </a>
+  );
+}
+
+/** Text of users: written out where it would not be seen, cut in the middle where it is long. */
+export function Name({ text, most = 64, mono }: { text: string; most?: number; mono?: boolean }): ReactNode {
+  const whole = visible(text);
+  const shown = whole === "" ? "(empty name)" : middle(whole, most);
+  return (
+    <span
+      className={mono === true ? "mono" : undefined}
+      title={shown === whole ? undefined : whole.slice(0, 4096)}
+      dir="ltr"
+    >
+      {shown}
+    </span>
+  );
+}
+
+/** A count of units leads to them; zero has nothing to show and leads nowhere. */
+export function UnitCount(props: {
+  ns: string;
+  spec: string;
+  status: WorkUnitStatus;
+  value: number;
+  className?: string;
+}): ReactNode {
+  const { ns, spec, status, value, className = "" } = props;
+  if (value === 0) return <span className="z">0</span>;
+  return (
+    <Link to={{ ns, page: "units", spec, filters: { status } }} className={`n ${className}`}>
+      {count(value)}
+    </Link>
+  );
+}
+
+let ticks = 0;
+const tickListeners = new Set<() => void>();
+let ticker: ReturnType<typeof setInterval> | undefined;
+
+function onTick(listener: () => void): () => void {
+  tickListeners.add(listener);
+  ticker ??= setInterval(() => {
+    ticks += 1;
+    if (!document.hidden) for (const one of tickListeners) one();
+  }, 1000);
+  return () => {
+    tickListeners.delete(listener);
+    if (tickListeners.size > 0) return;
+    clearInterval(ticker);
+    ticker = undefined;
+  };
+}
+
+/** Draws again every second: what is shown is an age. */
+export function useNow(): number {
+  useSyncExternalStore(onTick, () => ticks);
+  return daemonNow();
+}
+
+/** How long ago, exact on hover. */
+export function Ago({ time, none = "never" }: { time: number; none?: string }): ReactNode {
+  const now = useNow();
+  if (time === 0) return <span className="z">{none}</span>;
+  return (
+    <time dateTime={exactTime(time)} title={exactTime(time)}>
+      {time > now + 1000 ? `in ${duration(time - now)}` : ago(now - time)}
+    </time>
+  );
+}
+
+/** The age alone: 2 h 14 m. */
+export function Age({ since }: { since: number }): ReactNode {
+  const now = useNow();
+  return (
+    <time dateTime={exactTime(since)} title={exactTime(since)}>
+      {duration(Math.floor(Math.max(0, now - since) / 1000) * 1000)}
+    </time>
+  );
+}
+
+export function CopyButton({
+  text,
+  label = "Copy",
+  quiet,
+}: {
+  text: string;
+  label?: string;
+  quiet?: boolean;
+}): ReactNode {
+  const [copied, setCopied] = useState(false);
+  const copy = (): void => {
+    // refused where the page is not secure: the text can still be selected
+    navigator.clipboard.writeText(text).then(
+      () => setCopied(true),
+      () => setCopied(false),
+    );
+    setTimeout(() => setCopied(false), 2000);
+  };
+  return (
+    <button type="button" className={`btn s ${quiet === true ? "q" : ""}`} onClick={copy} aria-live="polite">
+      <Icon name={copied ? "tick" : "copy"} />
+      {copied ? "Copied" : label}
+    </button>
+  );
+}
+
+/** A command for the terminal, ready to copy. */
+export function Command({ text, later }: { text: string; later?: boolean }): ReactNode {
+  return (
+    <div className={later === true ? "cmd later" : "cmd"}>
+      <code>
+        <span className="dim">$</span> {text}
+      </code>
+      <CopyButton text={text} />
+    </div>
+  );
+}
+
+/** What could not be read, said where it would stand. */
+export function Trouble({ text }: { text: string }): ReactNode {
+  return (
+    <p className="trouble" role="alert">
+      <Icon name="failed" />
+      {text}
+    </p>
+  );
+}

@@ -1,0 +1,16 @@
+/** A sentence of causes: words, evidence set off, names as code. */
+import type { ReactNode } from "react";
+import type { Words } from "../attention.ts";
+import { middle, visible } from "../format.ts";
+
+export function Sentence({ words }: { words: Words }): ReactNode {
+  return words.map((word, i) =>
+    typeof word === "string" ? (
+      word
+    ) : "strong" in word ? (
+      <b key={i}>{word.strong}</b>
+    ) : (
+      <code key={i}>{middle(visible(word.code), 48)}</code>
+    ),
+  );
+}

@@ -1,0 +1,100 @@
+/**
+ * The place: what is on the screen, as the URL says it. The URL is the only state of a page: namespace, page, work
+ * spec, unit and filters stand in the fragment, so that a link shows the same and Back goes back. Names are encoded
+ * as in the paths of the REST interface: any bytes, and no character that a URL takes for something else.
+ */
+import { useSyncExternalStore } from "react";
+import { nameFromUrl, nameToUrl } from "../rest/client.ts";
+
+export const pages = [
+  "home",
+  "flow",
+  "spec",
+  "units",
+  "unit",
+  "jobs",
+  "queues",
+  "locks",
+  "workers",
+  "system",
+] as const;
+export type PageName = (typeof pages)[number];
+
+export interface Place {
+  /** Null: none was chosen yet. */
+  readonly ns: string | null;
+  readonly page: PageName;
+  /** The work spec, of `spec`, `units` and `unit`. */
+  readonly spec?: string | undefined;
+  readonly unit?: string | undefined;
+  /** Filters; a value is a name or a word. */
+  readonly filters?: Readonly<Record<string, string | undefined>>;
+}
+
+export function hrefOf({ ns, page, spec, unit, filters = {} }: Place): string {
+  const path = [ns, ...(page === "home" ? [] : [page]), spec, unit].flatMap((part, i) =>
+    part === undefined || part === null ? [] : [i === 1 ? part : nameToUrl(part)],
+  );
+  const query = Object.entries(filters).flatMap(([key, value]) =>
+    value === undefined || value === "" ? [] : [`${key}=${nameToUrl(value)}`],
+  );
+  return `#/${path.join("/")}${query.length === 0 ? "" : `?${query.join("&")}`}`;
+}
+
+/** A fragment that is no place, of an old or a mistyped link, is the first page. */
+export function readPlace(fragment: string): Place {
+  const [path = "", query = ""] = fragment.replace(/^#\/?/, "").split("?");
+  const parts = path === "" ? [] : path.split("/");
+  try {
+    const [ns, page = "home", spec, unit] = parts;
+    if (ns === undefined || !isPage(page)) return { ns: null, page: "home" };
+    return {
+      ns: nameFromUrl(decodeURIComponent(ns)),
+      page,
+      ...(spec !== undefined && { spec: nameFromUrl(decodeURIComponent(spec)) }),
+      ...(unit !== undefined && { unit: nameFromUrl(decodeURIComponent(unit)) }),
+      filters: readFilters(query),
+    };
+  } catch {
+    return { ns: null, page: "home" };
+  }
+}
+
+const isPage = (text: string): text is PageName => (pages as readonly string[]).includes(text);
+
+function readFilters(query: string): Record<string, string> {
+  const filters: Record<string, string> = {};
+  for (const pair of query.split("&")) {
+    const at = pair.indexOf("=");
+    if (at > 0) filters[pair.slice(0, at)] = nameFromUrl(decodeURIComponent(pair.slice(at + 1)));
+  }
+  return filters;
+}
+
+let last = { fragment: "", place: readPlace("") };
+
+/** The same object as long as the URL is the same. */
+function current(): Place {
+  const { hash } = location;
+  if (hash !== last.fragment) last = { fragment: hash, place: readPlace(hash) };
+  return last.place;
+}
+
+function watch(changed: () => void): () => void {
+  addEventListener("hashchange", changed);
+  addEventListener("popstate", changed);
+  return () => {
+    removeEventListener("hashchange", changed);
+    removeEventListener("popstate", changed);
+  };
+}
+
+export const usePlace = (): Place => useSyncExternalStore(watch, current);
+
+export function go(place: Place, options: { replace?: boolean } = {}): void {
+  const href = hrefOf(place);
+  if (href === location.hash) return;
+  if (options.replace === true) history.replaceState(null, "", href);
+  else history.pushState(null, "", href);
+  dispatchEvent(new PopStateEvent("popstate"));
+}

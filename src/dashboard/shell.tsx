@@ -1,0 +1,291 @@
+/** The rail, the top bar, and the tabs of a phone. */
+import { useEffect, type ReactNode } from "react";
+import { useJobQueues } from "./data/jobs.ts";
+import { live, useLive } from "./data/live.ts";
+import { setToken } from "./data/connection.ts";
+import { useNamespaces } from "./data/workers.ts";
+import { duration, nsTitle, plural, shortCount } from "./format.ts";
+import { useHere } from "./here.ts";
+import { Icon, type IconName } from "./parts/icon.tsx";
+import { Menu } from "./parts/menu.tsx";
+import { Link, Name, useNow } from "./parts/text.tsx";
+import { go, type PageName } from "./place.ts";
+import { switchTheme } from "./theme.ts";
+
+interface Entry {
+  readonly page: PageName;
+  readonly title: string;
+  readonly icon: IconName;
+}
+
+const groups: readonly { readonly title: string; readonly entries: readonly Entry[] }[] = [
+  {
+    title: "Work",
+    entries: [
+      { page: "home", title: "Home", icon: "home" },
+      { page: "flow", title: "Flow", icon: "flow" },
+      { page: "units", title: "Units", icon: "units" },
+    ],
+  },
+  {
+    title: "Steer",
+    entries: [
+      { page: "jobs", title: "Jobs", icon: "jobs" },
+      { page: "queues", title: "Queues", icon: "queues" },
+      { page: "locks", title: "Locks", icon: "lock" },
+    ],
+  },
+  {
+    title: "Run",
+    entries: [
+      { page: "workers", title: "Workers", icon: "workers" },
+      { page: "system", title: "System", icon: "system" },
+    ],
+  },
+];
+
+/** A page stands in the rail as part of the one it belongs to. */
+const parentPage: Partial<Record<PageName, PageName>> = { spec: "home", unit: "units" };
+
+/** Jobs are there when a work spec for them is. */
+function useGroups(): typeof groups {
+  const queues = useJobQueues();
+  return groups.map((group) => ({
+    ...group,
+    entries: group.entries.filter(({ page }) => page !== "jobs" || queues.length > 0),
+  }));
+}
+
+export function Rail({ onHelp }: { onHelp: () => void }): ReactNode {
+  const { ns, place, look, session } = useHere();
+  const current = parentPage[place.page] ?? place.page;
+  const counts: Partial<Record<PageName, ReactNode>> = {
+    home: look.attention.length > 0 && (
+      <span className="c bad" title={`${plural(look.attention.length, "work spec")} in need of attention`}>
+        {look.attention.length}
+      </span>
+    ),
+    units: look.units > 0 && <span className="c">{shortCount(look.units)}</span>,
+    workers: look.workers !== undefined && look.workers > 0 && (
+      <span className="c">{shortCount(look.workers)}</span>
+    ),
+  };
+  return (
+    <aside className="rail">
+      <Namespaces />
+      <nav aria-label="Pages">
+        {useGroups().map(({ title, entries }) => (
+          <div key={title}>
+            <h3>{title}</h3>
+            {entries.map((entry) => (
+              <Link
+                key={entry.page}
+                to={{ ns, page: entry.page }}
+                {...(current === entry.page && { current: true })}
+              >
+                <Icon name={entry.icon} large />
+                <span>{entry.title}</span>
+                {counts[entry.page]}
+              </Link>
+            ))}
+          </div>
+        ))}
+      </nav>
+      <div className="foot">
+        <div>
+          {session.store} · {session.version}
+        </div>
+        <div>
+          {session.secured ? (
+            <>
+              <span title={`token ${session.token}`}>{session.scopes.at(-1) ?? "no access"}</span>
+              <button type="button" className="plain" onClick={() => setToken(null)}>
+                Sign out
+              </button>
+            </>
+          ) : (
+            "no sign-in needed here"
+          )}
+        </div>
+        <div>
+          <button type="button" className="plain" onClick={onHelp}>
+            <kbd>?</kbd> keys
+          </button>
+        </div>
+      </div>
+    </aside>
+  );
+}
+
+function Namespaces({ top }: { top?: boolean }): ReactNode {
+  const { ns, place } = useHere();
+  const namespaces = useNamespaces();
+  const names = namespaces.data?.map(({ name }) => name) ?? [];
+  const all = names.includes(ns) ? names : [ns, ...names];
+  return (
+    <div className={top === true ? "ns-top" : undefined} data-menu="namespaces">
+      <Menu
+        className="ns"
+        label="Namespace"
+        button={
+          <>
+            <span className="sr">Namespace </span>
+            <b>
+              <Name text={nsTitle(ns)} most={40} />
+            </b>
+            <Icon name="updown" />
+          </>
+        }
+        items={all.map((name) => ({
+          key: name,
+          label: <Name text={nsTitle(name)} most={40} />,
+          selected: name === ns,
+          // a work spec or a unit of this one is not in the other
+          run: () => go({ ns: name, page: place.spec === undefined ? place.page : "home" }),
+        }))}
+      />
+    </div>
+  );
+}
+
+export function TopBar({ onFind }: { onFind: () => void }): ReactNode {
+  const { ns, place } = useHere();
+  const { page, spec, unit } = place;
+  const titles: Record<PageName, string> = {
+    home: "Home",
+    flow: "Flow",
+    spec: "Work specs",
+    units: "Units",
+    unit: "Units",
+    jobs: "Jobs",
+    queues: "Queues",
+    locks: "Locks",
+    workers: "Workers",
+    system: "System",
+  };
+  return (
+    <header className="top">
+      <Namespaces top />
+      <div className="crumbs">
+        {page === "spec" && spec !== undefined ? (
+          <>
+            <Link to={{ ns, page: "home" }}>Work specs</Link>
+            <span>/</span>
+            <b>
+              <Name text={spec} most={60} />
+            </b>
+          </>
+        ) : page === "unit" && spec !== undefined && unit !== undefined ? (
+          <>
+            <Link to={{ ns, page: "units", spec }}>Units</Link>
+            <span>/</span>
+            <Link to={{ ns, page: "spec", spec }}>
+              <Name text={spec} most={30} />
+            </Link>
+            <span>/</span>
+            <b>
+              <Name text={unit} most={50} mono />
+            </b>
+          </>
+        ) : (
+          <b>{titles[page]}</b>
+        )}
+      </div>
+      <div className="grow" />
+      <button type="button" className="find" onClick={onFind}>
+        <Icon name="search" />
+        <span>Find or do</span>
+        <kbd>⌘K</kbd>
+      </button>
+      <LiveSign />
+      <button
+        type="button"
+        className="icon-btn theme"
+        aria-label="Dark or light"
+        title="Dark or light (t)"
+        onClick={switchTheme}
+      >
+        <Icon name="theme" large />
+      </button>
+    </header>
+  );
+}
+
+/** The dot is full while events come, hollow while they do not; then it says how old the picture is. */
+function LiveSign(): ReactNode {
+  const { look } = useHere();
+  const { state } = useLive();
+  useNow();
+  const old = Date.now() - look.updatedAt;
+  const words =
+    state === "held"
+      ? "Held"
+      : state === "live" && old < 15_000
+        ? "Live"
+        : look.updatedAt === 0
+          ? "Connecting"
+          : old < 15_000
+            ? "Polling"
+            : `${duration(Math.floor(old / 1000) * 1000)} old`;
+  return (
+    <button
+      type="button"
+      className={`live ${words === "Live" ? "" : "off"}`}
+      title={
+        state === "held"
+          ? "The picture is held. Space lets it go on."
+          : "Changes come as they happen. Space holds the picture."
+      }
+      onClick={() => live.hold(!live.held)}
+    >
+      <i />
+      <span>{words}</span>
+    </button>
+  );
+}
+
+export function BottomTabs(): ReactNode {
+  const { ns, place } = useHere();
+  const current = parentPage[place.page] ?? place.page;
+  const shown = useGroups().flatMap(({ entries }) => entries);
+  const tabs = shown.filter(({ page }) => ["home", "flow", "units", "workers"].includes(page));
+  const more = shown.filter((entry) => !tabs.includes(entry));
+  useEffect(() => {
+    // in braces: it answers a promise in some browsers, and an effect must not
+    scrollTo(0, 0);
+  }, [place.page, place.spec, place.unit]);
+  return (
+    <nav className="tabs" aria-label="Pages, short">
+      {tabs.map((entry) => (
+        <Link
+          key={entry.page}
+          to={{ ns, page: entry.page }}
+          {...(current === entry.page && { current: true })}
+        >
+          <Icon name={entry.icon} large />
+          {entry.title}
+        </Link>
+      ))}
+      <Menu
+        label="More pages"
+        className={more.some(({ page }) => page === current) ? "on" : ""}
+        right
+        button={
+          <>
+            <Icon name="more" large />
+            More
+          </>
+        }
+        items={[
+          ...more.map(({ page, title }) => ({
+            key: page,
+            label: title,
+            selected: page === current,
+            run: () => go({ ns, page }),
+          })),
+          { key: "theme", label: "Dark or light", run: switchTheme },
+        ]}
+      />
+    </nav>
+  );
+}

@@ -1,0 +1,269 @@
+/** The rows of a verb in the memory store: the units themselves. Nothing has to be loaded, and what is written is there at once. */
+import {
+  noExtras,
+  type Watches,
+  workerLifetimeMs,
+  WorkingSet,
+  type AttemptState,
+  type Extras,
+  type Loading,
+  type Need,
+  type QueueMessage,
+  type Rule,
+  type WorkUnitPut,
+  type WorkUnitStatus,
+} from "../core/index.ts";
+import { Queue } from "./queues.ts";
+import { SortedList } from "./sorted-list.ts";
+import { byName, Unit, Worker, type Space, type Spec, type UnitTable } from "./state.ts";
+
+/** What working sets of one store share. */
+export interface Tables {
+  readonly spaces: ReadonlyMap<string, Space>;
+  readonly units: UnitTable;
+  readonly watches: Watches;
+  lastSeq: number;
+}
+
+export class MemorySet extends WorkingSet<Unit> {
+  readonly readsAhead = false;
+  readonly #tables: Tables;
+
+  constructor(tables: Tables, now: number) {
+    super(now);
+    this.#tables = tables;
+  }
+
+  // ---- loading: everything is at hand
+
+  loadUnits(): Loading {
+    return undefined;
+  }
+
+  loadNames(): Loading {
+    return undefined;
+  }
+
+  loadSpecs(): Loading {
+    return undefined;
+  }
+
+  loadPast(): Loading {
+    return undefined;
+  }
+
+  loadDependents(): Loading {
+    return undefined;
+  }
+
+  loadReachable(): Loading {
+    return undefined;
+  }
+
+  loadCounts(): Loading {
+    return undefined;
+  }
+
+  loadReady(): Loading {
+    return undefined;
+  }
+
+  reserve(): Loading {
+    return undefined;
+  }
+
+  // ---- looking
+
+  unit(id: number): Unit | undefined {
+    return this.#tables.units.get(id);
+  }
+
+  find(spec: Spec, name: string): Unit | undefined {
+    return spec.units.get(name);
+  }
+
+  spec(namespace: string, name: string): Spec | undefined {
+    return this.#tables.spaces.get(namespace)?.specs.get(name);
+  }
+
+  everMade(id: number): boolean {
+    return id <= this.#tables.units.lastId;
+  }
+
+  past(unit: Unit, number: number): AttemptState | undefined {
+    return unit.history?.find((attempt) => attempt.number === number);
+  }
+
+  needs(unit: number): readonly Need[] {
+    return this.#tables.units.get(unit)?.needs ?? [];
+  }
+
+  targetStatus(need: Need): WorkUnitStatus | null {
+    return targetStatus(this.#tables.units, need);
+  }
+
+  hasDependents(unit: Unit): boolean {
+    return unit.dependents !== null;
+  }
+
+  *dependents(unit: Unit): Iterable<Unit> {
+    // one that was removed after this unit was could not be taken out of its list any more
+    for (const dependent of unit.dependents ?? [])
+      if (this.#tables.units.get(dependent.id) === dependent) yield dependent;
+  }
+
+  count(spec: Spec, status: WorkUnitStatus): number {
+    return spec.names.counts[status];
+  }
+
+  ready(spec: Spec): Unit | undefined {
+    return spec.ready.first();
+  }
+
+  extras(unit: Unit): Extras {
+    return unit.extras;
+  }
+
+  // ---- writing
+
+  addNew(): null {
+    return null;
+  }
+
+  make(spec: Spec, { name, data, priority, notBefore }: WorkUnitPut): Unit {
+    return new Unit(++this.#tables.units.lastId, spec, name, data, priority, notBefore, this.now);
+  }
+
+  add(unit: Unit): void {
+    const { spec } = unit;
+    spec.noteName(unit.name);
+    spec.units.set(unit.name, unit);
+    spec.names.add(unit);
+    this.#tables.units.add(unit);
+  }
+
+  leave(unit: Unit): void {
+    const { spec, status } = unit;
+    if (status === "available") {
+      spec.ready.remove(unit);
+      if (spec.exhausted.size > 0) spec.exhausted.delete(unit);
+    } else if (status === "pending") spec.leases.remove(unit);
+    else if (status === "delayed") spec.due.remove(unit);
+    else if (status !== "blocked") spec.ended?.[status].remove(unit);
+  }
+
+  enter(unit: Unit, status: WorkUnitStatus): void {
+    const { spec } = unit;
+    spec.names.change(unit, status);
+    if (status === "available") {
+      spec.ready.add(unit);
+      if (spec.meta.maxRetries > 0 && unit.tries >= spec.meta.maxRetries) spec.exhausted.add(unit);
+    } else if (status === "pending") spec.leases.add(unit);
+    else if (status === "delayed") spec.due.add(unit);
+    else if (status !== "blocked") spec.ended?.[status].add(unit);
+  }
+
+  save(): void {
+    // the object is the row
+  }
+
+  savePast(): void {
+    // the object is the row
+  }
+
+  archive(unit: Unit, attempt: AttemptState, lost: boolean): void {
+    (unit.history ??= []).push(attempt);
+    const worker = lost ? unit.spec.space.workers.get(attempt.worker) : undefined;
+    worker?.holds.delete(unit);
+    worker?.lost.set(attempt, unit);
+  }
+
+  setNeeds(unit: Unit, needs: readonly Need[]): void {
+    this.#dropNeeds(unit);
+    unit.needs = needs;
+    if (needs.length > 0) unit.spec.space.needy++;
+    for (const { target } of needs) this.#tables.units.get(target)?.addDependent(unit);
+  }
+
+  #dropNeeds(unit: Unit): void {
+    if (unit.needs.length > 0) unit.spec.space.needy--;
+    for (const { target } of unit.needs) this.#tables.units.get(target)?.dropDependent(unit);
+  }
+
+  meet(_unit: Unit, need: Need): void {
+    need.met = true;
+  }
+
+  setExtras(unit: Unit, extras: Extras): void {
+    const { spec } = unit;
+    for (const label of unit.extras.labels) {
+      const list = spec.labels.get(label);
+      list?.remove(unit);
+      if (list?.size === 0) spec.labels.delete(label);
+    }
+    unit.extras = extras.queues.length + extras.labels.length === 0 ? noExtras : extras;
+    for (const label of extras.labels) {
+      let list = spec.labels.get(label);
+      if (list === undefined) spec.labels.set(label, (list = new SortedList<Unit>(byName)));
+      list.add(unit);
+    }
+  }
+
+  remove(unit: Unit): void {
+    if (unit.extras !== noExtras) this.setExtras(unit, noExtras);
+    this.#dropNeeds(unit);
+    unit.spec.units.delete(unit.name);
+    unit.spec.names.remove(unit);
+    this.#tables.units.delete(unit);
+  }
+
+  setNextContinuous(spec: Spec, nextContinuous: number): void {
+    spec.meta = { ...spec.meta, nextContinuous };
+  }
+
+  // ---- events
+
+  began(unit: Unit, attempt: AttemptState, claimed: boolean): void {
+    const worker = registerWorker(unit.spec.space, attempt.worker, this.now);
+    worker.holds.add(unit);
+    if (claimed) worker.log.push(unit.id, attempt.number);
+  }
+
+  released(unit: Unit, attempt: AttemptState): void {
+    const worker = unit.spec.space.workers.get(attempt.worker);
+    if (attempt === unit.attempt) worker?.holds.delete(unit);
+    else worker?.lost.delete(attempt);
+  }
+
+  protected tell(message: Omit<QueueMessage, "seq">, { spec: { space } }: Unit): void {
+    let queue = space.queues.get(message.queue);
+    if (queue === undefined) space.queues.set(message.queue, (queue = new Queue()));
+    queue.append({ seq: ++this.#tables.lastSeq, ...message });
+    this.#tables.watches.appended(space.name, message.queue);
+  }
+
+  protected wake(unit: Unit): void {
+    if (this.#tables.watches.hasUnits) this.#tables.watches.ended(unit.id);
+  }
+}
+
+/** Where the target of a dependency stands; null when it was deleted, or its work spec was. */
+export function targetStatus(units: UnitTable, { target }: Need): WorkUnitStatus | null {
+  const unit = units.get(target);
+  return unit === undefined || unit.spec.deleted ? null : unit.status;
+}
+
+/** The worker, which is created when it is not known. */
+export function registerWorker(space: Space, name: string, now: number): Worker {
+  let worker = space.workers.get(name);
+  if (worker === undefined) space.workers.set(name, (worker = new Worker(name, now, now + workerLifetimeMs)));
+  return worker;
+}
+
+/** Runs a rule in one go. */
+export function run<Answer>(rule: Rule<Answer>): Answer {
+  for (;;) {
+    const step = rule.next();
+    if (step.done === true) return step.value;
+  }
+}

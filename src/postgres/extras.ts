@@ -1,0 +1,52 @@
+/** Queues and labels of units, as arrays for statements: lists of different lengths are not one array of PostgreSQL's. */
+import { createHash } from "node:crypto";
+import { nameToBytes } from "../core/index.ts";
+import { byteas, int2s, int8s, nameKey } from "./values.ts";
+
+export function extraArrays(
+  units: readonly { id: number; queues?: readonly string[]; labels?: readonly string[] }[],
+): { ids: Buffer; kinds: Buffer; values: Buffer } {
+  const rows = units.flatMap(({ id, queues = [], labels = [] }) => [
+    { id, kind: 2, value: null },
+    ...queues.map((name) => ({ id, kind: 0, value: nameToBytes(name) })),
+    ...labels.map((name) => ({ id, kind: 1, value: nameToBytes(name) })),
+  ]);
+  return {
+    ids: int8s(rows.map(({ id }) => id)),
+    kinds: int2s(rows.map(({ kind }) => kind)),
+    values: byteas(rows.map(({ value }) => value)),
+  };
+}
+
+/** The three arrays, from this parameter on, as rows of id, queues and labels. */
+export const extrasFrom = (parameter: number): string => `
+  SELECT x.id, array_agg(x.value ORDER BY x.at) FILTER (WHERE x.kind = 0) AS queues,
+    array_agg(x.value ORDER BY x.at) FILTER (WHERE x.kind = 1) AS labels
+  FROM unnest($${parameter}::bigint[], $${parameter + 1}::smallint[], $${parameter + 2}::bytea[])
+    WITH ORDINALITY AS x (id, kind, value, at)
+  GROUP BY x.id`;
+
+/** A long label is shortened to its beginning and a hash: with the longest key it fits into an index entry then. */
+export function labelKey(label: string): Buffer {
+  const bytes = nameToBytes(label);
+  if (bytes.length <= 64) return bytes;
+  return Buffer.concat([bytes.subarray(0, 32), createHash("sha256").update(bytes).digest()]);
+}
+
+/** The rows of `label` for units: spec, label, key and unit, an array each. */
+export function labelRows(
+  units: readonly { id: number; spec: number; name: string; labels?: readonly string[] }[],
+): { count: number; values: Buffer[] } {
+  const rows = units.flatMap(({ id, spec, name, labels = [] }) =>
+    labels.map((label) => ({ id, spec, label: labelKey(label), key: nameKey(name).key })),
+  );
+  return {
+    count: rows.length,
+    values: [
+      int8s(rows.map(({ spec }) => spec)),
+      byteas(rows.map(({ label }) => label)),
+      byteas(rows.map(({ key }) => key)),
+      int8s(rows.map(({ id }) => id)),
+    ],
+  };
+}

@@ -1,0 +1,316 @@
+/**
+ * The plain course of add and settle in one statement that is a transaction by itself. Each does what the rules of core
+ * would do, or nothing. The claim's is in `claims.ts` and that of expiry in `expiry.ts`. `PostgresParts.fastPaths` switches
+ * all of them off, and the same random histories are run with and without. Nothing else in this store decides what becomes
+ * of a unit.
+ */
+import {
+  actionStatus,
+  nameToBytes,
+  readOutputs,
+  unchanged,
+  type AttemptChanged,
+  type Outputs,
+  type Settle,
+  type WorkUnitPut,
+} from "../core/index.ts";
+import { isRow, type Database, type Row, type Transaction } from "./connection.ts";
+import { isNeedyPast } from "./expiry.ts";
+import { extraArrays, extrasFrom, labelRows } from "./extras.ts";
+import { comparePlaces, placeOf, type Place } from "./floor.ts";
+import { takeSeqs } from "./queues.ts";
+import { emptyDelta, epochOf, tallyConflict, tallyInsert, writeTallies } from "./tally.ts";
+import type { Spec } from "./units.ts";
+import { bools, byteas, CopyRows, dataBytes, float8s, int2s, int4s, int8s, nameKey } from "./values.ts";
+
+// ---- adding
+
+/**
+ * Units that are all new and wait for nothing, in one statement. Throws a unique violation when one of them exists, and
+ * answers false when the work spec is not there any more; then nothing was written.
+ */
+const insertStatement = (named: boolean): string => `
+  WITH spec AS MATERIALIZED (SELECT id, namespace FROM @spec WHERE id = $1 AND NOT dead),
+  added AS (
+    INSERT INTO @unit (id, spec, key, long_name, status, place, not_before, created, data${named ? ", queues, labels" : ""})
+    SELECT g.id, spec.id, g.key, g.long_name, g.status, g.place, g.not_before, $2, g.data${named ? ", e.queues, e.labels" : ""}
+    FROM spec, unnest($3::bigint[], $4::bytea[], $5::bytea[], $6::smallint[], $7::float8[], $8::bigint[], $9::bytea[])
+      AS g (id, key, long_name, status, place, not_before, data)${named ? ` LEFT JOIN (${extrasFrom(15)}) e ON e.id = g.id` : ""}
+    RETURNING status
+  )${
+    named
+      ? `, labelled AS (
+    INSERT INTO @label (spec, label, key, unit)
+    SELECT l.* FROM spec, unnest($18::bigint[], $19::bytea[], $20::bytea[], $21::bigint[]) AS l (spec, label, key, unit)
+    ON CONFLICT (spec, label, key) DO UPDATE SET unit = excluded.unit
+  )`
+      : ""
+  }, noted AS (
+    INSERT INTO @request (namespace, spec, id, time, answer)
+    SELECT namespace, id, $10::bytea, $2, $11::text FROM spec WHERE $10::bytea IS NOT NULL
+  ), tallied AS (
+    ${tallyInsert}
+    SELECT $1, pg_backend_pid(), count(*) FILTER (WHERE status = 0), count(*) FILTER (WHERE status = 1), 0, 0, 0, 0, 0, 0,
+      count(*) FILTER (WHERE status = 0), CASE WHEN bool_or(status = 0) THEN $14::bigint ELSE 0 END,
+      $12::float8, $13::bytea
+    FROM added HAVING count(*) > 0
+    ${tallyConflict}
+  )
+  SELECT 1 FROM spec`;
+
+export const insertSql = insertStatement(false);
+/** For units of which some have queues or labels. */
+export const insertNamedSql = insertStatement(true);
+
+/** From so many on, adds go by COPY: a third less work for the server, for two more round trips. */
+export const copyFromUnits = 500;
+
+interface NewRow {
+  id: number;
+  put: WorkUnitPut;
+  key: Buffer;
+  long: Buffer | null;
+}
+
+/**
+ * New rows in the order of their keys: two adds of the same names wait for each other at the first of them. In any other order
+ * each may hold what the other waits for, and eight engines that added the same fifty names spent half a minute in deadlocks.
+ */
+export function inKeyOrder(puts: readonly WorkUnitPut[], ids: readonly number[]): NewRow[] {
+  const rows = puts.map((put, i): NewRow => ({ id: ids[i]!, put, ...nameKey(put.name) }));
+  const sorted = rows.every((row, i) => i === 0 || Buffer.compare(rows[i - 1]!.key, row.key) <= 0);
+  return sorted ? rows : rows.sort((a, b) => Buffer.compare(a.key, b.key));
+}
+
+/** The first place among those that can be claimed now, and how many those are. */
+function firstPlace(rows: readonly NewRow[], now: number): { first: Place | null; available: number } {
+  let first: Place | null = null;
+  let available = 0;
+  for (const { put, key } of rows) {
+    if (put.notBefore > now) continue;
+    available++;
+    const at: Place = { place: placeOf(put.priority), key };
+    if (first === null || comparePlaces(at, first) < 0) first = at;
+  }
+  return { first, available };
+}
+
+/** The same by COPY. */
+export async function copyUnits(
+  tx: Transaction,
+  spec: Spec,
+  rows: readonly NewRow[],
+  request: { id: Buffer; answer: string } | null,
+  now: number,
+): Promise<boolean> {
+  const copy = new CopyRows(rows.length);
+  for (const { id, put, key, long } of rows) {
+    copy.row(9);
+    copy.int8(id);
+    copy.int8(spec.id);
+    copy.bytes(key);
+    copy.bytes(long);
+    copy.int2(put.notBefore > now ? 1 : 0);
+    copy.float8(placeOf(put.priority));
+    copy.int8(put.notBefore);
+    copy.int8(now);
+    copy.data(put.data);
+  }
+  await tx.copy(
+    `COPY @unit (id, spec, key, long_name, status, place, not_before, created, data) FROM STDIN (FORMAT binary)`,
+    copy.end(),
+  );
+  const [alive] = await tx.rows("SELECT 1 FROM @spec WHERE id = $1 AND NOT dead", [spec.id]);
+  if (alive === undefined) return false;
+  if (request !== null)
+    await tx.rows("INSERT INTO @request (namespace, spec, id, time, answer) VALUES ($1, $2, $3, $4, $5)", [
+      spec.namespaceId,
+      spec.id,
+      request.id,
+      now,
+      request.answer,
+    ]);
+  const { first, available } = firstPlace(rows, now);
+  const delta = { ...emptyDelta(), available, delayed: rows.length - available, arrivals: available, first };
+  await writeTallies(tx, new Map([[spec.id, delta]]), now);
+  return true;
+}
+
+export function insertValues(
+  spec: number,
+  rows: readonly NewRow[],
+  request: { id: Buffer; answer: string } | null,
+  now: number,
+): unknown[] {
+  const { first } = firstPlace(rows, now);
+  return [
+    spec,
+    now,
+    int8s(rows.map(({ id }) => id)),
+    byteas(rows.map(({ key }) => key)),
+    byteas(rows.map(({ long }) => long)),
+    int2s(rows.map(({ put }) => (put.notBefore > now ? 1 : 0))),
+    float8s(rows.map(({ put }) => placeOf(put.priority))),
+    int8s(rows.map(({ put }) => put.notBefore)),
+    byteas(rows.map(({ put }) => dataBytes(put.data))),
+    request?.id ?? null,
+    request?.answer ?? null,
+    first?.place ?? null,
+    first?.key ?? null,
+    epochOf(now),
+  ];
+}
+
+export const isNamed = ({ queues, labels }: WorkUnitPut): boolean =>
+  queues !== undefined || labels !== undefined;
+
+/** What the statement for units with queues or labels is given besides. */
+export function namedValues(spec: number, rows: readonly NewRow[]): unknown[] {
+  const named = rows.filter(({ put }) => isNamed(put)).map(({ id, put }) => ({ ...put, id, spec }));
+  const { ids, kinds, values } = extraArrays(named);
+  return [ids, kinds, values, ...labelRows(named).values];
+}
+
+// ---- settling
+
+const plainUnit = (queued: boolean): string => `u.attempts = g.number AND u.attempt_status = 0
+      AND u.attempt_expiration > $2::bigint AND NOT (u.needs AND g.action = 2)
+      AND NOT ((u.dependents${queued ? "" : " OR u.queues IS NOT NULL"}) AND g.action < 2)`;
+
+const toldColumns = `, u.id, u.attempts, u.attempt_end, u.queues, coalesce(u.long_name, u.key) AS name,
+      coalesce(CASE WHEN u.attempt_own THEN u.attempt_data END, u.data) AS data`;
+
+/** In the order of the changes, which come sorted by unit. */
+const toldSql = `told AS (
+    INSERT INTO @message (seq, namespace, unit, at, number, status, queue, spec, name, data)
+    SELECT ($11::bigint[])[row_number() OVER (ORDER BY ($12::int[])[c.at], q.at)], s.namespace, c.id, c.attempt_end,
+      c.attempts, c.status, q.queue, s.name, c.name, c.data
+    FROM changed c JOIN @spec s ON s.id = c.spec CROSS JOIN LATERAL unnest(c.queues) WITH ORDINALITY AS q (queue, at)
+    WHERE c.status >= 4
+  ), `;
+
+const fastActions = { finish: 0, fail: 1, retry: 2, renew: 3 } as const;
+
+/**
+ * Settles what is plain: current attempts whose lease has not ended, nothing to chain, nothing that depends on them, no queue that hears of their end. When one of them
+ * is not like that, none; `judge` says "apply" to all that is done here. The guards stand a second time where the rows are
+ * written: what changed between look and write is left alone, and not answered.
+ *
+ * `attempt_status = 0` says the same as `status = 3` without suggesting the index of leases, which the planner believes to
+ * be nearly empty and then reads in full for each change; LATERAL and LIMIT keep it from joining the other way round. Units come sorted by id, and are locked in that order.
+ *
+ * $1 namespace, $2 now, $3 how many; then per change the unit, number, action, time, data, and whether it may chain; $10 the
+ * second of arrivals.
+ */
+const settleStatement = (queued: boolean): string => `
+  WITH given AS MATERIALIZED (
+    SELECT * FROM unnest($4::bigint[], $5::int[], $6::smallint[], $7::bigint[], $8::bytea[], $9::boolean[])
+      WITH ORDINALITY AS g (id, number, action, time, data, chains, at)
+  ), found AS MATERIALIZED (
+    SELECT f.spec, count(*) AS units, bool_or(g.chains) AS chains${queued ? ", sum(cardinality(f.queues)) AS messages" : ""}
+    FROM given g CROSS JOIN LATERAL (
+      SELECT u.spec${queued ? ", u.queues" : ""} FROM @unit u WHERE u.id = g.id AND ${plainUnit(queued)} LIMIT 1
+    ) f
+    GROUP BY f.spec
+  ), needy AS MATERIALIZED (
+    SELECT ${isNeedyPast("$2::bigint")} AS past
+  ), fit AS MATERIALIZED (
+    SELECT sum(f.units) AS units${queued ? ", coalesce(sum(f.messages), 0) <= cardinality($11::bigint[]) AS enough" : ""}
+    FROM found f JOIN @spec s ON s.id = f.spec JOIN @namespace n ON n.id = s.namespace
+    WHERE NOT s.dead AND n.name = $1 AND NOT (f.chains AND s.next_spec <> '') AND NOT (SELECT past FROM needy)
+  ), changed AS (
+    UPDATE @unit u SET
+      status = CASE g.action WHEN 0 THEN 4 WHEN 1 THEN 5 WHEN 3 THEN 3 ELSE CASE WHEN g.time > $2::bigint THEN 1 ELSE 0 END END,
+      not_before = CASE WHEN g.action = 2 THEN g.time ELSE u.not_before END,
+      attempt_status = CASE g.action WHEN 0 THEN 2 WHEN 1 THEN 3 WHEN 2 THEN 4 ELSE 0 END,
+      attempt_end = CASE WHEN g.action = 3 THEN 0 ELSE greatest($2::bigint, u.attempt_start) END,
+      attempt_expiration = CASE WHEN g.action = 3 THEN g.time ELSE u.attempt_expiration END,
+      attempt_own = u.attempt_own OR g.data IS NOT NULL,
+      attempt_data = coalesce(g.data, u.attempt_data)
+    FROM fit, given g WHERE ${isRow("u.id", "g.id")} AND ${plainUnit(queued)} AND fit.units = $3::bigint${queued ? " AND fit.enough" : ""}
+    RETURNING u.spec, u.status, u.attempt_expiration, u.place, u.key, g.at${queued ? toldColumns : ""}
+  ), ${queued ? toldSql : ""}tallied AS (
+    ${tallyInsert}
+    SELECT spec, pg_backend_pid(), count(*) FILTER (WHERE status = 0), count(*) FILTER (WHERE status = 1), 0,
+      -count(*) FILTER (WHERE status <> 3), count(*) FILTER (WHERE status = 4), count(*) FILTER (WHERE status = 5), 0, 0,
+      count(*) FILTER (WHERE status = 0), CASE WHEN bool_or(status = 0) THEN $10::bigint ELSE 0 END,
+      (array_agg(place ORDER BY place, key) FILTER (WHERE status = 0))[1],
+      (array_agg(key ORDER BY place, key) FILTER (WHERE status = 0))[1]
+    FROM changed WHERE status <> 3 GROUP BY spec
+    ${tallyConflict}
+  )
+  SELECT at, attempt_expiration FROM changed UNION ALL SELECT 0, 0 FROM needy WHERE past`;
+
+export const settleSql = settleStatement(false);
+/** The same for units of which some have queues. $11 numbers for their messages, $12 the order of the changes. */
+export const settleQueuedSql = settleStatement(true);
+
+/**
+ * Answers each change in its place; undefined where the rules have to decide. `queues` is how many queues a unit may have:
+ * so many numbers of messages are taken first. `needyPast`: leases of units with dependencies may have ended, and what follows
+ * from that comes first.
+ */
+export async function settlePlain(
+  db: Database,
+  ns: string,
+  changes: readonly Settle[],
+  queues: number,
+  now: number,
+): Promise<{ answers: (AttemptChanged | undefined)[]; needyPast: boolean }> {
+  const answers = new Array<AttemptChanged | undefined>(changes.length).fill(undefined);
+  const sorted = changes
+    .map((change, i) => ({ change, i }))
+    .sort((a, b) => a.change.unitId - b.change.unitId);
+  const plain = plainValues(
+    ns,
+    sorted.map(({ change }) => change),
+    now,
+  );
+  if (plain === null) return { answers, needyPast: true };
+  const ends = changes.filter(({ action }) => action === "finish" || action === "fail").length;
+  let rows: Row[];
+  if (queues === 0 || ends === 0) rows = await db.write(settleSql, plain, { repeatable: true });
+  else {
+    const seqs = await takeSeqs(db, ends * queues);
+    const order = int4s(sorted.map(({ i }) => i));
+    rows = await db.write(settleQueuedSql, [...plain, int8s(seqs), order], { repeatable: true });
+  }
+  for (const [at, expirationTime] of rows as [number, number][]) {
+    if (at === 0) return { answers, needyPast: true };
+    const { change, i } = sorted[at - 1]!;
+    answers[i] = { ...unchanged(change), changed: true, status: actionStatus[change.action], expirationTime };
+  }
+  return { answers, needyPast: false };
+}
+
+/** The values of the plain statement; null when some change is not plain by itself. */
+function plainValues(ns: string, changes: readonly Settle[], now: number): unknown[] | null {
+  const actions: number[] = [];
+  const units = new Set<number>();
+  for (const { action, time, unitId, number } of changes) {
+    if (action === "expire" || (action === "renew" && time <= now)) return null;
+    if (units.has(unitId)) return null;
+    if (number > 0x7fffffff) return null;
+    units.add(unitId);
+    actions.push(fastActions[action]);
+  }
+  return [
+    nameToBytes(ns),
+    now,
+    changes.length,
+    int8s(changes.map(({ unitId }) => unitId)),
+    int4s(changes.map(({ number }) => number)),
+    int2s(actions),
+    int8s(changes.map(({ time }) => time)),
+    byteas(changes.map(({ data }) => dataBytes(data))),
+    bools(changes.map(mayChain)),
+    epochOf(now),
+  ];
+}
+
+/** Whether the attempt's data may have outputs. Data that is not given was written before, and is not known here. */
+const mayChain = ({ action, data }: Settle): boolean =>
+  action === "finish" &&
+  (data === null || (typeof data === "string" ? /"output"|\\u/.test(data) : hasOutputs(readOutputs(data))));
+
+const hasOutputs = ({ units, errors }: Outputs): boolean => units.length > 0 || errors.length > 0;

@@ -1,0 +1,247 @@
+/** Housekeeping, a bounded piece at a time: what is past its time, what ended long ago, and what deletion left behind. */
+import {
+  countRetired,
+  exhaustUnits,
+  removeUnits,
+  type RetentionLimit,
+  type Slice,
+  type Tidied,
+  type TidyLimits,
+} from "../core/index.ts";
+import { isRow, type Database, type Session } from "./connection.ts";
+import { catchUp, isPast } from "./expiry.ts";
+import { purgeQueues } from "./queues.ts";
+import { foldTallies, tallyOf } from "./tally.ts";
+import { readMeta } from "./work-specs.ts";
+import { apply, PostgresSet, type Allocate } from "./working-set.ts";
+
+/** Dead specs stay this long after their last unit: no statement that saw them alive runs longer. */
+const graveHours = 1;
+
+export async function purgeUnits(
+  db: Database,
+  limit: number,
+  now: number,
+): Promise<Slice & { changed: string[] }> {
+  return db.transaction(
+    async (tx) => {
+      // several daemons may purge at once: each takes what the others have not
+      const rows = await tx.rows(
+        `SELECT u.id FROM @spec s, LATERAL (
+           SELECT id FROM @unit WHERE spec = s.id ORDER BY key LIMIT $1 FOR UPDATE SKIP LOCKED
+         ) u WHERE s.dead LIMIT $1`,
+        [limit],
+      );
+      const ids = (rows as [number][]).map(([id]) => id);
+      const set = new PostgresSet(tx, now, noIds);
+      if (ids.length > 0) {
+        await set.loadUnits(ids);
+        await apply(set, removeUnits(set, set.units(ids)));
+      }
+      const left = await purgeQueues(tx, limit);
+      const done = ids.length < limit && left < limit;
+      if (done) {
+        const gone = await tx.rows(
+          `DELETE FROM @spec s WHERE s.dead AND s.died < now() - make_interval(hours => $1::int)
+             AND NOT EXISTS (SELECT 1 FROM @unit u WHERE u.spec = s.id) RETURNING s.id`,
+          [graveHours],
+        );
+        if (gone.length > 0) {
+          await tx.rows(
+            "DELETE FROM @tally t WHERE NOT EXISTS (SELECT 1 FROM @spec s WHERE s.id = t.spec AND $1)",
+            [true],
+          );
+          await tx.rows(
+            `DELETE FROM @namespace n WHERE n.dead AND $1 AND NOT EXISTS (SELECT 1 FROM @spec s WHERE s.namespace = n.id)
+               AND NOT EXISTS (SELECT 1 FROM @message m WHERE m.namespace = n.id)
+               AND NOT EXISTS (SELECT 1 FROM @action a WHERE a.namespace = n.id)`,
+            [true],
+          );
+        }
+      }
+      return { deleted: ids.length, done, changed: [...set.freed] };
+    },
+    { repeatable: true },
+  );
+}
+
+const noIds: Allocate = () => Promise.resolve([]);
+
+interface TidySpec {
+  id: number;
+  namespace: Buffer;
+  past: boolean;
+  maxRetries: number;
+  retention: { status: "finished" | "failed"; limit: RetentionLimit; count: number }[];
+}
+
+export async function tidyStore(
+  db: Database,
+  limits: TidyLimits,
+  logs: LogCursor,
+  now: number,
+  fast: boolean,
+): Promise<{ tidied: Tidied; changed: Buffer[] }> {
+  const tidied: Tidied = { expired: 0, due: 0, exhausted: 0, retired: 0, workers: 0, more: false };
+  const changed: Buffer[] = [];
+  const total = (): number => tidied.expired + tidied.due + tidied.exhausted + tidied.retired;
+  const left = (): number => Math.max(0, limits.units - total());
+  for (const spec of await readSpecs(db, null, now)) {
+    const before = total();
+    if (spec.past) {
+      const { expired, due } = await catchUp(db, spec.id, now, left(), fast);
+      tidied.expired += expired;
+      tidied.due += due;
+    }
+    // what one of them frees may have been tried too often as well
+    while (spec.maxRetries > 0 && left() > 0) {
+      const failed = await failExhausted(db, spec, left(), now);
+      if (failed === 0) break;
+      tidied.exhausted += failed;
+    }
+    // what was failed just now counts: here, or in another spec whose units this one's waited for
+    const { retention } = tidied.exhausted > 0 ? ((await readSpecs(db, spec.id, now))[0] ?? spec) : spec;
+    for (const kept of retention)
+      if (left() > 0) tidied.retired += await retire(db, spec.id, kept, left(), now);
+    if (total() > before) changed.push(spec.namespace);
+  }
+  if (left() === 0) tidied.more = true;
+  tidied.workers = await db.transaction(async (tx) => forgetOld(tx, limits, now), { repeatable: true });
+  await trimLog(db, logs);
+  return { tidied, changed };
+}
+
+/** A place in the log of attempts. */
+export interface LogCursor {
+  namespace: number;
+  worker: Buffer;
+  at: number;
+}
+
+/** Forgets claims of which no unit is left, a few at a time, round and round. */
+async function trimLog(db: Database, cursor: LogCursor): Promise<void> {
+  const rows = await db.write(
+    `WITH looked AS MATERIALIZED (
+       SELECT namespace, worker, at, units FROM @log WHERE (namespace, worker, at) > ($1::bigint, $2::bytea, $3::bigint)
+       ORDER BY namespace, worker, at LIMIT $4
+     ), gone AS (
+       DELETE FROM @log l USING looked s WHERE l.namespace = s.namespace AND l.worker = s.worker AND l.at = s.at
+         AND NOT EXISTS (SELECT 1 FROM unnest(s.units) AS g (id) JOIN @unit u ON ${isRow("u.id", "g.id")})
+     )
+     SELECT namespace, worker, at FROM looked ORDER BY namespace DESC, worker DESC, at DESC LIMIT 1`,
+    [cursor.namespace, cursor.worker, cursor.at, 200],
+    { repeatable: true },
+  );
+  const [namespace = 0, worker = Buffer.alloc(0), at = 0] = (rows[0] ?? []) as [number?, Buffer?, number?];
+  Object.assign(cursor, { namespace, worker, at });
+}
+
+/** The work specs that something may have to be done for, or one of them. */
+async function readSpecs(db: Database, only: number | null, now: number): Promise<TidySpec[]> {
+  const rows = await db.rows(
+    `SELECT s.id, n.name, ${isPast("s.id", "$1::bigint")}, s.meta, c.finished, c.failed
+     FROM @spec s JOIN @namespace n ON n.id = s.namespace, LATERAL ${tallyOf("s.id")} c
+     WHERE NOT s.dead AND ($2::bigint IS NULL OR s.id = $2::bigint) ORDER BY s.id`,
+    [now, only],
+  );
+  return (rows as [number, Buffer, boolean, string, number, number][]).map(
+    ([id, namespace, past, text, finished, failed]) => {
+      const { maxRetries, retention } = readMeta(text, 0);
+      const counts = { finished, failed };
+      return {
+        id,
+        namespace,
+        past,
+        maxRetries,
+        retention: (["finished", "failed"] as const).flatMap((status) => {
+          const limit = retention[status];
+          return limit === undefined ? [] : [{ status, limit, count: counts[status] }];
+        }),
+      };
+    },
+  );
+}
+
+async function failExhausted(db: Database, spec: TidySpec, limit: number, now: number): Promise<number> {
+  const sql = `SELECT id FROM @unit WHERE spec = $1 AND status = 0 AND tries > 0 AND tries >= $2 ORDER BY tries, id LIMIT $3`;
+  if ((await db.rows(sql, [spec.id, spec.maxRetries, 1])).length === 0) return 0;
+  return db.transaction(
+    async (tx) => {
+      const rows = await tx.rows(`${sql} FOR UPDATE SKIP LOCKED`, [spec.id, spec.maxRetries, limit]);
+      const set = new PostgresSet(tx, now, noIds);
+      const ids = (rows as [number][]).map(([id]) => id);
+      await set.loadUnits(ids);
+      return apply(set, exhaustUnits(set, set.units(ids)));
+    },
+    { repeatable: true },
+  );
+}
+
+/** Removes ended units, oldest first: those that are too old, and those that are too many. */
+async function retire(
+  db: Database,
+  spec: number,
+  { status, limit, count }: TidySpec["retention"][number],
+  most: number,
+  now: number,
+): Promise<number> {
+  const literal = status === "finished" ? "u.status = 4" : "u.status = 5";
+  const oldest = `
+    SELECT u.id, u.attempt_end FROM @unit u WHERE u.spec = $1 AND ${literal} AND u.status >= 4
+    ORDER BY u.attempt_end, u.id LIMIT $2`;
+  const retired = (rows: readonly (readonly unknown[])[]): number =>
+    countRetired(
+      limit,
+      rows.map((row) => row[1] as number),
+      count,
+      now,
+    );
+  if (retired(await db.rows(oldest, [spec, 1])) === 0) return 0;
+  return db.transaction(
+    async (tx) => {
+      const rows = await tx.rows(`${oldest} FOR UPDATE SKIP LOCKED`, [spec, most]);
+      const ids = (rows as [number, number][]).slice(0, retired(rows)).map(([id]) => id);
+      const set = new PostgresSet(tx, now, noIds);
+      await set.loadUnits(ids);
+      const units = set.units(ids);
+      const [first] = units;
+      if (first === undefined) return 0;
+      set.retire(first.spec, status, units.length);
+      await apply(set, removeUnits(set, units));
+      return units.length;
+    },
+    { repeatable: true },
+  );
+}
+
+/** Passed locks, old request ids, and workers that were not seen for long and hold nothing. */
+async function forgetOld(tx: Session, limits: TidyLimits, now: number): Promise<number> {
+  await foldTallies(tx, 1000, now);
+  await tx.rows("DELETE FROM @lock WHERE deadline < $1::float8", [now]);
+  await tx.rows("DELETE FROM @request WHERE time < $1::bigint", [limits.requestsBefore]);
+  await tx.rows("DELETE FROM @message WHERE request IS NOT NULL AND taken < $1::bigint", [
+    limits.requestsBefore,
+  ]);
+  let forgotten = 0;
+  // parents go after their last child
+  for (let last = -1; last !== forgotten;) {
+    last = forgotten;
+    forgotten += await forgetWorkers(tx, limits.workersBefore);
+  }
+  return forgotten;
+}
+
+async function forgetWorkers(tx: Session, before: number): Promise<number> {
+  const rows = await tx.rows(
+    `DELETE FROM @worker w WHERE w.expiration < $1::bigint
+       AND NOT EXISTS (SELECT 1 FROM @worker c WHERE c.namespace = w.namespace AND c.parent = w.name)
+       AND NOT EXISTS (
+         SELECT 1 FROM @spec s JOIN @unit u ON u.spec = s.id AND u.status = 3
+         WHERE s.namespace = w.namespace AND NOT s.dead AND u.attempt_worker = w.name)
+     RETURNING w.namespace, w.name`,
+    [before],
+  );
+  for (const [namespace, name] of rows)
+    await tx.rows("DELETE FROM @log WHERE namespace = $1 AND worker = $2", [namespace, name]);
+  return rows.length;
+}

@@ -1,0 +1,177 @@
+/** Units, work specs and attempts as rows of the tables. */
+import {
+  attemptStatuses,
+  nameFromBytes,
+  noExtras,
+  workUnitStatuses,
+  type AttemptState,
+  type AttemptStatus,
+  type Data,
+  type Extras,
+  type SpecState,
+  type UnitState,
+  type WorkUnitStatus,
+} from "../core/index.ts";
+import type { Row } from "./connection.ts";
+import { placeOf } from "./floor.ts";
+import { bytesData, nameOf } from "./values.ts";
+import { readMeta } from "./work-specs.ts";
+
+export const statusCode = Object.fromEntries(workUnitStatuses.map((status, i) => [status, i])) as Record<
+  WorkUnitStatus,
+  number
+>;
+export const attemptCode = Object.fromEntries(attemptStatuses.map((status, i) => [status, i])) as Record<
+  AttemptStatus,
+  number
+>;
+
+export interface Spec extends SpecState {
+  readonly namespaceId: number;
+}
+
+export interface Unit extends UnitState {
+  readonly spec: Spec;
+  status: WorkUnitStatus;
+  extras: Extras;
+  /** Whether it has rows in `need`, and whether others have or had rows there that name it. */
+  needs: boolean;
+  dependents: boolean;
+  /** What the database has; null for a unit that is not there yet. */
+  readonly stored: Stored | null;
+}
+
+interface Stored {
+  readonly status: WorkUnitStatus;
+  readonly data: Data | null;
+  /** Undefined when the attempt's data is the unit's. */
+  readonly attemptData: Data | null | undefined;
+  readonly labels: readonly string[];
+}
+
+/** The columns of a unit, in the order that `readUnit` expects them. */
+export const unitColumns = `u.id, u.spec, u.key, u.long_name, u.status, u.place, u.not_before, u.created, u.attempts, u.tries,
+   u.origin, u.needs, u.dependents, u.attempt_status, u.attempt_worker, u.attempt_start, u.attempt_end,
+   u.attempt_expiration, u.attempt_late, u.attempt_own, u.attempt_errors, u.data, u.attempt_data, u.since, u.queues, u.labels`;
+const unitColumnCount = 26;
+
+/** The columns of a unit's work spec and namespace, in the order that `readSpec` expects them. */
+export const specColumns = "s.name, s.namespace, n.name, s.meta, s.next_continuous, s.dead";
+const specColumnCount = 6;
+
+/** A unit's columns, its spec's, and whatever else was asked for. */
+export const fullColumns = `${unitColumns}, ${specColumns}`;
+export const restOf = (row: Row): Row => row.slice(unitColumnCount + specColumnCount);
+
+export function readSpec(id: number, row: Row): Spec {
+  return {
+    id,
+    name: nameFromBytes(row[0] as Buffer),
+    namespaceId: row[1] as number,
+    namespace: nameFromBytes(row[2] as Buffer),
+    meta: readMeta(row[3] as string, row[4] as number),
+    deleted: row[5] as boolean,
+  };
+}
+
+/** A unit of a row of `fullColumns`. */
+export const readFullUnit = (row: Row): Unit =>
+  readUnit(row, readSpec(row[1] as number, row.slice(unitColumnCount)));
+
+export function readUnit(row: Row, spec: Spec): Unit {
+  const status = workUnitStatuses[row[4] as number];
+  if (status === undefined) throw new Error(`unit ${String(row[0])}: status ${String(row[4])}`);
+  const attempts = row[8] as number;
+  const data = bytesData(row[21] as Buffer | null);
+  const own = row[19] === true;
+  const attempt = readCurrentAttempt(row, attempts, own ? bytesData(row[22] as Buffer | null) : data);
+  const extras = readExtras(row[24], row[25]);
+  return {
+    id: row[0] as number,
+    spec,
+    name: nameOf(row[2] as Buffer, row[3] as Buffer | null),
+    status,
+    priority: placeOf(row[5] as number),
+    notBefore: row[6] as number,
+    created: row[7] as number,
+    attempts,
+    tries: row[9] as number,
+    data,
+    origin: row[10] as string | null,
+    needs: row[11] as boolean,
+    dependents: row[12] as boolean,
+    attempt,
+    since: (row[23] as number | null) ?? 0,
+    extras,
+    stored: { status, data, attemptData: own ? attempt?.data : undefined, labels: extras.labels },
+  };
+}
+
+function readCurrentAttempt(row: Row, number: number, data: Data | null): AttemptState | null {
+  const status = row[13] === null ? undefined : attemptStatuses[row[13] as number];
+  if (status === undefined) return null;
+  return {
+    number,
+    worker: nameFromBytes(row[14] as Buffer),
+    status,
+    start: row[15] as number,
+    end: row[16] as number,
+    expiration: row[17] as number,
+    data,
+    late: row[18] as boolean,
+    chainingErrors: readErrors(row[20] as string | null),
+  };
+}
+
+/** The columns of an attempt that is history, in the order that `readPast` expects them. */
+export const pastColumns =
+  'h.number, h.status, h.late, h.start, h."end", h.expiration, h.worker, h.errors, h.data';
+
+export function readPast(row: Row): AttemptState {
+  const [number, status, late, start, end, expiration, worker, errors, data] = row as [
+    number,
+    number,
+    boolean,
+    number,
+    number,
+    number,
+    Buffer,
+    string | null,
+    Buffer | null,
+  ];
+  return {
+    number,
+    worker: nameFromBytes(worker),
+    status: attemptStatuses[status] ?? "expired",
+    start,
+    end,
+    expiration,
+    late,
+    chainingErrors: readErrors(errors),
+    data: bytesData(data),
+  };
+}
+
+function readExtras(queues: unknown, labels: unknown): Extras {
+  if (queues === null && labels === null) return noExtras;
+  return { queues: readNames(queues), labels: readNames(labels) };
+}
+
+const readNames = (value: unknown): readonly string[] =>
+  value === null ? noExtras.queues : (value as Buffer[]).map(nameFromBytes);
+
+const readErrors = (text: string | null): readonly string[] =>
+  text === null ? [] : (JSON.parse(text) as string[]);
+
+export const writeErrors = (errors: readonly string[]): string | null =>
+  errors.length === 0 ? null : JSON.stringify(errors);
+
+/** The rule of time, for a unit that was only read: an attempt whose lease has ended is expired. */
+export function asOf(unit: Unit, now: number): Unit {
+  const { attempt } = unit;
+  if (attempt?.status === "pending" && attempt.expiration <= now) {
+    attempt.status = "expired";
+    attempt.end = attempt.expiration;
+  }
+  return unit;
+}

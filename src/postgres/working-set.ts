@@ -1,0 +1,784 @@
+/**
+ * The rows of a verb in PostgreSQL: read and locked when a rule asks for them, many to a statement, and written together
+ * when the rule is done, one statement for each kind of change.
+ *
+ * Rows are locked in the order of their ids, so that two transactions that want the same rows wait and do not deadlock.
+ * Dependents are locked later, as they are found: for them a deadlock is possible, and the transaction is tried again.
+ */
+import {
+  compareNames,
+  nameToBytes,
+  noExtras,
+  workUnitStatuses,
+  WorkingSet,
+  type AttemptKey,
+  type AttemptState,
+  type Extras,
+  type Loading,
+  type Need,
+  type QueueMessage,
+  type Rule,
+  type Tally,
+  type WorkUnitPut,
+  type WorkUnitStatus,
+} from "../core/index.ts";
+import { isRow, type Row, type Session } from "./connection.ts";
+import { comparePlaces, placeOf } from "./floor.ts";
+import { extraArrays, extrasFrom, labelRows } from "./extras.ts";
+import { registerWorkers, writeLog } from "./log.ts";
+import { readNeeds, type ReadNeed } from "./needs.ts";
+import { writeMessages, type NewMessage } from "./queues.ts";
+import { emptyDelta, tallyOf, writeTallies, type Delta } from "./tally.ts";
+import {
+  attemptCode,
+  fullColumns,
+  pastColumns,
+  readFullUnit,
+  readPast,
+  statusCode,
+  writeErrors,
+  type Spec,
+  type Unit,
+} from "./units.ts";
+import { bools, byteas, dataBytes, float8s, int2s, int4s, int8s, nameKey, texts } from "./values.ts";
+import { findSpecs } from "./work-specs.ts";
+
+/** Takes unit ids. */
+export type Allocate = (count: number, session: Session) => Promise<number[]>;
+
+/** Unit ids are taken from a sequence by the block, and are known before anything is written. */
+export const unitBlock = 1000;
+
+const loadSql = (condition: string): string => `
+  SELECT ${fullColumns}
+  FROM @unit u JOIN @spec s ON s.id = u.spec JOIN @namespace n ON n.id = s.namespace
+  WHERE ${condition} ORDER BY u.id FOR UPDATE OF u`;
+
+const loadById = loadSql("u.id = ANY ($1::bigint[])");
+const loadByName = loadSql("u.spec = $2 AND u.key = ANY ($1::bytea[])");
+const loadByTarget = loadSql(
+  "u.id = ANY (ARRAY(SELECT DISTINCT d.unit FROM @need d WHERE d.target = ANY ($1::bigint[])))",
+);
+/** In two steps: rows are locked in claim order, as claims do, and what others have locked is passed over. */
+const pickReady = `
+  SELECT u.id FROM @unit u WHERE u.spec = $1 AND u.status = 0 AND NOT u.id = ANY ($3::bigint[])
+  ORDER BY u.place, u.key LIMIT $2 FOR UPDATE SKIP LOCKED`;
+
+const pastKey = (unit: number, number: number): string => `${unit}.${number}`;
+
+export class PostgresSet extends WorkingSet<Unit> {
+  readonly readsAhead = true;
+  readonly #tx: Session;
+  readonly #allocate: Allocate;
+  readonly #units = new Map<number, Unit>();
+  readonly #removed = new Set<Unit>();
+  readonly #changed = new Set<Unit>();
+  readonly #names = new Map<number, Map<string, Unit | null>>();
+  readonly #specs = new Map<number, Spec>();
+  readonly #specNames = new Map<string, Spec | null>();
+  readonly #needs = new Map<number, readonly Need[]>();
+  readonly #rewired = new Set<Unit>();
+  readonly #met: { unit: number; position: number }[] = [];
+  /** Where targets stood that are not in this set. */
+  readonly #targets = new Map<number, WorkUnitStatus | null>();
+  readonly #dependents = new Map<number, Set<number>>();
+  readonly #past = new Map<string, AttemptState>();
+  readonly #archived: { unit: Unit; attempt: AttemptState; lost: boolean }[] = [];
+  readonly #rewritten = new Map<string, { unit: Unit; attempt: AttemptState }>();
+  readonly #heard: AttemptKey[] = [];
+  readonly #counts = new Map<number, Tally>();
+  readonly #renamed = new Set<Unit>();
+  readonly #begun = new Map<string, { namespaceId: number; worker: string; keys: AttemptKey[] }>();
+  readonly #nextContinuous = new Map<number, number>();
+  readonly #messages: NewMessage[] = [];
+  readonly #told = new Map<string, number>();
+  readonly #woken: { namespace: string; unit: number }[] = [];
+  readonly #retired = new Map<number, { finished: number; failed: number }>();
+  #ready: { spec: number; units: Unit[] } | null = null;
+  #ids: number[] = [];
+  #lastId = 0;
+
+  constructor(tx: Session, now: number, allocate: Allocate) {
+    super(now);
+    this.#tx = tx;
+    this.#allocate = allocate;
+  }
+
+  /** Those of the units that were found. */
+  units(ids: Iterable<number>): Unit[] {
+    return [...ids].map((id) => this.unit(id)).filter((unit) => unit !== undefined);
+  }
+
+  /** The most queues that heard of one unit's end, by namespace. */
+  get told(): ReadonlyMap<string, number> {
+    return this.#told;
+  }
+
+  /** The namespaces in which units may have become available. */
+  get freed(): ReadonlySet<string> {
+    return new Set(
+      [...this.#changed].filter(({ status }) => status === "available").map(({ spec }) => spec.namespace),
+    );
+  }
+
+  /** Units that ended or are gone, for those who wait for them. */
+  get woken(): readonly { namespace: string; unit: number }[] {
+    return this.#woken;
+  }
+
+  // ---- loading
+
+  loadUnits(ids: Iterable<number>): Loading {
+    const missing = [...new Set(ids)].filter((id) => !this.#units.has(id));
+    return missing.length === 0 ? undefined : this.#loadUnits(missing);
+  }
+
+  async #loadUnits(ids: readonly number[]): Promise<void> {
+    await this.#keep(await this.#tx.rows(loadById, [int8s(ids)]));
+    if (ids.every((id) => this.#units.has(id))) return;
+    const [row] = await this.#tx.rows("SELECT last_value, is_called FROM @unit_block WHERE $1", [true]);
+    const [last, called] = row as [number, boolean];
+    this.#lastId = called ? last * unitBlock : 0;
+  }
+
+  loadNames(spec: Spec, names: Iterable<string>): Loading {
+    const known = this.#namesOf(spec);
+    const missing = [...new Set(names)].filter((name) => !known.has(name));
+    if (missing.length === 0) return undefined;
+    for (const name of missing) known.set(name, null);
+    this.#learn(spec);
+    const keys = byteas(missing.map((name) => nameKey(name).key));
+    return this.#tx.rows(loadByName, [keys, spec.id]).then((rows) => this.#keep(rows));
+  }
+
+  /** Takes rows in, with what their units depend on; and applies the rule of time to what came in. */
+  async #keep(rows: readonly Row[]): Promise<void> {
+    const units: Unit[] = [];
+    for (const row of rows) {
+      if (this.#units.has(row[0] as number)) continue;
+      const read = readFullUnit(row);
+      const unit = { ...read, spec: this.#learn(read.spec) };
+      this.#units.set(unit.id, unit);
+      this.#namesOf(unit.spec).set(unit.name, unit);
+      units.push(unit);
+    }
+    const needy = units.filter(({ needs }) => needs).map(({ id }) => id);
+    if (needy.length > 0) this.#keepNeeds(await readNeeds(this.#tx, needy, this.now));
+    for (const { id, needs } of units) if (!needs) this.#needs.set(id, []);
+  }
+
+  #keepNeeds(needs: ReadonlyMap<number, readonly ReadNeed[]>): void {
+    for (const [unit, list] of needs) {
+      this.#needs.set(unit, list);
+      for (const { target, status } of list) {
+        this.#targets.set(target, status);
+        this.#dependentsOf(target).add(unit);
+      }
+    }
+  }
+
+  #learn(spec: Spec): Spec {
+    const known = this.#specs.get(spec.id);
+    if (known !== undefined) return known;
+    this.#specs.set(spec.id, spec);
+    if (!spec.deleted) this.#specNames.set(`${spec.namespace}\0${spec.name}`, spec);
+    return spec;
+  }
+
+  #namesOf(spec: Spec): Map<string, Unit | null> {
+    let names = this.#names.get(spec.id);
+    if (names === undefined) this.#names.set(spec.id, (names = new Map<string, Unit | null>()));
+    return names;
+  }
+
+  loadSpecs(namespace: string, names: Iterable<string>): Loading {
+    const missing = [...new Set(names)].filter((name) => !this.#specNames.has(`${namespace}\0${name}`));
+    if (missing.length === 0) return undefined;
+    for (const name of missing) this.#specNames.set(`${namespace}\0${name}`, null);
+    return findSpecs(this.#tx, namespace, missing).then((specs) =>
+      specs.forEach((spec) => this.#learn(spec)),
+    );
+  }
+
+  loadPast(keys: readonly AttemptKey[]): Loading {
+    const missing = keys.filter(({ unitId, number }) => {
+      const unit = this.#units.get(unitId);
+      return unit !== undefined && number <= unit.attempts && !this.#past.has(pastKey(unitId, number));
+    });
+    return missing.length === 0 ? undefined : this.#loadPast(missing);
+  }
+
+  async #loadPast(keys: readonly AttemptKey[]): Promise<void> {
+    const rows = await this.#tx.rows(
+      `SELECT h.unit, ${pastColumns} FROM unnest($1::bigint[], $2::int[]) AS g (unit, number)
+         JOIN @history h ON ${isRow("h.unit", "g.unit")} AND ${isRow("h.number", "g.number")}`,
+      [int8s(keys.map(({ unitId }) => unitId)), int4s(keys.map(({ number }) => number))],
+    );
+    for (const [unit, ...row] of rows) {
+      const attempt = readPast(row);
+      const key = pastKey(unit as number, attempt.number);
+      if (!this.#past.has(key)) this.#past.set(key, attempt);
+    }
+  }
+
+  loadDependents(units: readonly Unit[]): Loading {
+    const stored = units.filter(({ dependents, stored: row }) => dependents && row !== null);
+    return stored.length === 0 ? undefined : this.#loadDependents(stored.map(({ id }) => id));
+  }
+
+  /**
+   * They are locked, wherever they stand, before it is read what they depend on: of two transactions that each end one of the
+   * last two dependencies, the later one sees what the earlier one did.
+   */
+  async #loadDependents(ids: readonly number[]): Promise<void> {
+    const rows = await this.#tx.rows(loadByTarget, [int8s(ids)]);
+    await this.#keep(rows);
+  }
+
+  loadReachable(units: readonly number[]): Loading {
+    return this.#loadReachable(units);
+  }
+
+  async #loadReachable(units: readonly number[]): Promise<void> {
+    const [spec] = this.#specs.values();
+    // one at a time: two adds could close a circle together that neither of them sees
+    await this.#tx.rows("SELECT 1 FROM @namespace WHERE id = $1 FOR UPDATE", [spec?.namespaceId]);
+    const rows = await this.#tx.rows(
+      `WITH RECURSIVE reached (id) AS (
+         SELECT * FROM unnest($1::bigint[])
+         UNION SELECT d.target FROM reached r JOIN @need d ON ${isRow("d.unit", "r.id")}
+       )
+       SELECT r.id FROM reached r WHERE EXISTS (SELECT 1 FROM @need d WHERE ${isRow("d.unit", "r.id")})`,
+      [int8s(units)],
+    );
+    const unread = (rows as [number][]).map(([id]) => id).filter((id) => !this.#needs.has(id));
+    if (unread.length > 0) this.#keepNeeds(await readNeeds(this.#tx, unread, this.now));
+  }
+
+  loadCounts(spec: Spec): Loading {
+    return this.#loadCounts(spec);
+  }
+
+  /** Under the spec's lock, which every claim of a spec with `max_running` takes. */
+  async #loadCounts(spec: Spec): Promise<void> {
+    await this.#tx.rows("SELECT 1 FROM @spec WHERE id = $1 FOR UPDATE", [spec.id]);
+    // leases that have ended are counted out; units of this set are counted by `count`
+    const [row] = await this.#tx.rows(
+      `SELECT c.available, c.delayed, c.blocked, c.pending - (SELECT count(*) FROM @unit u WHERE u.spec = $1 AND u.status = 3
+         AND u.attempt_expiration <= $2::bigint AND NOT u.id = ANY ($3::bigint[])), c.finished, c.failed
+       FROM ${tallyOf("$1")} c`,
+      [spec.id, this.now, int8s([...this.#units.keys()])],
+    );
+    const counts = {} as Tally;
+    for (const [i, status] of workUnitStatuses.entries()) counts[status] = row?.[i] as number;
+    this.#counts.set(spec.id, counts);
+  }
+
+  loadReady(spec: Spec, count: number): Loading {
+    return count <= 0 ? undefined : this.#loadReady(spec, count);
+  }
+
+  async #loadReady(spec: Spec, count: number): Promise<void> {
+    const here = [...this.#units.values()].filter((unit) => unit.spec.id === spec.id);
+    const rows = await this.#tx.rows(pickReady, [spec.id, count, int8s(here.map(({ id }) => id))]);
+    await this.loadUnits((rows as [number][]).map(([id]) => id));
+    this.#ready = null;
+  }
+
+  reserve(count: number): Loading {
+    const missing = count - this.#ids.length;
+    if (missing <= 0) return undefined;
+    return this.#allocate(missing, this.#tx).then((ids) => {
+      this.#ids = [...this.#ids, ...ids];
+    });
+  }
+
+  // ---- looking
+
+  unit(id: number): Unit | undefined {
+    const unit = this.#units.get(id);
+    return unit === undefined || this.#removed.has(unit) ? undefined : unit;
+  }
+
+  find(spec: Spec, name: string): Unit | undefined {
+    const unit = this.#names.get(spec.id)?.get(name);
+    return unit === null || unit === undefined || this.#removed.has(unit) ? undefined : unit;
+  }
+
+  spec(namespace: string, name: string): Spec | undefined {
+    return this.#specNames.get(`${namespace}\0${name}`) ?? undefined;
+  }
+
+  everMade(id: number): boolean {
+    return id <= this.#lastId;
+  }
+
+  past(unit: Unit, number: number): AttemptState | undefined {
+    return this.#past.get(pastKey(unit.id, number));
+  }
+
+  needs(unit: number): readonly Need[] {
+    return this.#needs.get(unit) ?? [];
+  }
+
+  targetStatus({ target }: Need): WorkUnitStatus | null {
+    const unit = this.#units.get(target);
+    if (unit === undefined) return this.#targets.get(target) ?? null;
+    return this.#removed.has(unit) || unit.spec.deleted ? null : unit.status;
+  }
+
+  hasDependents(unit: Unit): boolean {
+    return unit.dependents;
+  }
+
+  *dependents(unit: Unit): Iterable<Unit> {
+    for (const id of this.#dependents.get(unit.id) ?? []) {
+      const dependent = this.unit(id);
+      if (dependent !== undefined) yield dependent;
+    }
+  }
+
+  #dependentsOf(target: number): Set<number> {
+    let units = this.#dependents.get(target);
+    if (units === undefined) this.#dependents.set(target, (units = new Set()));
+    return units;
+  }
+
+  count(spec: Spec, status: WorkUnitStatus): number {
+    let count = this.#counts.get(spec.id)?.[status] ?? 0;
+    for (const unit of this.#units.values()) {
+      if (unit.spec.id !== spec.id) continue;
+      if (unit.stored?.status === status) count--;
+      if (unit.status === status && !this.#removed.has(unit)) count++;
+    }
+    return count;
+  }
+
+  ready(spec: Spec): Unit | undefined {
+    if (this.#ready?.spec !== spec.id) {
+      const units = [...this.#units.values()].filter(
+        (unit) => unit.spec.id === spec.id && unit.status === "available" && !this.#removed.has(unit),
+      );
+      // the first is the last: it is taken from the end
+      units.sort((a, b) => a.priority - b.priority || compareNames(b.name, a.name));
+      this.#ready = { spec: spec.id, units };
+    }
+    const { units } = this.#ready;
+    while (units.length > 0 && units.at(-1)?.status !== "available") units.pop();
+    return units.at(-1);
+  }
+
+  extras(unit: Unit): Extras {
+    return unit.extras;
+  }
+
+  // ---- writing: remembered until `flush`
+
+  addNew(): null {
+    return null;
+  }
+
+  make(spec: Spec, { name, data, priority, notBefore }: WorkUnitPut): Unit {
+    const id = this.#ids.shift();
+    if (id === undefined) throw new Error("no unit id was reserved");
+    return {
+      id,
+      spec,
+      name,
+      status: "available",
+      data,
+      priority,
+      notBefore,
+      created: this.now,
+      attempts: 0,
+      tries: 0,
+      attempt: null,
+      origin: null,
+      since: 0,
+      extras: noExtras,
+      needs: false,
+      dependents: false,
+      stored: null,
+    };
+  }
+
+  add(unit: Unit): void {
+    this.#units.set(unit.id, unit);
+    this.#namesOf(unit.spec).set(unit.name, unit);
+    this.#needs.set(unit.id, []);
+    this.#changed.add(unit);
+  }
+
+  leave(unit: Unit): void {
+    this.#changed.add(unit);
+  }
+
+  enter(unit: Unit, status: WorkUnitStatus): void {
+    unit.status = status;
+    if (status === "available") this.#ready = null;
+    this.#changed.add(unit);
+  }
+
+  save(unit: Unit): void {
+    this.#changed.add(unit);
+  }
+
+  savePast(unit: Unit, attempt: AttemptState): void {
+    this.#rewritten.set(pastKey(unit.id, attempt.number), { unit, attempt });
+  }
+
+  archive(unit: Unit, attempt: AttemptState, lost: boolean): void {
+    this.#archived.push({ unit, attempt, lost });
+    this.#past.set(pastKey(unit.id, attempt.number), attempt);
+  }
+
+  setNeeds(unit: Unit, needs: readonly Need[]): void {
+    for (const { target } of this.needs(unit.id)) this.#dependents.get(target)?.delete(unit.id);
+    this.#needs.set(unit.id, needs);
+    unit.needs = needs.length > 0;
+    this.#rewired.add(unit);
+    this.#changed.add(unit);
+    for (const { target } of needs) {
+      this.#dependentsOf(target).add(unit.id);
+      const other = this.#units.get(target);
+      if (other === undefined || other.dependents) continue;
+      other.dependents = true;
+      this.#changed.add(other);
+    }
+  }
+
+  meet(unit: Unit, need: Need): void {
+    need.met = true;
+    if (!this.#rewired.has(unit))
+      this.#met.push({ unit: unit.id, position: this.needs(unit.id).indexOf(need) });
+  }
+
+  setExtras(unit: Unit, extras: Extras): void {
+    unit.extras = extras.queues.length + extras.labels.length === 0 ? noExtras : extras;
+    this.#renamed.add(unit);
+    this.#changed.add(unit);
+  }
+
+  remove(unit: Unit): void {
+    this.#removed.add(unit);
+    for (const { target } of this.needs(unit.id)) this.#dependents.get(target)?.delete(unit.id);
+  }
+
+  setNextContinuous(spec: Spec, time: number): void {
+    this.#nextContinuous.set(spec.id, time);
+  }
+
+  /** Counts ended units that retention removes. */
+  retire(spec: Spec, status: "finished" | "failed", count: number): void {
+    const counts = this.#retired.get(spec.id) ?? { finished: 0, failed: 0 };
+    counts[status] += count;
+    this.#retired.set(spec.id, counts);
+  }
+
+  // ---- events
+
+  began(unit: Unit, attempt: AttemptState, claimed: boolean): void {
+    const { namespaceId } = unit.spec;
+    const key = `${namespaceId} ${attempt.worker}`;
+    const begun = this.#begun.get(key) ?? { namespaceId, worker: attempt.worker, keys: [] };
+    this.#begun.set(key, begun);
+    if (claimed) begun.keys.push({ unitId: unit.id, number: attempt.number });
+  }
+
+  released(unit: Unit, attempt: AttemptState): void {
+    // what a worker holds follows from the units' rows; what it lost is marked in the history
+    if (attempt === unit.attempt) return;
+    const archived = this.#archived.find((one) => one.attempt === attempt);
+    if (archived === undefined) this.#heard.push({ unitId: unit.id, number: attempt.number });
+    else archived.lost = false;
+  }
+
+  protected tell(message: Omit<QueueMessage, "seq">, unit: Unit): void {
+    const { namespace } = unit.spec;
+    this.#told.set(namespace, Math.max(this.#told.get(namespace) ?? 0, unit.extras.queues.length));
+    this.#messages.push({
+      ...message,
+      namespaceId: unit.spec.namespaceId,
+      unit: unit.id,
+      number: unit.attempt?.number ?? 0,
+    });
+  }
+
+  protected wake(unit: Unit): void {
+    this.#woken.push({ namespace: unit.spec.namespace, unit: unit.id });
+  }
+
+  // ---- the database
+
+  /** Writes everything that changed. */
+  async flush(): Promise<void> {
+    const changed = [...this.#changed].filter((unit) => !this.#removed.has(unit));
+    const deltas = this.#deltas(changed);
+    // in the order of names, as every add writes them: see inKeyOrder
+    const fresh = changed
+      .filter(({ stored }) => stored === null)
+      .sort((a, b) => a.spec.id - b.spec.id || compareNames(a.name, b.name));
+    if (fresh.length > 0) await this.#insert(fresh);
+    const renamed = changed.filter((unit) => this.#renamed.has(unit)).sort((a, b) => a.id - b.id);
+    if (renamed.length > 0) await this.#writeExtras(renamed);
+    const updates = changed
+      .filter(({ stored, attempt, since }) => stored !== null || attempt !== null || since > 0)
+      .sort((a, b) => a.id - b.id);
+    if (updates.length > 0) await this.#update(updates);
+    if (this.#archived.length > 0) await this.#insertHistory();
+    if (this.#rewritten.size > 0) await this.#updateHistory();
+    if (this.#heard.length > 0) await this.#dropHeld();
+    const rewired = changed.filter((unit) => this.#rewired.has(unit));
+    if (rewired.length > 0) await this.#writeNeeds(rewired);
+    if (this.#met.length > 0) await this.#meetNeeds();
+    const removed = [...this.#removed].filter(({ stored }) => stored !== null);
+    if (removed.length > 0) await this.#delete(removed);
+    if (this.#messages.length > 0) await writeMessages(this.#tx, this.#messages);
+    await this.#writeBegun();
+    for (const [spec, time] of this.#nextContinuous)
+      await this.#tx.rows("UPDATE @spec SET next_continuous = $2 WHERE id = $1", [spec, time]);
+    await writeTallies(this.#tx, deltas, this.now);
+  }
+
+  #deltas(changed: readonly Unit[]): Map<number, Delta> {
+    const deltas = new Map<number, Delta>();
+    const deltaOf = (spec: number): Delta => {
+      let delta = deltas.get(spec);
+      if (delta === undefined) deltas.set(spec, (delta = emptyDelta()));
+      return delta;
+    };
+    for (const unit of changed) {
+      const delta = deltaOf(unit.spec.id);
+      if (unit.stored !== null) delta[unit.stored.status]--;
+      delta[unit.status]++;
+      if (unit.status !== "available") continue;
+      const at = { place: placeOf(unit.priority), key: nameKey(unit.name).key };
+      delta.arrivals++;
+      if (delta.first === null || comparePlaces(at, delta.first) < 0) delta.first = at;
+    }
+    for (const { spec, stored } of this.#removed) if (stored !== null) deltaOf(spec.id)[stored.status]--;
+    for (const [spec, { finished, failed }] of this.#retired) {
+      deltaOf(spec).removedFinished += finished;
+      deltaOf(spec).removedFailed += failed;
+    }
+    return deltas;
+  }
+
+  async #insert(units: readonly Unit[]): Promise<void> {
+    const keys = units.map(({ name }) => nameKey(name));
+    await this.#tx.rows(
+      `INSERT INTO @unit (id, spec, key, long_name, status, place, not_before, created, data, origin, needs, dependents)
+       SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bytea[], $4::bytea[], $5::smallint[], $6::float8[],
+         $7::bigint[], $8::bigint[], $9::bytea[], $10::text[], $11::boolean[], $12::boolean[])`,
+      [
+        int8s(units.map(({ id }) => id)),
+        int8s(units.map(({ spec }) => spec.id)),
+        byteas(keys.map(({ key }) => key)),
+        byteas(keys.map(({ long }) => long)),
+        int2s(units.map(({ status }) => statusCode[status])),
+        float8s(units.map(({ priority }) => placeOf(priority))),
+        int8s(units.map(({ notBefore }) => notBefore)),
+        int8s(units.map(({ created }) => created)),
+        byteas(units.map(({ data }) => dataBytes(data))),
+        texts(units.map(({ origin }) => origin)),
+        bools(units.map(({ needs }) => needs)),
+        bools(units.map(({ dependents }) => dependents)),
+      ],
+    );
+  }
+
+  async #writeExtras(units: readonly Unit[]): Promise<void> {
+    const { ids, kinds, values } = extraArrays(units.map(({ id, extras }) => ({ id, ...extras })));
+    await this.#tx.rows(
+      `UPDATE @unit u SET queues = e.queues, labels = e.labels FROM (${extrasFrom(1)}) e WHERE ${isRow("u.id", "e.id")}`,
+      [ids, kinds, values],
+    );
+    const before = units.filter(({ stored }) => (stored?.labels.length ?? 0) > 0);
+    if (before.length > 0) await this.#dropLabels(before);
+    const after = labelRows(
+      units.map(({ id, spec, name, extras }) => ({ id, spec: spec.id, name, ...extras })),
+    );
+    if (after.count > 0)
+      await this.#tx.rows(
+        `INSERT INTO @label (spec, label, key, unit)
+         SELECT * FROM unnest($1::bigint[], $2::bytea[], $3::bytea[], $4::bigint[])
+         ON CONFLICT (spec, label, key) DO UPDATE SET unit = excluded.unit`,
+        after.values,
+      );
+  }
+
+  async #dropLabels(units: readonly Unit[]): Promise<void> {
+    const { values } = labelRows(
+      units.map(({ id, spec, name, stored }) => ({ id, spec: spec.id, name, labels: stored?.labels ?? [] })),
+    );
+    await this.#tx.rows(
+      `DELETE FROM @label b USING unnest($1::bigint[], $2::bytea[], $3::bytea[], $4::bigint[]) AS l (spec, label, key, unit)
+       WHERE ${isRow("b.spec", "l.spec")} AND ${isRow("b.label", "l.label")} AND ${isRow("b.key", "l.key")} AND b.unit = l.unit`,
+      values,
+    );
+  }
+
+  async #update(units: readonly Unit[]): Promise<void> {
+    const attempt = <Value>(read: (attempt: AttemptState) => Value): (Value | null)[] =>
+      units.map((unit) => (unit.attempt === null ? null : read(unit.attempt)));
+    const own = units.map(({ attempt: one, data }) => (one === null ? null : one.data !== data));
+    const dataChanged = units.map(({ data, stored }) => stored?.data !== data);
+    const attemptChanged = units.map(
+      (unit, i) => (own[i] === true ? unit.attempt?.data : undefined) !== unit.stored?.attemptData,
+    );
+    await this.#tx.rows(
+      `UPDATE @unit u SET
+         status = c.status, place = c.place, not_before = c.not_before, attempts = c.attempts, tries = c.tries,
+         origin = c.origin, needs = c.needs, dependents = c.dependents,
+         attempt_status = c.attempt_status, attempt_worker = c.attempt_worker, attempt_start = c.attempt_start,
+         attempt_end = c.attempt_end, attempt_expiration = c.attempt_expiration, attempt_late = c.attempt_late,
+         attempt_own = c.attempt_own, attempt_errors = c.attempt_errors,
+         data = CASE WHEN c.has_data THEN c.data ELSE u.data END,
+         attempt_data = CASE WHEN c.has_attempt_data THEN c.attempt_data ELSE u.attempt_data END,
+         since = c.since
+       FROM unnest($1::bigint[], $2::smallint[], $3::float8[], $4::bigint[], $5::int[], $6::int[], $7::text[],
+         $8::boolean[], $9::boolean[], $10::smallint[], $11::bytea[], $12::bigint[], $13::bigint[], $14::bigint[],
+         $15::boolean[], $16::boolean[], $17::text[], $18::boolean[], $19::bytea[], $20::boolean[], $21::bytea[], $22::bigint[])
+         AS c (id, status, place, not_before, attempts, tries, origin, needs, dependents, attempt_status,
+           attempt_worker, attempt_start, attempt_end, attempt_expiration, attempt_late, attempt_own, attempt_errors,
+           has_data, data, has_attempt_data, attempt_data, since)
+       WHERE ${isRow("u.id", "c.id")}`,
+      [
+        int8s(units.map(({ id }) => id)),
+        int2s(units.map(({ status }) => statusCode[status])),
+        float8s(units.map(({ priority }) => placeOf(priority))),
+        int8s(units.map(({ notBefore }) => notBefore)),
+        int4s(units.map(({ attempts }) => attempts)),
+        int4s(units.map(({ tries }) => tries)),
+        texts(units.map(({ origin }) => origin)),
+        bools(units.map(({ needs }) => needs)),
+        bools(units.map(({ dependents }) => dependents)),
+        int2s(attempt(({ status }) => attemptCode[status])),
+        byteas(attempt(({ worker }) => nameToBytes(worker))),
+        int8s(attempt(({ start }) => start)),
+        int8s(attempt(({ end }) => end)),
+        int8s(attempt(({ expiration }) => expiration)),
+        bools(attempt(({ late }) => late)),
+        bools(own),
+        texts(attempt(({ chainingErrors }) => writeErrors(chainingErrors))),
+        bools(dataChanged),
+        byteas(units.map(({ data }, i) => (dataChanged[i] === true ? dataBytes(data) : null))),
+        bools(attemptChanged),
+        byteas(
+          units.map((unit, i) =>
+            attemptChanged[i] === true && own[i] === true ? dataBytes(unit.attempt?.data ?? null) : null,
+          ),
+        ),
+        int8s(units.map(({ since }) => (since > 0 ? since : null))),
+      ],
+    );
+  }
+
+  async #insertHistory(): Promise<void> {
+    const rows = this.#archived.filter(({ unit }) => !this.#removed.has(unit));
+    if (rows.length === 0) return;
+    await this.#tx.rows(
+      `INSERT INTO @history (unit, number, status, late, start, "end", expiration, worker, errors, data, held)
+       SELECT * FROM unnest($1::bigint[], $2::int[], $3::smallint[], $4::boolean[], $5::bigint[], $6::bigint[],
+         $7::bigint[], $8::bytea[], $9::text[], $10::bytea[], $11::boolean[])`,
+      [
+        int8s(rows.map(({ unit }) => unit.id)),
+        int4s(rows.map(({ attempt }) => attempt.number)),
+        int2s(rows.map(({ attempt }) => attemptCode[attempt.status])),
+        bools(rows.map(({ attempt }) => attempt.late)),
+        int8s(rows.map(({ attempt }) => attempt.start)),
+        int8s(rows.map(({ attempt }) => attempt.end)),
+        int8s(rows.map(({ attempt }) => attempt.expiration)),
+        byteas(rows.map(({ attempt }) => nameToBytes(attempt.worker))),
+        texts(rows.map(({ attempt }) => writeErrors(attempt.chainingErrors))),
+        byteas(rows.map(({ attempt }) => dataBytes(attempt.data))),
+        bools(rows.map(({ lost }) => lost)),
+      ],
+    );
+  }
+
+  /** The workers of these attempts have heard that they lost them. */
+  async #dropHeld(): Promise<void> {
+    await this.#tx.rows(
+      `UPDATE @history h SET held = false FROM unnest($1::bigint[], $2::int[]) AS g (unit, number)
+       WHERE ${isRow("h.unit", "g.unit")} AND ${isRow("h.number", "g.number")} AND h.held`,
+      [int8s(this.#heard.map(({ unitId }) => unitId)), int4s(this.#heard.map(({ number }) => number))],
+    );
+  }
+
+  async #updateHistory(): Promise<void> {
+    const rows = [...this.#rewritten.values()];
+    await this.#tx.rows(
+      `UPDATE @history h SET data = g.data FROM unnest($1::bigint[], $2::int[], $3::bytea[]) AS g (unit, number, data)
+       WHERE ${isRow("h.unit", "g.unit")} AND ${isRow("h.number", "g.number")}`,
+      [
+        int8s(rows.map(({ unit }) => unit.id)),
+        int4s(rows.map(({ attempt }) => attempt.number)),
+        byteas(rows.map(({ attempt }) => dataBytes(attempt.data))),
+      ],
+    );
+  }
+
+  async #writeNeeds(units: readonly Unit[]): Promise<void> {
+    const rows = units.flatMap(({ id }) =>
+      this.needs(id).map((need, position) => ({ unit: id, position, ...need })),
+    );
+    const before = units.filter(({ stored }) => stored !== null).map(({ id }) => id);
+    if (before.length > 0)
+      await this.#tx.rows("DELETE FROM @need WHERE unit = ANY ($1::bigint[])", [int8s(before)]);
+    if (rows.length === 0) return;
+    await this.#tx.rows(
+      `INSERT INTO @need (unit, position, target, hard, met, target_spec, target_name)
+       SELECT * FROM unnest($1::bigint[], $2::int[], $3::bigint[], $4::boolean[], $5::boolean[], $6::bytea[], $7::bytea[])`,
+      [
+        int8s(rows.map(({ unit }) => unit)),
+        int4s(rows.map(({ position }) => position)),
+        int8s(rows.map(({ target }) => target)),
+        bools(rows.map(({ kind }) => kind === "hard")),
+        bools(rows.map(({ met }) => met)),
+        byteas(rows.map(({ workSpec }) => nameToBytes(workSpec))),
+        byteas(rows.map(({ workUnit }) => nameToBytes(workUnit))),
+      ],
+    );
+  }
+
+  async #meetNeeds(): Promise<void> {
+    await this.#tx.rows(
+      `UPDATE @need d SET met = true FROM unnest($1::bigint[], $2::int[]) AS g (unit, position)
+       WHERE ${isRow("d.unit", "g.unit")} AND ${isRow("d.position", "g.position")}`,
+      [int8s(this.#met.map(({ unit }) => unit)), int4s(this.#met.map(({ position }) => position))],
+    );
+  }
+
+  async #delete(units: readonly Unit[]): Promise<void> {
+    const ids = (some: readonly Unit[]): Buffer => int8s(some.map(({ id }) => id));
+    await this.#tx.rows("DELETE FROM @unit WHERE id = ANY ($1::bigint[])", [ids(units)]);
+    const tried = units.filter(({ attempts }) => attempts > 0);
+    if (tried.length > 0)
+      await this.#tx.rows("DELETE FROM @history WHERE unit = ANY ($1::bigint[])", [ids(tried)]);
+    const needy = units.filter(({ needs }) => needs);
+    if (needy.length > 0)
+      await this.#tx.rows("DELETE FROM @need WHERE unit = ANY ($1::bigint[])", [ids(needy)]);
+    const labelled = units.filter(({ stored }) => (stored?.labels.length ?? 0) > 0);
+    if (labelled.length > 0) await this.#dropLabels(labelled);
+  }
+
+  async #writeBegun(): Promise<void> {
+    for (const { namespaceId, worker, keys } of this.#begun.values()) {
+      await registerWorkers(this.#tx, namespaceId, [worker], this.now);
+      await writeLog(this.#tx, namespaceId, worker, keys);
+    }
+  }
+}
+
+/** Runs a rule in a transaction that is open, and writes what it changed. */
+export async function apply<Answer>(set: PostgresSet, rule: Rule<Answer>): Promise<Answer> {
+  for (;;) {
+    const step = rule.next();
+    if (step.done === true) {
+      await set.flush();
+      return step.value;
+    }
+    if (step.value !== undefined) await step.value;
+  }
+}

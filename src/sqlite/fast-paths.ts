@@ -1,0 +1,520 @@
+/**
+ * The plain course of add, claim, settle, expire and delete, many units to a statement. Each of these does what the rules of
+ * core would do, or nothing; `State.fastPaths` switches all of them off, and the same random histories are run with and
+ * without. Nothing else in this store decides what becomes of a unit.
+ *
+ * | path          | when it is taken                                                                        |
+ * | ------------- | --------------------------------------------------------------------------------------- |
+ * | `addNew`      | no put has dependencies, all units are new, their names are usual                        |
+ * | `claimPlain`  | no unit that is met was tried too often, and none has to be generated                    |
+ * | `settlePlain` | finish and fail of running attempts, in a store without dependencies                     |
+ * | `expirePlain` | a store without dependencies                                                             |
+ * | `releasePlain`| always: a delayed unit depends on nothing that is not met                                |
+ * | `deletePlain` | a store without dependencies                                                             |
+ */
+import {
+  actionStatus,
+  attemptId,
+  mayGenerate,
+  nameFromBytes,
+  outputPut,
+  parseAttemptId,
+  putUnits,
+  readOutputs,
+  unchanged,
+  type AddedWorkUnit,
+  type AttemptChanged,
+  type AttemptRow,
+  type Claim,
+  type Data,
+  type Settle,
+  type WorkUnitPut,
+} from "../core/index.ts";
+import type { Value } from "./driver.ts";
+import { addExtras, dropExtras } from "./extras.ts";
+import type { Lease } from "./leases.ts";
+import { addMessage } from "./queues.ts";
+import { attemptCode, unitState } from "./schema.ts";
+import type { Spec, State } from "./state.ts";
+import { manyRows } from "./statements.ts";
+import { exactName } from "./units.ts";
+import { dataValue, isUsualName, nameValue, readData } from "./values.ts";
+import type { Steps } from "./work-units.ts";
+import { logAttempts } from "./workers.ts";
+import { applied } from "./working-set.ts";
+
+/** Units in one statement of a claim or a deletion. */
+const unitsAtOnce = 500;
+
+// ---- adding
+
+/** Adds units that are all new with a few statements for all of them; null when that is not so. */
+export function* addNew(
+  state: State,
+  spec: Spec,
+  puts: readonly WorkUnitPut[],
+  now: number,
+): Steps<AddedWorkUnit[] | null> {
+  const plain = (put: WorkUnitPut): boolean => put.dependencies === null && isUsualName(put.name);
+  if (!state.fastPaths || !puts.every(plain)) return null;
+  const first = state.counters.unit + 1;
+  state.writes++;
+  for (let at = 0; at < puts.length; at += manyRows) {
+    if (at > 0) yield;
+    const some = puts.slice(at, at + manyRows);
+    if (insert(state, spec, some, first + at, now) === some.length) continue;
+    // some exist, or one name comes twice
+    state.sql.dropUnitRange.run(first, first + at + some.length - 1);
+    return null;
+  }
+  return enterNew(state, spec, puts, first, now);
+}
+
+function insert(state: State, spec: Spec, puts: readonly WorkUnitPut[], first: number, now: number): number {
+  const { sql } = state;
+  if (puts.length < manyRows) {
+    let created = 0;
+    for (const [i, { name, data, priority, notBefore, origin }] of puts.entries())
+      created += sql.addOneUnit.run(
+        first + i,
+        spec.id,
+        name,
+        priority,
+        notBefore,
+        now,
+        dataValue(data),
+        ...originValues(origin),
+      );
+    return created;
+  }
+  const values: Value[] = [first, spec.id, now];
+  if (
+    puts.every(({ priority, notBefore, origin }) => priority === 0 && notBefore === 0 && origin === undefined)
+  ) {
+    for (const { name, data } of puts) values.push(name, dataValue(data));
+    return sql.addPlainUnits.run(...values);
+  }
+  for (const { name, data, priority, notBefore, origin } of puts)
+    values.push(name, dataValue(data), priority, notBefore, ...originValues(origin));
+  return sql.addUnits.run(...values);
+}
+
+function originValues(origin: string | undefined): [unit: Value, number: Value] {
+  const key = origin === undefined ? null : parseAttemptId(origin);
+  return key === null ? [null, null] : [key.unitId, key.number];
+}
+
+function enterNew(
+  state: State,
+  spec: Spec,
+  puts: readonly WorkUnitPut[],
+  first: number,
+  now: number,
+): AddedWorkUnit[] {
+  const { sql } = state;
+  const last = first + puts.length - 1;
+  state.nextId("unit", puts.length);
+  state.touch(spec);
+  const [one] = puts;
+  let available = 1;
+  if (puts.length === 1 && one!.notBefore <= now)
+    sql.addReady.run(spec.id, 0 - one!.priority, one!.name, first, 0);
+  else {
+    available = sql.readyRange.run(first, last, now);
+    if (available < puts.length) sql.delayRange.run(first, last, now);
+  }
+  spec.counts.available += available;
+  spec.counts.delayed += puts.length - available;
+  return puts.map(({ name, priority, notBefore, queues = [], labels = [] }, i) => {
+    const id = first + i;
+    const delayed = notBefore > now;
+    addExtras(state, { id, spec, name }, { queues, labels });
+    if (delayed && spec.due !== undefined) spec.due = Math.min(spec.due ?? notBefore, notBefore);
+    if (!delayed && spec.top !== undefined) spec.top = Math.max(spec.top ?? priority, priority);
+    return { name, id, created: true, status: delayed ? "delayed" : "available" };
+  });
+}
+
+// ---- claiming
+
+/** Claims the first units, up to one that was tried too often. */
+export function* claimPlain(state: State, spec: Spec, claim: Claim, now: number): Steps<AttemptRow[]> {
+  const { meta, counts } = spec;
+  const attempts: AttemptRow[] = [];
+  if (!state.fastPaths || meta.paused || mayGenerate(meta, counts.available, counts.pending, now))
+    return attempts;
+  const room = meta.maxRunning > 0 ? meta.maxRunning - counts.pending : Infinity;
+  let places = Math.min(claim.limit, room);
+  if (places <= 0 || counts.available === 0) return attempts;
+  const worker = state.worker(spec.space, claim.worker, now);
+  while (places > 0 && spec.counts.available > 0) {
+    const wanted = Math.min(places, unitsAtOnce);
+    const taken = claimSome(state, spec, claim, worker, wanted, now, attempts);
+    places -= taken;
+    if (taken < wanted) break;
+    if (places > 0) yield;
+  }
+  if (attempts.length > 0)
+    logAttempts(
+      state,
+      worker,
+      attempts.map(({ id, number }) => [Number.parseInt(id, 10), number]),
+      now,
+    );
+  return attempts;
+}
+
+function claimSome(
+  state: State,
+  spec: Spec,
+  claim: Claim,
+  worker: number,
+  limit: number,
+  now: number,
+  attempts: AttemptRow[],
+): number {
+  const { sql } = state;
+  const rows = (state.counters.extras === 0 ? sql.claimable : sql.claimableQueued).all(spec.id, limit);
+  const { lifetimeMs, maxRetries } = claim;
+  // units by the number and start of their next attempt: nearly always the first one, now
+  const alike = new Map<string, { number: number; start: number; units: number[] }>();
+  const superseded: number[] = [];
+  let lastPlace: Value = null;
+  let lastName = "";
+  let taken = 0;
+  for (const [unit, text, at, data, made, tries, status, queued, since, ended] of rows) {
+    const id = unit as number;
+    if (maxRetries > 0 && (tries as number) >= maxRetries) break;
+    const name = exactName(state, spec, id, text);
+    const number = (made as number) + 1;
+    const start = Math.max(now, (since as number | null) ?? 0, (ended as number | null) ?? 0);
+    const expiration = start + lifetimeMs;
+    const key = `${number} ${start}`;
+    const group = alike.get(key);
+    if (group === undefined) alike.set(key, { number, start, units: [id] });
+    else group.units.push(id);
+    if (status !== null) superseded.push(id);
+    attempts.push({
+      id: attemptId(id, number),
+      workSpec: spec.name,
+      workUnit: name,
+      worker: claim.worker,
+      number,
+      status: "pending",
+      active: true,
+      startTime: start,
+      endTime: 0,
+      expirationTime: expiration,
+      data: readData(data),
+      late: false,
+      chainingErrors: [],
+    });
+    state.setLease(id, {
+      unit: id,
+      spec: spec.id,
+      number,
+      worker,
+      start,
+      expiration,
+      late: false,
+      own: false,
+      queued: queued === 1,
+    });
+    lastPlace = at ?? null;
+    lastName = name;
+    taken++;
+  }
+  if (taken === 0) return 0;
+  state.touch(spec);
+  state.writes++;
+  if (superseded.length > 0) sql.supersedeMany.run(JSON.stringify(superseded));
+  if (rows[0]?.[2] !== lastPlace) sql.dropPlacesBefore.run(spec.id, lastPlace);
+  sql.dropClaimed.run(spec.id, lastPlace, nameValue(lastName));
+  for (const { number, start, units } of alike.values()) {
+    const expiration = start + lifetimeMs;
+    if (units.length > 1)
+      sql.addLeases.run(spec.id, number, worker, start, expiration, JSON.stringify(units));
+    else sql.addLease.run(units[0]!, spec.id, number, worker, start, expiration, 0, 0, null);
+  }
+  spec.counts.available -= taken;
+  spec.counts.pending += taken;
+  spec.top = undefined;
+  return taken;
+}
+
+// ---- settling
+
+interface Plain {
+  spec: Spec;
+  lease: Lease;
+  change: Settle;
+  /** What the finish leads to, and what it says of its outputs. */
+  next: Spec | undefined;
+  outputs: ReturnType<typeof readOutputs> | null;
+}
+
+/** Settles changes that are all plain; null when one of them is not. */
+export function* settlePlain(
+  state: State,
+  ns: string,
+  changes: readonly Settle[],
+  now: number,
+): Steps<AttemptChanged[] | null> {
+  if (!state.fastPaths || state.counters.needs > 0) return null;
+  const plain: Plain[] = [];
+  const units = new Set<number>();
+  const from = new Set<Spec>();
+  for (const change of changes) {
+    const one = units.has(change.unitId) ? null : readPlain(state, ns, change, now);
+    if (one === null) return null;
+    units.add(change.unitId);
+    from.add(one.spec);
+    plain.push(one);
+  }
+  // an output may be the very unit that is settled next
+  if (plain.some(({ next }) => next !== undefined && from.has(next))) return null;
+  const ends = new Ends(state, now);
+  const answers: AttemptChanged[] = [];
+  for (const [i, one] of plain.entries()) {
+    if (i > 0 && i % unitsAtOnce === 0) yield;
+    answers.push(ends.add(one));
+  }
+  ends.flush();
+  yield* addOutputs(state, plain, now);
+  return answers;
+}
+
+/** Units of neighbouring changes go together. */
+function* addOutputs(state: State, plain: readonly Plain[], now: number): Steps<void> {
+  for (let i = 0; i < plain.length;) {
+    const next = plain[i]?.next;
+    const puts: WorkUnitPut[] = [];
+    for (; i < plain.length && plain[i]?.next === next; i++) {
+      const { change, outputs } = plain[i]!;
+      const origin = attemptId(change.unitId, change.number);
+      for (const unit of outputs?.units ?? []) puts.push(outputPut(unit, origin, now));
+    }
+    if (next !== undefined && puts.length > 0) yield* applied(state, now, (set) => putUnits(set, next, puts));
+  }
+}
+
+function readPlain(state: State, ns: string, change: Settle, now: number): Plain | null {
+  const lease = state.leases.get(change.unitId);
+  const spec = state.specs.get(lease?.spec ?? 0);
+  if (lease === undefined || spec === undefined || spec.deleted || spec.namespace !== ns) return null;
+  const { action, data } = change;
+  if (lease.number !== change.number || lease.expiration <= now || (lease.own && data === null)) return null;
+  if (action !== "finish" && action !== "fail") return null;
+  const { nextWorkSpecName } = spec.meta;
+  const next =
+    action === "finish" && nextWorkSpecName !== "" ? spec.space.specs.get(nextWorkSpecName) : undefined;
+  const outputs =
+    next === undefined ? null : readOutputs(data ?? readData(state.sql.unitData.get(lease.unit)?.[0]));
+  return { spec, lease, change, next, outputs };
+}
+
+/** Ends of running attempts, gathered so that those that differ in nothing but the unit are one statement. */
+class Ends {
+  readonly #state: State;
+  readonly #now: number;
+  #units: number[] = [];
+  #alike: { spec: Spec; lease: Lease; action: "finish" | "fail"; units: number[] }[] = [];
+
+  constructor(state: State, now: number) {
+    this.#state = state;
+    this.#now = now;
+  }
+
+  add({ spec, lease, change, outputs }: Plain): AttemptChanged {
+    const state = this.#state;
+    const { data } = change;
+    const action = change.action === "finish" ? "finish" : "fail";
+    const status = actionStatus[action];
+    const errors = outputs?.errors ?? [];
+    state.touch(spec);
+    state.writes++;
+    spec.counts.pending--;
+    spec.counts[status]++;
+    state.setLease(lease.unit, undefined);
+    this.#units.push(lease.unit);
+    state.noteEnd(lease.unit);
+    if (lease.queued) this.#tell(spec, lease, status, data);
+    if (data === null && errors.length === 0) this.#gather(spec, lease, action);
+    else this.#end(spec, lease, action, data, errors);
+    return {
+      ...unchanged(change),
+      changed: true,
+      status,
+      expirationTime: lease.expiration,
+      outputs: outputs?.units.length ?? 0,
+      chainingErrors: errors,
+    };
+  }
+
+  #tell(spec: Spec, lease: Lease, status: "finished" | "failed", data: Data | null): void {
+    const [name, own, queues] = this.#state.sql.unitForMessage.get(lease.unit) ?? [];
+    if (typeof queues !== "string") return;
+    for (const queue of JSON.parse(queues) as string[])
+      addMessage(this.#state, spec.space, {
+        queue,
+        workSpec: spec.name,
+        workUnit: nameFromBytes(name as Uint8Array),
+        attempt: attemptId(lease.unit, lease.number),
+        status,
+        data: data ?? readData(own),
+        at: Math.max(this.#now, lease.start),
+      });
+  }
+
+  #gather(spec: Spec, lease: Lease, action: "finish" | "fail"): void {
+    const { number, worker, start, expiration, late } = lease;
+    const found = this.#alike.find(
+      (one) =>
+        one.lease.start === start &&
+        one.lease.worker === worker &&
+        one.lease.number === number &&
+        one.lease.expiration === expiration &&
+        one.lease.late === late &&
+        one.action === action &&
+        one.spec === spec,
+    );
+    if (found === undefined) this.#alike.unshift({ spec, lease, action, units: [lease.unit] });
+    else found.units.push(lease.unit);
+    // attempts from everywhere, each by itself: there is nothing to gather, and looking for it would cost more and more
+    if (this.#alike.length > 20) this.#endAlike();
+  }
+
+  #end(
+    spec: Spec,
+    lease: Lease,
+    action: "finish" | "fail",
+    data: Data | null,
+    errors: readonly string[],
+  ): void {
+    const { sql } = this.#state;
+    const { unit, number, worker, start, expiration, late } = lease;
+    const status = actionStatus[action];
+    const end = Math.max(this.#now, start);
+    sql.endOne.run(
+      unitState[status],
+      attemptCode[status],
+      number,
+      worker,
+      start,
+      end,
+      expiration,
+      Number(late),
+      errors.length === 0 ? null : JSON.stringify(errors),
+      Number(data !== null),
+      dataValue(data),
+      unit,
+    );
+    if (spec.retained > 0) sql.addEnded.run(spec.id, unitState[status], end, unit);
+  }
+
+  #endAlike(): void {
+    const { sql } = this.#state;
+    for (const { spec, lease, action, units } of this.#alike) {
+      if (units.length === 1) {
+        this.#end(spec, lease, action, null, []);
+        continue;
+      }
+      const status = actionStatus[action];
+      const { number, worker, start, expiration, late } = lease;
+      const ids = JSON.stringify(units);
+      const end = Math.max(this.#now, start);
+      sql.endMany.run(
+        unitState[status],
+        attemptCode[status],
+        number,
+        worker,
+        start,
+        end,
+        expiration,
+        Number(late),
+        ids,
+      );
+      if (spec.retained > 0) sql.endedMany.run(ids);
+    }
+    this.#alike = [];
+  }
+
+  /** Writes what was gathered. */
+  flush(): void {
+    const { sql } = this.#state;
+    const [first] = this.#units;
+    if (this.#units.length === 1) sql.dropLease.run(first!);
+    else if (first !== undefined) sql.dropLeases.run(JSON.stringify(this.#units));
+    this.#endAlike();
+    this.#units = [];
+  }
+}
+
+// ---- time
+
+/** Leases that ended, in a store without dependencies. */
+export function expirePlain(state: State, spec: Spec, leases: readonly Lease[], now: number): boolean {
+  if (!state.fastPaths || state.counters.needs > 0) return false;
+  const { sql } = state;
+  const ids = JSON.stringify(leases.map(({ unit }) => unit));
+  state.touch(spec);
+  state.writes++;
+  sql.expireMany.run(ids);
+  sql.dropLeases.run(ids);
+  const available = sql.waitAgain.run(ids, now);
+  const delayed = available < leases.length ? sql.delayAgain.run(ids, now) : 0;
+  for (const { unit } of leases) state.setLease(unit, undefined);
+  spec.counts.pending -= leases.length;
+  spec.counts.available += available;
+  spec.counts.delayed += delayed;
+  spec.top = spec.due = undefined;
+  return true;
+}
+
+/** Units whose delay is over, the first ones in the order of their times. */
+export function releasePlain(state: State, spec: Spec, units: readonly number[], last: number): boolean {
+  if (!state.fastPaths) return false;
+  state.touch(spec);
+  state.writes++;
+  state.sql.readyMany.run(JSON.stringify(units));
+  state.sql.dropDue.run(spec.id, last, units.at(-1)!);
+  spec.counts.delayed -= units.length;
+  spec.counts.available += units.length;
+  spec.top = spec.due = undefined;
+  return true;
+}
+
+// ---- deleting
+
+/** Deletes units of one spec, in a store without dependencies. */
+export function* deletePlain(state: State, spec: Spec, ids: readonly number[]): Steps<boolean> {
+  if (!state.fastPaths || state.counters.needs > 0) return false;
+  state.noteEnds(ids);
+  for (let at = 0; at < ids.length; at += unitsAtOnce) {
+    if (at > 0) yield;
+    deleteSome(state, spec, ids.slice(at, at + unitsAtOnce));
+  }
+  return true;
+}
+
+function deleteSome(state: State, spec: Spec, ids: readonly number[]): void {
+  const { sql } = state;
+  const { counts } = spec;
+  const list = JSON.stringify(ids);
+  state.touch(spec);
+  state.writes++;
+  for (const [stored, count] of sql.countStates.all(list)) {
+    if (stored === unitState.finished) counts.finished -= count as number;
+    else if (stored === unitState.failed) counts.failed -= count as number;
+    else if (stored === unitState.blocked) counts.blocked -= count as number;
+  }
+  for (const id of ids) if (state.leases.get(id) !== undefined) state.setLease(id, undefined);
+  counts.pending -= sql.dropLeases.run(list);
+  counts.available -= sql.dropReadyMany.run(list);
+  counts.delayed -= sql.dropDelayedMany.run(list);
+  if (spec.retained > 0) sql.dropEndedMany.run(list);
+  dropExtras(state, spec, ids);
+  sql.dropHistoryMany.run(list);
+  sql.dropUnits.run(list);
+  spec.top = spec.due = undefined;
+}

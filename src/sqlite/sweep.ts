@@ -1,0 +1,232 @@
+/** Housekeeping, a bounded piece at a time: what is past its time, what ended long ago, and what deletion left behind. */
+import {
+  countRetired,
+  exhaustUnits,
+  removeUnits,
+  type Slice,
+  type Tidied,
+  type TidyLimits,
+} from "../core/index.ts";
+import type { Value } from "./driver.ts";
+import { catchUp, maxMoved } from "./expiry.ts";
+import { deletePlain } from "./fast-paths.ts";
+import { forgetTaken, purgeQueues } from "./queues.ts";
+import { unitState } from "./schema.ts";
+import type { Spec, State } from "./state.ts";
+import type { Steps } from "./work-units.ts";
+import { forgetWorkers, unpackAttempts } from "./workers.ts";
+import { applied } from "./working-set.ts";
+
+/** Where a walk goes on in the next call: over old workers by expiration, over logs by worker. */
+export interface TidyCursor {
+  worker: number;
+  log: number;
+}
+
+export function* tidy(state: State, cursor: TidyCursor, limits: TidyLimits, now: number): Steps<Tidied> {
+  const tidied: Tidied = { expired: 0, due: 0, exhausted: 0, retired: 0, workers: 0, more: false };
+  for (const space of state.spaces.values()) {
+    const before = tidied.expired + tidied.due + tidied.exhausted + tidied.retired;
+    for (const spec of space.specs.values()) yield* tidySpec(state, spec, limits, now, tidied);
+    if (tidied.expired + tidied.due + tidied.exhausted + tidied.retired > before)
+      state.changed.add(space.name);
+  }
+  const old = state.sql.oldRequests.all(limits.requestsBefore, 1000);
+  for (const [namespace, id] of old) {
+    state.writes++;
+    state.sql.dropRequest.run(namespace!, id!);
+  }
+  if (old.length === 1000) tidied.more = true;
+  if (!forgetTaken(state, limits.requestsBefore, 1000)) tidied.more = true;
+  if (state.sql.dropPassedLocks.run(now) > 0) state.writes++;
+  const { forgotten, next } = forgetWorkers(state, limits.workersBefore, cursor.worker, 1000);
+  tidied.workers = forgotten;
+  cursor.worker = next;
+  trimLog(state, cursor);
+  return tidied;
+}
+
+function* tidySpec(state: State, spec: Spec, limits: TidyLimits, now: number, tidied: Tidied): Steps<void> {
+  const left = (): number => limits.units - tidied.expired - tidied.due - tidied.exhausted - tidied.retired;
+  for (let done = false; !done && left() > 0;) {
+    const moved = catchUp(state, spec, now, Math.min(maxMoved, left()));
+    tidied.expired += moved.expired;
+    tidied.due += moved.due;
+    ({ done } = moved);
+    if (!done) yield;
+  }
+  // what one of them frees may have been tried too often as well
+  while (spec.meta.maxRetries > 0 && left() > 0) {
+    const ids = state.sql.spent.all(spec.id, spec.meta.maxRetries, left()).map(([id]) => id as number);
+    if (ids.length === 0) break;
+    tidied.exhausted += yield* applied(state, now, (set) =>
+      exhaustUnits(
+        set,
+        ids.map((id) => set.unit(id)).filter((unit) => unit !== undefined),
+      ),
+    );
+  }
+  if (!syncEnded(state, spec)) tidied.more = true;
+  for (const status of ["finished", "failed"] as const) {
+    const limit = spec.meta.retention[status];
+    if (limit === undefined || spec.retained !== 2 || left() <= 0) continue;
+    const rows = state.sql.firstEnded.all(spec.id, unitState[status], left());
+    const ends = rows.map(([, time]) => time as number);
+    const ids = rows
+      .slice(0, countRetired(limit, ends, spec.counts[status], now))
+      .map(([id]) => id as number);
+    if (ids.length === 0) continue;
+    yield* deleteUnits(state, spec, ids, now);
+    spec.removed[status] += ids.length;
+    tidied.retired += ids.length;
+  }
+  if (left() <= 0) tidied.more = true;
+}
+
+/** Deletes units of one spec, by id. */
+export function* deleteUnits(state: State, spec: Spec, ids: readonly number[], now: number): Steps<void> {
+  if (yield* deletePlain(state, spec, ids)) return;
+  yield* applied(state, now, (set) =>
+    removeUnits(
+      set,
+      ids.map((id) => set.unit(id)).filter((unit) => unit !== undefined),
+    ),
+  );
+}
+
+const filledAtOnce = 2000;
+const allNames = Buffer.alloc(0);
+
+/**
+ * Keeps `ended` filled exactly while a spec has retention. Turned on for a spec with millions of ended units, it is
+ * filled in slices; units that end meanwhile are in it already. False while there is more to do.
+ */
+function syncEnded(state: State, spec: Spec): boolean {
+  const { finished, failed } = spec.meta.retention;
+  const wanted = finished !== undefined || failed !== undefined;
+  if (!wanted) {
+    if (spec.retained === 0) return true;
+    const rows = state.sql.someEnded.all(spec.id, filledAtOnce);
+    for (const [kind, time, unit] of rows) state.sql.dropEnded.run(spec.id, kind!, time!, unit!);
+    state.writes++;
+    if (rows.length === filledAtOnce) return false;
+    setRetained(state, spec, 0);
+    return true;
+  }
+  if (spec.retained === 2) return true;
+  const { sql } = state;
+  state.writes++;
+  const from: Value = spec.filled ?? allNames;
+  const rows = sql.unitsByName.all(spec.id, from, Buffer.alloc(4097, 0xff), filledAtOnce);
+  const last = rows.at(-1)?.[0];
+  if (typeof last === "number") {
+    const name = sql.unitNameBytes.get(last)?.[0] ?? allNames;
+    sql.fillEnded.run(spec.id, from, name);
+    spec.filled = Buffer.concat([name as Uint8Array, Buffer.of(0)]);
+  }
+  if (rows.length === filledAtOnce) return false;
+  setRetained(state, spec, 2);
+  return true;
+}
+
+export function setRetained(state: State, spec: Spec, retained: 0 | 1 | 2): void {
+  const old = spec.retained;
+  if (old === retained) return;
+  state.undo(() => {
+    spec.retained = old;
+    spec.filled = null;
+  });
+  spec.retained = retained;
+  spec.filled = null;
+  state.writes++;
+  state.sql.setSpecRetained.run(retained, spec.id);
+}
+
+/** Takes away log rows whose units are all gone, or whose worker is forgotten: the oldest of a few workers in each call. */
+function trimLog(state: State, cursor: TidyCursor): void {
+  let worker = cursor.log;
+  for (let tried = 0; tried < 20; tried++) {
+    const rows = state.sql.logFrom.all(worker, 50);
+    const [first] = rows;
+    if (first === undefined) {
+      cursor.log = 0;
+      return;
+    }
+    const known = state.sql.workerKnown.get(first[0]!)?.[0] === 1;
+    const isLive = (attempts: Value | undefined): boolean =>
+      unpackAttempts(attempts as Uint8Array).some(
+        ({ unitId }) => state.sql.unitExists.get(unitId) !== undefined,
+      );
+    for (const [of, time, number, attempts] of rows) {
+      if (of !== first[0] || (known && isLive(attempts))) break;
+      state.writes++;
+      state.sql.dropLog.run(of!, time!, number!);
+    }
+    worker = (first[0] as number) + 1;
+  }
+  cursor.log = worker;
+}
+
+// ---- after deletions
+
+/** Removes rows of deleted specs and namespaces, about `limit` units of them. */
+export function* purge(state: State, limit: number, now: number): Steps<Slice> {
+  let deleted = 0;
+  for (const spec of state.deadSpecs) {
+    deleted += yield* purgeSpec(state, spec, limit - deleted, now);
+    if (deleted >= limit) return { deleted, done: false };
+  }
+  for (const space of state.deadSpaces) if (!purgeSpace(state, space, limit)) return { deleted, done: false };
+  return { deleted, done: true };
+}
+
+function* purgeSpec(state: State, spec: Spec, limit: number, now: number): Steps<number> {
+  const { sql } = state;
+  const rows = sql.unitsOfSpec.all(spec.id, limit);
+  yield* deleteUnits(
+    state,
+    spec,
+    rows.map(([id]) => id as number),
+    now,
+  );
+  if (rows.length >= limit) return rows.length;
+  state.writes++;
+  sql.dropSpec.run(spec.id);
+  sql.dropTally.run(spec.id);
+  state.specs.delete(spec.id);
+  state.deadSpecs.delete(spec);
+  state.undo(() => {
+    state.specs.set(spec.id, spec);
+    state.deadSpecs.add(spec);
+  });
+  return rows.length;
+}
+
+function purgeSpace(state: State, space: number, limit: number): boolean {
+  const { sql } = state;
+  let left = limit;
+  state.writes++;
+  left -= purgeQueues(state, space, left);
+  for (const [id] of sql.requestsOf.all(space, left)) {
+    sql.dropRequest.run(space, id!);
+    left--;
+  }
+  for (const [path] of sql.locksOf.all(space, left)) {
+    sql.dropLock.run(space, path!);
+    left--;
+  }
+  for (const [worker] of sql.workersOf.all(space, left)) {
+    for (const [time, number] of sql.logOf.all(worker!, left)) {
+      sql.dropLog.run(worker!, time!, number!);
+      left--;
+    }
+    if (left <= 0) return false;
+    sql.dropWorker.run(worker!);
+    left--;
+  }
+  if (left <= 0) return false;
+  sql.dropNamespace.run(space);
+  state.deadSpaces.delete(space);
+  state.undo(() => state.deadSpaces.add(space));
+  return true;
+}

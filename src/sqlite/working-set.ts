@@ -1,0 +1,445 @@
+/** The rows of a verb in SQLite: read when a rule looks at them, and written at once within the open transaction. */
+import {
+  nameFromBytes,
+  nameToBytes,
+  WorkingSet,
+  type AddedWorkUnit,
+  type AttemptState,
+  type Extras,
+  type Loading,
+  type Need,
+  type QueueMessage,
+  type Rule,
+  type WorkUnitPut,
+  type WorkUnitStatus,
+} from "../core/index.ts";
+import { extrasOf, hasQueues, setExtras } from "./extras.ts";
+import { addNew } from "./fast-paths.ts";
+import { addMessage } from "./queues.ts";
+import { attemptCode, unitState } from "./schema.ts";
+import type { Spec, State } from "./state.ts";
+import { findUnit, findUnitByName, pastAttempt, saveUnit, standing, type Unit } from "./units.ts";
+import { dataValue, errorsValue, isUsualName, nameValue } from "./values.ts";
+import { logAttempts } from "./workers.ts";
+
+export class SqliteSet extends WorkingSet<Unit> {
+  readonly readsAhead = false;
+  readonly #state: State;
+  readonly #units = new Map<number, Unit>();
+  readonly #names = new Map<Spec, Map<string, Unit>>();
+  readonly #needs = new Map<number, readonly Need[]>();
+  readonly #past = new Map<string, AttemptState>();
+  /** Units that were added and have no row before they enter their first status. */
+  readonly #unwritten = new Set<Unit>();
+  /** Attempts that began, by worker: one row of the log for each worker. */
+  readonly #log = new Map<number, [unit: number, number: number][]>();
+
+  constructor(state: State, now: number) {
+    super(now);
+    this.#state = state;
+  }
+
+  // ---- loading: rows are read when they are looked at
+
+  loadUnits(): Loading {
+    return undefined;
+  }
+
+  loadNames(): Loading {
+    return undefined;
+  }
+
+  loadSpecs(): Loading {
+    return undefined;
+  }
+
+  loadPast(): Loading {
+    return undefined;
+  }
+
+  loadDependents(): Loading {
+    return undefined;
+  }
+
+  loadReachable(): Loading {
+    return undefined;
+  }
+
+  loadCounts(): Loading {
+    return undefined;
+  }
+
+  loadReady(): Loading {
+    return undefined;
+  }
+
+  reserve(): Loading {
+    return undefined;
+  }
+
+  // ---- looking
+
+  unit(id: number): Unit | undefined {
+    return this.#units.get(id) ?? this.#keep(findUnit(this.#state, id));
+  }
+
+  find(spec: Spec, name: string): Unit | undefined {
+    const known = this.#names.get(spec)?.get(name);
+    if (known !== undefined) return known;
+    const found = findUnitByName(this.#state, spec, name);
+    return found === undefined ? undefined : (this.#units.get(found.id) ?? this.#keep(found));
+  }
+
+  #keep(unit: Unit | undefined): Unit | undefined {
+    if (unit !== undefined) this.#units.set(unit.id, unit);
+    return unit;
+  }
+
+  spec(namespace: string, name: string): Spec | undefined {
+    return this.#state.spaces.get(namespace)?.specs.get(name);
+  }
+
+  everMade(id: number): boolean {
+    return id <= this.#state.counters.unit;
+  }
+
+  past(unit: Unit, number: number): AttemptState | undefined {
+    // the same attempt is the same object, so that what was written to it is seen
+    const key = `${unit.id}.${number}`;
+    const known = this.#past.get(key);
+    if (known !== undefined) return known;
+    const found = pastAttempt(this.#state, unit.id, number);
+    if (found !== undefined) this.#past.set(key, found);
+    return found;
+  }
+
+  needs(unit: number): readonly Need[] {
+    let needs = this.#needs.get(unit);
+    if (needs === undefined) this.#needs.set(unit, (needs = readNeeds(this.#state, unit)));
+    return needs;
+  }
+
+  targetStatus({ target }: Need): WorkUnitStatus | null {
+    const unit = this.#units.get(target);
+    if (unit === undefined) return standing(this.#state, target);
+    return unit.spec.deleted ? null : unit.status;
+  }
+
+  hasDependents(unit: Unit): boolean {
+    return this.#state.counters.needs > 0 && this.#state.sql.anyDependent.get(unit.id) !== undefined;
+  }
+
+  *dependents(unit: Unit): Iterable<Unit> {
+    if (this.#state.counters.needs === 0) return;
+    for (const [id] of this.#state.sql.dependents.all(unit.id)) {
+      const dependent = this.unit(id as number);
+      if (dependent !== undefined) yield dependent;
+    }
+  }
+
+  count(spec: Spec, status: WorkUnitStatus): number {
+    return spec.counts[status];
+  }
+
+  ready(spec: Spec): Unit | undefined {
+    const id = this.#state.sql.firstReadyUnit.get(spec.id)?.[0];
+    return typeof id === "number" ? this.unit(id) : undefined;
+  }
+
+  extras(unit: Unit): Extras {
+    return extrasOf(this.#state, unit.id);
+  }
+
+  // ---- writing
+
+  addNew(spec: Spec, puts: readonly WorkUnitPut[]): Rule<AddedWorkUnit[] | null> | null {
+    // a unit of this verb may have no row yet
+    return this.#unwritten.size > 0 ? null : addNew(this.#state, spec, puts, this.now);
+  }
+
+  make(spec: Spec, { name, data, priority, notBefore }: WorkUnitPut): Unit {
+    return {
+      id: this.#state.nextId("unit"),
+      spec,
+      name,
+      status: "available",
+      data,
+      priority,
+      notBefore,
+      created: this.now,
+      attempts: 0,
+      tries: 0,
+      attempt: null,
+      origin: null,
+      since: 0,
+    };
+  }
+
+  add(unit: Unit): void {
+    const { spec, name } = unit;
+    const state = this.#state;
+    this.#keep(unit);
+    const names = this.#names.get(spec);
+    if (names === undefined) this.#names.set(spec, new Map([[name, unit]]));
+    else names.set(name, unit);
+    this.#needs.set(unit.id, []);
+    this.#unwritten.add(unit);
+    if (!spec.plain || isUsualName(name)) return;
+    spec.plain = false;
+    state.undo(() => {
+      spec.plain = true;
+    });
+    state.sql.setSpecPlain.run(spec.id);
+  }
+
+  leave(unit: Unit): void {
+    const state = this.#state;
+    const { sql } = state;
+    const { spec, status } = unit;
+    state.touch(spec);
+    state.writes++;
+    spec.counts[status]--;
+    switch (status) {
+      case "available":
+        sql.dropReady.run(spec.id, 0 - unit.priority, nameValue(unit.name));
+        spec.top = undefined;
+        break;
+      case "delayed":
+        sql.dropDelayed.run(spec.id, unit.notBefore, unit.id);
+        spec.due = undefined;
+        break;
+      case "pending":
+        sql.dropLease.run(unit.id);
+        state.setLease(unit.id, undefined);
+        break;
+      case "finished":
+      case "failed":
+        if (spec.retained > 0) sql.dropEnded.run(spec.id, unitState[status], unit.attempt?.end ?? 0, unit.id);
+        break;
+      case "blocked":
+    }
+  }
+
+  enter(unit: Unit, status: WorkUnitStatus): void {
+    const state = this.#state;
+    const { spec } = unit;
+    state.touch(spec);
+    state.writes++;
+    unit.status = status;
+    spec.counts[status]++;
+    this.#write(unit);
+    this.#enterOrder(unit);
+  }
+
+  #write(unit: Unit): void {
+    const state = this.#state;
+    const { id, spec, name, priority, notBefore, data, attempt, origin, since, status } = unit;
+    if (this.#unwritten.delete(unit)) {
+      state.sql.addUnit.run(id, spec.id, nameValue(name), priority, notBefore, this.now, dataValue(data));
+      const plain = status === "available" || status === "delayed";
+      if (plain && attempt === null && origin === null && since === 0) return;
+    }
+    saveUnit(state, unit, this.now);
+  }
+
+  #enterOrder(unit: Unit): void {
+    const state = this.#state;
+    const { sql } = state;
+    const { id, spec, attempt, priority, notBefore } = unit;
+    switch (unit.status) {
+      case "available":
+        sql.addReady.run(spec.id, 0 - priority, nameValue(unit.name), id, unit.tries);
+        if (spec.top !== undefined) spec.top = Math.max(spec.top ?? priority, priority);
+        break;
+      case "delayed":
+        sql.addDelayed.run(spec.id, notBefore, id, nameValue(unit.name));
+        if (spec.due !== undefined) spec.due = Math.min(spec.due ?? notBefore, notBefore);
+        break;
+      case "pending":
+        if (attempt === null) throw new Error(`unit ${id} is pending without an attempt`);
+        this.#addLease(unit, attempt);
+        break;
+      case "finished":
+      case "failed":
+        if (spec.retained > 0) sql.addEnded.run(spec.id, unitState[unit.status], attempt?.end ?? 0, id);
+        break;
+      case "blocked":
+    }
+  }
+
+  #addLease({ id, spec, data }: Unit, attempt: AttemptState): void {
+    const state = this.#state;
+    const { number, start, expiration, late } = attempt;
+    const worker = state.workerForName(spec.space, attempt.worker, this.now);
+    const own = attempt.data !== data;
+    state.sql.addLease.run(
+      id,
+      spec.id,
+      number,
+      worker,
+      start,
+      expiration,
+      Number(late),
+      Number(own),
+      own ? dataValue(attempt.data) : null,
+    );
+    const queued = hasQueues(state, id);
+    state.setLease(id, { unit: id, spec: spec.id, number, worker, start, expiration, late, own, queued });
+  }
+
+  save(unit: Unit): void {
+    this.#state.writes++;
+    saveUnit(this.#state, unit, this.now);
+  }
+
+  savePast(unit: Unit, attempt: AttemptState): void {
+    this.#state.writes++;
+    this.#state.sql.setHistoryData.run(dataValue(attempt.data), unit.id, attempt.number);
+  }
+
+  archive(unit: Unit, attempt: AttemptState, lost: boolean): void {
+    const state = this.#state;
+    const { number, status, start, end, expiration, late, chainingErrors, data } = attempt;
+    this.#past.set(`${unit.id}.${number}`, attempt);
+    state.writes++;
+    state.sql.addHistory.run(
+      unit.id,
+      number,
+      attemptCode[status],
+      state.workerForName(unit.spec.space, attempt.worker, this.now),
+      start,
+      end,
+      expiration,
+      Number(late),
+      errorsValue(chainingErrors),
+      dataValue(data),
+      lost ? 1 : null,
+    );
+  }
+
+  setNeeds(unit: Unit, needs: readonly Need[]): void {
+    const state = this.#state;
+    dropNeeds(state, unit.id);
+    this.#needs.set(unit.id, needs);
+    needs.forEach(({ target, kind, met, workSpec, workUnit }, position) => {
+      state.sql.addNeed.run(
+        unit.id,
+        position,
+        Number(kind === "hard"),
+        Number(met),
+        target,
+        nameToBytes(workSpec),
+        nameToBytes(workUnit),
+      );
+    });
+    if (needs.length === 0) return;
+    state.writes++;
+    state.nextId("needs", needs.length);
+  }
+
+  meet(unit: Unit, need: Need): void {
+    need.met = true;
+    this.#state.writes++;
+    this.#state.sql.setMet.run(unit.id, this.needs(unit.id).indexOf(need));
+  }
+
+  setExtras(unit: Unit, extras: Extras): void {
+    setExtras(this.#state, unit, extras);
+  }
+
+  remove(unit: Unit): void {
+    const state = this.#state;
+    this.#units.delete(unit.id);
+    this.#names.get(unit.spec)?.delete(unit.name);
+    dropNeeds(state, unit.id);
+    setExtras(state, unit, { queues: [], labels: [] });
+    state.writes++;
+    state.sql.dropUnit.run(unit.id);
+    if (unit.attempts > (unit.attempt === null ? 0 : 1)) state.sql.dropHistory.run(unit.id);
+  }
+
+  setNextContinuous(spec: Spec, nextContinuous: number): void {
+    const { meta } = spec;
+    this.#state.undo(() => {
+      spec.meta = meta;
+    });
+    spec.meta = { ...meta, nextContinuous };
+    this.#state.writes++;
+    this.#state.sql.setSpecMeta.run(JSON.stringify(spec.meta), spec.id);
+  }
+
+  // ---- events
+
+  began(unit: Unit, attempt: AttemptState, claimed: boolean): void {
+    const worker = this.#state.worker(unit.spec.space, attempt.worker, this.now);
+    if (!claimed) return;
+    const log = this.#log.get(worker);
+    if (log === undefined) this.#log.set(worker, [[unit.id, attempt.number]]);
+    else log.push([unit.id, attempt.number]);
+  }
+
+  released(unit: Unit, attempt: AttemptState): void {
+    // what a worker holds follows from the leases; what it lost is marked in the history
+    if (attempt !== unit.attempt && this.#state.sql.dropHeld.run(unit.id, attempt.number) > 0)
+      this.#state.writes++;
+  }
+
+  protected tell(message: Omit<QueueMessage, "seq">, unit: Unit): void {
+    addMessage(this.#state, unit.spec.space, message);
+  }
+
+  protected wake(unit: Unit): void {
+    this.#state.noteEnd(unit.id);
+  }
+
+  /** Writes what was gathered: the last thing before the verb answers. */
+  flush(): void {
+    for (const [worker, attempts] of this.#log) logAttempts(this.#state, worker, attempts, this.now);
+  }
+}
+
+/** A rule as work for the committer, which lets others have a turn where it yields. */
+export function* applied<Answer>(
+  state: State,
+  now: number,
+  rule: (set: SqliteSet) => Rule<Answer>,
+): Generator<undefined, Answer> {
+  const set = new SqliteSet(state, now);
+  const steps = rule(set);
+  for (;;) {
+    const step = steps.next();
+    if (step.done === true) {
+      set.flush();
+      return step.value;
+    }
+    yield undefined;
+  }
+}
+
+/** The same in one go. */
+export function apply<Answer>(state: State, now: number, rule: (set: SqliteSet) => Rule<Answer>): Answer {
+  const steps = applied(state, now, rule);
+  for (;;) {
+    const step = steps.next();
+    if (step.done === true) return step.value;
+  }
+}
+
+export function readNeeds(state: State, unit: number): Need[] {
+  if (state.counters.needs === 0) return [];
+  return state.sql.needs.all(unit).map(([hard, met, target, spec, name]): Need => ({
+    target: target as number,
+    kind: hard === 1 ? "hard" : "soft",
+    workSpec: nameFromBytes(spec as Uint8Array),
+    workUnit: nameFromBytes(name as Uint8Array),
+    met: met === 1,
+  }));
+}
+
+function dropNeeds(state: State, unit: number): void {
+  if (state.counters.needs === 0) return;
+  const dropped = state.sql.dropNeeds.run(unit);
+  if (dropped === 0) return;
+  state.writes++;
+  state.nextId("needs", -dropped);
+}

@@ -1,0 +1,428 @@
+/** What people do in the dashboard, in a real browser against a real daemon: every effect is checked through the API. */
+import { readFileSync, writeFileSync } from "node:fs";
+import path from "node:path";
+import { gzipSync } from "node:zlib";
+import type { Page } from "playwright-core";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { decodeData, encodeData } from "../../src/core/index.ts";
+import { browserPath, openStage, type Stage } from "./browser.ts";
+
+const timeout = 90_000;
+let stage: Stage;
+let serial = 0;
+let ns = "";
+
+// it needs a browser, which a fresh machine may not have; CI installs one
+describe.skipIf(browserPath === undefined)("actions", () => {
+  beforeAll(async () => {
+    stage = await openStage();
+  }, timeout);
+  afterAll(() => stage.close());
+  afterEach(() => stage.closePages());
+  beforeEach(() => {
+    ns = `actions-${(serial += 1)}`;
+  });
+
+  /** A work spec with units, of which those named `bad` have failed. */
+  const fill = async (units = 20, bad = 0): Promise<void> => {
+    const { client } = stage;
+    await client.setWorkSpecs(ns, [
+      { data: encodeData({ name: "parse", weight: 40, then: "index" }) },
+      { data: encodeData({ name: "index" }) },
+    ]);
+    const names = Array.from({ length: units }, (_, i) => `u${String(i).padStart(5, "0")}`);
+    if (bad > 0) {
+      await client.addWorkUnits(
+        ns,
+        "parse",
+        names.slice(0, bad).map((name) => ({ name, data: encodeData({ name }) })),
+      );
+      const attempts = await client.requestAttempts(ns, { worker: "w", number: bad, workSpecs: ["parse"] });
+      await client.settleAttempts(
+        ns,
+        attempts.map(({ id }, i) => ({
+          attempt: id,
+          action: "fail",
+          data: encodeData({
+            traceback: i % 2 === 0 ? "Error: even\n    at task.js:1" : "Error: odd\n    at task.js:2",
+          }),
+        })),
+      );
+    }
+    await client.addWorkUnits(
+      ns,
+      "parse",
+      names.slice(bad).map((name) => ({ name, labels: ["eu"] })),
+    );
+  };
+  const counts = async () =>
+    (await stage.client.tally(ns)).find(({ workSpec }) => workSpec === "parse")!.counts;
+  const meta = async () => (await stage.client.getWorkSpecs(ns, ["parse"]))[0]!.meta;
+  const dialog = (page: Page) => page.locator("dialog[open]");
+
+  test("pauses and resumes a work spec, and takes it back", { timeout }, async () => {
+    await fill();
+    const { page, problems } = await stage.open(`#/${ns}/spec/parse`);
+    await page.getByRole("button", { name: "Pause", exact: true }).click();
+    await expect.poll(async () => (await meta()).paused).toBe(true);
+    await page.getByRole("button", { name: "Resume", exact: true }).waitFor();
+    await page.getByRole("button", { name: "Undo" }).click();
+    await expect.poll(async () => (await meta()).paused).toBe(false);
+    expect(problems).toEqual([]);
+  });
+
+  test(
+    "edits metadata in place, refuses what is no number, and goes back to the definition",
+    { timeout },
+    async () => {
+      await fill();
+      const { page, problems } = await stage.open(`#/${ns}/spec/parse`);
+      await page.getByRole("button", { name: "weight: 40; change" }).click();
+      const field = page.getByRole("textbox", { name: "weight" });
+      await field.fill("many");
+      await field.press("Enter");
+      expect(await field.getAttribute("aria-invalid")).toBe("true");
+      await field.fill("75");
+      await field.press("Enter");
+      await expect.poll(async () => (await meta()).weight).toBe(75);
+      await page.getByRole("button", { name: "back to 40" }).click();
+      await expect.poll(async () => (await meta()).weight).toBe(40);
+      await page.getByRole("button", { name: "max_running: none; change" }).click();
+      await page.getByRole("textbox", { name: "max_running" }).fill("7");
+      await page.keyboard.press("Enter");
+      await expect.poll(async () => (await meta()).maxRunning).toBe(7);
+      await page.getByRole("button", { name: "Undo" }).click();
+      await expect.poll(async () => (await meta()).maxRunning).toBe(0);
+      expect(problems).toEqual([]);
+    },
+  );
+
+  test("groups errors, and retries one group", { timeout }, async () => {
+    await fill(20, 10);
+    const { page, problems } = await stage.open(`#/${ns}/spec/parse`);
+    const group = page.getByRole("region", { name: "Errors" }).getByRole("row", { name: /Error: odd/ });
+    await group.getByRole("button", { name: "Retry 5…" }).click();
+    await dialog(page).getByRole("button", { name: "Retry 5 units" }).click();
+    await expect.poll(async () => (await counts()).failed).toBe(5);
+    await expect.poll(() => page.locator(".ops").innerText()).toContain("Done: 5 of 5 changed");
+    const left = await stage.client.listWorkUnits(ns, "parse", { statuses: ["failed"] });
+    for (const { data } of left.rows) expect(decodeData(data!).traceback).toContain("even");
+    expect(problems).toEqual([]);
+  });
+
+  test("deletes a work spec", { timeout }, async () => {
+    await fill();
+    const { page } = await stage.open(`#/${ns}/spec/parse`);
+    await page.getByRole("button", { name: "More actions" }).click();
+    await page.getByRole("menuitem", { name: "Delete the work spec…" }).click();
+    await dialog(page)
+      .getByRole("button", { name: /^Delete parse with 20 units/ })
+      .click();
+    await expect.poll(async () => (await stage.client.getWorkSpecs(ns, ["parse"]))[0]).toBeNull();
+  });
+
+  test(
+    "finds by prefix, status and label; the URL is the state, and Back goes back",
+    { timeout },
+    async () => {
+      await fill(300, 4);
+      const { page, problems } = await stage.open(`#/${ns}/units/parse`);
+      const rows = page.locator(".rows .row");
+      await rows.first().waitFor();
+      await page.keyboard.press("/");
+      await page.keyboard.type("u0001");
+      await expect.poll(() => rows.count()).toBe(10);
+      await expect.poll(() => page.url()).toContain("prefix=u0001");
+      await expect
+        .poll(() => page.getByRole("region", { name: "Units" }).locator("header").innerText())
+        .toContain("10 matching");
+      await page.goBack();
+      await expect.poll(() => page.getByRole("textbox", { name: "Name begins with" }).inputValue()).toBe("");
+      await page.getByRole("link", { name: /^Failed/ }).click();
+      await expect.poll(() => rows.count()).toBe(4);
+      const { page: same } = await stage.open(page.url().replace(/^.*#/, "#"));
+      await expect.poll(() => same.locator(".rows .row").count()).toBe(4);
+      await page.getByRole("link", { name: "All", exact: true }).click();
+      await page.getByRole("textbox", { name: "Name begins with" }).fill("label:eu");
+      await page.keyboard.press("Enter");
+      await expect
+        .poll(() => page.getByRole("region", { name: "Units" }).locator("header").innerText())
+        .toContain("296 matching");
+      expect(problems).toEqual([]);
+    },
+  );
+
+  test("reads on while scrolling, with few rows on the page", { timeout }, async () => {
+    await fill(1000);
+    const { page } = await stage.open(`#/${ns}/units/parse`);
+    await page.locator(".rows .row").first().waitFor();
+    await expect
+      .poll(
+        async () => {
+          await page.locator(".rows").evaluate((box) => box.scrollTo(0, box.scrollHeight));
+          return page.locator(".rows").innerText();
+        },
+        { timeout: 30_000 },
+      )
+      .toContain("u00999");
+    expect(await page.locator(".rows .row").count()).toBeLessThan(80);
+  });
+
+  test("retries what is selected", { timeout }, async () => {
+    await fill(20, 6);
+    const { page } = await stage.open(`#/${ns}/units/parse?status=failed`);
+    await page.getByRole("checkbox", { name: "Select u00001" }).check();
+    await page.getByRole("checkbox", { name: "Select u00003" }).check();
+    await page.getByRole("button", { name: "Retry…" }).click();
+    await dialog(page).getByRole("button", { name: "Retry 2 units of parse" }).click();
+    await expect.poll(async () => (await counts()).failed).toBe(4);
+    const [one, two] = await stage.client.getWorkUnits(ns, "parse", ["u00001", "u00002"]);
+    expect([one!.status, two!.status]).toEqual(["available", "failed"]);
+  });
+
+  test("retries all that match, at a pace, and stops", { timeout }, async () => {
+    await fill(400, 300);
+    const { page, problems } = await stage.open(`#/${ns}/units/parse?status=failed`);
+    await page.getByRole("checkbox", { name: "Select all on the screen" }).check();
+    await page.getByRole("button", { name: "All 300 that match" }).click();
+    await page.getByRole("button", { name: "Retry…" }).click();
+    await dialog(page).getByRole("spinbutton").fill("20");
+    await dialog(page).getByRole("button", { name: "Retry 300 units of parse" }).click();
+    await expect.poll(async () => (await counts()).failed).toBeLessThan(300);
+    await page.getByRole("button", { name: "Stop" }).click();
+    await expect.poll(() => page.locator(".ops").innerText()).toContain("Stopped");
+    const { failed } = await counts();
+    expect(failed).toBeGreaterThan(100);
+    await new Promise((resolve) => setTimeout(resolve, 1500));
+    expect((await counts()).failed).toBe(failed);
+    expect(problems).toEqual([]);
+  });
+
+  test("tries ten first", { timeout }, async () => {
+    await fill(60, 50);
+    const { page } = await stage.open(`#/${ns}/units/parse?status=failed`);
+    await page.getByRole("checkbox", { name: "Select all on the screen" }).check();
+    await page.getByRole("button", { name: "Retry…" }).click();
+    await dialog(page).getByRole("button", { name: "Try 10 first" }).click();
+    await expect.poll(async () => (await counts()).failed).toBe(40);
+  });
+
+  test("sets priorities and delays", { timeout }, async () => {
+    await fill(5);
+    const { page } = await stage.open(`#/${ns}/units/parse`);
+    await page.getByRole("checkbox", { name: "Select u00002" }).check();
+    await page.getByRole("button", { name: "Prioritise…" }).click();
+    await dialog(page).getByRole("spinbutton").fill("42");
+    await dialog(page).getByRole("button", { name: "Prioritise 1 unit of parse" }).click();
+    await expect
+      .poll(async () => (await stage.client.getWorkUnits(ns, "parse", ["u00002"]))[0]!.priority)
+      .toBe(42);
+    await page.getByRole("checkbox", { name: "Select u00003" }).check();
+    await page.getByRole("button", { name: "Delay…" }).click();
+    await dialog(page).getByRole("spinbutton").fill("3600");
+    await dialog(page).getByRole("button", { name: "Delay 1 unit of parse" }).click();
+    await expect.poll(async () => (await counts()).delayed).toBe(1);
+  });
+
+  test("deletes what is selected; a thousand only for who types the name", { timeout }, async () => {
+    await fill(1200);
+    const { page } = await stage.open(`#/${ns}/units/parse`);
+    await page.getByRole("checkbox", { name: "Select u00002" }).check();
+    await page.getByRole("button", { name: "Delete…" }).click();
+    await dialog(page).getByRole("button", { name: "Delete 1 unit of parse" }).click();
+    await expect.poll(async () => (await counts()).available).toBe(1199);
+    await page.getByRole("checkbox", { name: "Select all on the screen" }).check();
+    await page.getByRole("button", { name: "All 1,199 that match" }).click();
+    await page.getByRole("button", { name: "Delete…" }).click();
+    const button = dialog(page).getByRole("button", { name: "Delete 1,199 units of parse" });
+    expect(await button.isDisabled()).toBe(true);
+    await dialog(page).getByRole("textbox").fill("parse");
+    await button.click();
+    await expect.poll(async () => (await counts()).available, { timeout: 20_000 }).toBe(0);
+  });
+
+  test("exports what matches as lines of JSON", { timeout }, async () => {
+    await fill(30);
+    const { page, problems } = await stage.open(`#/${ns}/units/parse?prefix=u0000`);
+    await page.getByRole("checkbox", { name: "Select all on the screen" }).check();
+    await page.getByRole("button", { name: "Export…" }).click();
+    const [download] = await Promise.all([
+      page.waitForEvent("download"),
+      dialog(page).getByRole("button", { name: "Export 10 units of parse" }).click(),
+    ]);
+    const lines = readFileSync(await download.path(), "utf8")
+      .trim()
+      .split("\n");
+    expect(lines.map((line) => (JSON.parse(line) as { name: string }).name)).toEqual(
+      Array.from({ length: 10 }, (_, i) => `u0000${i}`),
+    );
+    expect(problems).toEqual([]);
+  });
+
+  test("adds units by pasting, and says what is wrong with which line", { timeout }, async () => {
+    await fill(1);
+    const { page, problems } = await stage.open(`#/${ns}/units/parse`);
+    await page.getByRole("button", { name: "Add units" }).click();
+    await dialog(page)
+      .getByRole("textbox")
+      .fill(
+        '{"name": "a", "data": {"n": 1.0}, "priority": 3}\n{"name": 7}\n["b", {"x": 1}]\n{"name": "c", "dependencies": [{"workUnit": "nowhere"}]}\nnot json',
+      );
+    const wrong = dialog(page).getByRole("list", { name: "Lines with errors" });
+    await expect.poll(() => wrong.innerText()).toMatch(/Line 2[^]*Line 5/);
+    await dialog(page).getByRole("button", { name: "Add 3 units that can be read" }).click();
+    await dialog(page).getByText("2 units stored").waitFor();
+    expect(await wrong.innerText()).toMatch(/Line 4/);
+    const [a, b, c] = await stage.client.getWorkUnits(ns, "parse", ["a", "b", "c"]);
+    expect([a!.priority, a!.data, b!.data, c]).toEqual([3, '{"n": 1.0}', '{"x": 1}', null]);
+    expect(problems).toEqual([]);
+  });
+
+  test("adds names, and a packed file", { timeout }, async () => {
+    await fill(1);
+    const { page } = await stage.open(`#/${ns}/units/parse?add=1`);
+    await dialog(page).getByRole("textbox").fill("https://example.org/1\nhttps://example.org/2\n");
+    await dialog(page).getByRole("button", { name: "Add 2 units" }).click();
+    await dialog(page).getByText("2 units stored").waitFor();
+    await dialog(page).getByRole("button", { name: "Close" }).click();
+    expect((await stage.client.getWorkUnits(ns, "parse", ["https://example.org/2"]))[0]!.status).toBe(
+      "available",
+    );
+    const file = path.join(stage.dataDir, "units.jsonl.gz");
+    writeFileSync(file, gzipSync(Array.from({ length: 2500 }, (_, i) => `{"name":"f${i}"}`).join("\n")));
+    await page.getByRole("button", { name: "Add units" }).click();
+    await dialog(page).locator("input[type=file]").setInputFiles(file);
+    await dialog(page).getByRole("button", { name: "Add 2,500 units" }).click();
+    await dialog(page).getByText("2,500 units stored").waitFor();
+    expect((await counts()).available).toBe(2503);
+  });
+
+  test("runs a unit again, gives one back, and deletes one", { timeout }, async () => {
+    await fill(3, 1);
+    const { page, problems } = await stage.open(`#/${ns}/unit/parse/u00000`);
+    await page.getByText("Error: even").first().waitFor();
+    await page.getByRole("button", { name: "Run again…" }).click();
+    await dialog(page).getByRole("button", { name: "Retry 1 unit of parse" }).click();
+    const status = async (name: string) => (await stage.client.getWorkUnits(ns, "parse", [name]))[0]?.status;
+    await expect.poll(() => status("u00000")).toBe("available");
+    const [attempt] = await stage.client.makeAttempts(ns, [
+      { workSpec: "parse", workUnit: "u00001", worker: "w" },
+    ]);
+    await page.goto(`${stage.url}/#/${ns}/unit/parse/u00001`);
+    await page.getByRole("button", { name: "Give back…" }).click();
+    await dialog(page).getByRole("button", { name: "Give the unit back" }).click();
+    await expect
+      .poll(async () => (await stage.client.getAttempts(ns, [attempt!.id]))[0]!.status)
+      .toBe("expired");
+    await page.goto(`${stage.url}/#/${ns}/unit/parse/u00002`);
+    await page.getByRole("button", { name: "Delete…" }).click();
+    await dialog(page).getByRole("button", { name: "Delete 1 unit of parse" }).click();
+    await expect.poll(() => status("u00002")).toBeUndefined();
+    expect(problems).toEqual([]);
+  });
+
+  test(
+    "shows what changed between attempts, where a unit came from and what it made",
+    { timeout },
+    async () => {
+      await fill(1);
+      const { client } = stage;
+      const [first] = await client.requestAttempts(ns, { worker: "w", workSpecs: ["parse"] });
+      await client.settleAttempts(ns, [
+        { attempt: first!.id, action: "retry", data: encodeData({ page: 1, kept: "same" }) },
+      ]);
+      const [second] = await client.requestAttempts(ns, { worker: "w", workSpecs: ["parse"] });
+      await client.settleAttempts(ns, [
+        {
+          attempt: second!.id,
+          action: "finish",
+          data: encodeData({ page: 2, kept: "same", output: { child: { x: 1 } } }),
+        },
+      ]);
+      const { page } = await stage.open(`#/${ns}/unit/parse/u00000`);
+      const data = page.getByRole("region", { name: "Data" });
+      await expect.poll(() => data.locator(".del").first().innerText()).toContain('"page": 1');
+      await expect.poll(() => data.locator(".add").first().innerText()).toContain('"page": 2');
+      await page
+        .getByRole("region", { name: "Where it came from and went" })
+        .getByRole("link", { name: "child" })
+        .click();
+      await page
+        .getByRole("region", { name: "Where it came from and went" })
+        .getByRole("link", { name: "u00000" })
+        .waitFor();
+    },
+  );
+
+  test("drains, stops and lets run a worker, and all of them", { timeout }, async () => {
+    await fill();
+    const { client } = stage;
+    await client.updateWorkers(ns, [
+      { name: "box", active: true, mode: "run" },
+      { name: "box/1", parent: "box", active: true, mode: "run" },
+    ]);
+    const { page, problems } = await stage.open(`#/${ns}/workers`);
+    const desired = async (name: string) => (await client.getWorkers(ns, [name]))[0]!.desired;
+    const ask = async (worker: string, what: string): Promise<void> => {
+      await page.getByRole("button", { name: worker, exact: true }).click();
+      await page.getByRole("menuitem", { name: what }).click();
+    };
+    await ask("Ask box", "Drain");
+    await expect.poll(() => desired("box")).toBe("idle");
+    expect(await desired("box/1")).toBe("idle");
+    await ask("Ask box", "Stop");
+    await expect.poll(() => desired("box")).toBe("terminate");
+    await ask("Ask box", "Run");
+    await expect.poll(() => desired("box")).toBe("run");
+    await ask("Ask all to…", "Drain");
+    await expect.poll(async () => (await client.getNamespace(ns)).settings.desired).toBe("idle");
+    await page.getByRole("button", { name: "Undo" }).click();
+    await expect.poll(async () => (await client.getNamespace(ns)).settings.desired).toBe("run");
+    expect(problems).toEqual([]);
+  });
+
+  test("gives back what a worker holds", { timeout }, async () => {
+    await fill();
+    const { client } = stage;
+    await client.updateWorkers(ns, [{ name: "box", active: true, mode: "run" }]);
+    await client.requestAttempts(ns, { worker: "box", number: 3, workSpecs: ["parse"] });
+    const { page } = await stage.open(`#/${ns}/workers`);
+    await page.getByRole("button", { name: "Ask box" }).click();
+    await page.getByRole("menuitem", { name: "Give back 3…" }).click();
+    await dialog(page).getByRole("button", { name: "Give back 3 units of box" }).click();
+    await expect.poll(async () => (await counts()).pending).toBe(0);
+  });
+
+  test("empties a queue and releases a lock", { timeout }, async () => {
+    const { client } = stage;
+    await client.setWorkSpecs(ns, [{ data: encodeData({ name: "parse" }) }]);
+    await client.addWorkUnits(ns, "parse", [{ name: "a", queues: ["done"] }]);
+    const [attempt] = await client.requestAttempts(ns, { worker: "w" });
+    await client.settleAttempts(ns, [{ attempt: attempt!.id, action: "finish" }]);
+    const { page } = await stage.open(`#/${ns}/queues`);
+    await page.getByRole("row", { name: /done/ }).getByRole("button", { name: "Empty…" }).click();
+    await dialog(page).getByRole("button", { name: "Remove 1 message of done" }).click();
+    await expect.poll(() => client.countMessages(ns, ["done"])).toEqual([0]);
+    await client.lock(ns, { owner: "anna", paths: [["shard", "3"]] });
+    await page.goto(`${stage.url}/#/${ns}/locks`);
+    await page.getByRole("textbox", { name: "Path of a lock" }).fill("shard/3");
+    await page.getByRole("button", { name: "Look" }).click();
+    await page.getByRole("row", { name: /anna/ }).waitFor();
+    await page.getByRole("button", { name: "Release it and all below…" }).click();
+    await dialog(page).getByRole("button", { name: "Release shard/3 and all below" }).click();
+    await expect.poll(() => client.readLocks(ns, [["shard", "3"]])).toEqual([null]);
+  });
+
+  test("an empty namespace shows the way, and each step ticks itself", { timeout }, async () => {
+    const { client } = stage;
+    const { page, problems } = await stage.open(`#/${ns}`);
+    await page.getByText("Say what the work is").waitFor();
+    expect(await page.locator(".start li.now").innerText()).toContain("Say what the work is");
+    await page.getByRole("button", { name: "make one here, named hello" }).click();
+    await expect.poll(async () => (await client.getWorkSpecs(ns, ["hello"]))[0]?.name).toBe("hello");
+    await expect.poll(() => page.locator(".start li.now").innerText()).toContain("Add work");
+    await client.addWorkUnits(ns, "hello", [{ name: "a" }]);
+    await page.getByRole("region", { name: "Work specs" }).waitFor();
+    expect(problems).toEqual([]);
+  });
+});
