@@ -141,7 +141,9 @@ class Import {
       throw new BulkError(`${where}: there is a work spec ${name} already; --merge brings them together`);
     this.#specs.set(name, { name, data, meta });
     const { then: _then, continuous: _continuous, ...rest } = decodeData(data, { precise: true });
-    await this.#coordinate.setWorkSpecs(this.#ns, [{ name, data: encodeData({ ...rest, disabled: true }) }]);
+    await this.#coordinate.setWorkSpecs(this.#ns, [{ name, data: encodeData({ ...rest, disabled: true }) }], {
+      lenient: true,
+    });
   }
 
   async #unit(line: Record<string, unknown>, where: string, number: number): Promise<void> {
@@ -250,6 +252,7 @@ class Import {
       await this.#coordinate.setWorkSpecs(
         this.#ns,
         specs.map(({ name, data }) => ({ name, data })),
+        { lenient: true },
       );
     for (const { name, meta } of specs) {
       await this.#coordinate.setWorkSpecMeta(this.#ns, name, settableMeta(meta));

@@ -213,6 +213,8 @@ export interface WorkSpecInput {
 
 export interface SetWorkSpecOptions {
   keepMeta?: boolean;
+  /** A known key that is newer than the Go and Python clients, and is not of its kind, is taken for the user's own data. */
+  lenient?: boolean;
 }
 
 export interface RequestOptions {

@@ -205,7 +205,7 @@ export class Engine implements Coordinate {
     const puts = this.#batch("specs", specs).map((input) => {
       const data = checkData("work spec", checkObject("work spec", input).data, this.#maxDataBytes);
       if (data === null) throw new CoordinateError("bad_data", "work spec: no data");
-      const { name, meta } = readWorkSpec(data);
+      const { name, meta } = readWorkSpec(data, options.lenient ?? false);
       if (this.#refusedRuntimes.has(meta.runtime))
         throw new CoordinateError(
           "not_supported",
@@ -970,12 +970,13 @@ function checkSchedule({ workSpecs, runtimes, tasks, availableGb }: ScheduleRequ
 
 const byName = (a: Candidate, b: Candidate): number => compareNames(a.name, b.name);
 
-/** When the next unit is due, a lease ends, or a continuous spec may generate: the earliest. */
+/** When the next unit is due, a lease ends, a continuous spec may generate, or a spec starts: the earliest. */
 function whenDue(candidates: readonly Candidate[], now: number): number {
   let due = latestTime;
   for (const { meta, nextDue } of candidates) {
     if (nextDue > 0) due = Math.min(due, nextDue);
     if (meta.continuous && meta.nextContinuous > now) due = Math.min(due, meta.nextContinuous);
+    if (meta.notBefore > now) due = Math.min(due, meta.notBefore);
   }
   return due;
 }

@@ -40,6 +40,7 @@ export interface ScheduleRequest {
 /** Why a work spec is not chosen. The order is the order in which the rules are tried. */
 export type Exclusion =
   | "paused"
+  | "not_before"
   | "no_weight"
   | "other_work_spec"
   | "other_runtime"
@@ -80,6 +81,7 @@ interface Judged {
 function filter(candidate: Candidate, request: ScheduleRequest, now: number): Exclusion | null {
   const { meta, available, pending } = candidate;
   if (meta.paused) return "paused";
+  if (meta.notBefore > now) return "not_before";
   if (!(meta.weight > 0)) return "no_weight";
   if (listed(request.workSpecs) && !request.workSpecs.includes(candidate.name)) return "other_work_spec";
   const runtimes = runtimesOf(request);
@@ -241,6 +243,8 @@ function reason(
       return available > 0 ? "has available work units" : "may generate a work unit";
     case "paused":
       return "is paused";
+    case "not_before":
+      return `starts at ${new Date(meta.notBefore).toISOString()}`;
     case "no_weight":
       return `has weight ${meta.weight}; only weights above 0 are scheduled`;
     case "other_work_spec":

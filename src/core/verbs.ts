@@ -358,6 +358,7 @@ export const verbs: { readonly [V in Verb]: VerbRow<Awaited<ReturnType<Coordinat
     params: { specs: list(input<WorkSpecInput>({ data, name: maybe(workSpec) })) },
     options: {
       keepMeta: maybe(boolean("Keeps the metadata that operators set by hand")),
+      lenient: maybe(boolean("Takes newer keys that are not of their kind for the user's own data")),
     } satisfies Members<SetWorkSpecOptions>,
     answer: list(workSpecRow),
     repeat: "same",

@@ -14,6 +14,8 @@ export interface WorkSpecMeta {
   /** Share among specs of equal priority; zero or less is never scheduled. */
   weight: number;
   paused: boolean;
+  /** No unit is handed out before this time; 0 is "at once". */
+  notBefore: number;
   continuous: boolean;
   /** The `continuous` key of the data; only then may `continuous` be switched on. */
   canBeContinuous: boolean;
@@ -71,6 +73,8 @@ export interface WorkSpecField {
   readonly shownAs?: string;
   /** Other names that `coordinate set` takes. */
   readonly aliases?: readonly string[];
+  /** Newer than the clients of the old protocols, whose work specs may use the key for something else. */
+  readonly newer?: true;
   /** What a number counts, where its kind does not say so. */
   readonly unit?: string;
   /** Of an object whose keys are known too. */
@@ -135,6 +139,14 @@ export const workSpecFields = {
     settable: true,
     shownAs: "paused",
     help: "Paused: no new attempts; those that run go on",
+  },
+  not_before: {
+    kind: "time",
+    field: "notBefore",
+    default: 0,
+    settable: true,
+    newer: true,
+    help: "No unit is handed out before this time; 0 is at once",
   },
   continuous: {
     kind: "boolean",

@@ -41,15 +41,18 @@ export function missingWorkSpec(ref: WorkSpecRef): CoordinateError {
     : new CoordinateError("gone", ref.name);
 }
 
-/** Reads a work spec's data: its name and the metadata that the special keys derive. Throws, naming the key. */
-export function readWorkSpec(data: Data): { name: string; meta: WorkSpecMeta } {
+/**
+ * Reads a work spec's data: its name and the metadata that the special keys derive. Throws, naming the key. Where it is
+ * `lenient`, a newer key that is not of its kind is passed over: it is the data of a client that does not know it.
+ */
+export function readWorkSpec(data: Data, lenient = false): { name: string; meta: WorkSpecMeta } {
   const spec = decodeData(data);
   const has = Object.hasOwn(spec, "name");
   const called = has ? textOf(spec.name) : undefined;
   if (!has || called === "" || spec.name === null) throw new CoordinateError("no_work_spec_name");
   if (called === undefined) throw new CoordinateError("bad_work_spec_name");
   const name = checkName("work spec", called);
-  const given = readFields(spec, workSpecKeys) as Partial<WorkSpecMeta>;
+  const given = readFields(spec, workSpecKeys, lenient) as Partial<WorkSpecMeta>;
   const meta = {
     ...defaultMeta,
     ...given,
@@ -110,13 +113,15 @@ export function changeMeta(old: WorkSpecMeta, change: WorkSpecMetaChange): WorkS
 function readFields(
   object: Readonly<Record<string, unknown>>,
   keys: Readonly<Record<string, WorkSpecField>>,
+  lenient: boolean,
   path = "",
 ): Record<string, unknown> {
   const fields: Record<string, unknown> = {};
-  for (const [key, { kind, field, keys: inner, forWorkers }] of Object.entries(keys)) {
+  for (const [key, { kind, field, keys: inner, forWorkers, newer }] of Object.entries(keys)) {
     const value = Object.hasOwn(object, key) ? object[key] : undefined;
     if (value === undefined || value === null || forWorkers === true) continue;
     const read = readKind(kind, value);
+    if (read === undefined && lenient && newer === true) continue;
     if (read === undefined)
       throw new CoordinateError(
         "bad_work_spec",
@@ -124,7 +129,9 @@ function readFields(
       );
     if (field === undefined) continue;
     fields[field] =
-      inner === undefined ? read : readFields(read as Record<string, unknown>, inner, `${path}${key}.`);
+      inner === undefined
+        ? read
+        : readFields(read as Record<string, unknown>, inner, lenient, `${path}${key}.`);
   }
   return fields;
 }

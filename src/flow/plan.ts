@@ -140,7 +140,7 @@ function planSpec(
 
 /** What differs from what the stored data derives was set by hand; of that, what the new data would change. */
 function handSet(stored: WorkSpecRow, next: WorkSpecMeta): Difference[] {
-  const derived = readWorkSpec(stored.data).meta;
+  const derived = readWorkSpec(stored.data, true).meta;
   return settableFields
     .filter(({ field, metaOnly }) => {
       const is = stored.meta[field];

@@ -73,5 +73,5 @@ const forms: Readonly<Record<FieldKind, Record<string, unknown>>> = {
   object: { type: ["object", "null"] },
   arguments: { type: ["array", "object", "null"] },
   duration: { type: ["number", "null"], minimum: 0 },
-  time: { type: ["number", "string", "null"], minimum: 0, format: "date-time" },
+  time: { type: ["number", "string", "null"], minimum: 0, pattern: "T.*(Z|[-+]\\d\\d:\\d\\d)$" },
 };

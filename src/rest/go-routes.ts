@@ -448,7 +448,7 @@ export const goRoutes: readonly Route[] = [
     handle: async (call) => {
       const data = bodyData(call);
       if (data === null) throw new HttpError("bad_request", "Missing data");
-      const [made] = await call.coordinate.setWorkSpecs(call.ns, [{ data }]);
+      const [made] = await call.coordinate.setWorkSpecs(call.ns, [{ data }], { lenient: true });
       if (made === undefined) throw new CoordinateError("internal");
       return created(call, workSpecUrl(call.ns, made.name), workSpecText(call.ns, made));
     },
@@ -466,7 +466,7 @@ export const goRoutes: readonly Route[] = [
     handle: async (call) => {
       const { name } = await spec(call);
       const data = bodyData(call);
-      if (data !== null) await call.coordinate.setWorkSpecs(call.ns, [{ data, name }]);
+      if (data !== null) await call.coordinate.setWorkSpecs(call.ns, [{ data, name }], { lenient: true });
       return null;
     },
   }),

@@ -107,6 +107,10 @@ run("work specs", {
     ["get_work_spec", ["ws"], "{b'name': b'ws', u'desc': u'é', b'min_gb': 1.0, b'nice': -2}"],
     ["get_work_spec", [u("ws")], "{b'name': b'ws', u'desc': u'é', b'min_gb': 1.0, b'nice': -2}"],
   ],
+  "a key that means something since is the client's own when it is of another kind": [
+    ["set_work_spec", [{ name: "ws", not_before: "tomorrow" }], "[True, None]"],
+    ["get_work_spec", ["ws"], "{b'name': b'ws', b'not_before': b'tomorrow'}"],
+  ],
   "module and run_function are bytes, however they were set": [
     [
       "set_work_spec",

@@ -6,6 +6,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { metaFields } from "../../src/core/index.ts";
 import { executable, startProcess, type Started } from "../daemon/built.ts";
 import { coordinate } from "./run.ts";
 
@@ -100,7 +101,7 @@ const stories: readonly Story[] = [
       {
         once: true,
         run: "work_specs --details",
-        out: /crawl +10 +0 +index\n[\s\S]*tick +20 +0 +continuous every 1 min/,
+        out: /crawl +10 +0 +index\n[\s\S]*tick +20 +0 +continuous every 1 min\n$/,
       },
       { run: "work_spec crawl", out: "name: crawl\nthen: index\nweight: 10\nratio: 1.0\n" },
       {
@@ -113,21 +114,11 @@ const stories: readonly Story[] = [
         json: {
           data: { name: "crawl", then: "index", weight: 10, ratio: 1 },
           meta: {
-            priority: 0,
+            ...Object.fromEntries(metaFields.map(({ name }) => [name, expect.anything() as unknown])),
             weight: 10,
-            paused: false,
-            continuous: false,
-            can_be_continuous: false,
-            min_gb: 0,
-            interval: 0,
-            next_continuous: 0,
-            max_running: 0,
-            max_getwork: 0,
-            max_retries: 0,
             then: "index",
-            then_preempts: true,
+            can_be_continuous: false,
             runtime: "",
-            retention: {},
           },
         },
       },
@@ -333,6 +324,12 @@ const stories: readonly Story[] = [
         out: "max_getwork=7\nmin_gb=0.5\npaused=true\n",
       },
       { run: "set index max_getwork=0 min_gb=0 paused=off", out: "max_getwork=0\nmin_gb=0\npaused=false\n" },
+      { run: "set index not_before=2030-01-02T03:04:05Z", out: /^not_before=2030-01-02T03:04:05.000Z \(/ },
+      {
+        run: "explain index",
+        out: /It starts at 2030-01-02T03:04:05\.000Z\.[\s\S]*coordinate set index not_before=now/,
+      },
+      { run: "set index not_before=now", out: "not_before=0\n" },
       { run: "set crawl max_running=0", out: "max_running=0\n" },
       { run: "explain crawl", out: /Others with work have a higher priority\./ },
       { run: "set crawl", out: /^priority=0\nweight=3\npaused=false\n/ },

@@ -209,16 +209,19 @@ export class Model {
     this.#fail(unit, "", `dependency ${broken.name} of work spec ${broken.spec} ${how}`);
   }
 
-  /** Whether something still follows for the unit: it ended in this call, or waits, at any distance, for one that did. */
+  /**
+   * Whether something still follows for the unit: it ended in this call and others depend on it, or it is blocked and waits,
+   * over others that are, for one that ended.
+   */
   #isConcerned(unit: ModelUnit): boolean {
     const seen = new Set<ModelUnit>();
     const reaches = (one: ModelUnit): boolean => {
-      if (this.#ended.includes(one)) return true;
-      if (seen.has(one)) return false;
+      if (seen.has(one) || this.status(one) !== "blocked") return false;
       seen.add(one);
-      return one.needs.some((need) => reaches(need.unit));
+      return one.needs.some((need) => this.#ended.includes(need.unit) || reaches(need.unit));
     };
-    return this.#ended.length > 0 && reaches(unit);
+    const isAwaited = (): boolean => this.units.some(({ needs }) => needs.some((need) => need.unit === unit));
+    return (this.#ended.includes(unit) && isAwaited()) || reaches(unit);
   }
 
   #beforeChange(unit: ModelUnit | undefined): void {

@@ -26,7 +26,7 @@ import { badArgument, breakByte, headEnd, indefinite, itemEnd, major } from "../
 const setWorkSpec = method(1, 1, async ({ coordinate, ns, settings }, [spec]) => {
   const data = spec?.data("work spec", settings.dataLimits) ?? null;
   if (data === null) throw badArgument("work spec: expected a map, got null");
-  await coordinate.setWorkSpecs(ns, [{ data }]);
+  await coordinate.setWorkSpecs(ns, [{ data }], { lenient: true });
   return yes;
 });
 

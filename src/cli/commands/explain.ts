@@ -146,6 +146,7 @@ function aboutWorkers(
 
 const advice: Partial<Record<NonNullable<Explained["excluded"]>, (name: string) => string>> = {
   paused: (name) => `coordinate resume ${name} lets it go on.`,
+  not_before: (name) => `coordinate set ${name} not_before=now starts it at once.`,
   no_weight: (name) => `coordinate set ${name} weight=20 gives it a share.`,
   max_running: (name) => `More may run when one of them ends, or after coordinate set ${name} max_running=N.`,
   lower_priority: (name) =>
@@ -157,7 +158,7 @@ const advice: Partial<Record<NonNullable<Explained["excluded"]>, (name: string) 
 /** The scheduler says "has no work" of a work spec, or a sentence about others. */
 function reasonSentence(reason: string): string {
   const shown = show(reason);
-  if (/^(has|is|may|needs|generates) /.test(shown)) return `It ${shown}.`;
+  if (/^(has|is|may|needs|generates|starts) /.test(shown)) return `It ${shown}.`;
   return `${shown[0]?.toUpperCase() ?? ""}${shown.slice(1)}.`;
 }
 

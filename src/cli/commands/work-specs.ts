@@ -24,9 +24,7 @@ const notNoted: ReadonlySet<string> = new Set<keyof WorkSpecMeta>([
   "weight",
   "nextWorkSpecName",
   "continuous",
-  "canBeContinuous",
   "intervalMs",
-  "nextContinuous",
   "retention",
 ]);
 
@@ -34,7 +32,7 @@ const notNoted: ReadonlySet<string> = new Set<keyof WorkSpecMeta>([
 function notes({ meta }: WorkSpecRow): string {
   const every = meta.intervalMs > 0 ? ` every ${duration(meta.intervalMs)}` : "";
   const unusual = metaFields.filter(
-    ({ field }) => !notNoted.has(field) && meta[field] !== defaultMeta[field],
+    ({ field, metaOnly }) => metaOnly !== true && !notNoted.has(field) && meta[field] !== defaultMeta[field],
   );
   return [
     meta.canBeContinuous && (meta.continuous ? `continuous${every}` : "continuous is off"),

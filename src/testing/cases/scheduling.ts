@@ -1,6 +1,6 @@
 /** Every sentence of the scheduling rules has a case here; the draw itself is made exact by giving the random number. */
 import assert from "node:assert/strict";
-import { encodeData } from "../../core/index.ts";
+import { decodeData, encodeData } from "../../core/index.ts";
 import { table, type CaseGroup, type Context } from "../stack.ts";
 
 /** Specs with so many units each; `pending` of them already running. */
@@ -41,6 +41,48 @@ export const scheduling: CaseGroup = {
         assert.equal(await chosen(t), null);
         await t.c.setWorkSpecMeta(t.ns, "s", { paused: false });
         assert.equal(await chosen(t), "s");
+      },
+    },
+    {
+      name: "a work spec is not considered before its time, and others are",
+      async run(t) {
+        const start = t.now + 5000;
+        await specs(t, { s: { not_before: start / 1000 }, other: {} });
+        assert.deepEqual(await excluded(t), { s: "not_before", other: null });
+        assert.equal(await chosen(t), "other");
+        assert.equal(await chosen(t), null);
+        await t.advance(4999);
+        assert.equal(await chosen(t), null);
+        await t.advance(1);
+        assert.equal(await chosen(t), "s");
+      },
+    },
+    {
+      name: "when a work spec starts may be set, and is kept as other settings are",
+      async run(t) {
+        await specs(t, { s: { not_before: "2100-01-01T00:00:00Z" } });
+        assert.equal(await chosen(t), null);
+        const meta = await t.c.setWorkSpecMeta(t.ns, "s", { notBefore: 0 });
+        assert.equal(meta.notBefore, 0);
+        assert.equal(await chosen(t), "s");
+        await t.c.setWorkSpecMeta(t.ns, "s", { notBefore: 7000 });
+        const data = encodeData({ name: "s", not_before: 9 });
+        const [kept] = await t.c.setWorkSpecs(t.ns, [{ data }], { keepMeta: true });
+        assert.equal(kept?.meta.notBefore, 7000);
+        const [reset] = await t.c.setWorkSpecs(t.ns, [{ data }]);
+        assert.equal(reset?.meta.notBefore, 9000);
+      },
+    },
+    {
+      name: "what a newer key is in the data of an old client is its own, and elsewhere it is refused",
+      async run(t) {
+        const data = encodeData({ name: "s", not_before: ["mine"] });
+        await t.refuses("bad_work_spec", t.c.setWorkSpecs(t.ns, [{ data }]));
+        const [row] = await t.c.setWorkSpecs(t.ns, [{ data }], { lenient: true });
+        assert.equal(row?.meta.notBefore, 0);
+        assert.deepEqual(decodeData(row.data), { name: "s", not_before: ["mine"] });
+        const wrong = encodeData({ name: "s", weight: "heavy" });
+        await t.refuses("bad_work_spec", t.c.setWorkSpecs(t.ns, [{ data: wrong }], { lenient: true }));
       },
     },
     {

@@ -65,6 +65,18 @@ export const waiting: CaseGroup = {
       },
     },
     {
+      name: "a request that waits is answered when a work spec starts",
+      async run(t) {
+        await t.spec("s", { not_before: (t.now + 3000) / 1000 });
+        await t.add("s", "u");
+        const [answer] = await wait(t, {});
+        await t.advance(2999);
+        await t.untilWaiting(1);
+        await t.advance(1);
+        assert.deepEqual(await answer, ["u"]);
+      },
+    },
+    {
       name: "a request that waits is answered when a continuous spec may generate",
       async run(t) {
         await t.spec("s", { continuous: true, interval: 10 });
