@@ -56,6 +56,8 @@ export interface WorkSpecKeys {
   then_preempts?: boolean;
   /** What the jobs run in. A request that lists runtimes is given only work specs of these, exactly */
   runtime?: string;
+  /** No unit is handed out before this time; 0 is at once */
+  not_before?: number | string;
   /** How long ended units are kept; for ever if not given */
   retention?: {
     finished?: { max_age?: number; max_count?: number };
