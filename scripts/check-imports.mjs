@@ -14,7 +14,8 @@ import ts from "typescript";
 
 /**
  * @typedef {object} Folder
- * @property {string[]} imports Other folders: "core" is its index.ts, "rest/client" that entry of it.
+ * @property {string[]} imports Other folders: "core" is its index.ts, "rest/client" that entry of it, "lazy sqlite" only by
+ *   `import()`.
  * @property {string[]} packages Packages and node: builtins. A last "*" stands for any ending; node:sqlite must be named in full.
  * @property {string[]} [entries] Files that other folders may import, without .ts; ["index"] where not given.
  * @property {boolean} [pure] No ambient clock, random or timer.
@@ -104,10 +105,14 @@ export const folders = {
 };
 
 /**
- * Files directly in src: index.ts, the package's main entry. It stays light: no driver and no server.
+ * Files directly in src: index.ts, the package's main entry. It stays light: a driver or a wire is loaded when `connect` is asked
+ * for it, and no server is.
  * @type {Folder}
  */
-export const main = { imports: [...coreAndObjects, "memory"], packages: [] };
+export const main = {
+  imports: [...coreAndObjects, "memory", "lazy sqlite", "lazy postgres", "lazy rest/client", "lazy cbor"],
+  packages: [],
+};
 
 /** What a pure folder may not mention, and what to do about it. "new Date()" means the one without an argument. */
 export const ambient = {
@@ -128,7 +133,7 @@ export const exceptions = [
 
 /**
  * @typedef {{ file: string, line: number, message: string }} Violation
- * @typedef {{ name: string, line: number }} Import
+ * @typedef {{ name: string, line: number, lazy: boolean }} Import
  * @typedef {{ file: string, line: number }} Place
  */
 
@@ -212,6 +217,11 @@ function folderViolation(folder, rules, found, target) {
     return `"${found.name}" reaches inside src/${to}: import src/${to}/index.ts`;
   }
   if (rules.imports.includes(wanted)) return undefined;
+  if (rules.imports.includes(`lazy ${wanted}`)) {
+    return found.lazy
+      ? undefined
+      : `${nameOf(folder)} may load ${wanted} only when it is needed: use \`import()\``;
+  }
   return `${nameOf(folder)} may not import ${wanted}; it may import ${listed(rules.imports)}`;
 }
 
@@ -238,9 +248,9 @@ function importsOf(source) {
   /** @type {Import[]} */
   const found = [];
   /** @param {ts.Node | undefined} name */
-  const add = (name) => {
+  const add = (name, lazy = false) => {
     if (name !== undefined && ts.isStringLiteralLike(name)) {
-      found.push({ name: name.text, line: lineOf(source, name) });
+      found.push({ name: name.text, line: lineOf(source, name), lazy });
     }
   };
   walk(source, (node) => {
@@ -256,7 +266,7 @@ function importsOf(source) {
       const { expression } = node;
       const loads =
         expression.kind === ts.SyntaxKind.ImportKeyword || expression.getText(source) === "require";
-      if (loads) add(node.arguments[0]);
+      if (loads) add(node.arguments[0], expression.kind === ts.SyntaxKind.ImportKeyword);
     }
   });
   return found;

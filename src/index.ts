@@ -2,10 +2,12 @@
  * The main entry: the domain, the handles, and a coordinator in this process's memory. Durable stores and wires have
  * entries of their own, so that nobody loads a driver that they do not use.
  */
-import { Engine, isCoordinateError, nextTurn, type EngineOptions } from "./core/index.ts";
+import { Engine, type EngineOptions } from "./core/index.ts";
+import { HousekeptHandle } from "./housekept.ts";
 import { MemoryStore } from "./memory/index.ts";
 import { CoordinateHandle } from "./objects/index.ts";
 
+export { connect, type ConnectOptions } from "./connect.ts";
 export * from "./core/index.ts";
 export * from "./objects/index.ts";
 
@@ -21,37 +23,5 @@ export interface MemoryOptions extends EngineOptions {
 export function openMemory(options: MemoryOptions = {}): CoordinateHandle {
   const engine = new Engine(new MemoryStore(), options);
   const tidyMs = options.tidyMs ?? (options.clock === undefined ? 1000 : 0);
-  return tidyMs > 0 ? new TidiedHandle(engine, tidyMs) : new CoordinateHandle(engine);
-}
-
-/** Runs the housekeeping of an engine until it is closed. */
-class TidiedHandle extends CoordinateHandle {
-  readonly #timer: NodeJS.Timeout;
-  #busy = false;
-  #closed = false;
-
-  constructor(engine: Engine, tidyMs: number) {
-    super(engine);
-    this.#timer = setInterval(() => void this.#tidy(engine), tidyMs).unref();
-  }
-
-  async #tidy(engine: Engine): Promise<void> {
-    if (this.#busy) return;
-    this.#busy = true;
-    try {
-      while ((await engine.tidy()).more && !this.#closed) await nextTurn();
-    } catch (error) {
-      // closed in the middle of it, which is no fault; anything else is a bug that must be seen and must not end the process
-      if (!isCoordinateError(error, "closed"))
-        process.emitWarning(error instanceof Error ? error : String(error));
-    } finally {
-      this.#busy = false;
-    }
-  }
-
-  override async close(): Promise<void> {
-    this.#closed = true;
-    clearInterval(this.#timer);
-    await super.close();
-  }
+  return tidyMs > 0 ? new HousekeptHandle(engine, { everyMs: tidyMs }) : new CoordinateHandle(engine);
 }

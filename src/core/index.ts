@@ -28,6 +28,7 @@ export * from "./scheduler.ts";
 export * from "./settling.ts";
 export * as shape from "./shape.ts";
 export type { Shape } from "./shape.ts";
+export * from "./slip.ts";
 export * from "./store.ts";
 export * from "./sweeping.ts";
 export { readUnitLine } from "./unit-line.ts";

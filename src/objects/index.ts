@@ -1,5 +1,6 @@
 export { Attempt, type RetryOptions, type SettleAllOptions } from "./attempt.ts";
 export { CoordinateHandle, handles } from "./coordinate.ts";
+export { defineSpec, SpecDefinition, type WorkSpecKeys } from "./define-spec.ts";
 export { Namespace, type WorkerListing } from "./namespace.ts";
 export { Queue, type Message, type MessagesOptions } from "./queue.ts";
 export type { PageOptions, Scope } from "./scope.ts";

@@ -21,6 +21,7 @@ import {
   type WorkerQuery,
 } from "../core/index.ts";
 import { Attempt } from "./attempt.ts";
+import { checkSlips, SpecDefinition } from "./define-spec.ts";
 import { Queue } from "./queue.ts";
 import { encode, only, pageLimit, type PageOptions, type Scope } from "./scope.ts";
 import { WorkSpec } from "./work-spec.ts";
@@ -52,8 +53,10 @@ export class Namespace {
   // ---- work specs
 
   /** A handle by name, without asking whether there is such a spec. */
-  workSpec(name: string): WorkSpec {
-    return new WorkSpec(this.#scope, name);
+  workSpec(name: string): WorkSpec;
+  workSpec<Data extends object>(spec: SpecDefinition<Data, object>): WorkSpec<Data>;
+  workSpec(spec: string | SpecDefinition<object, object>): WorkSpec {
+    return new WorkSpec(this.#scope, typeof spec === "string" ? spec : spec.name);
   }
 
   /** A handle pinned to the spec that has this name now. Throws `no_such_work_spec`. */
@@ -63,14 +66,26 @@ export class Namespace {
     return new WorkSpec(this.#scope, { name: row.name, id: row.id });
   }
 
-  /** Creates the spec that the object's `name` says or replaces its data; the handle is pinned to it. */
+  /**
+   * Creates the spec that the object's `name` says or replaces its data; the handle is pinned to it. Throws `bad_work_spec` for
+   * a key that is one slip away from a known one, such as `max_retires`; keys of your own may have any other name.
+   */
+  async setWorkSpec<Data extends object>(
+    spec: SpecDefinition<Data, object>,
+    options?: SetWorkSpecOptions,
+  ): Promise<WorkSpec<Data>>;
+  async setWorkSpec(spec: object, options?: SetWorkSpecOptions): Promise<WorkSpec>;
   async setWorkSpec(spec: object, options: SetWorkSpecOptions = {}): Promise<WorkSpec> {
     return only(await this.setWorkSpecs([spec], options));
   }
 
   /** All or none. Replacing resets the metadata to what the data derives, unless `keepMeta`. */
   async setWorkSpecs(specs: readonly object[], options: SetWorkSpecOptions = {}): Promise<WorkSpec[]> {
-    const inputs = specs.map((spec) => ({ data: encode(spec) }));
+    const inputs = specs.map((spec) => {
+      const data = spec instanceof SpecDefinition ? spec.spec : spec;
+      checkSlips(data);
+      return { data: encode(data) };
+    });
     const rows = await this.#scope.verbs.setWorkSpecs(this.name, inputs, options);
     return rows.map(({ name, id }) => new WorkSpec(this.#scope, { name, id }));
   }

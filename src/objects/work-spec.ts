@@ -19,14 +19,15 @@ import {
   type WorkUnitQuery,
   type WorkUnitSelection,
 } from "../core/index.ts";
+import { checkSlips } from "./define-spec.ts";
 import { encode, encodeIfAny, only, pageLimit, type PageOptions, type Scope } from "./scope.ts";
 import type { WorkUnit } from "./work-unit.ts";
 
 export type AddOptions = Omit<WorkUnitInput, "name" | "data">;
 
 /** A unit to add: an object, or a pair of name and data. */
-export type NewWorkUnit =
-  (Omit<WorkUnitInput, "data"> & { data?: object | null }) | readonly [name: string, data?: object | null];
+export type NewWorkUnit<Data extends object = object> =
+  (Omit<WorkUnitInput, "data"> & { data?: Data | null }) | readonly [name: string, data?: Data | null];
 
 export interface AddProgress {
   /** Units written so far. */
@@ -48,9 +49,9 @@ const batchSize = 1000;
 /**
  * A handle by name means whatever has the name when a method is called, and throws `no_such_work_spec` when nothing
  * has. A pinned one, with an `id`, means the spec that was seen: once that was deleted every method throws `gone`,
- * also when another spec of its name was set since.
+ * also when another spec of its name was set since. `Data` is that of its units, where the spec was made by `defineSpec`.
  */
-export class WorkSpec {
+export class WorkSpec<Data extends object = object> {
   readonly #scope: Scope;
   readonly #ref: WorkSpecRef;
 
@@ -79,6 +80,7 @@ export class WorkSpec {
    * The name cannot be changed (`changed_name`).
    */
   async setData(data: object, options: SetWorkSpecOptions = {}): Promise<void> {
+    checkSlips(data);
     const { verbs, ns } = this.#scope;
     // the verb makes what is not there; a handle is for what is
     await this.#read();
@@ -131,7 +133,7 @@ export class WorkSpec {
   // ---- its units
 
   /** Adds one unit, or writes over the one of its name, and reads it back. */
-  async addWorkUnit(name: string, data?: object | null, options: AddOptions = {}): Promise<WorkUnit> {
+  async addWorkUnit(name: string, data?: Data | null, options: AddOptions = {}): Promise<WorkUnit> {
     const { verbs, ns } = this.#scope;
     const unit = { ...options, name, data: encodeIfAny(data) };
     const added = only(await verbs.addWorkUnits(ns, this.#ref, [unit]));
@@ -146,7 +148,7 @@ export class WorkSpec {
    * several requests, and others may claim the first before the last is added.
    */
   async addWorkUnits(
-    units: Iterable<NewWorkUnit> | AsyncIterable<NewWorkUnit>,
+    units: Iterable<NewWorkUnit<Data>> | AsyncIterable<NewWorkUnit<Data>>,
     { onProgress }: AddManyOptions = {},
   ): Promise<AddProgress> {
     const { verbs, ns } = this.#scope;

@@ -34,6 +34,7 @@ describe("what is allowed", () => {
     ["a value of core in the browser", "src/dashboard/app.tsx", `import { a } from "../core/index.ts";`],
     ["a second entry", "src/dashboard/app.tsx", `import { a } from "../rest/client.ts";`],
     ["the main entry over core and objects", "src/index.ts", `export * from "./core/index.ts";`],
+    ["a driver when it is needed", "src/connect.ts", `await import("./sqlite/index.ts");`],
     ["the clock where it is defined", "src/core/clock.ts", `export const now = () => Date.now();`],
     ["the clock at an edge", "src/worker/lease.ts", `export const now = () => Date.now();`],
     [
@@ -55,6 +56,13 @@ describe("what is allowed", () => {
 
 describe("what is found", () => {
   const planted: [title: string, file: string, text: string, line: number, message: RegExp][] = [
+    [
+      "a driver that is loaded at once",
+      "src/connect.ts",
+      `import { a } from "./sqlite/index.ts";`,
+      1,
+      /may load sqlite only when it is needed: use `import\(\)`/,
+    ],
     [
       "a folder below",
       "src/core/a.ts",

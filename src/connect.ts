@@ -1,0 +1,104 @@
+/** One way in, whatever the work is kept in: a daemon, a file, a database, or this process's memory. */
+import { CoordinateError, Engine, systemClock } from "./core/index.ts";
+import { HousekeptHandle } from "./housekept.ts";
+import { MemoryStore } from "./memory/index.ts";
+import type { CoordinateHandle } from "./objects/index.ts";
+import { handles } from "./objects/index.ts";
+
+export interface ConnectOptions {
+  /** An access token, where the daemon wants one; also as the password of the URL. */
+  token?: string;
+  /** Of stores that this process opens itself: how often to do a daemon's housekeeping; 1000. */
+  housekeepingMs?: number;
+}
+
+type Open = (url: string, options: ConnectOptions) => Promise<CoordinateHandle>;
+
+const housekeeping = ({ housekeepingMs = 1000 }: ConnectOptions): { everyMs: number } => ({
+  everyMs: housekeepingMs,
+});
+
+const openMemory: Open = async (_url, options) =>
+  new HousekeptHandle(new Engine(new MemoryStore(), { clock: systemClock() }), housekeeping(options));
+
+const openSqlite: Open = async (url, options) => {
+  const file = url.slice("sqlite:".length);
+  if (file === "") throw new CoordinateError("bad_argument", 'url: expected "sqlite:PATH", got "sqlite:"');
+  const sqlite = await import("./sqlite/index.ts");
+  const engine = new Engine(await sqlite.openSqlite(file), { clock: systemClock() });
+  return new HousekeptHandle(engine, housekeeping(options));
+};
+
+const openPostgres: Open = async (url, options) => {
+  const postgres = await import("./postgres/index.ts");
+  const store = await postgres.openPostgres({ url });
+  // processes that share a database judge leases by its clock
+  const clock = await store.clock();
+  return new HousekeptHandle(new Engine(store, { clock }), {
+    ...housekeeping(options),
+    upkeep: () => clock.sync(),
+  });
+};
+
+const openRest: Open = async (url, { token }) => {
+  const { RestClient } = await import("./rest/client.ts");
+  const [address, password] = url.startsWith("unix:") ? [url, ""] : withoutPassword(url);
+  const given = token ?? password;
+  const client = new RestClient(address, given === "" ? {} : { token: given });
+  try {
+    // a wrong address or token is seen here, and not in the middle of the first task
+    await client.listNamespaces();
+  } catch (error) {
+    await client.close();
+    throw error;
+  }
+  return handles(client);
+};
+
+const openCbor: Open = async (url) => {
+  const { connectCbor } = await import("./cbor/index.ts");
+  return handles(await connectCbor(url.replace(/^cbor-?rpc:(\/\/)?/, "").replace(/\/$/, "")));
+};
+
+function withoutPassword(text: string): [address: string, password: string] {
+  let url: URL;
+  try {
+    url = new URL(text);
+  } catch {
+    throw new CoordinateError("bad_argument", `url: expected http://HOST:PORT, got ${JSON.stringify(text)}`);
+  }
+  const password = decodeURIComponent(url.password || url.username);
+  url.username = url.password = "";
+  return [url.href, password];
+}
+
+/** By scheme. What a store or a wire needs is loaded when it is asked for, and not before. */
+const schemes: Readonly<Record<string, Open>> = {
+  "http:": openRest,
+  "https:": openRest,
+  "unix:": openRest,
+  "cborrpc:": openCbor,
+  "cbor-rpc:": openCbor,
+  "sqlite:": openSqlite,
+  "postgres:": openPostgres,
+  "postgresql:": openPostgres,
+  "memory:": openMemory,
+};
+
+const forms =
+  "http://HOST:PORT, https://…, unix:/PATH, cborrpc://HOST:PORT, sqlite:PATH, postgres://… or memory:";
+
+/**
+ * Opens a Coordinate by its URL: a daemon (`http://`, `https://`, `unix:`, `cborrpc://`), or a store that this process opens
+ * itself (`sqlite:`, `postgres://`, `memory:`). Rejects with `bad_argument` for any other URL, and with `unavailable` when
+ * nothing answers there. Close it when done; an open one does not keep the process alive by itself.
+ */
+export async function connect(url: string, options: ConnectOptions = {}): Promise<CoordinateHandle> {
+  const scheme = /^[a-z][a-z-]*:/.exec(url)?.[0] ?? "";
+  const open = schemes[scheme];
+  if (open !== undefined) return open(url, options);
+  const isPlain = /^([^/:]+|\[[^\]]+\]):\d+$/.test(url);
+  const hint = isPlain ? `; did you mean http://${url}?` : "";
+  const shown = url.replace(/(:\/\/[^/@:]*):[^@/]*@/, "$1:***@");
+  throw new CoordinateError("bad_argument", `url: expected ${forms}, got ${JSON.stringify(shown)}${hint}`);
+}

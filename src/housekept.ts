@@ -1,0 +1,52 @@
+/** A handle on a store that this process opened itself: it does the housekeeping that a daemon would do. */
+import { isCoordinateError, nextTurn, type Engine } from "./core/index.ts";
+import { CoordinateHandle } from "./objects/index.ts";
+
+export interface HousekeepingOptions {
+  /** How often to fail units that were tried too often, remove what retention no longer keeps, and forget old workers. */
+  everyMs: number;
+  /** Called once a minute: what the store needs besides. */
+  upkeep?: () => Promise<void>;
+}
+
+const upkeepMs = 60_000;
+
+/** Runs the housekeeping of an engine until it is closed. Its timers do not keep the process alive. */
+export class HousekeptHandle extends CoordinateHandle {
+  readonly #timers: NodeJS.Timeout[];
+  #busy = false;
+  #closed = false;
+
+  constructor(engine: Engine, { everyMs, upkeep }: HousekeepingOptions) {
+    super(engine);
+    this.#timers = [setInterval(() => void this.#guarded(() => this.#tidy(engine)), everyMs).unref()];
+    if (upkeep !== undefined)
+      this.#timers.push(setInterval(() => void this.#guarded(upkeep), upkeepMs).unref());
+  }
+
+  async #tidy(engine: Engine): Promise<void> {
+    if (this.#busy) return;
+    this.#busy = true;
+    try {
+      while ((await engine.tidy()).more && !this.#closed) await nextTurn();
+    } finally {
+      this.#busy = false;
+    }
+  }
+
+  async #guarded(work: () => Promise<void>): Promise<void> {
+    try {
+      await work();
+    } catch (error) {
+      // closed in the middle of it, which is no fault; anything else must be seen and must not end the process
+      if (!isCoordinateError(error, "closed"))
+        process.emitWarning(error instanceof Error ? error : String(error));
+    }
+  }
+
+  override async close(): Promise<void> {
+    this.#closed = true;
+    for (const timer of this.#timers) clearInterval(timer);
+    await super.close();
+  }
+}

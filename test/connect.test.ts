@@ -1,0 +1,95 @@
+/** One function for every place that work can be in. */
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { configOf, createToken, startDaemon, type Daemon } from "../src/daemon/index.ts";
+import { connect } from "../src/index.ts";
+import { openServer } from "./postgres/server.ts";
+
+const place = mkdtempSync(path.join(tmpdir(), "coordinate-connect-"));
+let daemon: Daemon;
+let guarded: Daemon;
+let token = "";
+
+beforeAll(async () => {
+  const shared = { backend: "memory:", http: ["127.0.0.1:0"], logLevel: "silent" };
+  daemon = await startDaemon(
+    configOf({ ...shared, dataDir: place, socket: path.join(place, "s"), cborrpc: "127.0.0.1:0" }),
+  );
+  const tokens = path.join(place, "guarded", "tokens.json");
+  ({ token } = createToken(tokens, { name: "w", grants: [{ namespace: "*", scopes: ["admin"] }] }));
+  guarded = await startDaemon(configOf({ ...shared, dataDir: path.join(place, "guarded") }));
+});
+
+afterAll(async () => {
+  await Promise.all([daemon.stop(), guarded.stop()]);
+  rmSync(place, { recursive: true, force: true });
+});
+
+async function works(url: string, options = {}): Promise<void> {
+  const coordinate = await connect(url, options);
+  try {
+    const spec = await coordinate.namespace("connect").setWorkSpec({ name: "hello" });
+    await spec.addWorkUnit("world");
+    const [attempt] = await coordinate.namespace("connect").worker("w").requestAttempts();
+    await attempt?.finish({ done: true });
+    expect((await spec.workUnit("world")).status).toBe("finished");
+  } finally {
+    await coordinate.close();
+  }
+}
+
+describe("connect", () => {
+  test.each([
+    ["memory:", () => "memory:"],
+    ["sqlite:PATH", () => `sqlite:${path.join(place, "connect.sqlite")}`],
+    ["http://", () => daemon.urls[0]!],
+    ["unix:", () => daemon.urls[1]!],
+    ["cborrpc://", () => daemon.urls[2]!.replace("cbor-rpc", "cborrpc")],
+    ["a token in the URL", () => guarded.urls[0]!.replace("http://", `http://any:${token}@`)],
+  ])("%s", async (_what, url) => {
+    await works(url());
+  });
+
+  test("a token as an option", async () => {
+    await works(guarded.urls[0]!, { token });
+    await expect(connect(guarded.urls[0]!)).rejects.toMatchObject({ code: "unauthorized" });
+  });
+
+  test("postgres://", { timeout: 120_000 }, async () => {
+    const server = await openServer();
+    try {
+      await works(await server.createDatabase());
+    } finally {
+      await server.stop();
+    }
+  });
+
+  test("what was finished in a file is there the next time", async () => {
+    const again = await connect(`sqlite:${path.join(place, "connect.sqlite")}`);
+    expect((await again.tally())[0]?.counts.finished).toBe(1);
+    await again.close();
+  });
+
+  test.each([
+    ["localhost:5980", 'got "localhost:5980"; did you mean http://localhost:5980?'],
+    [
+      "redis://me:secret@h",
+      'url: expected http://HOST:PORT, https://…, unix:/PATH, cborrpc://HOST:PORT, sqlite:PATH, postgres://… or memory:, got "redis://me:***@h"',
+    ],
+    ["sqlite:", 'expected "sqlite:PATH"'],
+    ["http://:80:80", "url: expected http://HOST:PORT"],
+  ])("%s is refused", async (url, message) => {
+    const error: unknown = await connect(url).catch((reason: unknown) => reason);
+    expect(error).toMatchObject({
+      code: "bad_argument",
+      message: expect.stringContaining(message) as string,
+    });
+  });
+
+  test("nobody there is `unavailable`, at once", async () => {
+    await expect(connect("http://127.0.0.1:1")).rejects.toMatchObject({ code: "unavailable" });
+    await expect(connect("cborrpc://127.0.0.1:1")).rejects.toMatchObject({ code: "unavailable" });
+  });
+});

@@ -1,0 +1,200 @@
+/**
+ * The first hour of somebody new: the package as it is published, in an empty folder. What is printed is compared with what a
+ * reader is promised.
+ */
+import { execFile } from "node:child_process";
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+
+const root = path.join(import.meta.dirname, "..", "..");
+const place = mkdtempSync(path.join(tmpdir(), "coordinate-first-hour-"));
+const folder = path.join(place, "empty");
+const long = { timeout: 120_000 };
+let installed = { code: 1, out: "" };
+
+interface Ran {
+  code: number;
+  out: string;
+}
+
+function run(program: string, args: readonly string[], cwd = folder): Promise<Ran> {
+  const env = {
+    PATH: process.env.PATH ?? "",
+    HOME: process.env.HOME ?? "",
+    XDG_DATA_HOME: path.join(place, "data"),
+  };
+  return new Promise((resolve) => {
+    execFile(program, args, { cwd, env, timeout: 240_000 }, (error, stdout, stderr) =>
+      resolve({ code: error === null ? 0 : Number(error.code ?? 1), out: `${stdout}${stderr}` }),
+    );
+  });
+}
+
+const coordinate = (...words: string[]): Promise<Ran> =>
+  run(process.execPath, [
+    path.join(folder, "node_modules", "coordinate", "dist", "cli", "main.js"),
+    ...words,
+  ]);
+
+/** The tarball, made from a copy: `npm pack` builds, and the other tests use what is built here. */
+async function pack(): Promise<string> {
+  const copy = path.join(place, "copy");
+  mkdirSync(copy);
+  const { files } = JSON.parse(readFileSync(path.join(root, "package.json"), "utf8")) as { files: string[] };
+  const shipped = files.map((one) => one.replace(/[/\\]?\*.*$/, "")).filter((one) => !/^!|^dist/.test(one));
+  const sources = [
+    "src",
+    "scripts",
+    "package.json",
+    "tsconfig.json",
+    "tsconfig.build.json",
+    "README.md",
+    "LICENSE",
+  ];
+  for (const one of new Set([...sources, ...shipped]))
+    if (existsSync(path.join(root, one)))
+      cpSync(path.join(root, one), path.join(copy, one), { recursive: true });
+  symlinkSync(path.join(root, "node_modules"), path.join(copy, "node_modules"));
+  const { code, out } = await run("npm", ["pack", "--silent", "--pack-destination", place], copy);
+  const name = out
+    .trim()
+    .split("\n")
+    .findLast((line) => line.endsWith(".tgz"));
+  if (code !== 0 || name === undefined) throw new Error(`npm pack failed: ${out}`);
+  return path.join(place, name);
+}
+
+beforeAll(async () => {
+  mkdirSync(folder);
+  const tarball = await pack();
+  installed = await run("npm", ["install", "--prefer-offline", "--no-audit", "--no-fund", tarball]);
+  if (installed.code !== 0) throw new Error(`npm install failed: ${installed.out}`);
+}, 600_000);
+
+afterAll(() => rmSync(place, { recursive: true, force: true }));
+
+const hello = `import { connect } from "coordinate";
+const coordinate = await connect("memory:");
+const hello = await coordinate.namespace().setWorkSpec({ name: "hello" });
+await hello.addWorkUnit("world", { greeting: "Hello" });
+const [attempt] = await coordinate.namespace().worker("me").requestAttempts();
+await attempt.finish({ said: \`\${attempt.data.greeting}, \${attempt.workUnitName}!\` });
+console.log((await hello.workUnit("world")).data.said);
+await coordinate.close();
+`;
+
+describe("the package in an empty folder", () => {
+  test("installs without a warning of an engine or of something deprecated, and has its documentation", () => {
+    expect(installed.out).not.toMatch(/EBADENGINE|deprecated/);
+    const has = (name: string): boolean => existsSync(path.join(folder, "node_modules", "coordinate", name));
+    expect(
+      ["README.md", "LICENSE", "CHANGELOG.md", "docs/README.md", "docs/mistakes.md"].filter(
+        (one) => !has(one),
+      ),
+    ).toEqual([]);
+  });
+
+  test("hello world is eight lines", long, async () => {
+    expect(hello.trim().split("\n").length).toBeLessThanOrEqual(8);
+    writeFileSync(path.join(folder, "hello.mjs"), hello);
+    expect(await run(process.execPath, ["hello.mjs"])).toEqual({ code: 0, out: "Hello, world!\n" });
+  });
+
+  test(
+    "a misspelt key and wrong data do not compile, and the compiler says which key was meant",
+    long,
+    async () => {
+      writeFileSync(
+        path.join(folder, "typed.mts"),
+        `import { connect, defineSpec } from "coordinate";
+const mail = defineSpec<{ to: string }>({ name: "mail", max_retires: 3 });
+const coordinate = await connect("memory:");
+const mails = await coordinate.namespace().setWorkSpec(mail);
+await mails.addWorkUnit("anna", { to: 5 });
+`,
+      );
+      const tsc = path.join(root, "node_modules", "typescript", "bin", "tsc");
+      const options = [
+        "--noEmit",
+        "--strict",
+        "--skipLibCheck",
+        "--target",
+        "es2022",
+        "--module",
+        "nodenext",
+      ];
+      const types = ["--types", "node", "--typeRoots", path.join(root, "node_modules", "@types")];
+      const { code, out } = await run(process.execPath, [tsc, ...options, ...types, "typed.mts"]);
+      expect(code).not.toBe(0);
+      expect(out).toMatch(
+        /typed\.mts\(2,.*'max_retires' does not exist in type 'WorkSpecKeys'\. Did you mean to write 'max_retries'\?/,
+      );
+      expect(out).toMatch(/typed\.mts\(5,.*Type 'number' is not assignable to type 'string'/);
+      expect(out.match(/error TS/g)).toHaveLength(2);
+    },
+  );
+
+  test.each([
+    [
+      ["summary", "--address", "http://127.0.0.1:1"],
+      1,
+      /is a daemon running at http:\/\/127\.0\.0\.1:1\? coordinate serve starts one/,
+    ],
+    [
+      ["serve", "--http", "0.0.0.0:0"],
+      78,
+      /^--http 0\.0\.0\.0:0 can be reached by others: that needs tokens/,
+    ],
+    [
+      ["serve", "--cborrpc", "0.0.0.0:0"],
+      78,
+      /^--cborrpc 0\.0\.0\.0:0 can be reached by others, and CBOR-RPC knows no tokens/,
+    ],
+    [["serve", "--htpp", "x"], 78, /^--htpp: there is no such option; did you mean --http\?/],
+    [
+      ["serve", "--backend", "sqlite:hello.mjs", "--http", "127.0.0.1:0"],
+      69,
+      /^--backend sqlite:hello\.mjs: is not an SQLite database/,
+    ],
+    [["sumary"], 2, /no such command sumary; did you mean summary\?/],
+    [["worker"], 2, /to run a worker give --tasks FILE, --runtime LIST or --jobs/],
+  ])("coordinate %j ends with %i and says why", long, async (words, code, said) => {
+    const ran = await coordinate(...words);
+    expect(ran.out).toMatch(said);
+    expect(ran.out).not.toMatch(/^ {4}at /m);
+    expect(ran.code).toBe(code);
+  });
+
+  test("work from a file, without a daemon: load, explain, run, look", long, async () => {
+    const store = ["--backend", "sqlite:work.sqlite"];
+    writeFileSync(
+      path.join(folder, "spec.yaml"),
+      "name: shout\nruntime: command\ncommand: [echo, '{name}']\n",
+    );
+    writeFileSync(path.join(folder, "units.txt"), "anna\nbert\n");
+    expect(
+      await coordinate("load", "-w", "spec.yaml", "-u", "units.txt", "--no-journal", ...store),
+    ).toMatchObject({ code: 0 });
+    expect((await coordinate("explain", ...store)).out).toMatch(
+      /^Work waits and no worker is active: 2 units of shout\.\n/,
+    );
+    const one = ["run_one", "--runtime", "command", "--limit-count", "2", ...store];
+    expect(await coordinate(...one)).toMatchObject({ code: 0 });
+    expect(await coordinate("run_one", "--runtime", "command", ...store)).toEqual({
+      code: 2,
+      out: "There was no work for this worker; coordinate explain tells why.\n",
+    });
+    expect((await coordinate("summary", ...store)).out).toMatch(/shout +0 +0 +0 +0 +0 +2 +2/);
+  });
+});

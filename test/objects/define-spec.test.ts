@@ -1,0 +1,96 @@
+/** Work specs with types, and slips in their keys. */
+import { readFileSync } from "node:fs";
+import path from "node:path";
+import { describe, expect, expectTypeOf, test } from "vitest";
+import { slipOf, workSpecKeys } from "../../src/core/index.ts";
+import { defineSpec, openMemory, type WorkSpec } from "../../src/index.ts";
+
+interface Mail {
+  to: string;
+}
+interface Sent {
+  messageId: string;
+}
+
+describe("one slip", () => {
+  test.each([
+    ["max_retires", "max_retries"],
+    ["max_retrie", "max_retries"],
+    ["max_retriess", "max_retries"],
+    ["max-retries", "max_retries"],
+    ["wieght", "weight"],
+    ["prioritz", "priority"],
+    ["thn", "then"],
+    ["max_retries", null],
+    ["retries", null],
+    ["color", null],
+    ["", null],
+  ])("%s is near %s", (given, meant) => {
+    expect(slipOf(given, Object.keys(workSpecKeys))).toBe(meant);
+  });
+});
+
+describe("defineSpec", () => {
+  const mail = defineSpec<Mail, Sent>({ name: "mail", max_retries: 3 }, { color: "red" });
+
+  test("is stored with its own keys, and gives a handle with types", async () => {
+    const coordinate = openMemory();
+    const spec = await coordinate.namespace("n").setWorkSpec(mail);
+    expectTypeOf(spec).toEqualTypeOf<WorkSpec<Mail>>();
+    expectTypeOf(coordinate.namespace("n").workSpec(mail)).toEqualTypeOf<WorkSpec<Mail>>();
+    expect(await spec.data()).toEqual({ name: "mail", max_retries: 3, color: "red" });
+    await spec.addWorkUnit("u", { to: "a@b" });
+    await spec.addWorkUnits([["v", { to: "c@d" }], { name: "w", data: { to: "e@f" } }]);
+    expect((await spec.counts()).available).toBe(3);
+    await coordinate.close();
+  });
+
+  test("does not compile with a misspelt key, a wrong type or other data", () => {
+    const never = (): void => {
+      // @ts-expect-error Did you mean to write 'max_retries'?
+      defineSpec<Mail>({ name: "mail", max_retires: 3 });
+      // @ts-expect-error a weight is a number
+      defineSpec<Mail>({ name: "mail", weight: "heavy" });
+      // @ts-expect-error the name is missing
+      defineSpec<Mail>({ weight: 3 });
+      const spec = openMemory().namespace().workSpec(mail);
+      // @ts-expect-error the data lacks its key
+      void spec.addWorkUnit("u", {});
+      // @ts-expect-error the value is not text
+      void spec.addWorkUnits([["u", { to: 5 }]]);
+    };
+    expect(never).toBeTypeOf("function");
+  });
+
+  test.each([
+    [{ max_retires: 3 }, "Bad work spec: max_retires: not a known key; did you mean max_retries?"],
+    [{ weight: 3 }, "Bad work spec: weight: a known key; it belongs into the first object"],
+  ])("refuses the own keys %j", (own, message) => {
+    expect(() => defineSpec({ name: "s" }, own)).toThrow(message);
+  });
+
+  test("says of every key what the table says", () => {
+    const source = readFileSync(
+      path.join(import.meta.dirname, "..", "..", "src", "objects", "define-spec.ts"),
+      "utf8",
+    );
+    for (const [key, { help }] of Object.entries(workSpecKeys))
+      expect(source).toMatch(
+        new RegExp(`/\\*\\* ${help.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")} \\*/\\n  ${key}\\??: `),
+      );
+  });
+});
+
+describe("setWorkSpec", () => {
+  test("refuses a key that is one slip away from a known one, and takes any other", async () => {
+    const namespace = openMemory().namespace();
+    await expect(namespace.setWorkSpec({ name: "s", max_retires: 3 })).rejects.toMatchObject({
+      code: "bad_work_spec",
+      message: "Bad work spec: max_retires: not a known key; did you mean max_retries?",
+    });
+    const spec = await namespace.setWorkSpec({ name: "s", retries: 3, color: "red" });
+    await expect(spec.setData({ name: "s", wieght: 3 })).rejects.toThrow("did you mean weight?");
+    // the verbs, and so the wires, take what they took
+    await namespace.verbs.setWorkSpecs("", [{ data: '{"name":"w","max_retires":3}' as never }]);
+  });
+});
