@@ -252,7 +252,7 @@ describe("CSV", () => {
 
   test("what makes no sense as a whole", async () => {
     expect(await failure(rows("url,n\na,1\n"))).toBe(
-      "x.csv: which column is the name? There are url, n; say name=COLUMN",
+      "x.csv: which column is the name? There are url, n; say --column name=COLUMN",
     );
     expect(await failure(rows("name,url\na,1\n", { mapping: [readMapping("name=nam")] }))).toBe(
       "x.csv: there is no column nam; did you mean name?",

@@ -83,6 +83,7 @@ describe("where settings come from", () => {
       heartbeat_interval: 15,
       child_lifetime: 10,
       stop_jobs_early: 15,
+      available_gb: 0,
     });
     expect(defaultConfiguration().jobs).toEqual({ workers_nr_min: 1, workers_nr_max: 0 });
   });
