@@ -207,7 +207,10 @@ describe("as the Python daemon was started", () => {
       /^warning: .*python\.yaml:2: coordinate\.server: has no effect here; say daemon\.cborrpc/m,
     );
     expect(output()).toMatch(/^warning: .*python\.yaml:3: coordinate\.job_queue: has no effect here/m);
-    expect(output()).toMatch(/^coordinated serves cbor-rpc:\/\/(localhost|127\.0\.0\.1|\[?::1\]?):\d+$/m);
+    // each address has a line of its own, and the first is out before the second
+    await expect
+      .poll(output, { timeout: 10_000 })
+      .toMatch(/^coordinated serves cbor-rpc:\/\/(localhost|127\.0\.0\.1|\[?::1\]?):\d+$/m);
     expect(readFileSync(file("pid"), "utf8")).toBe(`${child.pid}\n`);
     child.kill("SIGTERM");
     expect(await ended).toBe(0);

@@ -57,6 +57,7 @@ async function pack(): Promise<string> {
     "src",
     "scripts",
     "package.json",
+    "package-lock.json",
     "tsconfig.json",
     "tsconfig.build.json",
     "README.md",
