@@ -301,16 +301,16 @@ export function* followBefore<Unit extends UnitState>(set: WorkingSet<Unit>, uni
   yield* follow(set);
 }
 
-/** Whether a dependency of the unit, or one of theirs, has ended or is gone, and nothing has followed from it yet. */
+/** Whether something follows for a blocked unit: one that it waits for, over others that are blocked, has ended or is gone. */
 function dependsOnUnresolved<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit): boolean {
   const seen = new Set<number>();
-  const open = [unit.id];
-  for (let id = open.pop(); id !== undefined; id = open.pop())
-    for (const { target, met } of set.needs(id)) {
-      if (met || seen.has(target)) continue;
-      seen.add(target);
-      if (set.isUnresolvedId(target)) return true;
-      open.push(target);
+  const blocked = [unit.id];
+  for (let id = blocked.pop(); id !== undefined; id = blocked.pop())
+    for (const need of set.needs(id)) {
+      if (need.met || seen.has(need.target)) continue;
+      seen.add(need.target);
+      if (set.isUnresolvedId(need.target)) return true;
+      if (set.targetStatus(need) === "blocked") blocked.push(need.target);
     }
   return false;
 }

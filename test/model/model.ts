@@ -216,9 +216,10 @@ export class Model {
   #isConcerned(unit: ModelUnit): boolean {
     const seen = new Set<ModelUnit>();
     const reaches = (one: ModelUnit): boolean => {
-      if (seen.has(one) || this.status(one) !== "blocked") return false;
+      if (seen.has(one) || isRunningOrEnded(this.status(one))) return false;
       seen.add(one);
-      return one.needs.some((need) => this.#ended.includes(need.unit) || reaches(need.unit));
+      // one whose last dependency has just ended is still to be let go
+      return one.needs.some((need) => !need.met && (this.#ended.includes(need.unit) || reaches(need.unit)));
     };
     const isAwaited = (): boolean => this.units.some(({ needs }) => needs.some((need) => need.unit === unit));
     return (this.#ended.includes(unit) && isAwaited()) || reaches(unit);
@@ -594,7 +595,9 @@ export class Model {
   sweep(): void {
     this.#begin(true);
     for (;;) {
-      const unit = this.units.find((one) => this.status(one) === "available" && this.#isExhausted(one));
+      const [unit] = this.units
+        .filter((one) => this.status(one) === "available" && this.#isExhausted(one))
+        .sort((one, other) => one.tries - other.tries || one.id - other.id);
       if (unit === undefined) break;
       this.#fail(unit, "", "too many retries");
       this.#follow();
