@@ -97,25 +97,52 @@ export abstract class WorkingSet<Unit extends UnitState> {
   }
 
   /** Whether a rule should load what later changes of the same call need as well: where each load is a round trip. */
-  abstract readonly readsAhead: boolean;
+  readonly readsAhead: boolean = false;
 
-  // ---- loading: what a rule looks at must have been loaded before; units come with their needs
+  // ---- loading: what a rule looks at must have been loaded before; units come with their needs. A store that has everything at
+  // hand leaves these as they are.
 
-  abstract loadUnits(ids: Iterable<number>): Loading;
-  abstract loadNames(spec: Unit["spec"], names: Iterable<string>): Loading;
-  abstract loadSpecs(namespace: string, names: Iterable<string>): Loading;
+  loadUnits(_ids: Iterable<number>): Loading {
+    return undefined;
+  }
+
+  loadNames(_spec: Unit["spec"], _names: Iterable<string>): Loading {
+    return undefined;
+  }
+
+  loadSpecs(_namespace: string, _names: Iterable<string>): Loading {
+    return undefined;
+  }
+
   /** Attempts that became history. */
-  abstract loadPast(keys: readonly AttemptKey[]): Loading;
+  loadPast(_keys: readonly AttemptKey[]): Loading {
+    return undefined;
+  }
+
   /** The units that depend on these. */
-  abstract loadDependents(units: readonly Unit[]): Loading;
+  loadDependents(_units: readonly Unit[]): Loading {
+    return undefined;
+  }
+
   /** The needs of everything that these units lead to. Holds off other adds that could close a circle. */
-  abstract loadReachable(units: readonly number[]): Loading;
+  loadReachable(_units: readonly number[]): Loading {
+    return undefined;
+  }
+
   /** Exact counts of a spec, which nobody changes until the verb has ended. */
-  abstract loadCounts(spec: Unit["spec"]): Loading;
+  loadCounts(_spec: Unit["spec"]): Loading {
+    return undefined;
+  }
+
   /** At least so many of the next units to claim. */
-  abstract loadReady(spec: Unit["spec"], count: number): Loading;
+  loadReady(_spec: Unit["spec"], _count: number): Loading {
+    return undefined;
+  }
+
   /** Makes sure that so many units can be made. */
-  abstract reserve(count: number): Loading;
+  reserve(_count: number): Loading {
+    return undefined;
+  }
 
   // ---- looking
 

@@ -6,7 +6,6 @@ import {
   WorkingSet,
   type AttemptState,
   type Extras,
-  type Loading,
   type Need,
   type QueueMessage,
   type Rule,
@@ -26,50 +25,11 @@ export interface Tables {
 }
 
 export class MemorySet extends WorkingSet<Unit> {
-  readonly readsAhead = false;
   readonly #tables: Tables;
 
   constructor(tables: Tables, now: number) {
     super(now);
     this.#tables = tables;
-  }
-
-  // ---- loading: everything is at hand
-
-  loadUnits(): Loading {
-    return undefined;
-  }
-
-  loadNames(): Loading {
-    return undefined;
-  }
-
-  loadSpecs(): Loading {
-    return undefined;
-  }
-
-  loadPast(): Loading {
-    return undefined;
-  }
-
-  loadDependents(): Loading {
-    return undefined;
-  }
-
-  loadReachable(): Loading {
-    return undefined;
-  }
-
-  loadCounts(): Loading {
-    return undefined;
-  }
-
-  loadReady(): Loading {
-    return undefined;
-  }
-
-  reserve(): Loading {
-    return undefined;
   }
 
   // ---- looking

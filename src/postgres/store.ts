@@ -305,7 +305,8 @@ export class PostgresStore implements Store, Watchable {
   }
 
   async candidates(ns: string, requestId: string | null, recent: boolean, now: number): Promise<Candidates> {
-    const seen = recent ? this.#seen(ns) : null;
+    // an earlier look is checked by the claim's own statement
+    const seen = recent && this.#parts.fastPaths ? this.#seen(ns) : null;
     // each caller may put its own list in another order
     if (seen !== null && seen.look !== null)
       return { ...seen.answer, candidates: [...seen.answer.candidates], recent: seen.look };

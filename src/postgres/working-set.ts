@@ -67,7 +67,7 @@ const pickReady = `
 const pastKey = (unit: number, number: number): string => `${unit}.${number}`;
 
 export class PostgresSet extends WorkingSet<Unit> {
-  readonly readsAhead = true;
+  override readonly readsAhead = true;
   readonly #tx: Session;
   readonly #allocate: Allocate;
   readonly #units = new Map<number, Unit>();
@@ -128,7 +128,7 @@ export class PostgresSet extends WorkingSet<Unit> {
 
   // ---- loading
 
-  loadUnits(ids: Iterable<number>): Loading {
+  override loadUnits(ids: Iterable<number>): Loading {
     const missing = [...new Set(ids)].filter((id) => !this.#units.has(id));
     return missing.length === 0 ? undefined : this.#loadUnits(missing);
   }
@@ -141,7 +141,7 @@ export class PostgresSet extends WorkingSet<Unit> {
     this.#lastId = called ? last * unitBlock : 0;
   }
 
-  loadNames(spec: Spec, names: Iterable<string>): Loading {
+  override loadNames(spec: Spec, names: Iterable<string>): Loading {
     const known = this.#namesOf(spec);
     const missing = [...new Set(names)].filter((name) => !known.has(name));
     if (missing.length === 0) return undefined;
@@ -191,7 +191,7 @@ export class PostgresSet extends WorkingSet<Unit> {
     return names;
   }
 
-  loadSpecs(namespace: string, names: Iterable<string>): Loading {
+  override loadSpecs(namespace: string, names: Iterable<string>): Loading {
     const missing = [...new Set(names)].filter((name) => !this.#specNames.has(`${namespace}\0${name}`));
     if (missing.length === 0) return undefined;
     for (const name of missing) this.#specNames.set(`${namespace}\0${name}`, null);
@@ -200,7 +200,7 @@ export class PostgresSet extends WorkingSet<Unit> {
     );
   }
 
-  loadPast(keys: readonly AttemptKey[]): Loading {
+  override loadPast(keys: readonly AttemptKey[]): Loading {
     const missing = keys.filter(({ unitId, number }) => {
       const unit = this.#units.get(unitId);
       return unit !== undefined && number <= unit.attempts && !this.#past.has(pastKey(unitId, number));
@@ -221,7 +221,7 @@ export class PostgresSet extends WorkingSet<Unit> {
     }
   }
 
-  loadDependents(units: readonly Unit[]): Loading {
+  override loadDependents(units: readonly Unit[]): Loading {
     const stored = units.filter(({ dependents, stored: row }) => dependents && row !== null);
     return stored.length === 0 ? undefined : this.#loadDependents(stored.map(({ id }) => id));
   }
@@ -235,7 +235,7 @@ export class PostgresSet extends WorkingSet<Unit> {
     await this.#keep(rows);
   }
 
-  loadReachable(units: readonly number[]): Loading {
+  override loadReachable(units: readonly number[]): Loading {
     return this.#loadReachable(units);
   }
 
@@ -255,7 +255,7 @@ export class PostgresSet extends WorkingSet<Unit> {
     if (unread.length > 0) this.#keepNeeds(await readNeeds(this.#tx, unread, this.now));
   }
 
-  loadCounts(spec: Spec): Loading {
+  override loadCounts(spec: Spec): Loading {
     return this.#loadCounts(spec);
   }
 
@@ -274,7 +274,7 @@ export class PostgresSet extends WorkingSet<Unit> {
     this.#counts.set(spec.id, counts);
   }
 
-  loadReady(spec: Spec, count: number): Loading {
+  override loadReady(spec: Spec, count: number): Loading {
     return count <= 0 ? undefined : this.#loadReady(spec, count);
   }
 
@@ -285,7 +285,7 @@ export class PostgresSet extends WorkingSet<Unit> {
     this.#ready = null;
   }
 
-  reserve(count: number): Loading {
+  override reserve(count: number): Loading {
     const missing = count - this.#ids.length;
     if (missing <= 0) return undefined;
     return this.#allocate(missing, this.#tx).then((ids) => {

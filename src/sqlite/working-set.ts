@@ -6,7 +6,6 @@ import {
   type AddedWorkUnit,
   type AttemptState,
   type Extras,
-  type Loading,
   type Need,
   type QueueMessage,
   type Rule,
@@ -23,7 +22,6 @@ import { dataValue, errorsValue, isUsualName, nameValue } from "./values.ts";
 import { logAttempts } from "./workers.ts";
 
 export class SqliteSet extends WorkingSet<Unit> {
-  readonly readsAhead = false;
   readonly #state: State;
   readonly #units = new Map<number, Unit>();
   readonly #names = new Map<Spec, Map<string, Unit>>();
@@ -37,44 +35,6 @@ export class SqliteSet extends WorkingSet<Unit> {
   constructor(state: State, now: number) {
     super(now);
     this.#state = state;
-  }
-
-  // ---- loading: rows are read when they are looked at
-
-  loadUnits(): Loading {
-    return undefined;
-  }
-
-  loadNames(): Loading {
-    return undefined;
-  }
-
-  loadSpecs(): Loading {
-    return undefined;
-  }
-
-  loadPast(): Loading {
-    return undefined;
-  }
-
-  loadDependents(): Loading {
-    return undefined;
-  }
-
-  loadReachable(): Loading {
-    return undefined;
-  }
-
-  loadCounts(): Loading {
-    return undefined;
-  }
-
-  loadReady(): Loading {
-    return undefined;
-  }
-
-  reserve(): Loading {
-    return undefined;
   }
 
   // ---- looking

@@ -257,7 +257,8 @@ async function sweepFirst(pair: Pair): Promise<void> {
 }
 
 async function sweep(pair: Pair): Promise<Tidied> {
-  // what is past its time may have been moved before, by whatever read it: a tally reads all, so that the rest is the same
+  // expired leases and elapsed delays may have been moved before, by whatever read them: a tally moves all, so that the rest is the same
+  for (const { engine, ns } of sides(pair)) await engine.tally(ns);
   await lookAtAll(pair);
   return (await both(pair, async ({ engine }) => {
     const sum = await engine.tidy(100_000);
@@ -328,11 +329,12 @@ operation(
   async (pair, { spec, count, lifetimeMs, requestId }) => {
     await sweepFirst(pair);
     const named = requestName(pair, requestId);
-    const rows = await both(pair, async ({ engine, ns }) => {
+    const askAll = async ({ engine, ns }: Side): Promise<AttemptRow[]> => {
       const ask = { worker: crowd, number: 1, lifetimeMs, workSpecs: [spec], ...named };
       const answers = await Promise.all(Array.from({ length: count }, () => engine.requestAttempts(ns, ask)));
       return answers.flat().sort(byUnit);
-    });
+    };
+    const rows = await both(pair, askAll, { hindered: false });
     return keep(pair, rows);
   },
 );

@@ -84,11 +84,14 @@ export async function outcome(answer: Promise<unknown>): Promise<unknown> {
 export const isRefusal = (answer: unknown): answer is Refusal =>
   typeof answer === "object" && answer !== null && "code" in answer && "message" in answer;
 
-/** Asks both the same; answers what the memory store answered. */
-export async function both(pair: Pair, verb: Verb): Promise<unknown> {
+/**
+ * Asks both the same; answers what the memory store answered. `hindered`: false for calls at once, of which one may be refused
+ * when the others have taken effect.
+ */
+export async function both(pair: Pair, verb: Verb, { hindered = true } = {}): Promise<unknown> {
   const [memory, other] = sides(pair);
   const expected = await outcome(verb(memory));
-  const release = pair.hinder?.();
+  const release = hindered ? pair.hinder?.() : undefined;
   let got = await outcome(verb(other));
   release?.();
   // what was refused for want of space has left no trace: asked again, it does what it would have done

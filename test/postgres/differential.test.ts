@@ -24,7 +24,9 @@ const known = new Set(knownDifferences.postgres);
 let server: Server;
 let url: string;
 let store: PostgresStore;
-const open = (): Promise<PostgresStore> => openPostgres({ url, notify: false });
+/** False: every verb goes by the rules of core, without the store's fast paths. */
+let fastPaths = true;
+const open = (): Promise<PostgresStore> => openPostgres({ url, notify: false, fastPaths });
 
 beforeAll(async () => {
   server = await openServer();
@@ -107,6 +109,17 @@ describe("memory and postgres", () => {
   random("answer the same to the same operations", histories, 15, 40);
   random("also when the store is closed and opened in between", historiesWithReopen, 2, 6);
   random("also with more units than are looked at in one step", largeHistories, 1, 2);
+
+  describe("without the fast paths", () => {
+    const reopen = async (fast: boolean): Promise<void> => {
+      fastPaths = fast;
+      await store.close();
+      store = await open();
+    };
+    beforeAll(() => reopen(false));
+    afterAll(() => reopen(true));
+    random("as well", histories, 5, 15);
+  });
 
   for (const { name, history, differs } of regressions)
     test(`known case: ${name}`, async () => {

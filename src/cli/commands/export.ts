@@ -1,5 +1,4 @@
 /** `coordinate export`: a namespace or some work specs as lines of JSON. */
-import { once } from "node:events";
 import { createWriteStream, renameSync, rmSync } from "node:fs";
 import type { Writable } from "node:stream";
 import { createGzip } from "node:zlib";
@@ -81,12 +80,15 @@ function readStatus(text: string): WorkUnitStatus {
 async function writeFile(file: string, lines: AsyncIterable<string>, context: Context): Promise<void> {
   const next = `${file}.new`;
   const stream = createWriteStream(next, { mode: 0o600 });
-  const failed = once(stream, "error").then(([error]) => {
-    throw new CommandError(`${file}: ${reasonOf(error)}`);
+  // a stream that fails says so before it closes
+  const failed = new Promise<never>((_, reject) => {
+    stream.once("error", (error) => reject(new CommandError(`${file}: ${reasonOf(error)}`)));
   });
-  const finished = once(stream, "close");
-  // they are awaited below; a failure before that must not end the process
-  for (const promise of [failed, finished]) promise.catch(() => undefined);
+  const closed = new Promise<void>((resolve) => {
+    stream.once("close", () => resolve());
+  });
+  // awaited below; a failure before that must not end the process
+  failed.catch(() => undefined);
   try {
     let to: Writable = stream;
     if (/\.gz$/i.test(file)) {
@@ -96,7 +98,7 @@ async function writeFile(file: string, lines: AsyncIterable<string>, context: Co
     }
     await Promise.race([writeAll(lines, to, context), failed]);
     to.end();
-    await Promise.race([finished, failed]);
+    await Promise.race([failed, closed]);
     renameSync(next, file);
   } catch (error) {
     stream.destroy();
@@ -108,6 +110,11 @@ async function writeFile(file: string, lines: AsyncIterable<string>, context: Co
 async function writeAll(lines: AsyncIterable<string>, to: Writable, context: Context): Promise<void> {
   for await (const text of lines) {
     if (context.signal.aborted) throw new CommandError("interrupted");
-    if (!to.write(text)) await once(to, "drain");
+    if (!to.write(text)) await drained(to);
   }
 }
+
+const drained = (to: Writable): Promise<void> =>
+  new Promise((resolve) => {
+    to.once("drain", () => resolve());
+  });
