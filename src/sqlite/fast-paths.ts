@@ -262,17 +262,16 @@ export function* settlePlain(
 ): Steps<AttemptChanged[] | null> {
   if (!state.fastPaths || state.counters.needs > 0) return null;
   const plain: Plain[] = [];
-  const units = new Set<number>();
-  const from = new Set<Spec>();
   for (const change of changes) {
-    const one = units.has(change.unitId) ? null : readPlain(state, ns, change, now);
+    const one = readPlain(state, ns, change, now);
     if (one === null) return null;
-    units.add(change.unitId);
-    from.add(one.spec);
     plain.push(one);
   }
+  if (plain.length > 1 && new Set(changes.map(({ unitId }) => unitId)).size < plain.length) return null;
   // an output may be the very unit that is settled next
-  if (plain.some(({ next }) => next !== undefined && from.has(next))) return null;
+  const chained = plain.filter(({ next }) => next !== undefined);
+  const from = chained.length === 0 ? null : new Set(plain.map(({ spec }) => spec));
+  if (chained.some(({ next }) => next !== undefined && from?.has(next) === true)) return null;
   const ends = new Ends(state, now);
   const answers: AttemptChanged[] = [];
   for (const [i, one] of plain.entries()) {
@@ -280,7 +279,7 @@ export function* settlePlain(
     answers.push(ends.add(one));
   }
   ends.flush();
-  yield* addOutputs(state, plain, now);
+  if (chained.length > 0) yield* addOutputs(state, chained, now);
   return answers;
 }
 

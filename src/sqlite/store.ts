@@ -147,18 +147,21 @@ export class SqliteStore implements Store, Watchable {
     if (this.#opened.readOnly) return true;
     const state = this.#state;
     const { writes } = state;
-    const concerned = [...this.#concerned(specs)];
-    const { expired, due, done } = catchUp(state, concerned, now);
-    if (expired + due > 0) for (const { namespace } of concerned) state.changed.add(namespace);
+    const behind: Spec[] = [];
+    for (const spec of this.#concerned(specs)) if (isBehind(state, spec, now)) behind.push(spec);
+    if (behind.length === 0) return true;
+    const { done } = catchUp(state, behind, now);
+    for (const { namespace } of behind) state.changed.add(namespace);
     // that much is true whatever becomes of the verb
     state.writes = writes;
     return done;
   }
 
   /** Where units depend on others, all specs of the namespace: a lease that ends in one may fail a unit of another. */
-  *#concerned(specs: Iterable<Spec>): Iterable<Spec> {
-    if (this.#state.counters.needs === 0) yield* specs;
-    else for (const space of new Set([...specs].map((spec) => spec.space))) yield* space.specs.values();
+  #concerned(specs: Iterable<Spec>): Iterable<Spec> {
+    if (this.#state.counters.needs === 0) return specs;
+    const spaces = new Set([...specs].map(({ space }) => space));
+    return [...spaces].flatMap((space) => [...space.specs.values()]);
   }
 
   watchWork(ns: string, wake: () => void): () => void {
