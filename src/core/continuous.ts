@@ -5,14 +5,6 @@ import type { WorkSpecMeta } from "./work-spec.ts";
 /** The name of a generated unit: Unix time in seconds with three decimals. */
 export const continuousName = (time: number): string => (time / 1000).toFixed(3);
 
-/** The generated unit's name at `now`, or at the next millisecond that is free. */
-export function freeContinuousName(now: number, exists: (name: string) => boolean): string {
-  for (let time = now; ; time++) {
-    const name = continuousName(time);
-    if (!exists(name)) return name;
-  }
-}
-
 /** May a unit be generated now? Not while one waits to be done or is being done. */
 export function mayGenerate(meta: WorkSpecMeta, available: number, pending: number, now: number): boolean {
   return meta.continuous && available === 0 && pending === 0 && meta.nextContinuous <= now;

@@ -156,7 +156,7 @@ export function catchUpUnit<Unit extends UnitState>(set: WorkingSet<Unit>, unit:
 
 // ---- settling
 
-/** Ends the unit's attempt, or makes it run again: the change has been judged. */
+/** Finishes or fails the unit by its attempt. `judge` has allowed it. */
 export function endAttempt<Unit extends UnitState>(
   set: WorkingSet<Unit>,
   unit: Unit,

@@ -160,7 +160,6 @@ export const sql = {
   dropClaimed: "DELETE FROM ready WHERE spec = ? AND place = ? AND name <= CAST(? AS TEXT)",
   addLeases: "INSERT INTO lease SELECT value, ?, ?, ?, ?, ?, 0, 0, NULL FROM json_each(?)",
   addLease: "INSERT INTO lease VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-  setLease: "UPDATE lease SET expiration = ? WHERE unit = ?",
   dropLease: "DELETE FROM lease WHERE unit = ?",
   dropLeases: `DELETE FROM lease WHERE unit IN ${ids}`,
   /** Before a claim takes units from attempts that ended. */

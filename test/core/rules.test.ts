@@ -11,7 +11,6 @@ import {
   dependencyState,
   errorCodes,
   findCycle,
-  freeContinuousName,
   isCoordinateError,
   judge,
   lockKey,
@@ -138,10 +137,6 @@ describe("continuous units", () => {
     expect(continuousName(1447862400123)).toBe("1447862400.123");
     expect(continuousName(1447862400000)).toBe("1447862400.000");
     expect(continuousName(5)).toBe("0.005");
-  });
-  test("take the next free millisecond", () => {
-    const taken = new Set(["0.005", "0.006"]);
-    expect(freeContinuousName(5, (name) => taken.has(name))).toBe("0.007");
   });
 });
 
