@@ -227,9 +227,18 @@ async function underLoad(engine: Engine, ledger: Ledger, meanwhile: () => Promis
     }
   };
   const workers = Array.from({ length: 4 }, (_, w) => worker(w));
-  await meanwhile();
+  // a worker that stops for good ends the test, or the work that it waits for would never come
+  await Promise.race([meanwhile(), Promise.all(workers)]);
   over = true;
   await Promise.all(workers);
+}
+
+/** Waits until commits wait for the standby: the setting is taken over some time after the server was told of it. */
+async function settled(url: string): Promise<void> {
+  const states = "SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'";
+  while ((await query(url, states)).length === 0) await delay(20);
+  // commits look at what the checkpointer made of the setting, and it reads the setting before it writes a checkpoint
+  await query(url, "CHECKPOINT");
 }
 
 describe("fail-over", () => {
@@ -266,6 +275,7 @@ describe("fail-over", () => {
       // acknowledged means on both: without this an asynchronous standby may lose the last moments
       await query(primary.url(), "ALTER SYSTEM SET synchronous_standby_names = 'standby'");
       await query(primary.url(), "SELECT pg_reload_conf()");
+      await settled(primary.url());
       const url = await primary.createDatabase();
       const ledger = emptyLedger();
       const store = await openPostgres({ url: through(proxy, url), poolSize: 4, patienceMs: 30_000 });
