@@ -168,7 +168,7 @@ class Scope(Generic[M]):
 # ---- arguments
 
 #: A unit to add: its name, a pair of name and data, or a dict of `name`, `data`, `priority`, `delay`, `not_before`,
-#: `dependencies`, `queues` and `labels`.
+#: `dependencies`, `queues`, `labels` and `partition`.
 NewUnit = Union[str, Sequence[Any], Mapping[str, Any]]
 NewUnits = Union[Mapping[str, Optional[Mapping[str, Any]]], Iterable[NewUnit]]
 
@@ -199,7 +199,7 @@ def body_of(**members: Any) -> Dict[str, Any]:
     return body
 
 
-_UNIT_KEYS = ("name", "data", "priority", "delay", "not_before", "dependencies", "queues", "labels")
+_UNIT_KEYS = ("name", "data", "priority", "delay", "not_before", "dependencies", "queues", "labels", "partition")
 
 
 def unit_body(unit: NewUnit) -> Dict[str, Any]:
@@ -618,10 +618,12 @@ class WorkSpec(Handle[M]):
         dependencies: Optional[Iterable[Mapping[str, str]]] = None,
         queues: Optional[Iterable[str]] = None,
         labels: Optional[Iterable[str]] = None,
+        partition: Optional[str] = None,
     ) -> WorkUnit[M]:
         """Adds one unit, or writes over the one of its name, and reads it back."""
         unit = {"name": name, "data": data, "priority": priority, "delay": delay, "not_before": not_before}
-        body = unit_body({**unit, "dependencies": dependencies, "queues": queues, "labels": labels})
+        few = {"dependencies": dependencies, "queues": queues, "labels": labels, "partition": partition}
+        body = unit_body({**unit, **few})
         [added] = await self._ask("addWorkUnits", {"units": [body]})
         found = await self._find([name])
         if found[0] is None or found[0].id != added["id"]:
@@ -835,6 +837,11 @@ class WorkUnit(Handle[M]):
     @property
     def labels(self) -> List[str]:
         return cast(List[str], self._row["labels"])
+
+    @property
+    def partition(self) -> str:
+        """What it is counted under where its work spec has rules for each partition; empty for none."""
+        return cast(str, self._row["partition"])
 
     async def _take(self, verb: str, body: Dict[str, Any], wait: float = 0) -> None:
         [row] = await self._seen(verb, {"names": [self.name], **body}, wait)

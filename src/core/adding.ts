@@ -60,6 +60,7 @@ export function* putUnits<Unit extends UnitState>(
     }
     unit.priority = put.priority;
     unit.notBefore = put.notBefore;
+    unit.partition = put.partition ?? "";
     if (put.origin !== undefined) unit.origin = put.origin;
     if (put.queues !== undefined || put.labels !== undefined || set.extras(unit) !== noExtras)
       set.setExtras(unit, { queues: put.queues ?? noExtras.queues, labels: put.labels ?? noExtras.labels });

@@ -308,6 +308,8 @@ export class Engine implements Coordinate {
       const labels = checkNames("labels", "label", unit.labels, mostLabels);
       if (labels.length > 0) put.labels = labels;
     }
+    if (unit.partition !== undefined && unit.partition !== "")
+      put.partition = checkName("partition", unit.partition);
     return put;
   }
 

@@ -9,7 +9,7 @@
 import { Buffer, isUtf8 } from "node:buffer";
 import { CoordinateError } from "./errors.ts";
 
-export type NameKind = "namespace" | "work spec" | "work unit" | "worker" | "queue" | "label" | "action";
+export type NameKind = "namespace" | "work spec" | "work unit" | "worker" | "queue" | "label" | "action" | "partition";
 
 /** Fewest and most bytes a name may have. The empty namespace is the default one. */
 export const nameLimits: Readonly<Record<NameKind, { readonly least: number; readonly most: number }>> = {
@@ -19,6 +19,7 @@ export const nameLimits: Readonly<Record<NameKind, { readonly least: number; rea
   worker: { least: 0, most: 1024 },
   queue: { least: 1, most: 1024 },
   label: { least: 1, most: 256 },
+  partition: { least: 0, most: 256 },
   action: { least: 1, most: 1024 },
 };
 

@@ -126,7 +126,7 @@ function settleOne<Unit extends UnitState>(
 
 /** A unit that the output of a finished attempt asks for. */
 export const outputPut = (
-  { name, data, priority, delayMs }: OutputUnit,
+  { name, data, priority, delayMs, partition }: OutputUnit,
   origin: string,
   now: number,
 ): WorkUnitPut => ({
@@ -135,6 +135,7 @@ export const outputPut = (
   priority,
   notBefore: delayMs > 0 ? now + delayMs : 0,
   dependencies: null,
+  ...(partition !== "" && { partition }),
   origin,
 });
 

@@ -240,6 +240,8 @@ export interface WorkUnitPut {
   /** Never empty: absent is none, also for a unit that has some. */
   queues?: readonly string[];
   labels?: readonly string[];
+  /** Never empty: absent is none. */
+  partition?: string;
   /** The attempt whose output the unit is. */
   origin?: string;
 }

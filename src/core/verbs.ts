@@ -107,6 +107,7 @@ const workUnit = named("work unit");
 const worker = named("worker");
 const queue = named("queue");
 const label = named("label");
+const partition = named("partition");
 const action = named("action");
 const time = number({ description: "Milliseconds since 1970; 0 is none" });
 const span = number({ description: "Milliseconds" });
@@ -241,6 +242,7 @@ export const workUnitInput = input<WorkUnitInput>({
   ),
   queues: maybe(list(queue)),
   labels: maybe(list(label)),
+  partition: maybe(partition),
 });
 export const workUnitRow = object<WorkUnitRow>({
   id: integer,
@@ -264,6 +266,7 @@ export const workUnitRow = object<WorkUnitRow>({
   ),
   queues: list(queue),
   labels: list(label),
+  partition,
 });
 const conditions: Members<Omit<WorkUnitQuery, "previous" | "limit">> = {
   names: maybe(list(workUnit)),

@@ -54,6 +54,8 @@ export interface UnitState {
   readonly status: WorkUnitStatus;
   data: Data | null;
   priority: number;
+  /** Empty is none. Changed only while the unit is in no order. */
+  partition: string;
   notBefore: number;
   readonly created: number;
   /** Attempts ever made, and those that count against `max_retries`. */
@@ -295,5 +297,6 @@ export function unitRow(
     dependencies,
     queues,
     labels,
+    partition: unit.partition,
   };
 }

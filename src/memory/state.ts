@@ -32,6 +32,7 @@ import { UnitNames, type NameChunk } from "./unit-names.ts";
 /** What few units have: kept apart so that millions of others do not pay for it. */
 interface Links {
   origin: string | null;
+  partition: string;
   since: number;
   extras: Extras;
   needs: readonly Need[];
@@ -79,7 +80,7 @@ export class Unit implements UnitState {
   }
 
   #link(): Links {
-    this.#links ??= { origin: null, since: 0, extras: noExtras, needs: noNeeds, dependents: null };
+    this.#links ??= { origin: null, partition: "", since: 0, extras: noExtras, needs: noNeeds, dependents: null };
     return this.#links;
   }
 
@@ -89,6 +90,14 @@ export class Unit implements UnitState {
 
   set origin(origin: string | null) {
     this.#link().origin = origin;
+  }
+
+  get partition(): string {
+    return this.#links?.partition ?? "";
+  }
+
+  set partition(partition: string) {
+    if (partition !== this.partition) this.#link().partition = partition;
   }
 
   get since(): number {

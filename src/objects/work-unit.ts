@@ -91,6 +91,11 @@ export class WorkUnit {
     return this.#row.labels;
   }
 
+  /** What it is counted under where its work spec has rules for each partition; empty for none. */
+  get partition(): string {
+    return this.#row.partition;
+  }
+
   /** Pending, finished or failed; null while the unit waits. */
   get activeAttempt(): Attempt | null {
     return this.#row.activeAttempt === null ? null : this.#scope.attempt(this.#row.activeAttempt);

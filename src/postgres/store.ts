@@ -61,6 +61,7 @@ import { catchUp, expireNeedy, isPast, lookUp } from "./expiry.ts";
 import {
   copyFromUnits,
   copyUnits,
+  hasExtras,
   inKeyOrder,
   insertNamedSql,
   insertSql,
@@ -489,14 +490,14 @@ export class PostgresStore implements Store, Watchable {
     });
     const note = request === null ? null : { id: request, answer: JSON.stringify(answer) };
     try {
-      const named = puts.some(isNamed);
-      if (puts.length >= copyFromUnits && !named) {
+      if (puts.length >= copyFromUnits && !puts.some(hasExtras)) {
         const done = await this.#db.transaction((tx) => copyUnits(tx, spec, rows, note, now), {
           repeatable: request !== null,
           conflicts: false,
         });
         return done ? answer : null;
       }
+      const named = puts.some(isNamed);
       const values = insertValues(spec.id, rows, note, now);
       const written = await this.#db.write(
         named ? insertNamedSql : insertSql,

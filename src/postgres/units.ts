@@ -2,6 +2,7 @@
 import {
   attemptStatuses,
   nameFromBytes,
+  nameToBytes,
   noExtras,
   workUnitStatuses,
   type AttemptState,
@@ -52,8 +53,8 @@ interface Stored {
 /** The columns of a unit, in the order that `readUnit` expects them. */
 export const unitColumns = `u.id, u.spec, u.key, u.long_name, u.status, u.place, u.not_before, u.created, u.attempts, u.tries,
    u.origin, u.needs, u.dependents, u.attempt_status, u.attempt_worker, u.attempt_start, u.attempt_end,
-   u.attempt_expiration, u.attempt_late, u.attempt_own, u.attempt_errors, u.data, u.attempt_data, u.since, u.queues, u.labels`;
-const unitColumnCount = 26;
+   u.attempt_expiration, u.attempt_late, u.attempt_own, u.attempt_errors, u.data, u.attempt_data, u.since, u.queues, u.labels, u.partition`;
+const unitColumnCount = 27;
 
 /** The columns of a unit's work spec and namespace, in the order that `readSpec` expects them. */
 export const specColumns = "s.name, s.namespace, n.name, s.meta, s.next_continuous, s.dead";
@@ -102,6 +103,7 @@ export function readUnit(row: Row, spec: Spec): Unit {
     dependents: row[12] as boolean,
     attempt,
     since: (row[23] as number | null) ?? 0,
+    partition: readPartition(row[26] as Buffer | null),
     extras,
     stored: { status, data, attemptData: own ? attempt?.data : undefined, labels: extras.labels },
   };
@@ -159,6 +161,11 @@ function readExtras(queues: unknown, labels: unknown): Extras {
 
 const readNames = (value: unknown): readonly string[] =>
   value === null ? noExtras.queues : (value as Buffer[]).map(nameFromBytes);
+
+const readPartition = (bytes: Buffer | null): string => (bytes === null ? "" : nameFromBytes(bytes));
+
+export const partitionBytes = (partition: string | undefined): Buffer | null =>
+  partition === undefined || partition === "" ? null : nameToBytes(partition);
 
 const readErrors = (text: string | null): readonly string[] =>
   text === null ? [] : (JSON.parse(text) as string[]);

@@ -32,6 +32,7 @@ import { emptyDelta, tallyOf, writeTallies, type Delta } from "./tally.ts";
 import {
   attemptCode,
   fullColumns,
+  partitionBytes,
   pastColumns,
   readFullUnit,
   readPast,
@@ -388,6 +389,7 @@ export class PostgresSet extends WorkingSet<Unit> {
       status: "available",
       data,
       priority,
+      partition: "",
       notBefore,
       created: this.now,
       attempts: 0,
@@ -567,9 +569,10 @@ export class PostgresSet extends WorkingSet<Unit> {
   async #insert(units: readonly Unit[]): Promise<void> {
     const keys = units.map(({ name }) => nameKey(name));
     await this.#tx.rows(
-      `INSERT INTO @unit (id, spec, key, long_name, status, place, not_before, created, data, origin, needs, dependents)
+      `INSERT INTO @unit (id, spec, key, long_name, status, place, not_before, created, data, origin, needs, dependents,
+         partition)
        SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bytea[], $4::bytea[], $5::smallint[], $6::float8[],
-         $7::bigint[], $8::bigint[], $9::bytea[], $10::text[], $11::boolean[], $12::boolean[])`,
+         $7::bigint[], $8::bigint[], $9::bytea[], $10::text[], $11::boolean[], $12::boolean[], $13::bytea[])`,
       [
         int8s(units.map(({ id }) => id)),
         int8s(units.map(({ spec }) => spec.id)),
@@ -583,6 +586,7 @@ export class PostgresSet extends WorkingSet<Unit> {
         texts(units.map(({ origin }) => origin)),
         bools(units.map(({ needs }) => needs)),
         bools(units.map(({ dependents }) => dependents)),
+        byteas(units.map(({ partition }) => partitionBytes(partition))),
       ],
     );
   }
@@ -635,13 +639,14 @@ export class PostgresSet extends WorkingSet<Unit> {
          attempt_own = c.attempt_own, attempt_errors = c.attempt_errors,
          data = CASE WHEN c.has_data THEN c.data ELSE u.data END,
          attempt_data = CASE WHEN c.has_attempt_data THEN c.attempt_data ELSE u.attempt_data END,
-         since = c.since
+         since = c.since, partition = c.partition
        FROM unnest($1::bigint[], $2::smallint[], $3::float8[], $4::bigint[], $5::int[], $6::int[], $7::text[],
          $8::boolean[], $9::boolean[], $10::smallint[], $11::bytea[], $12::bigint[], $13::bigint[], $14::bigint[],
-         $15::boolean[], $16::boolean[], $17::text[], $18::boolean[], $19::bytea[], $20::boolean[], $21::bytea[], $22::bigint[])
+         $15::boolean[], $16::boolean[], $17::text[], $18::boolean[], $19::bytea[], $20::boolean[], $21::bytea[], $22::bigint[],
+         $23::bytea[])
          AS c (id, status, place, not_before, attempts, tries, origin, needs, dependents, attempt_status,
            attempt_worker, attempt_start, attempt_end, attempt_expiration, attempt_late, attempt_own, attempt_errors,
-           has_data, data, has_attempt_data, attempt_data, since)
+           has_data, data, has_attempt_data, attempt_data, since, partition)
        WHERE ${isRow("u.id", "c.id")}`,
       [
         int8s(units.map(({ id }) => id)),
@@ -670,6 +675,7 @@ export class PostgresSet extends WorkingSet<Unit> {
           ),
         ),
         int8s(units.map(({ since }) => (since > 0 ? since : null))),
+        byteas(units.map(({ partition }) => partitionBytes(partition))),
       ],
     );
   }

@@ -38,7 +38,7 @@ import { attemptCode, unitState } from "./schema.ts";
 import type { Spec, State } from "./state.ts";
 import { manyRows } from "./statements.ts";
 import { exactName } from "./units.ts";
-import { dataValue, isUsualName, nameValue, readData } from "./values.ts";
+import { dataValue, isUsualName, nameValue, partitionValue, readData } from "./values.ts";
 import type { Steps } from "./work-units.ts";
 import { logAttempts } from "./workers.ts";
 import { applied } from "./working-set.ts";
@@ -74,7 +74,7 @@ function insert(state: State, spec: Spec, puts: readonly WorkUnitPut[], first: n
   const { sql } = state;
   if (puts.length < manyRows) {
     let created = 0;
-    for (const [i, { name, data, priority, notBefore, origin }] of puts.entries())
+    for (const [i, { name, data, priority, notBefore, origin, partition }] of puts.entries())
       created += sql.addOneUnit.run(
         first + i,
         spec.id,
@@ -84,18 +84,29 @@ function insert(state: State, spec: Spec, puts: readonly WorkUnitPut[], first: n
         now,
         dataValue(data),
         ...originValues(origin),
+        partitionValue(partition ?? ""),
       );
     return created;
   }
   const values: Value[] = [first, spec.id, now];
   if (
-    puts.every(({ priority, notBefore, origin }) => priority === 0 && notBefore === 0 && origin === undefined)
+    puts.every(
+      ({ priority, notBefore, origin, partition }) =>
+        priority === 0 && notBefore === 0 && origin === undefined && partition === undefined,
+    )
   ) {
     for (const { name, data } of puts) values.push(name, dataValue(data));
     return sql.addPlainUnits.run(...values);
   }
-  for (const { name, data, priority, notBefore, origin } of puts)
-    values.push(name, dataValue(data), priority, notBefore, ...originValues(origin));
+  for (const { name, data, priority, notBefore, origin, partition } of puts)
+    values.push(
+      name,
+      dataValue(data),
+      priority,
+      notBefore,
+      ...originValues(origin),
+      partitionValue(partition ?? ""),
+    );
   return sql.addUnits.run(...values);
 }
 

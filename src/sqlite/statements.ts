@@ -14,7 +14,7 @@ const unitColumns = `
   l.expiration AS lease_expiration, l.late AS lease_late, l.own AS lease_own, l.data AS lease_data,
   u.not_before > 0 AND EXISTS (
     SELECT 1 FROM delayed AS d WHERE d.spec = u.spec AND d.not_before = u.not_before AND d.unit = u.id
-  ) AS is_delayed, u.since`;
+  ) AS is_delayed, u.since, u.partition`;
 
 const ids = "(SELECT value FROM json_each(?))";
 
@@ -77,12 +77,13 @@ export const sql = {
     SELECT ? + column1, ?, column2, 0, 0.0, 0, ?, 0, 0, column3 FROM (VALUES ${rows(2)})`,
   addUnits: `
     INSERT OR IGNORE INTO unit
-      (id, spec, name, state, priority, not_before, created, attempts, tries, data, origin_unit, origin_number)
-    SELECT ? + column1, ?, column2, 0, column4, column5, ?, 0, 0, column3, column6, column7 FROM (VALUES ${rows(6)})`,
+      (id, spec, name, state, priority, not_before, created, attempts, tries, data, origin_unit, origin_number, partition)
+    SELECT ? + column1, ?, column2, 0, column4, column5, ?, 0, 0, column3, column6, column7, column8
+    FROM (VALUES ${rows(7)})`,
   addOneUnit: `
     INSERT OR IGNORE INTO unit
-      (id, spec, name, state, priority, not_before, created, attempts, tries, data, origin_unit, origin_number)
-    VALUES (?, ?, ?, 0, ?, ?, ?, 0, 0, ?, ?, ?)`,
+      (id, spec, name, state, priority, not_before, created, attempts, tries, data, origin_unit, origin_number, partition)
+    VALUES (?, ?, ?, 0, ?, ?, ?, 0, 0, ?, ?, ?, ?)`,
   dropUnitRange: "DELETE FROM unit WHERE id BETWEEN ? AND ?",
   readyRange: `
     INSERT INTO ready SELECT spec, 0 - priority, name, id, 0 FROM unit WHERE id BETWEEN ? AND ? AND not_before <= ?`,
@@ -91,7 +92,7 @@ export const sql = {
   setUnit: `
     UPDATE unit SET state = ?, priority = ?, not_before = ?, attempts = ?, tries = ?, origin_unit = ?,
       origin_number = ?, status = ?, worker = ?, started = ?, ended = ?, expiration = ?, late = ?, errors = ?, own = ?,
-      data = ?, attempt_data = ?, since = ?
+      data = ?, attempt_data = ?, since = ?, partition = ?
     WHERE id = ?`,
   dropUnit: "DELETE FROM unit WHERE id = ?",
   dropHistory: "DELETE FROM history WHERE unit = ?",

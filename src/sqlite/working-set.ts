@@ -125,6 +125,7 @@ export class SqliteSet extends WorkingSet<Unit> {
       status: "available",
       data,
       priority,
+      partition: "",
       notBefore,
       created: this.now,
       attempts: 0,
@@ -193,11 +194,11 @@ export class SqliteSet extends WorkingSet<Unit> {
 
   #write(unit: Unit): void {
     const state = this.#state;
-    const { id, spec, name, priority, notBefore, data, attempt, origin, since, status } = unit;
+    const { id, spec, name, priority, partition, notBefore, data, attempt, origin, since, status } = unit;
     if (this.#unwritten.delete(unit)) {
       state.sql.addUnit.run(id, spec.id, nameValue(name), priority, notBefore, this.now, dataValue(data));
       const plain = status === "available" || status === "delayed";
-      if (plain && attempt === null && origin === null && since === 0) return;
+      if (plain && attempt === null && origin === null && since === 0 && partition === "") return;
     }
     saveUnit(state, unit, this.now);
   }
