@@ -4,6 +4,16 @@ import { continuousName, mayGenerate, nextGeneration } from "./continuous.ts";
 import { encodeData } from "./data.ts";
 import { begin, exhaust, follow, isExhausted } from "./life.ts";
 import { putUnits } from "./adding.ts";
+import {
+  begunFirst,
+  hasFlowRules,
+  hasLanes,
+  hasRate,
+  holdOf,
+  takeTokens,
+  tokensOf,
+  type LaneState,
+} from "./partitions.ts";
 import type { Claim, Make } from "./store.ts";
 import { attemptRow, type Rule, type UnitState, type WorkingSet } from "./working-set.ts";
 
@@ -23,34 +33,70 @@ export function* claimUnits<Unit extends UnitState>(
   const { meta } = spec;
   if (meta.paused) return { attempts, more: false };
   let places = claim.limit;
-  if (meta.maxRunning > 0 || meta.continuous) {
+  if (meta.maxRunning > 0 || meta.continuous || hasFlowRules(meta)) {
     yield set.loadCounts(spec);
     const pending = set.count(spec, "pending");
     if (meta.maxRunning > 0) places = Math.min(places, meta.maxRunning - pending);
+    places = Math.min(places, tokensOf(meta.rate, spec.full, set.now));
     if (places > 0 && mayGenerate(meta, set.count(spec, "available"), pending, set.now)) {
       yield* generate(set, spec);
       places = 1;
     }
   }
-  if (places > 0) yield set.loadReady(spec, places);
+  const lanes = hasLanes(meta);
+  if (places > 0) yield lanes ? set.loadLanes(spec, places) : set.loadReady(spec, places);
   let exhausted = 0;
   for (let met = 0; places > 0; places--) {
     if (++met % unitsPerTurn === 0) yield undefined;
-    const unit = set.ready(spec);
+    const lane = lanes ? yield* openLane(set, spec, places) : undefined;
+    const unit = lanes ? lane && unitOf(set, spec, lane) : set.ready(spec);
     if (unit === undefined) break;
     if (isExhausted(unit, claim.maxRetries)) {
       exhaust(set, unit, claim.worker);
       exhausted++;
       if (!set.isUnresolved()) continue;
       yield* follow(set);
-      yield set.loadReady(spec, places - 1);
+      if (!lanes) yield set.loadReady(spec, places - 1);
       continue;
     }
     attempts.push(attemptRow(unit, begin(set, unit, claim.worker, claim.lifetimeMs)));
+    if (lane !== undefined) serve(set, spec, lane);
   }
+  if (hasRate(meta.rate) && attempts.length > 0)
+    set.setFull(spec, takeTokens(meta.rate, spec.full, set.now, attempts.length));
   if (exhausted === 0 || attempts.length > 0) return { attempts, more: false };
+  if (lanes) return { attempts, more: (yield* openLane(set, spec, 1)) !== undefined };
   yield set.loadReady(spec, 1);
   return { attempts, more: set.ready(spec) !== undefined };
+}
+
+/** The next lane that may be served; those before it that may not are held. */
+export function* openLane<Unit extends UnitState>(
+  set: WorkingSet<Unit>,
+  spec: Unit["spec"],
+  count: number,
+): Rule<LaneState | undefined> {
+  for (;;) {
+    yield set.loadLanes(spec, count);
+    const lane = set.nextLane(spec);
+    const hold = lane === undefined ? null : holdOf(spec.meta, lane, set.now);
+    if (lane === undefined || hold === null) return lane;
+    set.hold(spec, lane, hold);
+  }
+}
+
+const unitOf = <Unit extends UnitState>(
+  set: WorkingSet<Unit>,
+  spec: Unit["spec"],
+  lane: LaneState,
+): Unit | undefined => set.nextInLane(spec, lane, begunFirst(spec.meta, lane));
+
+/** Its next unit has begun: the lane pays for it, and is held at once if that was its last for now. */
+function serve<Unit extends UnitState>(set: WorkingSet<Unit>, spec: Unit["spec"], lane: LaneState): void {
+  lane.full = takeTokens(spec.meta.ratePerPartition, lane.full, set.now, 1);
+  set.served(spec, lane);
+  const hold = holdOf(spec.meta, lane, set.now);
+  if (hold !== null) set.hold(spec, lane, hold);
 }
 
 /** Names tried in one look. */

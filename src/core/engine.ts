@@ -975,8 +975,9 @@ const byName = (a: Candidate, b: Candidate): number => compareNames(a.name, b.na
 /** When the next unit is due, a lease ends, a continuous spec may generate, or a spec starts: the earliest. */
 function whenDue(candidates: readonly Candidate[], now: number): number {
   let due = latestTime;
-  for (const { meta, nextDue } of candidates) {
+  for (const { meta, nextDue, held } of candidates) {
     if (nextDue > 0) due = Math.min(due, nextDue);
+    if (held !== undefined && held !== null && held.until > now) due = Math.min(due, held.until);
     if (meta.continuous && meta.nextContinuous > now) due = Math.min(due, meta.nextContinuous);
     if (meta.notBefore > now) due = Math.min(due, meta.notBefore);
   }

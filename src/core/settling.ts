@@ -4,6 +4,7 @@ import { readOutputs, type OutputUnit } from "./chaining.ts";
 import type { Data } from "./data.ts";
 import { putUnits } from "./adding.ts";
 import { catchUpUnit, endAttempt, follow, followBefore, releaseUnit, renewLease, retryUnit } from "./life.ts";
+import { hasLanes, mayRunAgain } from "./partitions.ts";
 import type { AttemptKey, Settle, WorkUnitPut } from "./store.ts";
 import type { AttemptState, Rule, UnitState, WorkingSet } from "./working-set.ts";
 
@@ -38,7 +39,10 @@ export function* settleAttempts<Unit extends UnitState>(
       continue;
     }
     if (set.isUnresolved()) yield* followBefore(set, unit);
-    if (mayTakePlace(unit, change, set.now)) yield set.loadCounts(unit.spec);
+    if (mayTakePlace(unit, change, set.now)) {
+      yield set.loadCounts(unit.spec);
+      if (hasLanes(unit.spec.meta)) yield set.loadRunning(unit.spec, unit.partition);
+    }
     const answer = unchanged(change);
     const finished = settleOne(set, unit, change, answer);
     if (finished !== null) yield* chain(set, unit, finished, answer);
@@ -58,13 +62,19 @@ export const unchanged = ({ unitId, number }: AttemptKey): AttemptChanged => ({
   chainingErrors: [],
 });
 
-/** Whether the change would make an attempt run again that has lost its place among `max_running`. */
+/** Whether the change would make an attempt run again that has lost its place among those that may run. */
 const mayTakePlace = (unit: UnitState, { action, number, time }: Settle, now: number): boolean =>
   action === "renew" &&
   time > now &&
-  unit.spec.meta.maxRunning > 0 &&
+  (unit.spec.meta.maxRunning > 0 || hasLanes(unit.spec.meta)) &&
   unit.attempt?.number === number &&
   unit.attempt.status === "expired";
+
+function hasPlace<Unit extends UnitState>(set: WorkingSet<Unit>, { spec, partition }: Unit): boolean {
+  const { meta } = spec;
+  if (meta.maxRunning > 0 && set.count(spec, "pending") >= meta.maxRunning) return false;
+  return !hasLanes(meta) || mayRunAgain(meta, set.running(spec, partition));
+}
 
 /** Gives the unit back: to expire, or to renew for no time. */
 const isRelease = ({ action, time }: Settle, now: number): boolean =>
@@ -92,7 +102,7 @@ function settleOne<Unit extends UnitState>(
   if (
     verdict === "apply" &&
     mayTakePlace(unit, change, set.now) &&
-    set.count(unit.spec, "pending") >= unit.spec.meta.maxRunning
+    !hasPlace(set, unit)
   )
     verdict = "lost_lease";
   if (verdict === "nothing") return null;

@@ -6,6 +6,7 @@
  */
 import { latestTime } from "./check.ts";
 import { nameFromBytes } from "./names.ts";
+import type { Rate } from "./partitions.ts";
 
 /** What the scheduler looks at. Derived from the data when a work spec is set; then some of it may be set on its own. */
 export interface WorkSpecMeta {
@@ -27,6 +28,14 @@ export interface WorkSpecMeta {
   maxRunning: number;
   maxGetwork: number;
   maxRetries: number;
+  /** Of the units of one partition; 0 is unlimited. */
+  maxRunningPerPartition: number;
+  rate: Rate;
+  ratePerPartition: Rate;
+  /** "partition": the next unit of a partition only when the one before has ended. */
+  order: "" | "partition";
+  /** "partition": partitions take turns, whatever the priorities of their units. */
+  fair: "" | "partition";
   /** The `then` key; empty is none. */
   nextWorkSpecName: string;
   thenPreempts: boolean;
@@ -77,6 +86,8 @@ export interface WorkSpecField {
   readonly newer?: true;
   /** What a number counts, where its kind does not say so. */
   readonly unit?: string;
+  /** The only words that a text may be. */
+  readonly choices?: readonly string[];
   /** Of an object whose keys are known too. */
   readonly keys?: Readonly<Record<string, WorkSpecField>>;
   /** Stored and handed to workers, which read it; the engine takes whatever stands there. */
@@ -90,6 +101,16 @@ const retentionLimit = {
     help: "Seconds since the unit ended for which it is kept",
   },
   max_count: { kind: "count", field: "maxCount", help: "How many units are kept, the newest" },
+} as const satisfies Record<string, WorkSpecField>;
+
+const rate = {
+  limit: { kind: "amount", field: "limit", help: "Units that may begin in one period; 0 is unlimited" },
+  period: { kind: "duration", field: "periodMs", help: "Seconds; 1 if not given" },
+  burst: {
+    kind: "count",
+    field: "burst",
+    help: "Units that may begin at once after a pause; 1 if not given, which spreads them evenly",
+  },
 } as const satisfies Record<string, WorkSpecField>;
 
 /** By key, in the order in which metadata is written. */
@@ -207,6 +228,46 @@ export const workSpecFields = {
     default: 0,
     settable: true,
     help: "Attempts after which a unit fails instead of being handed out again; 0 is unlimited",
+  },
+  max_running_per_partition: {
+    kind: "count",
+    field: "maxRunningPerPartition",
+    default: 0,
+    settable: true,
+    newer: true,
+    help: "Units of one partition that may be pending at once, exactly; 0 is unlimited",
+  },
+  rate: {
+    kind: "object",
+    field: "rate",
+    default: {},
+    newer: true,
+    help: "How many units may begin in a time",
+    keys: rate,
+  },
+  rate_per_partition: {
+    kind: "object",
+    field: "ratePerPartition",
+    default: {},
+    newer: true,
+    help: "How many units of one partition may begin in a time",
+    keys: rate,
+  },
+  order: {
+    kind: "text",
+    field: "order",
+    default: "",
+    newer: true,
+    choices: ["partition"],
+    help: "With partition, the next unit of a partition begins only when the one before has finished or failed",
+  },
+  fair: {
+    kind: "text",
+    field: "fair",
+    default: "",
+    newer: true,
+    choices: ["partition"],
+    help: "With partition, partitions take turns, one unit each, however many units they have and of whatever priority",
   },
   then: {
     kind: "text",

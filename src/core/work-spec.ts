@@ -109,6 +109,12 @@ export function changeMeta(old: WorkSpecMeta, change: WorkSpecMetaChange): WorkS
   return meta;
 }
 
+const readChoice = ({ choices }: WorkSpecField, value: unknown): unknown =>
+  choices === undefined || value === "" || choices.includes(value as string) ? value : undefined;
+
+const wantedChoice = ({ kind, choices }: WorkSpecField): string =>
+  choices === undefined ? wantedKind(kind) : choices.join(" or ");
+
 /** The fields that the known keys of an object say; null counts as absent, a wrong type names key and types. */
 function readFields(
   object: Readonly<Record<string, unknown>>,
@@ -117,15 +123,16 @@ function readFields(
   path = "",
 ): Record<string, unknown> {
   const fields: Record<string, unknown> = {};
-  for (const [key, { kind, field, keys: inner, forWorkers, newer }] of Object.entries(keys)) {
+  for (const [key, row] of Object.entries(keys)) {
+    const { kind, field, keys: inner, forWorkers, newer } = row;
     const value = Object.hasOwn(object, key) ? object[key] : undefined;
     if (value === undefined || value === null || forWorkers === true) continue;
-    const read = readKind(kind, value);
+    const read = readChoice(row, readKind(kind, value));
     if (read === undefined && lenient && newer === true) continue;
     if (read === undefined)
       throw new CoordinateError(
         "bad_work_spec",
-        `${path}${key}: expected ${wantedKind(kind)}, got ${describeValue(value)}`,
+        `${path}${key}: expected ${wantedChoice(row)}, got ${describeValue(value)}`,
       );
     if (field === undefined) continue;
     fields[field] =

@@ -60,8 +60,13 @@ const propertiesOf = (keys: Readonly<Record<string, WorkSpecField>>): Record<str
   Object.fromEntries(Object.entries(keys).map(([key, known]) => [key, schemaOf(known)]));
 
 /** Null counts as absent, as everywhere. */
-function schemaOf({ kind, help, keys }: WorkSpecField): Record<string, unknown> {
-  return { description: help, ...forms[kind], ...(keys !== undefined && { properties: propertiesOf(keys) }) };
+function schemaOf({ kind, help, keys, choices }: WorkSpecField): Record<string, unknown> {
+  return {
+    description: help,
+    ...forms[kind],
+    ...(choices !== undefined && { enum: ["", ...choices, null] }),
+    ...(keys !== undefined && { properties: propertiesOf(keys) }),
+  };
 }
 
 const forms: Readonly<Record<FieldKind, Record<string, unknown>>> = {

@@ -7,7 +7,10 @@ import {
   byExpiration,
   compareNames,
   isPlainName,
+  hasLanes,
+  laneRules,
   noExtras,
+  SortedList,
   type ActionRow,
   type AttemptState,
   type Data,
@@ -26,7 +29,7 @@ import {
   type WorkerRow,
 } from "../core/index.ts";
 import type { Queue } from "./queues.ts";
-import { SortedList } from "./sorted-list.ts";
+import { SpecLanes } from "./spec-lanes.ts";
 import { UnitNames, type NameChunk } from "./unit-names.ts";
 
 /** What few units have: kept apart so that millions of others do not pay for it. */
@@ -150,7 +153,7 @@ export const byName = (a: Unit, b: Unit): number =>
           ? 1
           : 0
       : compareNames(a.name, b.name);
-const byClaim = (a: Unit, b: Unit): number => b.priority - a.priority || byName(a, b);
+export const byClaim = (a: Unit, b: Unit): number => b.priority - a.priority || byName(a, b);
 const byDue = (a: Unit, b: Unit): number => a.notBefore - b.notBefore || a.id - b.id;
 const byEnd = (a: Unit, b: Unit): number => endOf(a) - endOf(b) || a.id - b.id;
 const endOf = (unit: Unit): number => unit.attempt?.end ?? 0;
@@ -177,6 +180,11 @@ export class Spec implements SpecState {
   /** Ended units by the time they ended: only where retention asks for it. */
   ended: Record<"finished" | "failed", SortedList<Unit>> | null = null;
   readonly removed = { finished: 0, failed: 0 };
+  /** Only where its units are handed out by partition. */
+  lanes: SpecLanes | null = null;
+  /** The partition that was served last. */
+  cursor = "";
+  full = 0;
 
   constructor(id: number, space: Space, name: string, data: Data, meta: WorkSpecMeta) {
     this.id = id;
@@ -195,6 +203,8 @@ export class Spec implements SpecState {
   /** Finds units that were tried too often by a limit that was not there before. */
   setMeta(meta: WorkSpecMeta): void {
     const { maxRetries } = this.meta;
+    if (laneRules(meta) !== laneRules(this.meta) || hasLanes(meta) !== (this.lanes !== null))
+      this.lanes = hasLanes(meta) ? new SpecLanes(meta, this.units.values(), this.lanes) : null;
     this.meta = meta;
     if (meta.maxRetries === maxRetries) return;
     this.exhausted.clear();

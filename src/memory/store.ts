@@ -9,14 +9,18 @@ import {
   countRetired,
   defaultNamespaceSettings,
   exhaustUnits,
+  hasFlowRules,
   lockAncestors,
   lockKey,
   makeAttempts,
   missingWorkSpec,
   nameHasPrefix,
+  nextToken,
+  openLane,
   parentCycle,
   removeUnits,
   settleAttempts,
+  tokensOf,
   workerLifetimeMs,
   workSpecName,
   Watches,
@@ -30,6 +34,7 @@ import {
   type Candidates,
   type Claim,
   type CountSlice,
+  type Held,
   type Lock,
   type LockDecision,
   type LockPath,
@@ -236,9 +241,18 @@ export class MemoryStore implements Store, Watchable {
         pending: spec.leases.size,
         topPriority: spec.ready.first()?.priority ?? 0,
         nextDue: earliest(spec.due.first()?.notBefore, spec.leases.first()?.attempt?.expiration),
+        held: hasFlowRules(spec.meta) ? this.#heldBack(spec, now) : null,
       });
     }
     return { settings: space.settings, candidates, repeated: this.#claimedBefore(space, requestId, now) };
+  }
+
+  #heldBack(spec: Spec, now: number): Held | null {
+    const { meta, full, lanes } = spec;
+    if (tokensOf(meta.rate, full, now) < 1) return { reason: "rate", until: nextToken(meta.rate, full, now) };
+    if (lanes === null || spec.ready.size === 0) return null;
+    if (run(openLane(new MemorySet(this.#tables, now), spec, 1)) !== undefined) return null;
+    return { reason: "partitions", until: lanes.lanes.nextWake };
   }
 
   async tally(ns: string | null, now: number): Promise<TallyRow[]> {
@@ -670,6 +684,7 @@ export class MemoryStore implements Store, Watchable {
       tidied.retired += units.length;
     }
     if (left() <= 0) tidied.more = true;
+    spec.lanes?.lanes.prune(now);
   }
 
   async close(): Promise<void> {

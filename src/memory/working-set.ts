@@ -1,11 +1,15 @@
 /** The rows of a verb in the memory store: the units themselves. Nothing has to be loaded, and what is written is there at once. */
 import {
   noExtras,
+  SortedList,
   type Watches,
   workerLifetimeMs,
   WorkingSet,
   type AttemptState,
   type Extras,
+  type Hold,
+  type Lane,
+  type LaneState,
   type Need,
   type QueueMessage,
   type Rule,
@@ -13,7 +17,6 @@ import {
   type WorkUnitStatus,
 } from "../core/index.ts";
 import { Queue } from "./queues.ts";
-import { SortedList } from "./sorted-list.ts";
 import { byName, Unit, Worker, type Space, type Spec, type UnitTable } from "./state.ts";
 
 /** What working sets of one store share. */
@@ -84,7 +87,31 @@ export class MemorySet extends WorkingSet<Unit> {
     return unit.extras;
   }
 
+  nextLane(spec: Spec): Lane | undefined {
+    return spec.lanes?.lanes.next(spec.cursor, this.now);
+  }
+
+  nextInLane(spec: Spec, lane: LaneState, begun: boolean): Unit | undefined {
+    return spec.lanes?.next(lane, begun);
+  }
+
+  running(spec: Spec, partition: string): number {
+    return spec.lanes?.lanes.get(partition)?.running ?? 0;
+  }
+
   // ---- writing
+
+  served(spec: Spec, { partition }: LaneState): void {
+    spec.cursor = partition;
+  }
+
+  hold(spec: Spec, { partition }: LaneState, hold: Hold): void {
+    spec.lanes?.lanes.hold(spec.lanes.lanes.of(partition), hold);
+  }
+
+  setFull(spec: Spec, full: number): void {
+    spec.full = full;
+  }
 
   addNew(): null {
     return null;
@@ -104,6 +131,7 @@ export class MemorySet extends WorkingSet<Unit> {
 
   leave(unit: Unit): void {
     const { spec, status } = unit;
+    spec.lanes?.leave(unit, status);
     if (status === "available") {
       spec.ready.remove(unit);
       if (spec.exhausted.size > 0) spec.exhausted.delete(unit);
@@ -115,6 +143,7 @@ export class MemorySet extends WorkingSet<Unit> {
   enter(unit: Unit, status: WorkUnitStatus): void {
     const { spec } = unit;
     spec.names.change(unit, status);
+    spec.lanes?.enter(unit, status);
     if (status === "available") {
       spec.ready.add(unit);
       if (spec.meta.maxRetries > 0 && unit.tries >= spec.meta.maxRetries) spec.exhausted.add(unit);

@@ -1,7 +1,7 @@
 /**
  * The plain course of add, claim, settle, expire and delete, many units to a statement. Each of these does what the rules of
  * core would do, or nothing; `State.fastPaths` switches all of them off, and the same random histories are run with and
- * without. Nothing else in this store decides what becomes of a unit.
+ * without. Nothing else in this store decides what becomes of a unit. None is taken where units are handed out by partition.
  *
  * | path          | when it is taken                                                                        |
  * | ------------- | --------------------------------------------------------------------------------------- |
@@ -15,6 +15,8 @@
 import {
   actionStatus,
   attemptId,
+  hasFlowRules,
+  hasLanes,
   mayGenerate,
   nameFromBytes,
   outputPut,
@@ -56,7 +58,7 @@ export function* addNew(
   now: number,
 ): Steps<AddedWorkUnit[] | null> {
   const plain = (put: WorkUnitPut): boolean => put.dependencies === null && isUsualName(put.name);
-  if (!state.fastPaths || !puts.every(plain)) return null;
+  if (!state.fastPaths || hasLanes(spec.meta) || !puts.every(plain)) return null;
   const first = state.counters.unit + 1;
   state.writes++;
   for (let at = 0; at < puts.length; at += manyRows) {
@@ -152,7 +154,7 @@ function enterNew(
 export function* claimPlain(state: State, spec: Spec, claim: Claim, now: number): Steps<AttemptRow[]> {
   const { meta, counts } = spec;
   const attempts: AttemptRow[] = [];
-  if (!state.fastPaths || meta.paused || mayGenerate(meta, counts.available, counts.pending, now))
+  if (!state.fastPaths || meta.paused || hasFlowRules(meta) || mayGenerate(meta, counts.available, counts.pending, now))
     return attempts;
   const room = meta.maxRunning > 0 ? meta.maxRunning - counts.pending : Infinity;
   let places = Math.min(claim.limit, room);
@@ -312,6 +314,7 @@ function readPlain(state: State, ns: string, change: Settle, now: number): Plain
   const lease = state.leases.get(change.unitId);
   const spec = state.specs.get(lease?.spec ?? 0);
   if (lease === undefined || spec === undefined || spec.deleted || spec.namespace !== ns) return null;
+  if (hasLanes(spec.meta)) return null;
   const { action, data } = change;
   if (lease.number !== change.number || lease.expiration <= now || (lease.own && data === null)) return null;
   if (action !== "finish" && action !== "fail") return null;
@@ -464,7 +467,7 @@ class Ends {
 
 /** Leases that ended, in a store without dependencies. */
 export function expirePlain(state: State, spec: Spec, leases: readonly Lease[], now: number): boolean {
-  if (!state.fastPaths || state.counters.needs > 0) return false;
+  if (!state.fastPaths || state.counters.needs > 0 || hasLanes(spec.meta)) return false;
   const { sql } = state;
   const ids = JSON.stringify(leases.map(({ unit }) => unit));
   state.touch(spec);
@@ -483,7 +486,7 @@ export function expirePlain(state: State, spec: Spec, leases: readonly Lease[], 
 
 /** Units whose delay is over, the first ones in the order of their times. */
 export function releasePlain(state: State, spec: Spec, units: readonly number[], last: number): boolean {
-  if (!state.fastPaths) return false;
+  if (!state.fastPaths || hasLanes(spec.meta)) return false;
   state.touch(spec);
   state.writes++;
   state.sql.readyMany.run(JSON.stringify(units));
@@ -498,7 +501,7 @@ export function releasePlain(state: State, spec: Spec, units: readonly number[],
 
 /** Deletes units of one spec, in a store without dependencies. */
 export function* deletePlain(state: State, spec: Spec, ids: readonly number[]): Steps<boolean> {
-  if (!state.fastPaths || state.counters.needs > 0) return false;
+  if (!state.fastPaths || state.counters.needs > 0 || hasLanes(spec.meta)) return false;
   state.noteEnds(ids);
   for (let at = 0; at < ids.length; at += unitsAtOnce) {
     if (at > 0) yield;

@@ -33,7 +33,7 @@ export const sql = {
   namespaces: "SELECT id, name, settings, dead FROM namespace ORDER BY id",
   specs: `
     SELECT s.id, s.namespace, s.name, s.data, s.meta, s.dead, s.plain, s.retained, t.available, t.delayed, t.blocked,
-      t.pending, t.finished, t.failed, t.removed_finished, t.removed_failed
+      t.pending, t.finished, t.failed, t.removed_finished, t.removed_failed, t.full, t.cursor
     FROM spec AS s JOIN tally AS t ON t.spec = s.id ORDER BY s.id`,
   leases: `
     SELECT unit, spec, number, worker, started, expiration, late, own,
@@ -41,7 +41,7 @@ export const sql = {
     FROM lease`,
   setTally: `
     UPDATE tally SET available = ?, delayed = ?, blocked = ?, pending = ?, finished = ?, failed = ?,
-      removed_finished = ?, removed_failed = ? WHERE spec = ?`,
+      removed_finished = ?, removed_failed = ?, full = ?, cursor = ? WHERE spec = ?`,
 
   // ---- namespaces and work specs
 
@@ -50,7 +50,7 @@ export const sql = {
   buryNamespace: "UPDATE namespace SET dead = 1 WHERE id = ?",
   dropNamespace: "DELETE FROM namespace WHERE id = ?",
   addSpec: "INSERT INTO spec VALUES (?, ?, ?, ?, ?, 0, 1, ?)",
-  addTally: "INSERT INTO tally VALUES (?, 0, 0, 0, 0, 0, 0, 0, 0)",
+  addTally: "INSERT INTO tally VALUES (?, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0)",
   setSpec: "UPDATE spec SET data = ?, meta = ?, retained = ? WHERE id = ?",
   setSpecMeta: "UPDATE spec SET meta = ? WHERE id = ?",
   setSpecPlain: "UPDATE spec SET plain = 0 WHERE id = ?",
@@ -145,6 +145,34 @@ export const sql = {
     INSERT INTO ready SELECT u.spec, 0 - u.priority, u.name, u.id, u.tries
     FROM json_each(?) AS j CROSS JOIN unit AS u ON u.id = j.value`,
   dropDue: "DELETE FROM delayed WHERE spec = ? AND (not_before, unit) <= (?, ?)",
+
+  // ---- what waits by partition
+
+  addReadyLane: "INSERT INTO ready_lane VALUES (?, ?, ?, CAST(? AS TEXT), ?)",
+  dropReadyLane: "DELETE FROM ready_lane WHERE spec = ? AND partition = ? AND place = ? AND name = CAST(? AS TEXT)",
+  fillReadyLane: `
+    INSERT INTO ready_lane SELECT r.spec, ifnull(u.partition, x''), r.place, r.name, r.unit
+    FROM ready AS r CROSS JOIN unit AS u ON u.id = r.unit WHERE r.spec = ?`,
+  clearReadyLane: "DELETE FROM ready_lane WHERE spec = ?",
+  firstInLane: "SELECT unit FROM ready_lane WHERE spec = ? AND partition = ? ORDER BY place, name LIMIT 1",
+  firstBegun: `
+    SELECT r.unit FROM unit AS u INDEXED BY unit_begun CROSS JOIN ready_lane AS r
+      ON r.spec = u.spec AND r.partition = ifnull(u.partition, x'') AND r.place = 0 - u.priority AND r.name = u.name
+    WHERE u.spec = ? AND u.partition IS ? AND u.state < 2 AND u.status IS NOT NULL
+    ORDER BY r.place, r.name LIMIT 1`,
+  lanes: "SELECT partition, full FROM lane WHERE spec = ?",
+  laneCounts: "SELECT partition, place, count(*) FROM ready_lane WHERE spec = ? GROUP BY partition, place",
+  laneLeases: `
+    SELECT u.partition, count(*) FROM lease AS l CROSS JOIN unit AS u ON u.id = l.unit WHERE l.spec = ?
+    GROUP BY u.partition`,
+  laneBegun: `
+    SELECT u.partition, EXISTS (SELECT 1 FROM ready_lane AS r WHERE r.spec = u.spec
+      AND r.partition = ifnull(u.partition, x'') AND r.place = 0 - u.priority AND r.name = u.name)
+    FROM unit AS u INDEXED BY unit_begun WHERE u.spec = ? AND u.state < 2 AND u.status IS NOT NULL
+      AND NOT EXISTS (SELECT 1 FROM lease AS l WHERE l.unit = u.id)`,
+  setLane: "INSERT OR REPLACE INTO lane VALUES (?, ?, ?)",
+  dropLane: "DELETE FROM lane WHERE spec = ? AND partition = ?",
+  clearLanes: "DELETE FROM lane WHERE spec = ?",
 
   // ---- claiming and settling
 

@@ -10,6 +10,7 @@ import {
 import type { Value } from "./driver.ts";
 import { catchUp, maxMoved } from "./expiry.ts";
 import { deletePlain } from "./fast-paths.ts";
+import { pruneLanes } from "./lanes.ts";
 import { forgetTaken, purgeQueues } from "./queues.ts";
 import { unitState } from "./schema.ts";
 import type { Spec, State } from "./state.ts";
@@ -67,6 +68,7 @@ function* tidySpec(state: State, spec: Spec, limits: TidyLimits, now: number, ti
       ),
     );
   }
+  pruneLanes(state, spec, now);
   if (!syncEnded(state, spec)) tidied.more = true;
   for (const status of ["finished", "failed"] as const) {
     const limit = spec.meta.retention[status];
@@ -194,6 +196,7 @@ function* purgeSpec(state: State, spec: Spec, limit: number, now: number): Steps
   state.writes++;
   sql.dropSpec.run(spec.id);
   sql.dropTally.run(spec.id);
+  sql.clearLanes.run(spec.id);
   state.specs.delete(spec.id);
   state.deadSpecs.delete(spec);
   state.undo(() => {

@@ -17,6 +17,7 @@ import { labels } from "./cases/labels.ts";
 import { locks } from "./cases/locks.ts";
 import { names } from "./cases/names.ts";
 import { namespaces } from "./cases/namespaces.ts";
+import { partitions } from "./cases/partitions.ts";
 import { queueAge } from "./cases/queue-age.ts";
 import { queues } from "./cases/queues.ts";
 import { races } from "./cases/races.ts";
@@ -48,6 +49,7 @@ export const caseGroups: readonly CaseGroup[] = [
   queues,
   actions,
   labels,
+  partitions,
   ending,
   queueAge,
   locks,
