@@ -48,8 +48,8 @@ export function* claimUnits<Unit extends UnitState>(
   let exhausted = 0;
   for (let met = 0; places > 0; places--) {
     if (++met % unitsPerTurn === 0) yield undefined;
-    const lane = lanes ? yield* openLane(set, spec, places) : undefined;
-    const unit = lanes ? lane && unitOf(set, spec, lane) : set.ready(spec);
+    const open = lanes ? yield* openLane(set, spec, places) : undefined;
+    const unit = lanes ? open?.unit : set.ready(spec);
     if (unit === undefined) break;
     if (isExhausted(unit, claim.maxRetries)) {
       exhaust(set, unit, claim.worker);
@@ -60,7 +60,7 @@ export function* claimUnits<Unit extends UnitState>(
       continue;
     }
     attempts.push(attemptRow(unit, begin(set, unit, claim.worker, claim.lifetimeMs)));
-    if (lane !== undefined) serve(set, spec, lane);
+    if (open !== undefined) serve(set, spec, open.lane);
   }
   if (hasRate(meta.rate) && attempts.length > 0)
     set.setFull(spec, takeTokens(meta.rate, spec.full, set.now, attempts.length));
@@ -70,26 +70,22 @@ export function* claimUnits<Unit extends UnitState>(
   return { attempts, more: set.ready(spec) !== undefined };
 }
 
-/** The next lane that may be served; those before it that may not are held. */
+/** The next lane that may be served, and its next unit; lanes before it that may not be served are held. */
 export function* openLane<Unit extends UnitState>(
   set: WorkingSet<Unit>,
   spec: Unit["spec"],
   count: number,
-): Rule<LaneState | undefined> {
+): Rule<{ lane: LaneState; unit: Unit } | undefined> {
   for (;;) {
     yield set.loadLanes(spec, count);
     const lane = set.nextLane(spec);
-    const hold = lane === undefined ? null : holdOf(spec.meta, lane, set.now);
-    if (lane === undefined || hold === null) return lane;
-    set.hold(spec, lane, hold);
+    if (lane === undefined) return undefined;
+    const hold = holdOf(spec.meta, lane, set.now);
+    const unit = hold === null ? set.nextInLane(spec, lane, begunFirst(spec.meta, lane)) : undefined;
+    if (unit !== undefined) return { lane, unit };
+    set.hold(spec, lane, hold ?? { reason: "nothing", until: 0 });
   }
 }
-
-const unitOf = <Unit extends UnitState>(
-  set: WorkingSet<Unit>,
-  spec: Unit["spec"],
-  lane: LaneState,
-): Unit | undefined => set.nextInLane(spec, lane, begunFirst(spec.meta, lane));
 
 /** Its next unit has begun: the lane pays for it, and is held at once if that was its last for now. */
 function serve<Unit extends UnitState>(set: WorkingSet<Unit>, spec: Unit["spec"], lane: LaneState): void {

@@ -69,7 +69,8 @@ export interface LaneState {
   full: number;
 }
 
-export type HoldReason = "max_running_per_partition" | "rate_per_partition" | "order";
+/** `nothing`: it turned out to have no unit that can be handed out at this moment. */
+export type HoldReason = "max_running_per_partition" | "rate_per_partition" | "order" | "nothing";
 
 /** Why nothing of a lane is handed out. `until` is when that changes by itself; 0 is when something happens to its units. */
 export interface Hold {

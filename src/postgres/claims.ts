@@ -9,14 +9,15 @@ import {
   nameToBytes,
   type AttemptRow,
   type Claim,
+  type Rule,
 } from "../core/index.ts";
 import { readAttempts } from "./attempts.ts";
 import { catchUp, isPast } from "./expiry.ts";
 import { isRow, type Database, type Row, type Session } from "./connection.ts";
 import { comparePlaces, start, type Floors, type Place } from "./floor.ts";
-import { readKeys, registerWorkers } from "./log.ts";
+import { readKeys, readRepeated, registerWorkers } from "./log.ts";
 import { noArrivals, tallyConflict, tallyInsert } from "./tally.ts";
-import { readSpec, specColumns } from "./units.ts";
+import { readSpec, specColumnCount, specColumns, type Spec } from "./units.ts";
 import { byteas, bytesData, int8s, nameOf, textKey } from "./values.ts";
 import { apply, PostgresSet, type Allocate } from "./working-set.ts";
 
@@ -28,7 +29,7 @@ const wholeClaim = `  ), superseded AS (
   ), known AS (
     INSERT INTO @worker (namespace, name, updated, expiration)
     SELECT DISTINCT spec.namespace, g.worker, $3::bigint, $3::bigint + $14::bigint FROM spec, unnest($5::bytea[]) AS g (worker)
-    WHERE NOT (limited OR past OR stale) AND repeated IS NULL
+    WHERE NOT (limited OR flow OR past OR stale) AND repeated IS NULL
       AND (SELECT true FROM @worker w WHERE w.namespace = spec.namespace AND w.name = g.worker) IS NULL
     ORDER BY 2
     ON CONFLICT DO NOTHING
@@ -61,7 +62,7 @@ const isStale = `CASE WHEN $12::bigint IS NULL THEN false ELSE
 const claimStatement = (whole: boolean): string => `
   WITH spec AS MATERIALIZED (
     SELECT s.id, s.namespace, s.paused, (s.max_running > 0 OR s.continuous) AND NOT $8::boolean AS limited,
-      s.continuous, ${isPast("s.id", "$3::bigint")} AS past,
+      s.continuous, s.flow, ${isPast("s.id", "$3::bigint")} AS past,
       ${
         whole
           ? `(SELECT r.answer FROM unnest($15::bytea[]) AS g (id), @request r
@@ -74,7 +75,7 @@ const claimStatement = (whole: boolean): string => `
     FROM @spec s JOIN @namespace n ON n.id = s.namespace
     WHERE s.id = $1 AND NOT s.dead AND n.name = $9
   ), places AS MATERIALIZED (
-    SELECT CASE WHEN paused OR limited OR past OR stale OR repeated IS NOT NULL THEN 0
+    SELECT CASE WHEN paused OR limited OR flow OR past OR stale OR repeated IS NOT NULL THEN 0
       ELSE greatest(0, least($2::bigint, room)) END AS places
     FROM spec
   ), picked AS MATERIALIZED (
@@ -112,7 +113,8 @@ ${whole ? wholeClaim : ""}  ), logged AS (
     ${tallyConflict}
   )
   SELECT spec.paused, spec.limited, spec.past, fit.exhausted, spec.continuous, spec.repeated,
-    c.id, c.key, c.long_name, c.attempts, c.data, c.place, fit.tried, c.caller, spec.stale, c.attempt_start
+    c.id, c.key, c.long_name, c.attempts, c.data, c.place, fit.tried, c.caller, spec.stale, c.attempt_start,
+    spec.flow
   FROM spec CROSS JOIN fit LEFT JOIN claimed c ON true`;
 
 /**
@@ -141,6 +143,8 @@ export interface ClaimHints {
   floors: Floors;
   /** Specs with `max_running`, or continuous: their claims take a lock at once. */
   limited: Set<number>;
+  /** Specs with rates or rules for partitions: the rules of core decide at once. */
+  flow: Set<number>;
   /** Specs that had units which were tried before, and how many more claims to expect so. */
   tried: Map<number, number>;
   /** Workers that were there a moment ago. */
@@ -192,7 +196,7 @@ async function tryClaim(claiming: Claiming, claims: readonly Claim[]): Promise<C
   if (first === undefined) return [];
   const { workSpec, maxRetries, requestId } = first;
   const { id } = workSpec;
-  const { floors, limited, tried, workers } = hints;
+  const { floors, limited, flow, tried, workers } = hints;
   // by the spec's id: that of a namespace which was deleted and made again is another
   const who = claims.map(({ worker }) => `${id} ${worker}`);
   const repeat = { repeatable: requestId !== null };
@@ -217,11 +221,7 @@ async function tryClaim(claiming: Claiming, claims: readonly Claim[]): Promise<C
           byteas(claims.map((claim) => (claim.requestId === null ? null : textKey(claim.requestId)))),
         ]),
   ];
-  const byRule = async (tx: Session): Promise<Claimed[]> => {
-    const answers: Claimed[] = [];
-    for (const claim of claims) answers.push(await claimByRule(tx, ns, claim, allocate, now));
-    return answers;
-  };
+  const byRule = (tx: Session): Promise<Claimed[]> => claimTogether(tx, ns, claims, allocate, now);
   const holding = async <Answer>(work: (tx: Session) => Promise<Answer>): Promise<Answer> =>
     db.transaction(async (tx) => {
       await tx.rows("SELECT 1 FROM @spec WHERE id = $1 FOR UPDATE", [id]);
@@ -231,6 +231,7 @@ async function tryClaim(claiming: Claiming, claims: readonly Claim[]): Promise<C
     await catchUp(db, id, now, Infinity, false);
     return holding(byRule);
   }
+  if (flow.has(id) && seen === null) return holding(byRule);
   for (let tries = 0; ; tries++) {
     const { at, raise } = floors.begin(id);
     const expected = tried.get(id) ?? 0;
@@ -268,7 +269,8 @@ async function tryClaim(claiming: Claiming, claims: readonly Claim[]): Promise<C
       floors.reset(id);
     } else if (answer === "limited") limited.add(id);
     else if (answer === "tried") tried.set(id, 50);
-    else return holding(byRule);
+    else if (answer === "flow") flow.add(id);
+    if (answer === "exhausted" || answer === "generate" || answer === "flow") return holding(byRule);
   }
 }
 
@@ -302,7 +304,8 @@ type ClaimAnswer =
   | "limited"
   | "tried"
   | "exhausted"
-  | "generate";
+  | "generate"
+  | "flow";
 
 function readClaim(rows: readonly Row[], claims: readonly Claim[], places: number): ClaimAnswer {
   const claimed = claims.map(nothing);
@@ -321,6 +324,7 @@ function readClaim(rows: readonly Row[], claims: readonly Claim[], places: numbe
   if (paused) return { claimed };
   if (limited) return "limited";
   if (past) return "past";
+  if (first[16] === true) return "flow";
   if (exhausted) return "exhausted";
   if (first[12] === true) return "tried";
   if (first[6] === null) return continuous ? "generate" : { claimed };
@@ -354,35 +358,56 @@ function readClaim(rows: readonly Row[], claims: readonly Claim[], places: numbe
   return { claimed, last: placed.at(-1)!.at };
 }
 
-/** The claim as the rules say it, unit by unit; the spec's row is locked. */
-async function claimByRule(
+/** Claims of one spec as the rules say it, one after the other, unit by unit; the spec's row is locked. */
+async function claimTogether(
   tx: Session,
   ns: string,
-  claim: Claim,
+  claims: readonly Claim[],
   allocate: Allocate,
   now: number,
-): Promise<Claimed> {
+): Promise<Claimed[]> {
+  const [first] = claims;
+  if (first === undefined) return [];
   const [row] = await tx.rows(
     `SELECT ${specColumns},
-       (SELECT r.answer FROM @request r WHERE r.namespace = s.namespace AND r.spec = 0 AND r.id = $3::bytea)
+       (SELECT array_agg(g.at || ':' || r.answer) FROM unnest($3::bytea[]) WITH ORDINALITY AS g (id, at)
+        JOIN @request r ON r.namespace = s.namespace AND r.spec = 0 AND r.id = g.id)
      FROM @spec s JOIN @namespace n ON n.id = s.namespace WHERE s.id = $1 AND NOT s.dead AND n.name = $2`,
-    [claim.workSpec.id, nameToBytes(ns), claim.requestId === null ? null : textKey(claim.requestId)],
+    [
+      first.workSpec.id,
+      nameToBytes(ns),
+      byteas(claims.map(({ requestId }) => (requestId === null ? null : textKey(requestId)))),
+    ],
   );
-  if (row === undefined) return nothing();
-  const before = row[6] as string | null;
-  if (before !== null)
-    return { attempts: await readAttempts(tx, ns, readKeys(before), now, true), more: false };
-  const spec = readSpec(claim.workSpec.id, row);
+  if (row === undefined) return claims.map(nothing);
+  const before = readRepeated(((row[specColumnCount] as string[] | null) ?? []).join(";"));
+  const spec = readSpec(first.workSpec.id, row);
   const set = new PostgresSet(tx, now, allocate);
-  const answer = await apply(set, claimByRules(set, spec, claim));
+  const answers = await apply(set, claimAll(set, spec, claims, before));
+  for (const [i, keys] of before)
+    answers[i] = { attempts: await readAttempts(tx, ns, keys, now, true), more: false };
   // one that was given nothing is known all the same
-  if (answer.attempts.length === 0) await registerWorkers(tx, spec.namespaceId, [claim.worker], now);
-  if (claim.requestId !== null && answer.attempts.length > 0)
-    await tx.rows("INSERT INTO @request (namespace, spec, id, time, answer) VALUES ($1, 0, $2, $3, $4)", [
-      spec.namespaceId,
-      textKey(claim.requestId),
-      now,
-      answer.attempts.map(({ id }) => id).join(","),
-    ]);
-  return answer;
+  const idle = claims.filter((_, i) => !before.has(i) && answers[i]?.attempts.length === 0);
+  if (idle.length > 0) await registerWorkers(tx, spec.namespaceId, [...new Set(idle.map(({ worker }) => worker))], now);
+  for (const [i, { requestId }] of claims.entries())
+    if (requestId !== null && !before.has(i) && (answers[i]?.attempts.length ?? 0) > 0)
+      await tx.rows("INSERT INTO @request (namespace, spec, id, time, answer) VALUES ($1, 0, $2, $3, $4)", [
+        spec.namespaceId,
+        textKey(requestId),
+        now,
+        answers[i]?.attempts.map(({ id }) => id).join(","),
+      ]);
+  return answers;
+}
+
+function* claimAll(
+  set: PostgresSet,
+  spec: Spec,
+  claims: readonly Claim[],
+  before: ReadonlyMap<number, unknown>,
+): Rule<Claimed[]> {
+  const answers: Claimed[] = [];
+  for (const [i, claim] of claims.entries())
+    answers.push(before.has(i) ? nothing() : yield* claimByRules(set, spec, claim));
+  return answers;
 }

@@ -6,6 +6,7 @@
  */
 import {
   actionStatus,
+  hasLanes,
   nameToBytes,
   readOutputs,
   unchanged,
@@ -18,9 +19,10 @@ import { isRow, type Database, type Row, type Transaction } from "./connection.t
 import { isNeedyPast } from "./expiry.ts";
 import { extraArrays, extrasFrom, labelRows } from "./extras.ts";
 import { comparePlaces, placeOf, type Place } from "./floor.ts";
+import { noteGroups, noteInsert, Notes, notesFrom, writeNotes } from "./lanes.ts";
 import { takeSeqs } from "./queues.ts";
 import { emptyDelta, epochOf, tallyConflict, tallyInsert, writeTallies } from "./tally.ts";
-import { partitionBytes, type Spec } from "./units.ts";
+import { laneOf, type Spec } from "./units.ts";
 import { bools, byteas, CopyRows, dataBytes, float8s, int2s, int4s, int8s, nameKey } from "./values.ts";
 
 // ---- adding
@@ -30,19 +32,21 @@ import { bools, byteas, CopyRows, dataBytes, float8s, int2s, int4s, int8s, nameK
  * answers false when the work spec is not there any more; then nothing was written.
  */
 const insertStatement = (named: boolean): string => `
-  WITH spec AS MATERIALIZED (SELECT id, namespace FROM @spec WHERE id = $1 AND NOT dead),
+  WITH spec AS MATERIALIZED (SELECT id, namespace, laned FROM @spec WHERE id = $1 AND NOT dead),
   added AS (
-    INSERT INTO @unit (id, spec, key, long_name, status, place, not_before, created, data${named ? ", partition, queues, labels" : ""})
-    SELECT g.id, spec.id, g.key, g.long_name, g.status, g.place, g.not_before, $2, g.data${named ? ", g.partition, e.queues, e.labels" : ""}
-    FROM spec, unnest($3::bigint[], $4::bytea[], $5::bytea[], $6::smallint[], $7::float8[], $8::bigint[], $9::bytea[]${named ? ", $15::bytea[]" : ""})
-      AS g (id, key, long_name, status, place, not_before, data${named ? ", partition" : ""})${named ? ` LEFT JOIN (${extrasFrom(16)}) e ON e.id = g.id` : ""}
+    INSERT INTO @unit (id, spec, key, long_name, status, place, not_before, created, data${named ? ", lane, partition, queues, labels" : ""})
+    SELECT g.id, spec.id, g.key, g.long_name, g.status, g.place, g.not_before, $2, g.data${named ? ", g.lane, g.partition, e.queues, e.labels" : ""}
+    FROM spec, unnest($3::bigint[], $4::bytea[], $5::bytea[], $6::smallint[], $7::float8[], $8::bigint[], $9::bytea[]${named ? ", $15::bytea[], $16::bytea[]" : ""})
+      AS g (id, key, long_name, status, place, not_before, data${named ? ", lane, partition" : ""})${named ? ` LEFT JOIN (${extrasFrom(17)}) e ON e.id = g.id` : ""}
     RETURNING status
   )${
     named
       ? `, labelled AS (
     INSERT INTO @label (spec, label, key, unit)
-    SELECT l.* FROM spec, unnest($19::bigint[], $20::bytea[], $21::bytea[], $22::bigint[]) AS l (spec, label, key, unit)
+    SELECT l.* FROM spec, unnest($20::bigint[], $21::bytea[], $22::bytea[], $23::bigint[]) AS l (spec, label, key, unit)
     ON CONFLICT (spec, label, key) DO UPDATE SET unit = excluded.unit
+  ), told AS (
+    ${noteInsert} SELECT n.* FROM spec, ${notesFrom(24)} WHERE spec.laned
   )`
       : ""
   }, noted AS (
@@ -104,9 +108,9 @@ export async function copyUnits(
   now: number,
 ): Promise<boolean> {
   const copy = new CopyRows(rows.length);
-  const partitioned = rows.some(({ put }) => put.partition !== undefined);
+  const partitioned = hasLanes(spec.meta) || rows.some(({ put }) => put.partition !== undefined);
   for (const { id, put, key, long } of rows) {
-    copy.row(partitioned ? 10 : 9);
+    copy.row(partitioned ? 11 : 9);
     copy.int8(id);
     copy.int8(spec.id);
     copy.bytes(key);
@@ -116,10 +120,13 @@ export async function copyUnits(
     copy.int8(put.notBefore);
     copy.int8(now);
     copy.data(put.data);
-    if (partitioned) copy.bytes(partitionBytes(put.partition));
+    if (!partitioned) continue;
+    const { lane, long: partition } = laneOf(put.partition, spec.meta);
+    copy.bytes(lane);
+    copy.bytes(partition);
   }
   await tx.copy(
-    `COPY @unit (id, spec, key, long_name, status, place, not_before, created, data${partitioned ? ", partition" : ""}) FROM STDIN (FORMAT binary)`,
+    `COPY @unit (id, spec, key, long_name, status, place, not_before, created, data${partitioned ? ", lane, partition" : ""}) FROM STDIN (FORMAT binary)`,
     copy.end(),
   );
   const [alive] = await tx.rows("SELECT 1 FROM @spec WHERE id = $1 AND NOT dead", [spec.id]);
@@ -132,6 +139,7 @@ export async function copyUnits(
       now,
       request.answer,
     ]);
+  if (hasLanes(spec.meta)) await writeNotes(tx, arrivalNotes(spec, rows, now));
   const { first, available } = firstPlace(rows, now);
   const delta = { ...emptyDelta(), available, delayed: rows.length - available, arrivals: available, first };
   await writeTallies(tx, new Map([[spec.id, delta]]), now);
@@ -169,11 +177,26 @@ export const hasExtras = ({ queues, labels }: WorkUnitPut): boolean =>
 export const isNamed = (put: WorkUnitPut): boolean => put.partition !== undefined || hasExtras(put);
 
 /** What the statement for units with queues, labels or a partition is given besides. */
-export function namedValues(spec: number, rows: readonly NewRow[]): unknown[] {
-  const named = rows.filter(({ put }) => hasExtras(put)).map(({ id, put }) => ({ ...put, id, spec }));
+export function namedValues(spec: Spec, rows: readonly NewRow[], now: number): unknown[] {
+  const named = rows.filter(({ put }) => hasExtras(put)).map(({ id, put }) => ({ ...put, id, spec: spec.id }));
   const { ids, kinds, values } = extraArrays(named);
-  const partitions = byteas(rows.map(({ put }) => partitionBytes(put.partition)));
-  return [partitions, ids, kinds, values, ...labelRows(named).values];
+  const lanes = rows.map(({ put }) => laneOf(put.partition, spec.meta));
+  return [
+    byteas(lanes.map(({ lane }) => lane)),
+    byteas(lanes.map(({ long }) => long)),
+    ...[ids, kinds, values],
+    ...labelRows(named).values,
+    ...arrivalNotes(spec, rows, now).values(),
+  ];
+}
+
+/** For the next claim: the lanes of the units, and the first of each that can be claimed now. */
+function arrivalNotes(spec: Spec, rows: readonly NewRow[], now: number): Notes {
+  const notes = new Notes();
+  if (hasLanes(spec.meta))
+    for (const { put, key } of rows)
+      if (put.notBefore <= now) notes.add(spec.id, put.partition ?? "", { place: placeOf(put.priority), key });
+  return notes;
 }
 
 // ---- settling
@@ -194,6 +217,13 @@ const toldSql = `told AS (
     WHERE c.status >= 4
   ), `;
 
+/** For the next claim of a work spec whose units are handed out by partition: these lanes may go on. */
+const notedSql = `noted AS (
+    ${noteInsert}
+    SELECT c.spec, ${noteGroups}
+    FROM changed c JOIN @spec s ON s.id = c.spec WHERE s.laned AND c.status <> 3 AND c.lane IS NOT NULL GROUP BY c.spec, c.lane
+  ), `;
+
 const fastActions = { finish: 0, fail: 1, retry: 2, renew: 3 } as const;
 
 /**
@@ -207,7 +237,7 @@ const fastActions = { finish: 0, fail: 1, retry: 2, renew: 3 } as const;
  * $1 namespace, $2 now, $3 how many; then per change the unit, number, action, time, data, and whether it may chain; $10 the
  * second of arrivals.
  */
-const settleStatement = (queued: boolean): string => `
+const settleStatement = (queued: boolean, laned: boolean): string => `
   WITH given AS MATERIALIZED (
     SELECT * FROM unnest($4::bigint[], $5::int[], $6::smallint[], $7::bigint[], $8::bytea[], $9::boolean[])
       WITH ORDINALITY AS g (id, number, action, time, data, chains, at)
@@ -222,7 +252,7 @@ const settleStatement = (queued: boolean): string => `
   ), fit AS MATERIALIZED (
     SELECT sum(f.units) AS units${queued ? ", coalesce(sum(f.messages), 0) <= cardinality($11::bigint[]) AS enough" : ""}
     FROM found f JOIN @spec s ON s.id = f.spec JOIN @namespace n ON n.id = s.namespace
-    WHERE NOT s.dead AND n.name = $1 AND NOT (f.chains AND s.next_spec <> '') AND NOT (SELECT past FROM needy)
+    WHERE NOT s.dead AND n.name = $1 AND NOT (f.chains AND s.next_spec <> '') AND NOT (SELECT past FROM needy)${laned ? "" : " AND NOT s.laned"}
   ), changed AS (
     UPDATE @unit u SET
       status = CASE g.action WHEN 0 THEN 4 WHEN 1 THEN 5 WHEN 3 THEN 3 ELSE CASE WHEN g.time > $2::bigint THEN 1 ELSE 0 END END,
@@ -233,8 +263,8 @@ const settleStatement = (queued: boolean): string => `
       attempt_own = u.attempt_own OR g.data IS NOT NULL,
       attempt_data = coalesce(g.data, u.attempt_data)
     FROM fit, given g WHERE ${isRow("u.id", "g.id")} AND ${plainUnit(queued)} AND fit.units = $3::bigint${queued ? " AND fit.enough" : ""}
-    RETURNING u.spec, u.status, u.attempt_expiration, u.place, u.key, g.at${queued ? toldColumns : ""}
-  ), ${queued ? toldSql : ""}tallied AS (
+    RETURNING u.spec, u.status, u.attempt_expiration, u.place, u.key, g.at${laned ? ", u.lane, u.partition" : ""}${queued ? toldColumns : ""}
+  ), ${queued ? toldSql : ""}${laned ? notedSql : ""}tallied AS (
     ${tallyInsert}
     SELECT spec, pg_backend_pid(), count(*) FILTER (WHERE status = 0), count(*) FILTER (WHERE status = 1), 0,
       -count(*) FILTER (WHERE status <> 3), count(*) FILTER (WHERE status = 4), count(*) FILTER (WHERE status = 5), 0, 0,
@@ -246,13 +276,16 @@ const settleStatement = (queued: boolean): string => `
   )
   SELECT at, attempt_expiration FROM changed UNION ALL SELECT 0, 0 FROM needy WHERE past`;
 
-export const settleSql = settleStatement(false);
+export const settleSql = settleStatement(false, false);
 /** The same for units of which some have queues. $11 numbers for their messages, $12 the order of the changes. */
-export const settleQueuedSql = settleStatement(true);
+export const settleQueuedSql = settleStatement(true, false);
+/** The same where units are handed out by partition. */
+export const settleLanedSql = settleStatement(false, true);
+export const settleQueuedLanedSql = settleStatement(true, true);
 
 /**
  * Answers each change in its place; undefined where the rules have to decide. `queues` is how many queues a unit may have:
- * so many numbers of messages are taken first. `needyPast`: leases of units with dependencies may have ended, and what follows
+ * so many numbers of messages are taken first. `laned`: units may be handed out by partition. `needyPast`: leases of units with dependencies may have ended, and what follows
  * from that comes first.
  */
 export async function settlePlain(
@@ -260,6 +293,7 @@ export async function settlePlain(
   ns: string,
   changes: readonly Settle[],
   queues: number,
+  laned: boolean,
   now: number,
 ): Promise<{ answers: (AttemptChanged | undefined)[]; needyPast: boolean }> {
   const answers = new Array<AttemptChanged | undefined>(changes.length).fill(undefined);
@@ -274,11 +308,11 @@ export async function settlePlain(
   if (plain === null) return { answers, needyPast: true };
   const ends = changes.filter(({ action }) => action === "finish" || action === "fail").length;
   let rows: Row[];
-  if (queues === 0 || ends === 0) rows = await db.write(settleSql, plain, { repeatable: true });
+  if (queues === 0 || ends === 0) rows = await db.write(laned ? settleLanedSql : settleSql, plain, { repeatable: true });
   else {
     const seqs = await takeSeqs(db, ends * queues);
     const order = int4s(sorted.map(({ i }) => i));
-    rows = await db.write(settleQueuedSql, [...plain, int8s(seqs), order], { repeatable: true });
+    rows = await db.write(laned ? settleQueuedLanedSql : settleQueuedSql, [...plain, int8s(seqs), order], { repeatable: true });
   }
   for (const [at, expirationTime] of rows as [number, number][]) {
     if (at === 0) return { answers, needyPast: true };

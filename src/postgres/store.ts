@@ -7,6 +7,8 @@ import {
   CoordinateError,
   defaultNamespaceSettings,
   follow,
+  hasFlowRules,
+  hasLanes,
   isCoordinateError,
   makeAttempts,
   missingWorkSpec,
@@ -102,6 +104,7 @@ import {
   readPast,
   readSpec,
   readUnit,
+  specColumnCount,
   specColumns,
   unitColumns,
   type Spec,
@@ -178,11 +181,14 @@ export class PostgresStore implements Store, Watchable {
   readonly #hints: ClaimHints = {
     floors: new Floors(),
     limited: new Set(),
+    flow: new Set(),
     tried: new Map(),
     workers: new Map(),
   };
   /** How many queues a unit has that ended lately, by namespace: so many messages the next settle is prepared for. */
   readonly #queues = new Map<string, number>();
+  /** Namespaces with work specs whose units are handed out by partition. */
+  readonly #laned = new Set<string>();
   /** Specs whose adds met units that exist, lately: the next one does not try the shorter way first. */
   readonly #upserts = new Map<number, number>();
 
@@ -330,9 +336,15 @@ export class PostgresStore implements Store, Watchable {
         return requestIds.map(() => ({ settings: defaultNamespaceSettings, candidates: [], repeated: null }));
       const past = read.candidates.filter(({ nextDue }) => nextDue > 0 && nextDue <= now);
       if (past.length === 0 || tries === 3) {
-        for (const { id, meta } of read.candidates)
-          if (meta.maxRunning > 0 || meta.continuous) this.#hints.limited.add(id);
-          else this.#hints.limited.delete(id);
+        for (const { id, meta } of read.candidates) {
+          const { limited, flow } = this.#hints;
+          if (meta.maxRunning > 0 || meta.continuous) limited.add(id);
+          else limited.delete(id);
+          if (hasFlowRules(meta)) flow.add(id);
+          else flow.delete(id);
+        }
+        if (read.candidates.some(({ meta }) => hasLanes(meta))) this.#laned.add(ns);
+        else this.#laned.delete(ns);
         const { settings, candidates, repeated, arrivals } = read;
         for (const { id, available } of candidates)
           if (available > 0) await this.#hints.floors.look(this.#db, id, arrivals.get(id) ?? -1);
@@ -497,11 +509,11 @@ export class PostgresStore implements Store, Watchable {
         });
         return done ? answer : null;
       }
-      const named = puts.some(isNamed);
+      const named = hasLanes(spec.meta) || puts.some(isNamed);
       const values = insertValues(spec.id, rows, note, now);
       const written = await this.#db.write(
         named ? insertNamedSql : insertSql,
-        named ? [...values, ...namedValues(spec.id, rows)] : values,
+        named ? [...values, ...namedValues(spec, rows, now)] : values,
         { repeatable: request !== null, conflicts: false },
       );
       return written.length === 0 ? null : answer;
@@ -530,7 +542,7 @@ export class PostgresStore implements Store, Watchable {
       )
       .then((rows) => (row = rows[0]));
     if (row === undefined) throw missingWorkSpec(ref);
-    const before = row[6] as string | null;
+    const before = row[specColumnCount] as string | null;
     if (before !== null) return JSON.parse(before) as AddedWorkUnit[];
     const spec = readSpec(id, row);
     const answer = yield* addUnits(set, spec, puts);
@@ -737,7 +749,7 @@ export class PostgresStore implements Store, Watchable {
   async #settle(ns: string, changes: readonly Settle[], now: number): Promise<AttemptChanged[]> {
     const queues = this.#queues.get(ns) ?? 0;
     const { answers: plain, needyPast } = this.#parts.fastPaths
-      ? await settlePlain(this.#db, ns, changes, queues, now)
+      ? await settlePlain(this.#db, ns, changes, queues, this.#laned.has(ns), now)
       : { answers: [], needyPast: true };
     // what is not plain, and what another transaction changed at the same moment
     const left = changes.filter((_, i) => plain[i] === undefined);

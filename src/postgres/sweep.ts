@@ -10,8 +10,10 @@ import {
 } from "../core/index.ts";
 import { isRow, type Database, type Session } from "./connection.ts";
 import { catchUp, isPast } from "./expiry.ts";
+import { sweepLanes } from "./lanes.ts";
 import { purgeQueues } from "./queues.ts";
 import { foldTallies, tallyOf } from "./tally.ts";
+import { int8s } from "./values.ts";
 import { readMeta } from "./work-specs.ts";
 import { apply, PostgresSet, type Allocate } from "./working-set.ts";
 
@@ -51,6 +53,10 @@ export async function purgeUnits(
             "DELETE FROM @tally t WHERE NOT EXISTS (SELECT 1 FROM @spec s WHERE s.id = t.spec AND $1)",
             [true],
           );
+          for (const table of ["lane", "note"])
+            await tx.rows(`DELETE FROM @${table} WHERE spec = ANY ($1::bigint[])`, [
+              int8s((gone as [number][]).map(([id]) => id)),
+            ]);
           await tx.rows(
             `DELETE FROM @namespace n WHERE n.dead AND $1 AND NOT EXISTS (SELECT 1 FROM @spec s WHERE s.namespace = n.id)
                AND NOT EXISTS (SELECT 1 FROM @message m WHERE m.namespace = n.id)
@@ -217,6 +223,7 @@ async function retire(
 /** Passed locks, old request ids, and workers that were not seen for long and hold nothing. */
 async function forgetOld(tx: Session, limits: TidyLimits, now: number): Promise<number> {
   await foldTallies(tx, 1000, now);
+  await sweepLanes(tx, 1000, now);
   await tx.rows("DELETE FROM @lock WHERE deadline < $1::float8", [now]);
   await tx.rows("DELETE FROM @request WHERE time < $1::bigint", [limits.requestsBefore]);
   await tx.rows("DELETE FROM @message WHERE request IS NOT NULL AND taken < $1::bigint", [

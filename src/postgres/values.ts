@@ -227,6 +227,19 @@ export function nameKey(name: string): NameKey {
   return { key: Buffer.concat([whole.subarray(0, keyHead), hash]), long: whole };
 }
 
+/**
+ * A partition as units are found by it: a long one is shortened to its beginning and a hash, so that it fits into an index entry with
+ * the longest key; then it is kept beside it in full.
+ */
+export function laneKey(partition: string): { lane: Buffer; long: Buffer | null } {
+  const whole = nameToBytes(partition);
+  if (whole.length <= 64) return { lane: whole, long: null };
+  return {
+    lane: Buffer.concat([whole.subarray(0, 32), createHash("sha256").update(whole).digest()]),
+    long: whole,
+  };
+}
+
 /** The part of a prefix that keys can be compared by. */
 export const keyPrefix = (prefix: Buffer): Buffer => prefix.subarray(0, keyHead);
 

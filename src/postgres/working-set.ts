@@ -7,6 +7,7 @@
  */
 import {
   compareNames,
+  hasLanes,
   nameToBytes,
   noExtras,
   workUnitStatuses,
@@ -14,6 +15,8 @@ import {
   type AttemptKey,
   type AttemptState,
   type Extras,
+  type Hold,
+  type LaneState,
   type Loading,
   type Need,
   type QueueMessage,
@@ -23,8 +26,9 @@ import {
   type WorkUnitStatus,
 } from "../core/index.ts";
 import { isRow, type Row, type Session } from "./connection.ts";
-import { comparePlaces, placeOf } from "./floor.ts";
+import { comparePlaces, placeOf, type Place } from "./floor.ts";
 import { extraArrays, extrasFrom, labelRows } from "./extras.ts";
+import { Notes, placeOfUnit, SpecLanes, writeNotes, type LaneHost, type PgLane } from "./lanes.ts";
 import { registerWorkers, writeLog } from "./log.ts";
 import { readNeeds, type ReadNeed } from "./needs.ts";
 import { writeMessages, type NewMessage } from "./queues.ts";
@@ -32,7 +36,7 @@ import { emptyDelta, tallyOf, writeTallies, type Delta } from "./tally.ts";
 import {
   attemptCode,
   fullColumns,
-  partitionBytes,
+  laneOf,
   pastColumns,
   readFullUnit,
   readPast,
@@ -41,7 +45,7 @@ import {
   type Spec,
   type Unit,
 } from "./units.ts";
-import { bools, byteas, dataBytes, float8s, int2s, int4s, int8s, nameKey, texts } from "./values.ts";
+import { bools, byteas, dataBytes, float8s, int2s, int4s, int8s, laneKey, nameKey, texts } from "./values.ts";
 import { findSpecs } from "./work-specs.ts";
 
 /** Takes unit ids. */
@@ -64,6 +68,12 @@ const loadByTarget = loadSql(
 const pickReady = `
   SELECT u.id FROM @unit u WHERE u.spec = $1 AND u.status = 0 AND NOT u.id = ANY ($3::bigint[])
   ORDER BY u.place, u.key LIMIT $2 FOR UPDATE SKIP LOCKED`;
+
+/** Units that are to be handed out: what others have locked is passed over. */
+const lockReady = `
+  SELECT ${fullColumns}
+  FROM @unit u JOIN @spec s ON s.id = u.spec JOIN @namespace n ON n.id = s.namespace
+  WHERE u.id = ANY ($1::bigint[]) AND u.status = 0 ORDER BY u.id FOR UPDATE OF u SKIP LOCKED`;
 
 const pastKey = (unit: number, number: number): string => `${unit}.${number}`;
 
@@ -93,6 +103,10 @@ export class PostgresSet extends WorkingSet<Unit> {
   readonly #nextContinuous = new Map<number, number>();
   readonly #messages: NewMessage[] = [];
   readonly #told = new Map<string, number>();
+  /** Only while a claim by partition looks at them. */
+  readonly #lanes = new Map<number, SpecLanes>();
+  readonly #running = new Map<string, number>();
+  readonly #flow = new Set<Spec>();
   readonly #woken: { namespace: string; unit: number }[] = [];
   readonly #retired = new Map<number, { finished: number; failed: number }>();
   #ready: { spec: number; units: Unit[] } | null = null;
@@ -286,6 +300,41 @@ export class PostgresSet extends WorkingSet<Unit> {
     this.#ready = null;
   }
 
+  override loadLanes(spec: Spec, count: number): Loading {
+    let lanes = this.#lanes.get(spec.id);
+    if (lanes === undefined) {
+      lanes = new SpecLanes(this.#laneHost(), spec);
+      this.#lanes.set(spec.id, lanes);
+      // what this claim made available before it looked at lanes
+      for (const unit of this.#units.values())
+        if (unit.spec.id === spec.id && unit.stored?.status !== "available") lanes.enter(unit, unit.status);
+    }
+    return lanes.load(count);
+  }
+
+  #laneHost(): LaneHost {
+    return {
+      now: this.now,
+      tx: this.#tx,
+      units: () => this.#units.values(),
+      unit: (id) => this.unit(id),
+      lockReady: async (ids) => {
+        const missing = ids.filter((id) => !this.#units.has(id));
+        if (missing.length > 0) await this.#keep(await this.#tx.rows(lockReady, [int8s(missing)]));
+      },
+    };
+  }
+
+  override loadRunning(spec: Spec, partition: string): Loading {
+    const sql = `
+      SELECT count(*) FROM @unit u WHERE u.spec = $1 AND u.lane = $2 AND u.lane IS NOT NULL AND u.status = 3 AND u.status < 4
+        AND u.attempt_status IS NOT NULL AND u.attempt_expiration > $3::bigint AND NOT u.id = ANY ($4::bigint[])`;
+    const known = int8s([...this.#units.keys()]);
+    return this.#tx.rows(sql, [spec.id, laneKey(partition).lane, this.now, known]).then(([row]) => {
+      this.#running.set(`${spec.id} ${partition}`, row?.[0] as number);
+    });
+  }
+
   override reserve(count: number): Loading {
     const missing = count - this.#ids.length;
     if (missing <= 0) return undefined;
@@ -373,6 +422,23 @@ export class PostgresSet extends WorkingSet<Unit> {
     return unit.extras;
   }
 
+  nextLane(spec: Spec): PgLane | undefined {
+    return this.#lanes.get(spec.id)?.next();
+  }
+
+  nextInLane(spec: Spec, { partition }: LaneState, begun: boolean): Unit | undefined {
+    const lanes = this.#lanes.get(spec.id);
+    const lane = lanes?.lane(partition);
+    return lane === undefined ? undefined : lanes?.nextUnit(lane, begun);
+  }
+
+  running(spec: Spec, partition: string): number {
+    let count = this.#running.get(`${spec.id} ${partition}`) ?? 0;
+    for (const unit of this.#units.values())
+      if (unit.spec.id === spec.id && unit.partition === partition && unit.status === "pending") count++;
+    return count;
+  }
+
   // ---- writing: remembered until `flush`
 
   addNew(): null {
@@ -411,13 +477,34 @@ export class PostgresSet extends WorkingSet<Unit> {
     this.#changed.add(unit);
   }
 
+  served(spec: Spec, { partition }: LaneState): void {
+    const lanes = this.#lanes.get(spec.id);
+    const lane = lanes?.lane(partition);
+    if (lane !== undefined) lanes?.served(lane);
+    spec.cursor = partition;
+    this.#flow.add(spec);
+  }
+
+  hold(spec: Spec, { partition }: LaneState, hold: Hold): void {
+    const lanes = this.#lanes.get(spec.id);
+    const lane = lanes?.lane(partition);
+    if (lane !== undefined) lanes?.hold(lane, hold);
+  }
+
+  setFull(spec: Spec, full: number): void {
+    spec.full = full;
+    this.#flow.add(spec);
+  }
+
   leave(unit: Unit): void {
+    this.#lanes.get(unit.spec.id)?.leave(unit, unit.status);
     this.#changed.add(unit);
   }
 
   enter(unit: Unit, status: WorkUnitStatus): void {
     unit.status = status;
     if (status === "available") this.#ready = null;
+    this.#lanes.get(unit.spec.id)?.enter(unit, status);
     this.#changed.add(unit);
   }
 
@@ -539,7 +626,26 @@ export class PostgresSet extends WorkingSet<Unit> {
     await this.#writeBegun();
     for (const [spec, time] of this.#nextContinuous)
       await this.#tx.rows("UPDATE @spec SET next_continuous = $2 WHERE id = $1", [spec, time]);
+    for (const lanes of this.#lanes.values()) await lanes.save();
+    for (const { id, cursor, full } of this.#flow)
+      await this.#tx.rows("UPDATE @spec SET cursor = $2, full_at = $3 WHERE id = $1", [id, nameToBytes(cursor), full]);
+    await writeNotes(this.#tx, this.#notes(changed));
     await writeTallies(this.#tx, deltas, this.now);
+  }
+
+  /** What may let lanes go on that are not at hand: units that are available, that run no more, or that have ended or begun anew. */
+  #notes(changed: readonly Unit[]): Notes {
+    const notes = new Notes();
+    const note = (spec: Spec, partition: string, at: Place | null): void => {
+      if (!spec.deleted && this.#lanes.get(spec.id)?.lane(partition) === undefined) notes.add(spec.id, partition, at);
+    };
+    for (const unit of [...changed, ...this.#removed]) {
+      const { spec, stored, status } = unit;
+      if (!hasLanes(spec.meta)) continue;
+      if (stored !== null && (stored.status === "pending" || stored.begun)) note(spec, stored.partition, null);
+      if (status === "available" && !this.#removed.has(unit)) note(spec, unit.partition, placeOfUnit(unit));
+    }
+    return notes;
   }
 
   #deltas(changed: readonly Unit[]): Map<number, Delta> {
@@ -568,11 +674,12 @@ export class PostgresSet extends WorkingSet<Unit> {
 
   async #insert(units: readonly Unit[]): Promise<void> {
     const keys = units.map(({ name }) => nameKey(name));
+    const lanes = units.map(({ partition, spec }) => laneOf(partition, spec.meta));
     await this.#tx.rows(
       `INSERT INTO @unit (id, spec, key, long_name, status, place, not_before, created, data, origin, needs, dependents,
-         partition)
+         lane, partition)
        SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bytea[], $4::bytea[], $5::smallint[], $6::float8[],
-         $7::bigint[], $8::bigint[], $9::bytea[], $10::text[], $11::boolean[], $12::boolean[], $13::bytea[])`,
+         $7::bigint[], $8::bigint[], $9::bytea[], $10::text[], $11::boolean[], $12::boolean[], $13::bytea[], $14::bytea[])`,
       [
         int8s(units.map(({ id }) => id)),
         int8s(units.map(({ spec }) => spec.id)),
@@ -586,7 +693,8 @@ export class PostgresSet extends WorkingSet<Unit> {
         texts(units.map(({ origin }) => origin)),
         bools(units.map(({ needs }) => needs)),
         bools(units.map(({ dependents }) => dependents)),
-        byteas(units.map(({ partition }) => partitionBytes(partition))),
+        byteas(lanes.map(({ lane }) => lane)),
+        byteas(lanes.map(({ long }) => long)),
       ],
     );
   }
@@ -626,6 +734,7 @@ export class PostgresSet extends WorkingSet<Unit> {
     const attempt = <Value>(read: (attempt: AttemptState) => Value): (Value | null)[] =>
       units.map((unit) => (unit.attempt === null ? null : read(unit.attempt)));
     const own = units.map(({ attempt: one, data }) => (one === null ? null : one.data !== data));
+    const lanes = units.map(({ partition, spec }) => laneOf(partition, spec.meta));
     const dataChanged = units.map(({ data, stored }) => stored?.data !== data);
     const attemptChanged = units.map(
       (unit, i) => (own[i] === true ? unit.attempt?.data : undefined) !== unit.stored?.attemptData,
@@ -639,14 +748,14 @@ export class PostgresSet extends WorkingSet<Unit> {
          attempt_own = c.attempt_own, attempt_errors = c.attempt_errors,
          data = CASE WHEN c.has_data THEN c.data ELSE u.data END,
          attempt_data = CASE WHEN c.has_attempt_data THEN c.attempt_data ELSE u.attempt_data END,
-         since = c.since, partition = c.partition
+         since = c.since, lane = c.lane, partition = c.partition
        FROM unnest($1::bigint[], $2::smallint[], $3::float8[], $4::bigint[], $5::int[], $6::int[], $7::text[],
          $8::boolean[], $9::boolean[], $10::smallint[], $11::bytea[], $12::bigint[], $13::bigint[], $14::bigint[],
          $15::boolean[], $16::boolean[], $17::text[], $18::boolean[], $19::bytea[], $20::boolean[], $21::bytea[], $22::bigint[],
-         $23::bytea[])
+         $23::bytea[], $24::bytea[])
          AS c (id, status, place, not_before, attempts, tries, origin, needs, dependents, attempt_status,
            attempt_worker, attempt_start, attempt_end, attempt_expiration, attempt_late, attempt_own, attempt_errors,
-           has_data, data, has_attempt_data, attempt_data, since, partition)
+           has_data, data, has_attempt_data, attempt_data, since, lane, partition)
        WHERE ${isRow("u.id", "c.id")}`,
       [
         int8s(units.map(({ id }) => id)),
@@ -675,7 +784,8 @@ export class PostgresSet extends WorkingSet<Unit> {
           ),
         ),
         int8s(units.map(({ since }) => (since > 0 ? since : null))),
-        byteas(units.map(({ partition }) => partitionBytes(partition))),
+        byteas(lanes.map(({ lane }) => lane)),
+        byteas(lanes.map(({ long }) => long)),
       ],
     );
   }

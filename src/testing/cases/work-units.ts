@@ -45,6 +45,7 @@ export const workUnits: CaseGroup = {
           origin: null,
           dependencies: [],
           queues: [],
+          partition: "",
           labels: [],
         });
       },
