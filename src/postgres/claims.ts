@@ -7,8 +7,10 @@ import {
   attemptId,
   claimUnits as claimByRules,
   nameToBytes,
+  openLane,
   type AttemptRow,
   type Claim,
+  type Held,
   type Rule,
 } from "../core/index.ts";
 import { readAttempts } from "./attempts.ts";
@@ -410,4 +412,18 @@ function* claimAll(
   for (const [i, claim] of claims.entries())
     answers.push(before.has(i) ? nothing() : yield* claimByRules(set, spec, claim));
   return answers;
+}
+
+/** Whether all lanes of a spec are held, with the notes that there are. */
+export async function heldLanes(tx: Session, id: number, now: number): Promise<Held | null> {
+  const [row] = await tx.rows(
+    `SELECT ${specColumns} FROM @spec s JOIN @namespace n ON n.id = s.namespace WHERE s.id = $1 AND NOT s.dead FOR UPDATE OF s`,
+    [id],
+  );
+  if (row === undefined) return null;
+  const set = new PostgresSet(tx, now, () => Promise.resolve([]));
+  const open = await apply(set, openLane(set, readSpec(id, row), 1));
+  if (open !== undefined) return null;
+  const [until] = await tx.rows("SELECT until FROM @lane WHERE spec = $1 AND state = 2 ORDER BY until LIMIT 1", [id]);
+  return { reason: "partitions", until: (until?.[0] as number | undefined) ?? 0 };
 }

@@ -58,7 +58,7 @@ import {
 } from "../core/index.ts";
 import { findAttempts, readAttempts } from "./attempts.ts";
 import { readCandidates } from "./candidates.ts";
-import { claimUnits, type Claimed, type ClaimHints, type Seen } from "./claims.ts";
+import { claimUnits, heldLanes, type Claimed, type ClaimHints, type Seen } from "./claims.ts";
 import { catchUp, expireNeedy, isPast, lookUp } from "./expiry.ts";
 import {
   copyFromUnits,
@@ -324,7 +324,14 @@ export class PostgresStore implements Store, Watchable {
         Math.max(...asked.map((one) => one.now)),
       );
     const merge = mergeOf(this.#merges.looks, ns, () => new Merge(look, 1, 1000));
-    return merge.ask({ requestId, now });
+    const answer = await merge.ask({ requestId, now });
+    if (!recent)
+      for (const candidate of answer.candidates)
+        if (hasLanes(candidate.meta) && candidate.available > 0 && candidate.held === null)
+          candidate.held = await this.#db.transaction((tx) => heldLanes(tx, candidate.id, now), {
+            repeatable: true,
+          });
+    return answer;
   }
 
   /** One look for all who ask, and for each the attempts of its own earlier request. */

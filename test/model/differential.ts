@@ -43,6 +43,7 @@ import {
   name,
   nameOf,
   occupied,
+  partition,
   paths,
   priority,
   queueNames,
@@ -135,6 +136,7 @@ const unit = fc.record({
   after,
   queues: mostly(fc.subarray(queueNames)),
   labels: seldom(fc.subarray(labelNames)),
+  partition: mostly(partition),
 });
 type Unit = {
   name: string;
@@ -144,6 +146,7 @@ type Unit = {
   after?: { pick: number; kind: "hard" | "soft" }[] | undefined;
   queues?: readonly string[] | undefined;
   labels?: readonly string[] | undefined;
+  partition?: string | undefined;
 };
 
 /** All units that there are, in the order of work specs and names. */
@@ -166,7 +169,7 @@ operation(
     const waits = units.some(({ after }) => after !== undefined);
     const there = waits ? await everyUnit(pair) : [];
     const inputs: WorkUnitInput[] = [];
-    for (const { name, data, after, queues, labels, ...rest } of units as Unit[]) {
+    for (const { name, data, after, queues, labels, partition, ...rest } of units as Unit[]) {
       if (waits && pair.known.has("names given twice") && inputs.some((input) => input.name === nameOf(name)))
         continue;
       inputs.push({
@@ -181,6 +184,7 @@ operation(
         }),
         ...(queues && { queues }),
         ...(labels && { labels }),
+        ...(partition !== undefined && { partition }),
       });
     }
     const named = requestName(pair, requestId);
@@ -197,6 +201,7 @@ const many = (count: number, from: number, kind: string, delayMs: number): WorkU
     ...(kind !== "plain" && { priority: i % 2, delayMs: i % 7 === 0 ? delayMs : 0 }),
     ...(kind === "labelled" && i % 5 === 0 && { labels: ["red"], queues: ["q"] }),
     ...(kind === "queued" && { queues: ["q"] }),
+    ...(kind === "partitioned" && { partition: `p${i % 7}` }),
   }));
 
 operation(
@@ -210,7 +215,7 @@ operation(
       { weight: 1, arbitrary: fc.integer({ min: 490, max: 700 }) },
     ),
     from: fc.integer({ min: 0, max: 60 }),
-    kind: fc.constantFrom("plain", "various", "labelled"),
+    kind: fc.constantFrom("plain", "various", "labelled", "partitioned"),
     delayMs: span,
   }),
   async (pair, { spec, count, from, kind, delayMs }) =>
@@ -717,6 +722,7 @@ operation("delete actions", 1, 1, fc.record({ keys: fc.subarray(actionKeys) }), 
 
 // ---- work specs and namespaces
 
+const rate = fc.constantFrom({ limit: 10 }, { limit: 2, burst: 3 }, { limit: 1, period: 0.05 }, { limit: 3, period: 10, burst: 5 });
 const specData = fc.record({
   name: spec,
   then: fc.oneof(
@@ -730,6 +736,11 @@ const specData = fc.record({
   min_gb: seldom(fc.constantFrom(0.5, 2), 4),
   runtime: seldom(fc.constantFrom("node", "python"), 4),
   max_running: seldom(fc.constantFrom(2, 5), 4),
+  max_running_per_partition: seldom(fc.constantFrom(1, 2), 4),
+  rate: seldom(rate, 6),
+  rate_per_partition: seldom(rate, 6),
+  order: seldom(fc.constant("partition"), 4),
+  fair: seldom(fc.constant("partition"), 4),
   max_getwork: seldom(fc.constantFrom(1, 3), 4),
   max_retries: seldom(fc.constantFrom(1, 2, 3), 1),
   continuous: seldom(fc.boolean(), 6),
@@ -774,6 +785,7 @@ operation(
         intervalMs: fc.constantFrom(0, 50),
         nextContinuous: fc.constantFrom(0, 0, 2_000_000),
         maxRunning: fc.constantFrom(0, 0, 2, 5),
+        maxRunningPerPartition: fc.constantFrom(0, 0, 1, 2),
         maxGetwork: fc.constantFrom(0, 0, 2),
         maxRetries: fc.constantFrom(0, 0, 1, 2),
         weight: fc.constantFrom(1, 20, 20),
