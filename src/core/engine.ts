@@ -822,7 +822,10 @@ export class Engine implements Coordinate {
     if (!keepsHistory(store)) throw new CoordinateError("not_supported", "this store keeps no history");
     const now = this.#clock.now();
     const to = query.to === undefined ? now : Math.min(checkTime("to", query.to), now);
-    const from = query.from === undefined ? to - defaultHistoryMs : checkTime("from", query.from);
+    if (query.from !== undefined && query.lastMs !== undefined)
+      throw new CoordinateError("bad_argument", "lastMs: a query has either from or lastMs");
+    const lastMs = checkSpan("lastMs", query.lastMs, now, defaultHistoryMs);
+    const from = query.from === undefined ? to - lastMs : checkTime("from", query.from);
     if (from >= to)
       throw new CoordinateError("bad_argument", `from: expected a time before ${to}, got ${from}`);
     const points = Math.min(checkCount("points", query.points, defaultPoints, 1), mostPoints);

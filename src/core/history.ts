@@ -24,8 +24,9 @@ export interface HistoryQuery {
   workSpecs?: readonly string[];
   /** Besides the namespace as a whole, one series for every work spec; at most 1,000 of them. */
   each?: boolean;
-  /** An hour before `to` when absent. */
   from?: number;
+  /** In place of `from`: so long before `to`. An hour when both are absent. */
+  lastMs?: number;
   /** Now when absent. */
   to?: number;
   /** About so many points at most: 360 when absent, never more than 3,000. The step follows from it. */

@@ -289,8 +289,7 @@ export class Recorder {
       );
     for (const one of dirty) one.dirty = false;
     this.#floor = end - openMs;
-    for (const [key, { row }] of this.#open)
-      if (row.time + row.stepMs <= this.#floor) this.#open.delete(key);
+    for (const [key, { row }] of this.#open) if (row.time + row.stepMs <= this.#floor) this.#open.delete(key);
   }
 
   async #drop(now: number): Promise<void> {

@@ -21,14 +21,7 @@ import type {
 } from "./coordinate.ts";
 import type { Data } from "./data.ts";
 import { errorCodes } from "./errors.ts";
-import type {
-  History,
-  HistoryChange,
-  HistoryPoint,
-  HistoryQuery,
-  HistorySeries,
-  Spread,
-} from "./history.ts";
+import type { History, HistoryChange, HistoryPoint, HistoryQuery, HistorySeries, Spread } from "./history.ts";
 import type { Lock, LockPath, LockRefusal } from "./lock.ts";
 import type { NameKind } from "./names.ts";
 import { schedulingPolicies, type NamespaceRow, type NamespaceSettings } from "./namespace.ts";
@@ -680,6 +673,7 @@ export const verbs: { readonly [V in Verb]: VerbRow<Awaited<ReturnType<Coordinat
       workSpecs: maybe(list(workSpec)),
       each: maybe(boolean("Besides the namespace as a whole, a series for every work spec")),
       from: maybe(time),
+      lastMs: maybe(span),
       to: maybe(time),
       points: maybe(integer),
     } satisfies Members<HistoryQuery>,
@@ -687,9 +681,7 @@ export const verbs: { readonly [V in Verb]: VerbRow<Awaited<ReturnType<Coordinat
       from: time,
       to: time,
       stepMs: span,
-      series: list(
-        object<HistorySeries>({ workSpec: nullable(workSpec), points: list(historyPoint) }),
-      ),
+      series: list(object<HistorySeries>({ workSpec: nullable(workSpec), points: list(historyPoint) })),
     }),
     repeat: "same",
     summary:

@@ -250,13 +250,7 @@ async function tryClaim(claiming: Claiming, claims: readonly Claim[]): Promise<C
           // an exhausted unit, or none for a spec that may make its own: decided here, while the row is held
           return read === "exhausted" || read === "generate" ? { claimed: await byRule(tx) } : read;
         })
-      : readClaim(
-          await db.write(sql, values(plain, false, at), repeat),
-          claims,
-          places,
-          db.happened,
-          now,
-        );
+      : readClaim(await db.write(sql, values(plain, false, at), repeat), claims, places, db.happened, now);
     if (typeof answer === "object") {
       const { claimed, last } = answer;
       if (last !== undefined) raise(last);

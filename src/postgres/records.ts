@@ -14,11 +14,7 @@ const putSql = `
   WHERE g.spec = 0 OR EXISTS (SELECT 1 FROM @spec s WHERE s.id = g.spec AND NOT s.dead)
   ON CONFLICT (namespace, spec, step, time, writer) DO UPDATE SET data = excluded.data`;
 
-export async function putRecords(
-  db: Database,
-  writer: number,
-  rows: readonly HistoryRow[],
-): Promise<void> {
+export async function putRecords(db: Database, writer: number, rows: readonly HistoryRow[]): Promise<void> {
   for (let at = 0; at < rows.length; at += rowsAtOnce) {
     const some = rows.slice(at, at + rowsAtOnce);
     await db.write(

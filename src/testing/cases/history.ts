@@ -262,7 +262,7 @@ export const history: CaseGroup = {
         const from = await beginStep(t);
         await t.add("a", "u");
         await endStep(t);
-        const { series } = await read(t, { each: true, from });
+        const { series } = await read(t, { each: true, lastMs: t.now - from });
         assert.deepEqual(
           series.map(({ workSpec, points }) => [workSpec, points.reduce((sum, { added }) => sum + added, 0)]),
           [
@@ -297,6 +297,8 @@ export const history: CaseGroup = {
         const { now } = t;
         await t.refuses("bad_argument", read(t, { from: now, to: now - 1 }), /from/);
         await t.refuses("bad_argument", read(t, { from: now + hour }), /from/);
+        await t.refuses("bad_argument", read(t, { from: now - hour, lastMs: hour }), /lastMs/);
+        await t.refuses("bad_argument", read(t, { lastMs: 0 }), /from/);
         await t.refuses("bad_argument", read(t, { points: 0 }), /points/);
         await t.refuses("no_such_work_spec", read(t, { workSpecs: ["missing"] }), /missing/);
       },
