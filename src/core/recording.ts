@@ -125,7 +125,7 @@ export class Happened implements Notes {
   #find(spec: number, time: number): void {
     let specs = this.#steps.get(time);
     if (specs === undefined) {
-      this.#steps.set(time, (specs = new Map()));
+      this.#steps.set(time, (specs = new Map<number, HistoryRecord>()));
       if (this.#steps.size > mostSteps) this.#steps.delete(Math.min(...this.#steps.keys()));
     }
     let record = specs.get(spec);

@@ -8,7 +8,7 @@ export class SpaceHistory {
   put(writer: number, { spec, stepMs, time, data }: HistoryRow): void {
     const key = `${spec} ${stepMs}`;
     let records = this.#records.get(key);
-    if (records === undefined) this.#records.set(key, (records = new Map()));
+    if (records === undefined) this.#records.set(key, (records = new Map<string, StoredRecord>()));
     records.set(`${time} ${writer}`, { spec, time, data });
   }
 

@@ -128,7 +128,7 @@ function rowsOf(answer: History, steps: readonly number[]): (string | Cell)[][] 
     const failed = sumOf(points, (point) => point.failed);
     const out = (point: HistoryPoint): number => point.finished + point.failed;
     return [
-      workSpec === null ? { text: "all", style: "bold" as const } : workSpec,
+      workSpec ?? { text: "all", style: "bold" as const },
       speed(
         perSecond(
           answer,
