@@ -10,6 +10,7 @@ import {
   type Hold,
   type Lane,
   type LaneState,
+  type Happened,
   type Need,
   type QueueMessage,
   type Rule,
@@ -24,6 +25,7 @@ export interface Tables {
   readonly spaces: ReadonlyMap<string, Space>;
   readonly units: UnitTable;
   readonly watches: Watches;
+  readonly happened: Happened;
   lastSeq: number;
 }
 
@@ -31,7 +33,7 @@ export class MemorySet extends WorkingSet<Unit> {
   readonly #tables: Tables;
 
   constructor(tables: Tables, now: number) {
-    super(now);
+    super(now, tables.happened);
     this.#tables = tables;
   }
 
@@ -215,7 +217,7 @@ export class MemorySet extends WorkingSet<Unit> {
   began(unit: Unit, attempt: AttemptState, claimed: boolean): void {
     const worker = registerWorker(unit.spec.space, attempt.worker, this.now);
     worker.holds.add(unit);
-    if (claimed) worker.log.push(unit.id, attempt.number);
+    if (claimed) worker.log.push(++worker.claims, unit.id, attempt.number);
   }
 
   released(unit: Unit, attempt: AttemptState): void {

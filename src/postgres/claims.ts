@@ -12,10 +12,11 @@ import {
   type Claim,
   type Held,
   type Rule,
+  type Notes,
 } from "../core/index.ts";
 import { readAttempts } from "./attempts.ts";
 import { catchUp, isPast } from "./expiry.ts";
-import { isRow, type Database, type Row, type Session } from "./connection.ts";
+import { isRow, type Database, type Row, type Transaction } from "./connection.ts";
 import { comparePlaces, start, type Floors, type Place } from "./floor.ts";
 import { readKeys, readRepeated, registerWorkers } from "./log.ts";
 import { noArrivals, tallyConflict, tallyInsert } from "./tally.ts";
@@ -83,7 +84,8 @@ const claimStatement = (whole: boolean): string => `
   ), picked AS MATERIALIZED (
     SELECT u.id, u.attempts, u.tries, u.attempt_status, u.attempt_late, u.attempt_start, u.attempt_end,
       u.attempt_expiration, u.attempt_worker, u.attempt_errors, u.attempt_own, u.attempt_data,
-      greatest($3::bigint, u.since, u.attempt_end) AS begins
+      greatest($3::bigint, u.since, u.attempt_end) AS begins,
+      greatest(coalesce(u.since, u.created), u.not_before, u.attempt_end) AS waits
     FROM @unit u WHERE u.spec = $1 AND u.status = 0
       AND (u.place, u.key) >= ($10::float8, $11::bytea)
     ORDER BY u.place, u.key
@@ -102,6 +104,7 @@ const claimStatement = (whole: boolean): string => `
       attempt_late = false, attempt_own = false, attempt_errors = NULL, attempt_data = NULL
     FROM given p, fit WHERE ${isRow("u.id", "p.id")} AND NOT fit.exhausted AND NOT fit.tried AND fit.picked <= $2::bigint
     RETURNING u.id, u.key, u.long_name, u.attempts, u.place, u.data, u.attempt_start, p.caller, p.turn,
+      p.begins - p.waits AS waited,
       p.attempt_status AS old_status, p.attempt_late AS old_late, p.attempt_start AS old_start, p.attempt_end AS old_end,
       p.attempt_expiration AS old_expiration, p.attempt_worker AS old_worker, p.attempt_errors AS old_errors,
       CASE WHEN p.attempt_own THEN p.attempt_data ELSE u.data END AS old_data
@@ -115,7 +118,7 @@ ${whole ? wholeClaim : ""}  ), logged AS (
     ${tallyConflict}
   )
   SELECT spec.paused, spec.limited, spec.past, fit.exhausted, spec.continuous, spec.repeated,
-    c.id, c.key, c.long_name, c.attempts, c.data, c.place, fit.tried, c.caller, spec.stale, c.attempt_start,
+    c.id, c.key, c.long_name, c.attempts, c.data, c.place, fit.tried, c.caller, spec.stale, c.attempt_start, c.waited,
     spec.flow
   FROM spec CROSS JOIN fit LEFT JOIN claimed c ON true`;
 
@@ -223,8 +226,8 @@ async function tryClaim(claiming: Claiming, claims: readonly Claim[]): Promise<C
           byteas(claims.map((claim) => (claim.requestId === null ? null : textKey(claim.requestId)))),
         ]),
   ];
-  const byRule = (tx: Session): Promise<Claimed[]> => claimTogether(tx, ns, claims, allocate, now);
-  const holding = async <Answer>(work: (tx: Session) => Promise<Answer>): Promise<Answer> =>
+  const byRule = (tx: Transaction): Promise<Claimed[]> => claimTogether(tx, ns, claims, allocate, now);
+  const holding = async <Answer>(work: (tx: Transaction) => Promise<Answer>): Promise<Answer> =>
     db.transaction(async (tx) => {
       await tx.rows("SELECT 1 FROM @spec WHERE id = $1 FOR UPDATE", [id]);
       return work(tx);
@@ -245,11 +248,12 @@ async function tryClaim(claiming: Claiming, claims: readonly Claim[]): Promise<C
     const sql = plain ? plainClaimSql : claimSql;
     const answer = limited.has(id)
       ? await holding(async (tx) => {
-          const read = readClaim(await tx.rows(sql, values(plain, true, at)), claims, places);
+          const rows = await tx.rows(sql, values(plain, true, at));
+          const read = readClaim(rows, claims, places, tx.noted, now);
           // an exhausted unit, or none for a spec that may make its own: decided here, while the row is held
           return read === "exhausted" || read === "generate" ? { claimed: await byRule(tx) } : read;
         })
-      : readClaim(await db.write(sql, values(plain, false, at), repeat), claims, places);
+      : readClaim(await db.write(sql, values(plain, false, at), repeat), claims, places, db.happened, now);
     if (typeof answer === "object") {
       const { claimed, last } = answer;
       if (last !== undefined) raise(last);
@@ -309,7 +313,13 @@ type ClaimAnswer =
   | "generate"
   | "flow";
 
-function readClaim(rows: readonly Row[], claims: readonly Claim[], places: number): ClaimAnswer {
+function readClaim(
+  rows: readonly Row[],
+  claims: readonly Claim[],
+  places: number,
+  notes: Notes,
+  now: number,
+): ClaimAnswer {
   const claimed = claims.map(nothing);
   const [first] = rows;
   if (first === undefined) return { claimed };
@@ -326,7 +336,7 @@ function readClaim(rows: readonly Row[], claims: readonly Claim[], places: numbe
   if (paused) return { claimed };
   if (limited) return "limited";
   if (past) return "past";
-  if (first[16] === true) return "flow";
+  if (first[17] === true) return "flow";
   if (exhausted) return "exhausted";
   if (first[12] === true) return "tried";
   if (first[6] === null) return continuous ? "generate" : { claimed };
@@ -341,6 +351,7 @@ function readClaim(rows: readonly Row[], claims: readonly Claim[], places: numbe
     const caller = (row[13] as number) - 1;
     const claim = claims[caller];
     if (claim === undefined) throw new Error("unreachable");
+    notes.note(claim.workSpec.id, "started", now, Math.max(0, row[16] as number), 1);
     claimed[caller]?.attempts.push({
       id: attemptId(id, number),
       workSpec: claim.workSpec.name,
@@ -362,7 +373,7 @@ function readClaim(rows: readonly Row[], claims: readonly Claim[], places: numbe
 
 /** Claims of one spec as the rules say it, one after the other, unit by unit; the spec's row is locked. */
 async function claimTogether(
-  tx: Session,
+  tx: Transaction,
   ns: string,
   claims: readonly Claim[],
   allocate: Allocate,
@@ -415,7 +426,7 @@ function* claimAll(
 }
 
 /** Whether all lanes of a spec are held, with the notes that there are. */
-export async function heldLanes(tx: Session, id: number, now: number): Promise<Held | null> {
+export async function heldLanes(tx: Transaction, id: number, now: number): Promise<Held | null> {
   const [row] = await tx.rows(
     `SELECT ${specColumns} FROM @spec s JOIN @namespace n ON n.id = s.namespace WHERE s.id = $1 AND NOT s.dead FOR UPDATE OF s`,
     [id],

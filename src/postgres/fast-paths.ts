@@ -19,7 +19,7 @@ import { isRow, type Database, type Row, type Transaction } from "./connection.t
 import { isNeedyPast } from "./expiry.ts";
 import { extraArrays, extrasFrom, labelRows } from "./extras.ts";
 import { comparePlaces, placeOf, type Place } from "./floor.ts";
-import { noteGroups, noteInsert, Notes, notesFrom, writeNotes } from "./lanes.ts";
+import { LaneNotes, noteGroups, noteInsert, notesFrom, writeNotes } from "./lanes.ts";
 import { takeSeqs } from "./queues.ts";
 import { emptyDelta, epochOf, tallyConflict, tallyInsert, writeTallies } from "./tally.ts";
 import { laneOf, type Spec } from "./units.ts";
@@ -191,8 +191,8 @@ export function namedValues(spec: Spec, rows: readonly NewRow[], now: number): u
 }
 
 /** For the next claim: the lanes of the units, and the first of each that can be claimed now. */
-function arrivalNotes(spec: Spec, rows: readonly NewRow[], now: number): Notes {
-  const notes = new Notes();
+function arrivalNotes(spec: Spec, rows: readonly NewRow[], now: number): LaneNotes {
+  const notes = new LaneNotes();
   if (hasLanes(spec.meta))
     for (const { put, key } of rows)
       if (put.notBefore <= now) notes.add(spec.id, put.partition ?? "", { place: placeOf(put.priority), key });
@@ -223,6 +223,7 @@ const notedSql = `noted AS (
     SELECT c.spec, ${noteGroups}
     FROM changed c JOIN @spec s ON s.id = c.spec WHERE s.laned AND c.status <> 3 AND c.lane IS NOT NULL GROUP BY c.spec, c.lane
   ), `;
+const happeningOf = { finish: "finished", fail: "failed", retry: "retried", expire: "expired" } as const;
 
 const fastActions = { finish: 0, fail: 1, retry: 2, renew: 3 } as const;
 
@@ -263,7 +264,7 @@ const settleStatement = (queued: boolean, laned: boolean): string => `
       attempt_own = u.attempt_own OR g.data IS NOT NULL,
       attempt_data = coalesce(g.data, u.attempt_data)
     FROM fit, given g WHERE ${isRow("u.id", "g.id")} AND ${plainUnit(queued)} AND fit.units = $3::bigint${queued ? " AND fit.enough" : ""}
-    RETURNING u.spec, u.status, u.attempt_expiration, u.place, u.key, g.at${laned ? ", u.lane, u.partition" : ""}${queued ? toldColumns : ""}
+    RETURNING u.spec, u.status, u.attempt_expiration, u.place, u.key, g.at, u.attempt_end - u.attempt_start AS took${laned ? ", u.lane, u.partition" : ""}${queued ? toldColumns : ""}
   ), ${queued ? toldSql : ""}${laned ? notedSql : ""}tallied AS (
     ${tallyInsert}
     SELECT spec, pg_backend_pid(), count(*) FILTER (WHERE status = 0), count(*) FILTER (WHERE status = 1), 0,
@@ -274,7 +275,7 @@ const settleStatement = (queued: boolean, laned: boolean): string => `
     FROM changed WHERE status <> 3 GROUP BY spec
     ${tallyConflict}
   )
-  SELECT at, attempt_expiration FROM changed UNION ALL SELECT 0, 0 FROM needy WHERE past`;
+  SELECT at, attempt_expiration, spec, took FROM changed UNION ALL SELECT 0, 0, 0, 0 FROM needy WHERE past`;
 
 export const settleSql = settleStatement(false, false);
 /** The same for units of which some have queues. $11 numbers for their messages, $12 the order of the changes. */
@@ -314,9 +315,10 @@ export async function settlePlain(
     const order = int4s(sorted.map(({ i }) => i));
     rows = await db.write(laned ? settleQueuedLanedSql : settleQueuedSql, [...plain, int8s(seqs), order], { repeatable: true });
   }
-  for (const [at, expirationTime] of rows as [number, number][]) {
+  for (const [at, expirationTime, spec, took] of rows as [number, number, number, number][]) {
     if (at === 0) return { answers, needyPast: true };
     const { change, i } = sorted[at - 1]!;
+    if (change.action !== "renew") db.happened.note(spec, happeningOf[change.action], now, took, 1);
     answers[i] = { ...unchanged(change), changed: true, status: actionStatus[change.action], expirationTime };
   }
   return { answers, needyPast: false };

@@ -40,7 +40,7 @@ export interface Note {
 }
 
 /** One note for each lane. */
-export class Notes {
+export class LaneNotes {
   readonly #notes = new Map<string, Note>();
 
   add(spec: number, partition: string, at: Place | null): void {
@@ -68,14 +68,14 @@ export class Notes {
   }
 }
 
-/** From this parameter on, the arrays of `Notes.values`. */
+/** From this parameter on, the arrays of `LaneNotes.values`. */
 export const notesFrom = (parameter: number): string =>
   `unnest($${parameter}::bigint[], $${parameter + 1}::bytea[], $${parameter + 2}::bytea[], $${parameter + 3}::float8[], $${parameter + 4}::bytea[])
     AS n (spec, lane, partition, place, key)`;
 
 export const noteInsert = "INSERT INTO @note (spec, lane, partition, place, key)";
 
-export async function writeNotes(tx: Session, notes: Notes): Promise<void> {
+export async function writeNotes(tx: Session, notes: LaneNotes): Promise<void> {
   if (notes.size > 0) await tx.rows(`${noteInsert} SELECT n.* FROM ${notesFrom(1)}`, notes.values());
 }
 

@@ -25,10 +25,10 @@ import {
   type WorkUnitPut,
   type WorkUnitStatus,
 } from "../core/index.ts";
-import { isRow, type Row, type Session } from "./connection.ts";
+import { isRow, type Row, type Session, type Transaction } from "./connection.ts";
 import { comparePlaces, placeOf, type Place } from "./floor.ts";
 import { extraArrays, extrasFrom, labelRows } from "./extras.ts";
-import { Notes, placeOfUnit, SpecLanes, writeNotes, type LaneHost, type PgLane } from "./lanes.ts";
+import { LaneNotes, placeOfUnit, SpecLanes, writeNotes, type LaneHost, type PgLane } from "./lanes.ts";
 import { registerWorkers, writeLog } from "./log.ts";
 import { readNeeds, type ReadNeed } from "./needs.ts";
 import { writeMessages, type NewMessage } from "./queues.ts";
@@ -113,8 +113,8 @@ export class PostgresSet extends WorkingSet<Unit> {
   #ids: number[] = [];
   #lastId = 0;
 
-  constructor(tx: Session, now: number, allocate: Allocate) {
-    super(now);
+  constructor(tx: Transaction, now: number, allocate: Allocate) {
+    super(now, tx.noted);
     this.#tx = tx;
     this.#allocate = allocate;
   }
@@ -634,8 +634,8 @@ export class PostgresSet extends WorkingSet<Unit> {
   }
 
   /** What may let lanes go on that are not at hand: units that are available, that run no more, or that have ended or begun anew. */
-  #notes(changed: readonly Unit[]): Notes {
-    const notes = new Notes();
+  #notes(changed: readonly Unit[]): LaneNotes {
+    const notes = new LaneNotes();
     const note = (spec: Spec, partition: string, at: Place | null): void => {
       if (!spec.deleted && this.#lanes.get(spec.id)?.lane(partition) === undefined) notes.add(spec.id, partition, at);
     };

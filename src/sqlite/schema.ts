@@ -267,6 +267,18 @@ export const migrations: readonly string[] = [
   -- the partition that was served last, and when the bucket of the spec's rate is full again
   ALTER TABLE tally ADD COLUMN cursor BLOB;
   ALTER TABLE tally ADD COLUMN full REAL NOT NULL DEFAULT 0;
+
+  -- what happened over time; spec 0 is the namespace as a whole
+  CREATE TABLE record (
+    namespace INTEGER NOT NULL,
+    spec INTEGER NOT NULL,
+    step INTEGER NOT NULL,
+    time INTEGER NOT NULL,
+    writer INTEGER NOT NULL,
+    data TEXT NOT NULL,
+    PRIMARY KEY (namespace, spec, step, time, writer)
+  ) WITHOUT ROWID;
+  CREATE INDEX record_time ON record (step, time);
   `,
 ];
 
