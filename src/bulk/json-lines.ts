@@ -127,7 +127,8 @@ function readRecord(text: string, mapping: readonly ColumnMapping[], limits: Dat
       if (target === "priority") unit.priority = number;
       else unit.delayMs = number * 1000;
     } else if (target === "partition") {
-      if (value !== null && value !== undefined) unit.partition = checkName("partition", nameOf(column, value));
+      if (value !== null && value !== undefined)
+        unit.partition = checkName("partition", nameOf(column, value));
     } else setOwn(data, target.slice("data.".length), value);
   }
   const mapsData = mapping.some(({ target }) => target.startsWith("data."));

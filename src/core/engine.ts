@@ -207,6 +207,8 @@ export class Engine implements Coordinate {
   }
 
   async deleteNamespace(ns: string): Promise<void> {
+    // its workers are gone with it: the next request of one registers it again
+    this.#known.clear();
     if (await this.#store.deleteNamespace(this.#ns(ns))) await this.#purge();
   }
 

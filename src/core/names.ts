@@ -9,7 +9,8 @@
 import { Buffer, isUtf8 } from "node:buffer";
 import { CoordinateError } from "./errors.ts";
 
-export type NameKind = "namespace" | "work spec" | "work unit" | "worker" | "queue" | "label" | "action" | "partition";
+export type NameKind =
+  "namespace" | "work spec" | "work unit" | "worker" | "queue" | "label" | "action" | "partition";
 
 /** Fewest and most bytes a name may have. The empty namespace is the default one. */
 export const nameLimits: Readonly<Record<NameKind, { readonly least: number; readonly most: number }>> = {

@@ -99,11 +99,7 @@ function settleOne<Unit extends UnitState>(
   answer.status = attempt.status;
   answer.expirationTime = attempt.expiration;
   let verdict = judge(attempt.status, current !== null, action);
-  if (
-    verdict === "apply" &&
-    mayTakePlace(unit, change, set.now) &&
-    !hasPlace(set, unit)
-  )
+  if (verdict === "apply" && mayTakePlace(unit, change, set.now) && !hasPlace(set, unit))
     verdict = "lost_lease";
   if (verdict === "nothing") return null;
   if (verdict !== "apply") {

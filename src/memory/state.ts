@@ -84,7 +84,14 @@ export class Unit implements UnitState {
   }
 
   #link(): Links {
-    this.#links ??= { origin: null, partition: "", since: 0, extras: noExtras, needs: noNeeds, dependents: null };
+    this.#links ??= {
+      origin: null,
+      partition: "",
+      since: 0,
+      extras: noExtras,
+      needs: noNeeds,
+      dependents: null,
+    };
     return this.#links;
   }
 

@@ -90,7 +90,8 @@ export async function readCandidates(
     });
     const candidate = candidates.at(-1);
     if (candidate?.nextDue === Infinity) candidate.nextDue = 0;
-    if (candidate !== undefined && hasFlowRules(candidate.meta)) candidate.held = heldBack(row, candidate, now);
+    if (candidate !== undefined && hasFlowRules(candidate.meta))
+      candidate.held = heldBack(row, candidate, now);
   }
   return {
     settings: { policy: first[0] as SchedulingPolicy, desired: first[1] as DesiredState },

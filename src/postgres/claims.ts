@@ -401,7 +401,8 @@ async function claimTogether(
     answers[i] = { attempts: await readAttempts(tx, ns, keys, now, true), more: false };
   // one that was given nothing is known all the same
   const idle = claims.filter((_, i) => !before.has(i) && answers[i]?.attempts.length === 0);
-  if (idle.length > 0) await registerWorkers(tx, spec.namespaceId, [...new Set(idle.map(({ worker }) => worker))], now);
+  if (idle.length > 0)
+    await registerWorkers(tx, spec.namespaceId, [...new Set(idle.map(({ worker }) => worker))], now);
   for (const [i, { requestId }] of claims.entries())
     if (requestId !== null && !before.has(i) && (answers[i]?.attempts.length ?? 0) > 0)
       await tx.rows("INSERT INTO @request (namespace, spec, id, time, answer) VALUES ($1, 0, $2, $3, $4)", [
@@ -435,6 +436,9 @@ export async function heldLanes(tx: Transaction, id: number, now: number): Promi
   const set = new PostgresSet(tx, now, () => Promise.resolve([]));
   const open = await apply(set, openLane(set, readSpec(id, row), 1));
   if (open !== undefined) return null;
-  const [until] = await tx.rows("SELECT until FROM @lane WHERE spec = $1 AND state = 2 ORDER BY until LIMIT 1", [id]);
+  const [until] = await tx.rows(
+    "SELECT until FROM @lane WHERE spec = $1 AND state = 2 ORDER BY until LIMIT 1",
+    [id],
+  );
   return { reason: "partitions", until: (until?.[0] as number | undefined) ?? 0 };
 }

@@ -178,7 +178,9 @@ export const isNamed = (put: WorkUnitPut): boolean => put.partition !== undefine
 
 /** What the statement for units with queues, labels or a partition is given besides. */
 export function namedValues(spec: Spec, rows: readonly NewRow[], now: number): unknown[] {
-  const named = rows.filter(({ put }) => hasExtras(put)).map(({ id, put }) => ({ ...put, id, spec: spec.id }));
+  const named = rows
+    .filter(({ put }) => hasExtras(put))
+    .map(({ id, put }) => ({ ...put, id, spec: spec.id }));
   const { ids, kinds, values } = extraArrays(named);
   const lanes = rows.map(({ put }) => laneOf(put.partition, spec.meta));
   return [
@@ -195,7 +197,8 @@ function arrivalNotes(spec: Spec, rows: readonly NewRow[], now: number): LaneNot
   const notes = new LaneNotes();
   if (hasLanes(spec.meta))
     for (const { put, key } of rows)
-      if (put.notBefore <= now) notes.add(spec.id, put.partition ?? "", { place: placeOf(put.priority), key });
+      if (put.notBefore <= now)
+        notes.add(spec.id, put.partition ?? "", { place: placeOf(put.priority), key });
   return notes;
 }
 
@@ -309,11 +312,14 @@ export async function settlePlain(
   if (plain === null) return { answers, needyPast: true };
   const ends = changes.filter(({ action }) => action === "finish" || action === "fail").length;
   let rows: Row[];
-  if (queues === 0 || ends === 0) rows = await db.write(laned ? settleLanedSql : settleSql, plain, { repeatable: true });
+  if (queues === 0 || ends === 0)
+    rows = await db.write(laned ? settleLanedSql : settleSql, plain, { repeatable: true });
   else {
     const seqs = await takeSeqs(db, ends * queues);
     const order = int4s(sorted.map(({ i }) => i));
-    rows = await db.write(laned ? settleQueuedLanedSql : settleQueuedSql, [...plain, int8s(seqs), order], { repeatable: true });
+    rows = await db.write(laned ? settleQueuedLanedSql : settleQueuedSql, [...plain, int8s(seqs), order], {
+      repeatable: true,
+    });
   }
   for (const [at, expirationTime, spec, took] of rows as [number, number, number, number][]) {
     if (at === 0) return { answers, needyPast: true };

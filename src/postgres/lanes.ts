@@ -124,7 +124,9 @@ export async function buildLanes(tx: Session, spec: Spec, now: number): Promise<
   const at = row?.[0] as number | undefined;
   if (at === undefined || at === 0 || at > now) return;
   for (const status of [0, 1, 2, 3])
-    await tx.rows(`UPDATE @unit SET lane = '' WHERE spec = $1 AND status = ${status} AND lane IS NULL`, [spec.id]);
+    await tx.rows(`UPDATE @unit SET lane = '' WHERE spec = $1 AND status = ${status} AND lane IS NULL`, [
+      spec.id,
+    ]);
   await tx.rows(
     `UPDATE @lane SET state = CASE WHEN place IS NULL THEN 0 ELSE 1 END,
        rank = CASE WHEN $2::boolean THEN 0 ELSE coalesce(place, 0) END, until = 0
@@ -140,7 +142,10 @@ export async function buildLanes(tx: Session, spec: Spec, now: number): Promise<
      ) ${noteInsert} SELECT $1, * FROM walk`,
     [spec.id],
   );
-  await tx.rows("UPDATE @spec SET build_lanes = $2 WHERE id = $1", [spec.id, at === 1 ? now + buildAgainMs : 0]);
+  await tx.rows("UPDATE @spec SET build_lanes = $2 WHERE id = $1", [
+    spec.id,
+    at === 1 ? now + buildAgainMs : 0,
+  ]);
 }
 
 /** Lanes and notes of work specs that have none any more, and lanes that are as good as new. */
@@ -150,10 +155,7 @@ export async function sweepLanes(tx: Session, limit: number, now: number): Promi
        AND place IS NULL AND full_at <= $1::float8`,
     [now, limit],
   );
-  await tx.rows(
-    `DELETE FROM @note n USING @spec s WHERE s.id = n.spec AND NOT s.laned AND $1`,
-    [true],
-  );
+  await tx.rows(`DELETE FROM @note n USING @spec s WHERE s.id = n.spec AND NOT s.laned AND $1`, [true]);
 }
 
 // ---- the lanes of one claim
@@ -335,7 +337,9 @@ export class SpecLanes {
   async #loadArrived(): Promise<void> {
     const units = this.#arrived;
     this.#arrived = [];
-    const missing = [...new Set(units.map(({ partition }) => partition))].filter((one) => !this.#lanes.has(one));
+    const missing = [...new Set(units.map(({ partition }) => partition))].filter(
+      (one) => !this.#lanes.has(one),
+    );
     const keys = missing.map((partition) => laneKey(partition).lane);
     const rows = await this.#host.tx.rows(
       `SELECT ${laneRow} FROM @lane l WHERE l.spec = $1 AND l.lane = ANY ($2::bytea[])`,

@@ -183,7 +183,10 @@ const readNames = (value: unknown): readonly string[] =>
 const readPartition = (bytes: Buffer | null): string => (bytes === null ? "" : nameFromBytes(bytes));
 
 /** The lane of a unit and its partition where that is long: none is null, or empty where units are handed out by partition. */
-export function laneOf(partition: string | undefined, meta: WorkSpecMeta): { lane: Buffer | null; long: Buffer | null } {
+export function laneOf(
+  partition: string | undefined,
+  meta: WorkSpecMeta,
+): { lane: Buffer | null; long: Buffer | null } {
   return partition === undefined || partition === ""
     ? { lane: hasLanes(meta) ? noLane : null, long: null }
     : laneKey(partition);

@@ -628,7 +628,11 @@ export class PostgresSet extends WorkingSet<Unit> {
       await this.#tx.rows("UPDATE @spec SET next_continuous = $2 WHERE id = $1", [spec, time]);
     for (const lanes of this.#lanes.values()) await lanes.save();
     for (const { id, cursor, full } of this.#flow)
-      await this.#tx.rows("UPDATE @spec SET cursor = $2, full_at = $3 WHERE id = $1", [id, nameToBytes(cursor), full]);
+      await this.#tx.rows("UPDATE @spec SET cursor = $2, full_at = $3 WHERE id = $1", [
+        id,
+        nameToBytes(cursor),
+        full,
+      ]);
     await writeNotes(this.#tx, this.#notes(changed));
     await writeTallies(this.#tx, deltas, this.now);
   }
@@ -637,12 +641,14 @@ export class PostgresSet extends WorkingSet<Unit> {
   #notes(changed: readonly Unit[]): LaneNotes {
     const notes = new LaneNotes();
     const note = (spec: Spec, partition: string, at: Place | null): void => {
-      if (!spec.deleted && this.#lanes.get(spec.id)?.lane(partition) === undefined) notes.add(spec.id, partition, at);
+      if (!spec.deleted && this.#lanes.get(spec.id)?.lane(partition) === undefined)
+        notes.add(spec.id, partition, at);
     };
     for (const unit of [...changed, ...this.#removed]) {
       const { spec, stored, status } = unit;
       if (!hasLanes(spec.meta)) continue;
-      if (stored !== null && (stored.status === "pending" || stored.begun)) note(spec, stored.partition, null);
+      if (stored !== null && (stored.status === "pending" || stored.begun))
+        note(spec, stored.partition, null);
       if (status === "available" && !this.#removed.has(unit)) note(spec, unit.partition, placeOfUnit(unit));
     }
     return notes;

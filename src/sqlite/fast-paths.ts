@@ -156,7 +156,12 @@ function enterNew(
 export function* claimPlain(state: State, spec: Spec, claim: Claim, now: number): Steps<AttemptRow[]> {
   const { meta, counts } = spec;
   const attempts: AttemptRow[] = [];
-  if (!state.fastPaths || meta.paused || hasFlowRules(meta) || mayGenerate(meta, counts.available, counts.pending, now))
+  if (
+    !state.fastPaths ||
+    meta.paused ||
+    hasFlowRules(meta) ||
+    mayGenerate(meta, counts.available, counts.pending, now)
+  )
     return attempts;
   const room = meta.maxRunning > 0 ? meta.maxRunning - counts.pending : Infinity;
   let places = Math.min(claim.limit, room);

@@ -159,7 +159,8 @@ export const sql = {
   // ---- what waits by partition
 
   addReadyLane: "INSERT INTO ready_lane VALUES (?, ?, ?, CAST(? AS TEXT), ?)",
-  dropReadyLane: "DELETE FROM ready_lane WHERE spec = ? AND partition = ? AND place = ? AND name = CAST(? AS TEXT)",
+  dropReadyLane:
+    "DELETE FROM ready_lane WHERE spec = ? AND partition = ? AND place = ? AND name = CAST(? AS TEXT)",
   fillReadyLane: `
     INSERT INTO ready_lane SELECT r.spec, ifnull(u.partition, x''), r.place, r.name, r.unit
     FROM ready AS r CROSS JOIN unit AS u ON u.id = r.unit WHERE r.spec = ?`,

@@ -826,12 +826,7 @@ const noCandidates = (): Candidates => ({
   repeated: null,
 });
 
-function listCandidates(
-  state: State,
-  space: Space,
-  repeated: AttemptRow[] | null,
-  now: number,
-): Candidates {
+function listCandidates(state: State, space: Space, repeated: AttemptRow[] | null, now: number): Candidates {
   const candidates: Candidate[] = [];
   for (const spec of space.specs.values())
     candidates.push({

@@ -11,7 +11,15 @@ import {
 import type { Row, Value } from "./driver.ts";
 import { attemptCode, unitState } from "./schema.ts";
 import type { Spec, State } from "./state.ts";
-import { dataValue, errorsValue, nameValue, partitionValue, readData, readErrors, readPartition } from "./values.ts";
+import {
+  dataValue,
+  errorsValue,
+  nameValue,
+  partitionValue,
+  readData,
+  readErrors,
+  readPartition,
+} from "./values.ts";
 
 export interface Unit {
   readonly id: number;

@@ -11,7 +11,8 @@ export const isUsualName = (name: string): boolean => !unusual.test(name);
 export const nameValue = (name: string): Value => (unusual.test(name) ? nameToBytes(name) : name);
 
 /** No partition is null. */
-export const partitionValue = (partition: string): Value => (partition === "" ? null : nameToBytes(partition));
+export const partitionValue = (partition: string): Value =>
+  partition === "" ? null : nameToBytes(partition);
 
 export const readPartition = (value: Value | undefined): string =>
   value instanceof Uint8Array ? nameFromBytes(value) : "";

@@ -725,7 +725,12 @@ operation("delete actions", 1, 1, fc.record({ keys: fc.subarray(actionKeys) }), 
 
 // ---- work specs and namespaces
 
-const rate = fc.constantFrom({ limit: 10 }, { limit: 2, burst: 3 }, { limit: 1, period: 0.05 }, { limit: 3, period: 10, burst: 5 });
+const rate = fc.constantFrom(
+  { limit: 10 },
+  { limit: 2, burst: 3 },
+  { limit: 1, period: 0.05 },
+  { limit: 3, period: 10, burst: 5 },
+);
 const specData = fc.record({
   name: spec,
   then: fc.oneof(

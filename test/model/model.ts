@@ -505,7 +505,8 @@ export class Model {
     const rank = (unit: ModelUnit): number =>
       spec.fair ? 0 : (first(units.filter((one) => one.partition === unit.partition))?.priority ?? 0);
     const bytes = (text: string): Uint8Array => nameToBytes(text);
-    const behind = (unit: ModelUnit): boolean => Buffer.compare(bytes(unit.partition), bytes(spec.cursor)) <= 0;
+    const behind = (unit: ModelUnit): boolean =>
+      Buffer.compare(bytes(unit.partition), bytes(spec.cursor)) <= 0;
     return open.sort(
       (a, b) =>
         rank(b) - rank(a) ||
@@ -580,8 +581,7 @@ export class Model {
       return { error: "not_pending", changed: false };
     const release = action === "expire" || (action === "renew" && time <= 0);
     const { maxRunning } = this.spec(unit.spec) ?? { maxRunning: 0 };
-    const isFull =
-      (maxRunning > 0 && this.counts(unit.spec).pending >= maxRunning) || this.#isLaneFull(unit);
+    const isFull = (maxRunning > 0 && this.counts(unit.spec).pending >= maxRunning) || this.#isLaneFull(unit);
     if (attempt.replaced || (action === "renew" && status === "expired" && time > 0 && isFull)) {
       if (action === "renew" && data !== null) attempt.data = data;
       return { error: "lost_lease", changed: false };
@@ -610,7 +610,9 @@ export class Model {
 
   #isLaneFull({ spec: name, partition }: ModelUnit): boolean {
     const { maxRunningPerPartition = 0, order = false } = this.spec(name) ?? {};
-    const running = this.list(name).filter((one) => one.partition === partition && this.status(one) === "pending");
+    const running = this.list(name).filter(
+      (one) => one.partition === partition && this.status(one) === "pending",
+    );
     return (
       (order && running.length > 0) ||
       (maxRunningPerPartition > 0 && running.length >= maxRunningPerPartition)

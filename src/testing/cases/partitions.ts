@@ -140,7 +140,11 @@ export const partitions: CaseGroup = {
       name: "the unit of the highest priority is next, whatever its partition; within a partition too",
       async run(t) {
         await start(t, { max_running_per_partition: 2 });
-        await t.add("s", { name: "b3", partition: "b", priority: 7 }, { name: "c3", partition: "c", priority: 5 });
+        await t.add(
+          "s",
+          { name: "b3", partition: "b", priority: 7 },
+          { name: "c3", partition: "c", priority: 5 },
+        );
         assert.deepEqual(await t.claimNames({ number: 4 }), ["b3", "c3", "a1", "b1"]);
       },
     },
