@@ -27,7 +27,7 @@ export const docTables = {
     ["key", "type", "default", "meaning"],
     ...specific.map(([key, row]) => [
       code(key),
-      wantedKind(row.kind).replace(/^an? /, "") + inUnit(row),
+      wantedKind(row).replace(/^an? /, "") + inUnit(row),
       key === "name" ? "required" : row.default === undefined ? "" : code(JSON.stringify(row.default)),
       row.help,
     ]),

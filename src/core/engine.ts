@@ -63,6 +63,7 @@ import {
 } from "./namespace.ts";
 import type { Page } from "./page.ts";
 import { defaultTake, mostTaken, type QueueMessage, type QueueRow } from "./queue.ts";
+import { runsDue, withRuns } from "./schedule.ts";
 import { choose, explainChoice, type Candidate, type Explained, type ScheduleRequest } from "./scheduler.ts";
 import {
   isWatchable,
@@ -202,6 +203,7 @@ export class Engine implements Coordinate {
     options: SetWorkSpecOptions = {},
   ): Promise<WorkSpecRow[]> {
     const namespace = this.#ns(ns);
+    const now = this.#clock.now();
     const puts = this.#batch("specs", specs).map((input) => {
       const data = checkData("work spec", checkObject("work spec", input).data, this.#maxDataBytes);
       if (data === null) throw new CoordinateError("bad_data", "work spec: no data");
@@ -213,7 +215,11 @@ export class Engine implements Coordinate {
         );
       if (input.name !== undefined && input.name !== name) throw new CoordinateError("changed_name");
       const keep = options.keepMeta ?? false;
-      return { ref: name, data, meta: (old: WorkSpecMeta | null) => resetMeta(old, meta, keep) };
+      return {
+        ref: name,
+        data,
+        meta: (old: WorkSpecMeta | null) => withRuns(old, resetMeta(old, meta, keep), now),
+      };
     });
     return this.#store.putWorkSpecs(namespace, puts);
   }
@@ -970,13 +976,14 @@ function checkSchedule({ workSpecs, runtimes, tasks, availableGb }: ScheduleRequ
 
 const byName = (a: Candidate, b: Candidate): number => compareNames(a.name, b.name);
 
-/** When the next unit is due, a lease ends, a continuous spec may generate, or a spec starts: the earliest. */
+/** When the next unit is due, a lease ends, a spec may generate or its schedule does, or a spec starts: the earliest. */
 function whenDue(candidates: readonly Candidate[], now: number): number {
   let due = latestTime;
   for (const { meta, nextDue } of candidates) {
     if (nextDue > 0) due = Math.min(due, nextDue);
     if (meta.continuous && meta.nextContinuous > now) due = Math.min(due, meta.nextContinuous);
     if (meta.notBefore > now) due = Math.min(due, meta.notBefore);
+    if (runsDue(meta) > 0) due = Math.min(due, runsDue(meta));
   }
   return due;
 }

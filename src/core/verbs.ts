@@ -163,9 +163,13 @@ const fieldShapes: Readonly<Record<Exclude<FieldKind, "object">, Shape>> = {
   arguments: {},
   duration: span,
   time,
+  times: list(time),
+  choice: text(),
 };
-const fieldShape = ({ kind, keys = {} }: MetaField): Shape =>
-  kind === "object" ? fieldsShape(Object.values(keys) as MetaField[]) : fieldShapes[kind];
+const fieldShape = ({ kind, keys = {}, words }: MetaField): Shape => {
+  if (kind === "object") return fieldsShape(Object.values(keys) as MetaField[]);
+  return kind === "choice" ? oneOf(words as readonly string[]) : fieldShapes[kind];
+};
 /** Members that may all be absent: of a field that is an object, and of a change. */
 const fieldsShape = (rows: readonly MetaField[]): Shape =>
   objectOf(Object.fromEntries(rows.map((row) => [row.field, maybe(fieldShape(row))])));

@@ -63,6 +63,16 @@ export interface WorkSpecKeys {
     finished?: { max_age?: number; max_count?: number };
     failed?: { max_age?: number; max_count?: number };
   };
+  /** The times at which it makes units of its own: by cron, every or at */
+  schedule?: (
+    { cron: string; timezone?: string } | { every: number } | { at: readonly (number | string)[] }
+  ) & {
+    start?: number | string;
+    end?: number | string;
+    jitter?: number;
+    catch_up?: "skip" | "one" | number;
+    overlap?: "allow" | "skip" | "wait";
+  };
 }
 
 type Rows = typeof workSpecFields;

@@ -46,7 +46,7 @@ const isStale = `CASE WHEN $12::bigint IS NULL THEN false ELSE
           (SELECT sum(t.arrivals) AS arrivals FROM @tally t WHERE t.spec = o.id) c
           WHERE o.namespace = s.namespace AND NOT o.dead)
         OR EXISTS (SELECT 1 FROM @spec o WHERE o.namespace = s.namespace AND NOT o.dead AND o.id <> s.id
-          AND (o.continuous OR ${isPast("o.id", "$3::bigint")})) END`;
+          AND (o.continuous OR ${isPast("o", "$3::bigint")})) END`;
 
 /**
  * The claim. `picked` is fenced (MATERIALIZED): without that PostgreSQL may run it again for every row of the join and
@@ -61,7 +61,7 @@ const isStale = `CASE WHEN $12::bigint IS NULL THEN false ELSE
 const claimStatement = (whole: boolean): string => `
   WITH spec AS MATERIALIZED (
     SELECT s.id, s.namespace, s.paused, (s.max_running > 0 OR s.continuous) AND NOT $8::boolean AS limited,
-      s.continuous, ${isPast("s.id", "$3::bigint")} AS past,
+      s.continuous, ${isPast("s", "$3::bigint")} AS past,
       ${
         whole
           ? `(SELECT r.answer FROM unnest($15::bytea[]) AS g (id), @request r

@@ -391,7 +391,7 @@ export class PostgresStore implements Store, Watchable {
   async #catchUpAll(namespace: Buffer | null, now: number): Promise<void> {
     const past = await this.#slow.rows(
       `SELECT s.id FROM @namespace n JOIN @spec s ON s.namespace = n.id AND NOT s.dead
-       WHERE NOT n.dead AND ($1::bytea IS NULL OR n.name = $1::bytea) AND ${isPast("s.id", "$2::bigint")}`,
+       WHERE NOT n.dead AND ($1::bytea IS NULL OR n.name = $1::bytea) AND ${isPast("s", "$2::bigint")}`,
       [namespace, now],
     );
     for (const [id] of past as [number][]) await this.#catchUp(this.#slow, id, now);

@@ -734,6 +734,24 @@ const specData = fc.record({
   max_retries: seldom(fc.constantFrom(1, 2, 3), 1),
   continuous: seldom(fc.boolean(), 6),
   interval: seldom(fc.constantFrom(0.05, 1), 2),
+  schedule: seldom(
+    fc
+      .tuple(
+        fc.constantFrom(
+          { every: 1 },
+          { every: 2.5, end: 1100 },
+          { cron: "*/2 * * * * *" },
+          { at: [1001, 1003, 1020] },
+        ),
+        fc.record({
+          overlap: seldom(fc.constantFrom("allow", "skip", "wait"), 1),
+          catch_up: seldom(fc.constantFrom("skip", "one", 3), 1),
+          jitter: seldom(fc.constantFrom(0.5, 20), 2),
+        }),
+      )
+      .map(([times, more]) => ({ ...times, ...defined(more) })),
+    4,
+  ),
   retention: seldom(
     fc.constantFrom(
       { finished: { max_count: 2 } },
@@ -748,10 +766,11 @@ const specData = fc.record({
 operation(
   "set spec",
   4,
-  1,
+  0.9,
   fc.record({ data: specData, keepMeta: fc.boolean() }),
   async (pair, { data, keepMeta }) => {
     const encodedSpec = [{ data: encodeData(defined(data)) }];
+    if (data.schedule !== undefined) pair.scheduled = true;
     const answer = await both(pair, ({ engine, ns }) => engine.setWorkSpecs(ns, encodedSpec, { keepMeta }));
     await learnSpecs(pair);
     return done(answer);
@@ -1194,6 +1213,7 @@ async function performSteps(pair: Pair, steps: readonly Step[]): Promise<void> {
   for (const [i, step] of steps.entries()) {
     try {
       await operations.perform(pair, step);
+      if (pair.scheduled === true) await both(pair, ({ engine, ns }) => engine.tally(ns));
       if (i % pair.tallyEvery === 0) await both(pair, ({ engine, ns }) => engine.tally(ns));
     } catch (error) {
       if (error instanceof Error && !(error instanceof Abandoned))
