@@ -21,6 +21,7 @@ import type { Candidate } from "./scheduler.ts";
 import type { WorkSpecMeta, WorkSpecRef, WorkSpecRow } from "./work-spec.ts";
 import type {
   AddedWorkUnit,
+  ConflictPolicy,
   Tally,
   TallyRow,
   WaitingSinceRow,
@@ -242,6 +243,9 @@ export interface WorkUnitPut {
   labels?: readonly string[];
   /** The attempt whose output the unit is. */
   origin?: string;
+  /** Absent is `update`. */
+  onConflict?: ConflictPolicy;
+  throttleMs?: number;
 }
 
 /** As a query, checked. Absent is no condition; an empty list matches nothing. */

@@ -7,6 +7,7 @@
 import type { ActionInput, ActionRow } from "./action.ts";
 import { attemptStatuses, type AttemptChange, type AttemptChanged, type AttemptRow } from "./attempt.ts";
 import type {
+  AddWorkUnitsOptions,
   AttemptMake,
   AttemptRequest,
   Coordinate,
@@ -58,6 +59,7 @@ import {
 } from "./work-spec-fields.ts";
 import type { WorkSpecRef, WorkSpecRow } from "./work-spec.ts";
 import {
+  conflictPolicies,
   workUnitStatuses,
   type AddedWorkUnit,
   type Tally,
@@ -227,6 +229,8 @@ const schedule: Members<ScheduleRequest> = {
 const workUnitStatus = oneOf(workUnitStatuses);
 const dependencyKind = oneOf(["hard", "soft"]);
 
+const conflict = oneOf(conflictPolicies);
+
 /** One line of a bulk load, too. */
 export const workUnitInput = input<WorkUnitInput>({
   name: workUnit,
@@ -245,6 +249,9 @@ export const workUnitInput = input<WorkUnitInput>({
   ),
   queues: maybe(list(queue)),
   labels: maybe(list(label)),
+  onConflict: maybe(conflict),
+  debounceMs: maybe(span),
+  throttleMs: maybe(span),
 });
 export const workUnitRow = object<WorkUnitRow>({
   id: integer,
@@ -283,6 +290,7 @@ const tally = objectOf(
   Object.fromEntries(workUnitStatuses.map((status) => [status, integer])),
 ) as Shape<Tally>;
 const priority = number({ title: "priority" });
+const oneOfTrue = boolean() as Shape<true>;
 
 // ---- workers, queues, actions, locks
 
@@ -400,12 +408,23 @@ export const verbs: { readonly [V in Verb]: VerbRow<Awaited<ReturnType<Coordinat
   addWorkUnits: {
     scope: "write",
     params: { workSpec: workSpecRef, units: list(workUnitInput) },
-    options: requestOptions,
+    options: {
+      ...requestOptions,
+      ...waitOptions,
+      onConflict: maybe(conflict),
+    } satisfies Members<Omit<AddWorkUnitsOptions, "signal">>,
     answer: list(
-      object<AddedWorkUnit>({ name: workUnit, id: integer, created: boolean(), status: workUnitStatus }),
+      object<AddedWorkUnit>({
+        name: workUnit,
+        id: integer,
+        created: boolean(),
+        status: workUnitStatus,
+        ignored: maybe(oneOfTrue),
+      }),
     ),
     repeat: "id",
-    summary: "Adds work units, all or none; one that exists gets the new data.",
+    summary:
+      "Adds work units, all or none; one that exists gets the new data, unless onConflict says otherwise.",
   },
   getWorkUnits: {
     scope: "read",

@@ -28,6 +28,8 @@ export interface WorkSpecMeta {
   maxRunning: number;
   maxGetwork: number;
   maxRetries: number;
+  /** Units that may wait when others are added. */
+  maxWaiting: number;
   /** The `then` key; empty is none. */
   nextWorkSpecName: string;
   thenPreempts: boolean;
@@ -263,6 +265,14 @@ export const workSpecFields = {
     default: 0,
     settable: true,
     help: "Attempts after which a unit fails instead of being handed out again; 0 is unlimited",
+  },
+  max_waiting: {
+    kind: "count",
+    field: "maxWaiting",
+    default: 0,
+    settable: true,
+    newer: true,
+    help: "Units that may wait; an add of more is refused with queue_full. 0 is unlimited",
   },
   then: {
     kind: "text",

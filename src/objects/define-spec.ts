@@ -50,6 +50,8 @@ export interface WorkSpecKeys {
   max_getwork?: number;
   /** Attempts after which a unit fails instead of being handed out again; 0 is unlimited */
   max_retries?: number;
+  /** Units that may wait; an add of more is refused with queue_full. 0 is unlimited */
+  max_waiting?: number;
   /** The full name of the work spec that gets the outputs */
   then?: string;
   /** Under the python policy: units of the next work spec go first */

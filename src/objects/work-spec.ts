@@ -7,6 +7,7 @@ import {
   missingWorkSpec,
   workSpecName,
   type AddedWorkUnit,
+  type AddWorkUnitsOptions,
   type DataObject,
   type SetWorkSpecOptions,
   type Tally,
@@ -36,7 +37,7 @@ export interface AddProgress {
   created: number;
 }
 
-export interface AddManyOptions {
+export interface AddManyOptions extends Pick<AddWorkUnitsOptions, "onConflict" | "waitMs" | "signal"> {
   /** Called after every batch, with what has been added so far and what the batch was answered. */
   onProgress?: (progress: AddProgress, batch: readonly AddedWorkUnit[]) => void;
 }
@@ -149,12 +150,12 @@ export class WorkSpec<Data extends object = object> {
    */
   async addWorkUnits(
     units: Iterable<NewWorkUnit<Data>> | AsyncIterable<NewWorkUnit<Data>>,
-    { onProgress }: AddManyOptions = {},
+    { onProgress, ...options }: AddManyOptions = {},
   ): Promise<AddProgress> {
     const { verbs, ns } = this.#scope;
     const progress: AddProgress = { count: 0, created: 0 };
     for await (const batch of inBatches(units, batchSize)) {
-      const added = await verbs.addWorkUnits(ns, this.#ref, batch.map(readNew));
+      const added = await verbs.addWorkUnits(ns, this.#ref, batch.map(readNew), options);
       progress.count += added.length;
       for (const { created } of added) if (created) progress.created++;
       onProgress?.({ ...progress }, added);

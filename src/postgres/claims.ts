@@ -228,7 +228,7 @@ async function tryClaim(claiming: Claiming, claims: readonly Claim[]): Promise<C
       return work(tx);
     }, repeat);
   if (!claiming.fastPaths) {
-    await catchUp(db, id, now, Infinity, false);
+    await catchUp(db, id, now, Infinity, { fast: false, allocate });
     return holding(byRule);
   }
   for (let tries = 0; ; tries++) {
@@ -264,7 +264,7 @@ async function tryClaim(claiming: Claiming, claims: readonly Claim[]): Promise<C
     // others may lock what is past its time, and then it is not ours to wait for
     if (tries > 5) return claims.map(nothing);
     if (answer === "past") {
-      await catchUp(db, id, now, 2000, true);
+      await catchUp(db, id, now, 2000, { fast: true, allocate });
       floors.reset(id);
     } else if (answer === "limited") limited.add(id);
     else if (answer === "tried") tried.set(id, 50);

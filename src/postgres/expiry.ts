@@ -15,7 +15,13 @@ import {
 import { isRow, type Database, type Session } from "./connection.ts";
 import { epochOf, tallyConflict, tallyInsert } from "./tally.ts";
 import { readSpec, specColumns, type Spec } from "./units.ts";
-import { apply, PostgresSet, unitBlock, type Allocate } from "./working-set.ts";
+import { apply, PostgresSet, type Allocate } from "./working-set.ts";
+
+/** Whether rows are moved many to a statement, and where the ids of units come from that a schedule makes. */
+export interface Ways {
+  fast: boolean;
+  allocate: Allocate;
+}
 
 /** Rows moved in one statement: few enough that nobody waits long for them. */
 const slice = 2000;
@@ -43,7 +49,7 @@ export async function lookUp(
   ns: string,
   ref: WorkSpecRef,
   now: number,
-  fast: boolean,
+  ways: Ways,
 ): Promise<Spec> {
   const [row] = await db.rows(
     `SELECT s.id, ${isPast("s", "$3::bigint")}, ${specColumns}
@@ -53,7 +59,7 @@ export async function lookUp(
   );
   if (row === undefined || (typeof ref !== "string" && ref.id !== row[0])) throw missingWorkSpec(ref);
   const spec = readSpec(row[0] as number, row.slice(2));
-  if (row[1] === true) await catchUp(db, spec.id, now, Infinity, fast);
+  if (row[1] === true) await catchUp(db, spec.id, now, Infinity, ways);
   return spec;
 }
 
@@ -94,7 +100,7 @@ export async function catchUp(
   spec: number,
   now: number,
   limit: number,
-  fast: boolean,
+  { fast, allocate }: Ways,
 ): Promise<{ expired: number; due: number; generated: number }> {
   const moved = { expired: await expireNeedy(db, now, limit), due: 0, generated: 0 };
   for (;;) {
@@ -105,13 +111,13 @@ export async function catchUp(
       : await moveByRule(db, spec, now, most);
     moved.expired += expired;
     moved.due += due;
-    if (runDue) moved.generated += await makeDueRuns(db, spec, now);
+    if (runDue) moved.generated += await makeDueRuns(db, spec, now, allocate);
     if (expired < most && due < most) return moved;
   }
 }
 
 /** Makes the units of a schedule while its spec is locked: one daemon makes them, and the others find them made. */
-function makeDueRuns(db: Database, id: number, now: number): Promise<number> {
+function makeDueRuns(db: Database, id: number, now: number, allocate: Allocate): Promise<number> {
   return db.transaction(
     async (tx) => {
       const [row] = await tx.rows(
@@ -123,19 +129,12 @@ function makeDueRuns(db: Database, id: number, now: number): Promise<number> {
       const [nextRun, lastRun] = [row[0] as number | null, row[1] as number | null];
       const spec = readSpec(id, row.slice(2));
       const meta = { ...spec.meta, nextRun: nextRun ?? 0, lastRun: lastRun ?? 0 };
-      const set = new PostgresSet(tx, now, oneBlock);
+      const set = new PostgresSet(tx, now, allocate);
       return apply(set, makeRuns(set, { ...spec, meta }));
     },
     { repeatable: true },
   );
 }
-
-/** A block of ids for a few units: runs are rare, and what is left of it is never used. */
-const oneBlock: Allocate = async (count, session) => {
-  const [row] = await session.rows("SELECT nextval('@unit_block') WHERE $1", [true]);
-  const first = ((row?.[0] as number) - 1) * unitBlock + 1;
-  return Array.from({ length: count }, (_, i) => first + i);
-};
 
 async function movePlain(
   db: Database,

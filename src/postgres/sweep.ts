@@ -10,7 +10,7 @@ import {
   type TidyLimits,
 } from "../core/index.ts";
 import { isRow, type Database, type Session } from "./connection.ts";
-import { catchUp, isPast } from "./expiry.ts";
+import { catchUp, isPast, type Ways } from "./expiry.ts";
 import { purgeQueues } from "./queues.ts";
 import { foldTallies, tallyOf } from "./tally.ts";
 import { readMeta } from "./work-specs.ts";
@@ -81,7 +81,7 @@ export async function tidyStore(
   limits: TidyLimits,
   logs: LogCursor,
   now: number,
-  fast: boolean,
+  ways: Ways,
 ): Promise<{ tidied: Tidied; changed: Buffer[] }> {
   const tidied = nothingTidied();
   const changed: Buffer[] = [];
@@ -90,7 +90,7 @@ export async function tidyStore(
   for (const spec of await readSpecs(db, null, now)) {
     const before = total();
     if (spec.past) {
-      const { expired, due, generated } = await catchUp(db, spec.id, now, left(), fast);
+      const { expired, due, generated } = await catchUp(db, spec.id, now, left(), ways);
       tidied.expired += expired;
       tidied.due += due;
       tidied.generated += generated;

@@ -6,6 +6,7 @@ import assert from "node:assert/strict";
 import { actions } from "./cases/actions.ts";
 import { attempts } from "./cases/attempts.ts";
 import { chaining } from "./cases/chaining.ts";
+import { conflicts } from "./cases/conflicts.ts";
 import { consequences } from "./cases/consequences.ts";
 import { continuous } from "./cases/continuous.ts";
 import { data } from "./cases/data.ts";
@@ -36,6 +37,7 @@ export const caseGroups: readonly CaseGroup[] = [
   namespaces,
   workSpecs,
   workUnits,
+  conflicts,
   attempts,
   settling,
   scheduling,

@@ -4,9 +4,11 @@
  */
 import fc from "fast-check";
 import {
+  conflictPolicies,
   encodeData,
   type AttemptAction,
   type AttemptRow,
+  type ConflictPolicy,
   type Page,
   type Tally,
   type TallyRow,
@@ -135,6 +137,8 @@ const unit = fc.record({
   after,
   queues: mostly(fc.subarray(queueNames)),
   labels: seldom(fc.subarray(labelNames)),
+  onConflict: seldom(fc.constantFrom(...conflictPolicies), 4),
+  throttleMs: seldom(fc.constantFrom(10, 100, 1000), 8),
 });
 type Unit = {
   name: string;
@@ -144,6 +148,8 @@ type Unit = {
   after?: { pick: number; kind: "hard" | "soft" }[] | undefined;
   queues?: readonly string[] | undefined;
   labels?: readonly string[] | undefined;
+  onConflict?: ConflictPolicy | undefined;
+  throttleMs?: number | undefined;
 };
 
 /** All units that there are, in the order of work specs and names. */
@@ -160,13 +166,13 @@ async function everyUnit(pair: Pair, limit = 30): Promise<{ workSpec: string; wo
 operation(
   "add",
   14,
-  0.8,
+  0.7,
   fc.record({ spec, by, units: fc.array(unit, { minLength: 1, maxLength: 4 }), requestId }),
   async (pair, { spec, by, units, requestId }) => {
     const waits = units.some(({ after }) => after !== undefined);
     const there = waits ? await everyUnit(pair) : [];
     const inputs: WorkUnitInput[] = [];
-    for (const { name, data, after, queues, labels, ...rest } of units as Unit[]) {
+    for (const { name, data, after, queues, labels, onConflict, throttleMs, ...rest } of units as Unit[]) {
       if (waits && pair.known.has("names given twice") && inputs.some((input) => input.name === nameOf(name)))
         continue;
       inputs.push({
@@ -181,6 +187,8 @@ operation(
         }),
         ...(queues && { queues }),
         ...(labels && { labels }),
+        ...(onConflict && { onConflict }),
+        ...(throttleMs !== undefined && { throttleMs }),
       });
     }
     const named = requestName(pair, requestId);
@@ -795,6 +803,7 @@ operation(
         maxRunning: fc.constantFrom(0, 0, 2, 5),
         maxGetwork: fc.constantFrom(0, 0, 2),
         maxRetries: fc.constantFrom(0, 0, 1, 2),
+        maxWaiting: fc.constantFrom(0, 0, 0, 6),
         weight: fc.constantFrom(1, 20, 20),
       },
       { requiredKeys: [] },
