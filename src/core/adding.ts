@@ -121,9 +121,11 @@ export function* putUnits<Unit extends UnitState>(
         supersede(set, unit, set.now);
         unit.tries = 0;
         unit.since = set.now;
+        if (isEnded(unit)) set.happened(unit, "added", -1);
       }
       unit.data = put.data;
     }
+    if (created) set.happened(unit, "added", -1);
     const keepsPlace = !created && put.onConflict === "data";
     if (!keepsPlace) describe(set, unit, put);
     const needs = keepsPlace ? null : (plan?.needs[i] ?? null);

@@ -12,6 +12,7 @@
  */
 import type { ActionInput, ActionRow } from "./action.ts";
 import type { AttemptAction, AttemptChanged, AttemptRow } from "./attempt.ts";
+import type { WorkerAttemptQuery } from "./coordinate.ts";
 import type { Data } from "./data.ts";
 import type { DependencyKind } from "./dependency.ts";
 import type { LockDecision, LockPath, LockView } from "./lock.ts";
@@ -55,7 +56,7 @@ export interface Store {
    */
   candidates(ns: string, requestId: string | null, recent: boolean, now: number): Promise<Candidates>;
   /** Without counting rows. In order of namespace and work spec. */
-  tally(ns: string | null, now: number): Promise<TallyRow[]>;
+  tally(ns: string | null, now: number): Promise<SpecTally[]>;
   /** Of specs with available units, in order of namespace and work spec; looks at `waitingSample` units from each end. */
   waitingSince(ns: string | null, now: number): Promise<WaitingSinceRow[]>;
 
@@ -127,11 +128,9 @@ export interface Store {
   listWorkerAttempts(
     ns: string,
     worker: string,
-    which: "active" | "all" | "children",
-    previous: AttemptKey | null,
-    limit: number,
+    page: WorkerAttemptPage,
     now: number,
-  ): Promise<AttemptRow[]>;
+  ): Promise<ListedAttempt[]>;
 
   /** Creates what is not known. Throws `worker_cycle`. */
   putWorkers(ns: string, changes: readonly WorkerChange[], now: number): Promise<WorkerRow[]>;
@@ -203,6 +202,11 @@ export const watchesOf = (store: object): Watchable =>
 export interface Slice {
   deleted: number;
   done: boolean;
+}
+
+/** The counts of a work spec, with its id. */
+export interface SpecTally extends TallyRow {
+  id: number;
 }
 
 export interface Candidates {
@@ -287,6 +291,22 @@ export interface Make {
 export interface AttemptKey {
   unitId: number;
   number: number;
+}
+
+/** A place in a list of attempts. `position` is the store's own, in its log of what a worker claimed: the row may be gone since. */
+export interface AttemptCursor extends AttemptKey {
+  position: readonly number[] | null;
+}
+
+export interface WorkerAttemptPage {
+  which: WorkerAttemptQuery["which"];
+  previous: AttemptCursor | null;
+  limit: number;
+}
+
+export interface ListedAttempt {
+  row: AttemptRow;
+  position: AttemptCursor["position"];
 }
 
 export interface Settle extends AttemptKey {

@@ -9,6 +9,7 @@ import {
   countRetired,
   defaultNamespaceSettings,
   exhaustUnits,
+  Happened,
   lockAncestors,
   lockKey,
   makeAttempts,
@@ -25,12 +26,16 @@ import {
   type ActionRow,
   type AddedWorkUnit,
   type AttemptChanged,
+  type AttemptCursor,
   type AttemptKey,
   type AttemptRow,
   type AttemptState,
   type Candidates,
   type Claim,
   type CountSlice,
+  type HistoryKeeper,
+  type HistoryRow,
+  type ListedAttempt,
   type Lock,
   type LockDecision,
   type LockPath,
@@ -42,13 +47,15 @@ import {
   type QueueRow,
   type Settle,
   type Slice,
+  type SpecTally,
   type Store,
-  type TallyRow,
+  type StoredRecord,
   type Tidied,
   type TidyLimits,
   type UnitSlice,
   type WaitingSinceRow,
   type Watchable,
+  type WorkerAttemptPage,
   type WorkerChange,
   type WorkerQuery,
   type WorkerRow,
@@ -66,11 +73,18 @@ import { Space, Spec, UnitTable, type Unit, type Worker } from "./state.ts";
 import { countUnits, findUnits, readUnit, takeSlice, waitingSince } from "./work-units.ts";
 import { MemorySet, registerWorker, run } from "./working-set.ts";
 
-export class MemoryStore implements Store, Watchable {
+export class MemoryStore implements Store, Watchable, HistoryKeeper {
   readonly #watches = new Watches();
   readonly #spaces = new Map<string, Space>();
   readonly #units = new UnitTable();
-  readonly #tables = { spaces: this.#spaces, units: this.#units, watches: this.#watches, lastSeq: 0 };
+  readonly happened = new Happened();
+  readonly #tables = {
+    spaces: this.#spaces,
+    units: this.#units,
+    watches: this.#watches,
+    happened: this.happened,
+    lastSeq: 0,
+  };
   /** Deleted specs whose units are still to be taken away. */
   readonly #dead = new Set<Spec>();
   #lastSpecId = 0;
@@ -186,6 +200,7 @@ export class MemoryStore implements Store, Watchable {
 
   #bury(spec: Spec): void {
     spec.deleted = true;
+    spec.space.history.forget(spec.id);
     this.#dead.add(spec);
   }
 
@@ -242,8 +257,9 @@ export class MemoryStore implements Store, Watchable {
     return { settings: space.settings, candidates, repeated: this.#claimedBefore(space, requestId, now) };
   }
 
-  async tally(ns: string | null, now: number): Promise<TallyRow[]> {
+  async tally(ns: string | null, now: number): Promise<SpecTally[]> {
     return this.#current(ns, now).map((spec) => ({
+      id: spec.id,
       namespace: spec.namespace,
       workSpec: spec.name,
       counts: { ...spec.names.counts },
@@ -434,11 +450,9 @@ export class MemoryStore implements Store, Watchable {
   async listWorkerAttempts(
     ns: string,
     name: string,
-    which: "active" | "all" | "children",
-    previous: AttemptKey | null,
-    limit: number,
+    { which, previous, limit }: WorkerAttemptPage,
     now: number,
-  ): Promise<AttemptRow[]> {
+  ): Promise<ListedAttempt[]> {
     const space = this.#spaces.get(ns);
     const worker = space?.workers.get(name);
     if (space === undefined || worker === undefined) return [];
@@ -452,7 +466,7 @@ export class MemoryStore implements Store, Watchable {
       .filter((one) => previous === null || compareKeys(one, previous) > 0)
       .sort(compareKeys)
       .slice(0, limit)
-      .map(({ unit, attempt }) => attemptRow(unit, attempt));
+      .map(({ unit, attempt }) => ({ row: attemptRow(unit, attempt), position: null }));
   }
 
   /** What a worker holds, and what it lost while its lease had not ended. */
@@ -470,18 +484,20 @@ export class MemoryStore implements Store, Watchable {
   #logged(
     ns: string,
     { log }: Worker,
-    previous: AttemptKey | null,
+    previous: AttemptCursor | null,
     limit: number,
     now: number,
-  ): AttemptRow[] {
-    const rows: AttemptRow[] = [];
-    let skipping = previous !== null;
-    for (let i = log.length - 2; i >= 0 && rows.length < limit; i -= 2) {
-      const [unitId = 0, number = 0] = [log[i], log[i + 1]];
+  ): ListedAttempt[] {
+    const rows: ListedAttempt[] = [];
+    const [before = Infinity] = previous?.position ?? [];
+    let skipping = previous !== null && previous.position === null;
+    for (let i = log.length - 3; i >= 0 && rows.length < limit; i -= 3) {
+      const [place = 0, unitId = 0, number = 0] = log.slice(i, i + 3);
+      if (place >= before) continue;
       if (skipping) skipping = unitId !== previous?.unitId || number !== previous.number;
       else {
         const row = this.#attempt(ns, { unitId, number }, now);
-        if (row !== null) rows.push(row);
+        if (row !== null) rows.push({ row, position: [place] });
       }
     }
     return rows;
@@ -620,6 +636,38 @@ export class MemoryStore implements Store, Watchable {
     return answer;
   }
 
+  // ---- history
+
+  #lastWriter = 0;
+
+  newWriter(): number {
+    return ++this.#lastWriter;
+  }
+
+  async putHistory(writer: number, rows: readonly HistoryRow[]): Promise<void> {
+    const spaces = [...this.#spaces.values()];
+    const live = new Set(spaces.flatMap(({ specs }) => [...specs.values()].map(({ id }) => id)));
+    for (const row of rows)
+      if (row.spec === 0 || live.has(row.spec)) this.#spaces.get(row.namespace)?.history.put(writer, row);
+  }
+
+  async readHistory(
+    ns: string,
+    specs: readonly number[],
+    stepMs: number,
+    from: number,
+    to: number,
+  ): Promise<StoredRecord[]> {
+    const history = this.#spaces.get(ns)?.history;
+    return specs.flatMap((spec) => history?.read(spec, stepMs, from, to) ?? []);
+  }
+
+  async dropHistory(stepMs: number, before: number, limit: number): Promise<number> {
+    let count = 0;
+    for (const { history } of this.#spaces.values()) count += history.drop(stepMs, before, limit - count);
+    return count;
+  }
+
   // ---- housekeeping
 
   async tidy(limits: TidyLimits, now: number): Promise<Tidied> {
@@ -653,8 +701,8 @@ export class MemoryStore implements Store, Watchable {
 
   /** Forgets attempts of units that are gone, when the log has doubled since it was last looked through. */
   #trimLog(worker: Worker): void {
-    if (worker.log.length < 2 * worker.trimmed + 2000) return;
-    worker.log = worker.log.filter((_, i, log) => this.#units.get(log[i - (i % 2)] ?? 0) !== undefined);
+    if (worker.log.length < 2 * worker.trimmed + 3000) return;
+    worker.log = worker.log.filter((_, i, log) => this.#units.get(log[i - (i % 3) + 1] ?? 0) !== undefined);
     worker.trimmed = worker.log.length;
   }
 

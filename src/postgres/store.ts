@@ -1,4 +1,5 @@
 /** The store of many daemons: any number of them on one PostgreSQL. Every method is one transaction. */
+import { randomInt } from "node:crypto";
 import {
   addUnits,
   attemptRow,
@@ -25,6 +26,10 @@ import {
   type Candidates,
   type Claim,
   type CountSlice,
+  type Happened,
+  type HistoryKeeper,
+  type HistoryRow,
+  type ListedAttempt,
   type LockDecision,
   type LockPath,
   type LockView,
@@ -36,13 +41,15 @@ import {
   type Rule,
   type Settle,
   type Slice,
+  type SpecTally,
   type Store,
-  type TallyRow,
+  type StoredRecord,
   type Tidied,
   type TidyLimits,
   type UnitSlice,
   type WaitingSinceRow,
   type Watchable,
+  type WorkerAttemptPage,
   type WorkerChange,
   type WorkerQuery,
   type WorkerRow,
@@ -94,6 +101,7 @@ import {
   putActions,
   takeMessages,
 } from "./queues.ts";
+import { dropOldRecords, putRecords, readRecords } from "./records.ts";
 import { purgeUnits, tidyStore, type LogCursor } from "./sweep.ts";
 import { readTallies } from "./tally.ts";
 import {
@@ -159,7 +167,7 @@ const shyMs = 100;
 /** Claims and settles of more than this go by themselves, so that several sessions share the work. */
 const few = 20;
 
-export class PostgresStore implements Store, Watchable {
+export class PostgresStore implements Store, Watchable, HistoryKeeper {
   readonly #parts: PostgresParts;
   readonly #db: Database;
   readonly #slow: Database;
@@ -208,7 +216,7 @@ export class PostgresStore implements Store, Watchable {
    * for others when the caller commits; those who wait for work hear of it then. Nothing is tried again.
    */
   within(client: Client): PostgresStore {
-    const db = new BorrowedDatabase(this.#parts.options, client);
+    const db = new BorrowedDatabase(this.#parts.options, client, this.#db.happened);
     const parts = {
       ...this.#parts,
       db,
@@ -381,7 +389,7 @@ export class PostgresStore implements Store, Watchable {
       this.#recent.set(ns, { ...known, look: null, until: 0, shy: performance.now() + shyMs });
   }
 
-  async tally(ns: string | null, now: number): Promise<TallyRow[]> {
+  async tally(ns: string | null, now: number): Promise<SpecTally[]> {
     const namespace = ns === null ? null : nameToBytes(ns);
     await this.#catchUpAll(namespace, now);
     return readTallies(this.#slow, namespace);
@@ -503,7 +511,9 @@ export class PostgresStore implements Store, Watchable {
           repeatable: request !== null,
           conflicts: false,
         });
-        return done ? answer : null;
+        if (!done) return null;
+        this.#db.happened.note(spec.id, "added", now, -1, puts.length);
+        return answer;
       }
       const values = insertValues(spec.id, rows, note, now);
       const written = await this.#db.write(
@@ -511,7 +521,9 @@ export class PostgresStore implements Store, Watchable {
         named ? [...values, ...namedValues(spec.id, rows)] : values,
         { repeatable: request !== null, conflicts: false },
       );
-      return written.length === 0 ? null : answer;
+      if (written.length === 0) return null;
+      this.#db.happened.note(spec.id, "added", now, -1, puts.length);
+      return answer;
     } catch (error) {
       if (!isUniqueViolation(error)) throw error;
       this.#upserts.set(spec.id, 16);
@@ -791,14 +803,12 @@ export class PostgresStore implements Store, Watchable {
   async listWorkerAttempts(
     ns: string,
     worker: string,
-    which: "active" | "all" | "children",
-    previous: AttemptKey | null,
-    limit: number,
+    { which, previous, limit }: WorkerAttemptPage,
     now: number,
-  ): Promise<AttemptRow[]> {
-    return which === "all"
-      ? loggedAttempts(this.#slow, ns, worker, previous, limit, now)
-      : heldAttempts(this.#slow, ns, worker, which, previous, limit, now);
+  ): Promise<ListedAttempt[]> {
+    if (which === "all") return loggedAttempts(this.#slow, ns, worker, previous, limit, now);
+    const held = await heldAttempts(this.#slow, ns, worker, which, previous, limit, now);
+    return held.map((row) => ({ row, position: null }));
   }
 
   // ---- workers
@@ -864,6 +874,34 @@ export class PostgresStore implements Store, Watchable {
     now: number,
   ): Promise<Answer> {
     return this.#db.transaction((tx) => decideLocks(tx, ns, paths, decide, now));
+  }
+
+  // ---- history
+
+  get happened(): Happened {
+    return this.#db.happened;
+  }
+
+  newWriter(): number {
+    return randomInt(2 ** 47);
+  }
+
+  putHistory(writer: number, rows: readonly HistoryRow[]): Promise<void> {
+    return putRecords(this.#slow, writer, rows);
+  }
+
+  readHistory(
+    ns: string,
+    specs: readonly number[],
+    stepMs: number,
+    from: number,
+    to: number,
+  ): Promise<StoredRecord[]> {
+    return readRecords(this.#slow, ns, specs, stepMs, from, to);
+  }
+
+  dropHistory(stepMs: number, before: number, limit: number): Promise<number> {
+    return dropOldRecords(this.#slow, stepMs, before, limit);
   }
 
   // ---- housekeeping
