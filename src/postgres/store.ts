@@ -84,6 +84,7 @@ import {
 } from "./connection.ts";
 import { Floors } from "./floor.ts";
 import { decideLocks } from "./locks.ts";
+import { findKeys } from "./long-names.ts";
 import { Merge } from "./merge.ts";
 import type { Notifier } from "./notify.ts";
 import {
@@ -108,7 +109,7 @@ import {
   type Spec,
   type Unit,
 } from "./units.ts";
-import { nameKey, textKey } from "./values.ts";
+import { longestKey, textKey } from "./values.ts";
 import type { LivePool } from "./live.ts";
 import { Watching } from "./watching.ts";
 import { heldAttempts, loggedAttempts, pageWorkers, readWorkers, writeWorkers } from "./workers.ts";
@@ -486,6 +487,7 @@ export class PostgresStore implements Store, Watchable {
     if (puts.length > 1 && new Set(puts.map(({ name }) => name)).size < puts.length) return null;
     const ids = await this.#ids.take(puts.length);
     const rows = inKeyOrder(puts, ids);
+    if (rows.some(({ key }) => key.length > longestKey)) return null;
     const answer = puts.map(({ name, notBefore }, i): AddedWorkUnit => {
       return { name, id: ids[i] ?? 0, created: true, status: notBefore > now ? "delayed" : "available" };
     });
@@ -767,9 +769,10 @@ export class PostgresStore implements Store, Watchable {
 
   async listUnitAttempts(ns: string, ref: WorkSpecRef, name: string, now: number): Promise<AttemptRow[]> {
     const spec = await this.#lookUp(this.#slow, ns, ref, now);
+    const [key = null] = await findKeys(this.#slow, spec.id, [name]);
     const [row] = await this.#slow.rows(
       `SELECT ${unitColumns} FROM @unit u WHERE u.spec = $1 AND u.key = $2`,
-      [spec.id, nameKey(name).key],
+      [spec.id, key],
     );
     if (row === undefined) throw new CoordinateError("no_such_work_unit", name);
     const unit = readUnit(row, spec);
