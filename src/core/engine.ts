@@ -41,7 +41,7 @@ import type {
   WorkSpecInput,
 } from "./coordinate.ts";
 import { EndWaits } from "./ending.ts";
-import { CoordinateError } from "./errors.ts";
+import { CoordinateError, WaitedError } from "./errors.ts";
 import {
   decideLock,
   decideLockSome,
@@ -524,7 +524,7 @@ export class Engine implements Coordinate {
           found: null,
           again: Math.min(now + (failed === null ? this.#pollMs : lockedMs), whenDue(candidates, now)),
         };
-      const attempts = await this.#claim(ns, chosen, ask, look.recent, now);
+      const attempts = await this.#claim(ns, chosen, ask, look.recent);
       if (attempts.length > 0) return { found: attempts, again: 0 };
       failed = chosen;
     }
@@ -554,7 +554,6 @@ export class Engine implements Coordinate {
     { id, name, meta, pending }: Candidate,
     ask: Ask,
     recent: number | undefined,
-    now: number,
   ): Promise<AttemptRow[]> {
     let limit = Math.min(ask.number, this.#maxBatch);
     if (meta.maxGetwork > 0) limit = Math.min(limit, meta.maxGetwork);
@@ -569,14 +568,28 @@ export class Engine implements Coordinate {
       ...(recent !== undefined && { recent }),
     };
     for (;;) {
-      const { attempts, more } = await this.#store.claim(ns, claim, now);
+      const { attempts, more } = await this.#timely((now) => this.#store.claim(ns, claim, now));
       if (!more) return attempts;
       await nextTurn();
     }
   }
 
+  /** Leases, delays and ends count from when they are written: what had to wait for others is tried again with a later time. */
+  async #timely<Answer>(work: (now: number) => Promise<Answer>): Promise<Answer> {
+    for (let waited = 0; ;) {
+      try {
+        return await work(this.#clock.now());
+      } catch (error) {
+        if (!(error instanceof WaitedError) || (waited += error.waitedMs) >= error.limitMs) throw error;
+      }
+    }
+  }
+
   async makeAttempts(ns: string, requests: readonly AttemptMake[]): Promise<AttemptRow[]> {
-    const now = this.#clock.now();
+    return this.#timely((now) => this.#makeAttempts(ns, requests, now));
+  }
+
+  async #makeAttempts(ns: string, requests: readonly AttemptMake[], now: number): Promise<AttemptRow[]> {
     const makes = this.#batch("requests", requests).map((request) => {
       const { workSpec, workUnit, worker, lifetimeMs } = checkObject("request", request);
       return {
@@ -590,8 +603,15 @@ export class Engine implements Coordinate {
   }
 
   async settleAttempts(ns: string, changes: readonly AttemptChange[]): Promise<AttemptChanged[]> {
+    return this.#timely((now) => this.#settleAttempts(ns, changes, now));
+  }
+
+  async #settleAttempts(
+    ns: string,
+    changes: readonly AttemptChange[],
+    now: number,
+  ): Promise<AttemptChanged[]> {
     const namespace = this.#ns(ns);
-    const now = this.#clock.now();
     const settles: Settle[] = [];
     // a name that was never handed out cannot be looked up: it is answered in its place
     const unknown: { at: number; answer: AttemptChanged }[] = [];

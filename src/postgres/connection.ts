@@ -11,7 +11,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { finished } from "node:stream/promises";
 import type pg from "pg";
 import { from as copyFrom } from "pg-copy-streams";
-import { backOffMs, CoordinateError } from "../core/index.ts";
+import { backOffMs, CoordinateError, WaitedError } from "../core/index.ts";
 import { quoted } from "./schema.ts";
 import { rowTypes } from "./values.ts";
 
@@ -71,6 +71,10 @@ export interface DatabaseOptions {
   local: readonly string[];
   /** How long to go on trying while the server cannot be reached. */
   patienceMs: number;
+  /** How long to wait for locks in all. A statement gives up after `lockSliceMs`, and is tried again. */
+  lockTimeoutMs: number;
+  /** Whether the time that a statement is given must be the time at which it is carried out: see `WaitedError`. */
+  timely?: boolean;
   random: () => number;
 }
 
@@ -102,6 +106,9 @@ export const planSettings = [
  * status implies must not stand beside it, for the same reason.
  */
 export const isRow = (id: string, of: string): string => `${id} = ANY (ARRAY[${of}])`;
+
+/** So long a statement waits for a lock at a time. */
+export const lockSliceMs = 500;
 
 export class Database implements Session {
   readonly counters: Counters;
@@ -216,11 +223,18 @@ export class Database implements Session {
     return found;
   }
 
+  #waited(message: string, began: number, cause?: unknown): WaitedError {
+    this.counters.retries++;
+    return new WaitedError(message, performance.now() - began, this.#options.lockTimeoutMs, { cause });
+  }
+
   async #trying<Answer>(
     { repeatable = false, conflicts = true }: Repeat,
     work: (client: Client, sent: () => void) => Promise<Answer>,
   ): Promise<Answer> {
-    const deadline = performance.now() + this.#options.patienceMs;
+    const { patienceMs, lockTimeoutMs, timely = false } = this.#options;
+    const began = performance.now();
+    const deadline = began + patienceMs;
     for (let tries = 0; ; tries++) {
       if (this.#closed) throw new CoordinateError("closed");
       const state = { sent: false };
@@ -229,6 +243,8 @@ export class Database implements Session {
       try {
         client = await this.#options.pool.connect();
         client.on("error", unheard);
+        if (timely && performance.now() - began > lockSliceMs)
+          throw this.#waited("no connection was free", began);
         const answer = await work(client, () => (state.sent = true));
         client.removeListener("error", unheard);
         client.release();
@@ -252,6 +268,9 @@ export class Database implements Session {
           const code = isUncertain ? "unknown_outcome" : "unavailable";
           throw new CoordinateError(code, messageOf(failure), { cause: failure });
         }
+      } else if (isLocked(failure)) {
+        if (timely) throw this.#waited(messageOf(failure), began, failure);
+        if (performance.now() - began > lockTimeoutMs) throw translate(failure);
       } else if (!isRetryable(failure) || tries >= 20 || (!conflicts && isUniqueViolation(failure)))
         throw translate(failure);
       this.counters.retries++;
@@ -337,6 +356,9 @@ const mustDiscard = (error: unknown): boolean => isBroken(error);
 
 /** Conflicts with others that are gone when tried again: also a name or a row that somebody else was quicker to make. */
 const isRetryable = (error: unknown): boolean => /^(40001|40P01|23505)$/.test(codeOf(error));
+
+/** Another transaction holds what this one waited for. */
+const isLocked = (error: unknown): boolean => codeOf(error) === "55P03";
 
 export const isUniqueViolation = (error: unknown): boolean => codeOf(error) === "23505";
 

@@ -129,6 +129,8 @@ export interface PostgresParts {
   db: Database;
   /** The same with fewer connections, for what may take long. */
   slow: Database;
+  /** The same for what counts from the moment it is written: leases, delays, ends. */
+  timely: Database;
   live: LivePool;
   options: DatabaseOptions;
   notifier: Notifier;
@@ -216,6 +218,7 @@ export class PostgresStore implements Store, Watchable {
       ...this.#parts,
       db,
       slow: db,
+      timely: db,
       end: () => Promise.resolve(),
     };
     const store = new PostgresStore(parts, this.#ids, this.#watching);
@@ -251,6 +254,7 @@ export class PostgresStore implements Store, Watchable {
     await this.#parts.notifier.close();
     this.#db.close();
     this.#slow.close();
+    this.#parts.timely.close();
     await this.#parts.end();
   }
 
@@ -673,7 +677,7 @@ export class PostgresStore implements Store, Watchable {
     const claims = asked.map(({ claim }) => claim);
     const held = claims.filter(holds);
     const claiming = {
-      db: this.#db,
+      db: this.#parts.timely,
       ns,
       hints: this.#hints,
       allocate: (count: number, session?: Session) => this.#ids.take(count, session),
@@ -702,7 +706,7 @@ export class PostgresStore implements Store, Watchable {
       await found(name).catch((error: unknown) => {
         if (!isCoordinateError(error)) throw error;
       });
-    return this.#apply(this.#db, now, function* (set): Rule<AttemptRow[]> {
+    return this.#apply(this.#parts.timely, now, function* (set): Rule<AttemptRow[]> {
       for (const [name, spec] of specs)
         yield set.loadNames(
           spec,
@@ -740,13 +744,15 @@ export class PostgresStore implements Store, Watchable {
   async #settle(ns: string, changes: readonly Settle[], now: number): Promise<AttemptChanged[]> {
     const queues = this.#queues.get(ns) ?? 0;
     const { answers: plain, needyPast } = this.#parts.fastPaths
-      ? await settlePlain(this.#db, ns, changes, queues, now)
+      ? await settlePlain(this.#parts.timely, ns, changes, queues, now)
       : { answers: [], needyPast: true };
     // what is not plain, and what another transaction changed at the same moment
     const left = changes.filter((_, i) => plain[i] === undefined);
     if (left.length === 0) return plain as AttemptChanged[];
     if (needyPast) await expireNeedy(this.#db, now, Infinity);
-    const decided = await this.#apply(this.#db, now, (set) => settleAttempts(set, ns, left), true);
+    // what was settled already must not be asked for again
+    const db = left.length === changes.length ? this.#parts.timely : this.#db;
+    const decided = await this.#apply(db, now, (set) => settleAttempts(set, ns, left), true);
     return changes.map((_, i) => plain[i] ?? decided.shift()!);
   }
 
