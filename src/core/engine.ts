@@ -638,11 +638,12 @@ export class Engine implements Coordinate {
     const untried = change.untried !== undefined && checkBoolean("untried", change.untried);
     if (untried && action !== "expire")
       throw new CoordinateError("bad_argument", `untried: only with expire, not with ${action}`);
+    const recordTaken = change.recordTaken !== undefined && checkBoolean("recordTaken", change.recordTaken);
     const key = parseAttemptId(change.attempt);
     if (key === null) return null;
     const time =
       action === "renew" ? now + Math.max(0, lifetime) : action === "retry" && delay > 0 ? now + delay : 0;
-    return { unitId: key.unitId, number: key.number, action, data, time, untried };
+    return { unitId: key.unitId, number: key.number, action, data, time, untried, recordTaken };
   }
 
   async getAttempts(ns: string, ids: readonly string[]): Promise<(AttemptRow | null)[]> {

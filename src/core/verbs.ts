@@ -201,6 +201,7 @@ const attemptChange = input<AttemptChange>({
   delayMs: maybe(span),
   lifetimeMs: maybe(span),
   untried: maybe(boolean()),
+  recordTaken: maybe(boolean()),
 });
 const attemptChanged = object<AttemptChanged>({
   attempt: text(),

@@ -288,8 +288,8 @@ export const migrations: readonly Migration[] = [
             PARTITION BY spec, substring(long_name FROM 1 FOR 2536) ORDER BY long_name)), 18, '0') || repeat('0', 110), 'hex') AS key
         FROM @unit WHERE long_name IS NOT NULL`,
       // by way of keys that nobody has: an index is unique after every row
-      `UPDATE @unit u SET key = k.key || '\x00'::bytea FROM @long_key k WHERE k.id = u.id`,
-      `UPDATE @label b SET key = k.key || '\x00'::bytea FROM @long_key k WHERE k.id = b.unit`,
+      `UPDATE @unit u SET key = k.key || '\\x00'::bytea FROM @long_key k WHERE k.id = u.id`,
+      `UPDATE @label b SET key = k.key || '\\x00'::bytea FROM @long_key k WHERE k.id = b.unit`,
       `UPDATE @unit u SET key = k.key FROM @long_key k WHERE k.id = u.id`,
       `UPDATE @label b SET key = k.key FROM @long_key k WHERE k.id = b.unit`,
       `DROP TABLE @long_key`,

@@ -748,11 +748,13 @@ export class PostgresSet extends WorkingSet<Unit> {
   async #updateHistory(): Promise<void> {
     const rows = [...this.#rewritten.values()];
     await this.#tx.rows(
-      `UPDATE @history h SET data = g.data FROM unnest($1::bigint[], $2::int[], $3::bytea[]) AS g (unit, number, data)
+      `UPDATE @history h SET status = g.status, data = g.data
+       FROM unnest($1::bigint[], $2::int[], $3::smallint[], $4::bytea[]) AS g (unit, number, status, data)
        WHERE ${isRow("h.unit", "g.unit")} AND ${isRow("h.number", "g.number")}`,
       [
         int8s(rows.map(({ unit }) => unit.id)),
         int4s(rows.map(({ attempt }) => attempt.number)),
+        int2s(rows.map(({ attempt }) => attemptCode[attempt.status])),
         byteas(rows.map(({ attempt }) => dataBytes(attempt.data))),
       ],
     );

@@ -216,6 +216,7 @@ const settle =
         data: bodyData(call),
         delayMs: readGoDuration("delay", call.body.delay),
         lifetimeMs: readGoDuration("extend_duration", call.body.extend_duration),
+        recordTaken: true,
       },
     ]);
     if (changed === undefined) return null;

@@ -7,7 +7,7 @@ import {
   type ErrorCode,
   type WorkUnitStatus,
 } from "../../core/index.ts";
-import { table, type CaseGroup, type Context } from "../stack.ts";
+import { present, table, type CaseGroup, type Context } from "../stack.ts";
 
 const data = (n: number) => encodeData({ n });
 const minute = 60_000;
@@ -374,6 +374,54 @@ export const settling: CaseGroup = {
           (await t.c.listWorkerAttempts(t.ns, "worker", { which: "active" })).rows.map(({ id }) => id),
           [attempt.id],
         );
+      },
+    },
+    {
+      name: "recordTaken: what an attempt came to that the unit was taken from is recorded, and changes nothing else",
+      async run(t) {
+        await t.spec("s");
+        await t.add("s", "a", "b", "c", "d", "e");
+        const attempts = await t.claim({ worker: "w", number: 5, lifetimeMs: 1000 });
+        const [a, b, c, d, e] = attempts.map(({ id }) => id) as [string, string, string, string, string];
+        await t.advance(10);
+        await t.c.resetWorkUnits(t.ns, "s", { names: ["a", "b", "c"] });
+        // given back, and claimed by another: its lease has ended
+        await t.c.settleAttempts(t.ns, [{ attempt: d, action: "expire" }]);
+        await t.c.makeAttempts(t.ns, [{ workSpec: "s", workUnit: "d", worker: "v", lifetimeMs: 60_000 }]);
+        const settle = async (attempt: string, action: AttemptAction): Promise<unknown> => {
+          const [changed] = await t.c.settleAttempts(t.ns, [
+            { attempt, action, data: data(1), recordTaken: true },
+          ]);
+          return [present(changed).error, present(changed).changed, present(changed).status];
+        };
+        const taken = t.now;
+        await t.advance(2000);
+        assert.deepEqual(await settle(a, "renew"), ["lost_lease", false, "expired"]);
+        assert.deepEqual(await settle(a, "finish"), [null, true, "finished"]);
+        assert.deepEqual(await settle(a, "finish"), [null, false, "finished"]);
+        assert.deepEqual(await settle(a, "fail"), ["not_pending", false, "finished"]);
+        assert.deepEqual(await settle(b, "fail"), [null, true, "failed"]);
+        assert.deepEqual(await settle(b, "finish"), ["not_pending", false, "failed"]);
+        assert.deepEqual(await settle(c, "retry"), [null, true, "retryable"]);
+        assert.deepEqual(await settle(d, "finish"), ["lost_lease", false, "expired"]);
+        // nobody took this one: late, as ever
+        assert.deepEqual(await settle(e, "finish"), [null, true, "finished"]);
+        const rows = await t.c.getAttempts(t.ns, [a, b, c]);
+        assert.deepEqual(
+          rows.map((row) => [present(row).status, present(row).endTime, present(row).data]),
+          [
+            ["finished", taken, data(1)],
+            ["failed", taken, data(1)],
+            ["retryable", taken, data(1)],
+          ],
+        );
+        assert.deepEqual(await t.statuses("s"), {
+          a: "available",
+          b: "available",
+          c: "available",
+          d: "pending",
+          e: "finished",
+        });
       },
     },
     {
