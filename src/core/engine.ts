@@ -187,7 +187,10 @@ export class Engine implements Coordinate {
   }
 
   async deleteNamespace(ns: string): Promise<void> {
-    if (await this.#store.deleteNamespace(this.#ns(ns))) await this.#purge();
+    const namespace = this.#ns(ns);
+    const found = await this.#store.deleteNamespace(namespace);
+    for (const key of this.#known.keys()) if (key.startsWith(`${namespace}\u0000`)) this.#known.delete(key);
+    if (found) await this.#purge();
   }
 
   /** Takes away the rows of what was deleted. */
@@ -512,7 +515,7 @@ export class Engine implements Coordinate {
       const look = await this.#store.candidates(ns, ask.requestId, tries === 0, now);
       const { settings, candidates, repeated } = look;
       if (repeated !== null && repeated.length > 0) return { found: repeated, again: 0 };
-      if (ask.schedule.tasks !== undefined && (await this.#deriveTasks(ns, candidates))) continue;
+      if (asksForTasks(ask.schedule) && (await this.#deriveTasks(ns, candidates))) continue;
       // in one order whatever the store, so that the same draw is the same choice
       candidates.sort(byName);
       const open = tries < 3 ? candidates : candidates.filter(({ id }) => id !== failed?.id);
@@ -802,8 +805,7 @@ export class Engine implements Coordinate {
   async explain(ns: string, request: ScheduleRequest = {}): Promise<Explained[]> {
     const now = this.#clock.now();
     const { settings, candidates } = await this.#store.candidates(this.#ns(ns), null, false, now);
-    if (request.tasks !== undefined && (await this.#deriveTasks(ns, candidates)))
-      return this.explain(ns, request);
+    if (asksForTasks(request) && (await this.#deriveTasks(ns, candidates))) return this.explain(ns, request);
     return explainChoice(candidates.sort(byName), checkSchedule(request), now, settings.policy);
   }
 
@@ -975,7 +977,17 @@ function checkRequestId(id: string | undefined): string | null {
   return id;
 }
 
-function checkSchedule({ workSpecs, runtimes, tasks, availableGb }: ScheduleRequest): ScheduleRequest {
+/** Whether the choice depends on what a work spec runs. */
+const asksForTasks = ({ tasks, modules }: ScheduleRequest): boolean =>
+  tasks !== undefined || modules === true;
+
+function checkSchedule({
+  workSpecs,
+  runtimes,
+  tasks,
+  modules,
+  availableGb,
+}: ScheduleRequest): ScheduleRequest {
   const schedule: ScheduleRequest = {};
   if (workSpecs !== undefined)
     schedule.workSpecs = checkList("workSpecs", workSpecs, 10_000).map((one) => checkText("workSpecs", one));
@@ -983,6 +995,7 @@ function checkSchedule({ workSpecs, runtimes, tasks, availableGb }: ScheduleRequ
     schedule.runtimes = checkList("runtimes", runtimes, 1000).map((one) => checkText("runtimes", one));
   if (tasks !== undefined)
     schedule.tasks = checkList("tasks", tasks, 10_000).map((one) => checkText("tasks", one));
+  if (modules !== undefined) schedule.modules = checkBoolean("modules", modules);
   if (availableGb !== undefined) schedule.availableGb = checkNumber("availableGb", availableGb);
   return schedule;
 }
