@@ -1,7 +1,7 @@
 /** Settling: finish, fail, retry, expire and renew, each under its guard. */
 import { actionStatus, attemptId, judge, type AttemptAction, type AttemptChanged } from "./attempt.ts";
 import { readOutputs, type OutputUnit } from "./chaining.ts";
-import type { Data } from "./data.ts";
+import { dataWithout, type Data } from "./data.ts";
 import { putUnits } from "./adding.ts";
 import { catchUpUnit, endAttempt, follow, followBefore, releaseUnit, renewLease, retryUnit } from "./life.ts";
 import type { AttemptKey, Settle, WorkUnitPut } from "./store.ts";
@@ -130,6 +130,9 @@ function settleOne<Unit extends UnitState>(
   const release = isRelease(change, set.now);
   if (attempt.status === "expired" && release && change.data === null) return null;
   if (change.data !== null) attempt.data = change.data;
+  // a finish that wins over a failure: what the failure wrote of itself is not true any more
+  else if (attempt.status === "failed" && attempt.data !== null && attempt.data !== unit.data)
+    attempt.data = dataWithout(attempt.data, "traceback");
   if (attempt.status === "expired" && !release) attempt.late = true;
   if (release) {
     if (attempt.status === "pending") releaseUnit(set, unit, attempt, change.untried);

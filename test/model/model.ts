@@ -502,7 +502,7 @@ export class Model {
     const release = action === "expire" || (action === "renew" && time <= 0);
     const { maxRunning } = this.spec(unit.spec) ?? { maxRunning: 0 };
     const isFull = maxRunning > 0 && this.counts(unit.spec).pending >= maxRunning;
-    const taken = attempt.replaced && status === "expired" && attempt.end < (attempt.expiration ?? 0);
+    const taken = attempt.replaced && status === "expired" && (attempt.end ?? 0) < (attempt.expiration ?? 0);
     if (taken && recordTaken && action !== "renew" && action !== "expire") {
       if (data !== null) attempt.data = data;
       attempt.status = outcome as "finished";

@@ -17,13 +17,7 @@ interface Failing {
   tests: readonly string[];
 }
 
-const failing: readonly Failing[] = [
-  {
-    reason: "bytes of a name that are not UTF-8 are lost in the text of an error",
-    stores: ["cbor-rpc"],
-    tests: ["dependencies: the error of a cycle names its units, whatever their bytes"],
-  },
-];
+const failing: readonly Failing[] = [];
 
 /** The known failures of a stack that is made of these parts. */
 export const failingOn = (...parts: readonly FailingStack[]): Failing[] =>

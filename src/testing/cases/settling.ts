@@ -1,13 +1,15 @@
 import assert from "node:assert/strict";
 import {
+  cborData,
   encodeData,
+  jsonData,
   type AttemptAction,
   type AttemptRow,
   type AttemptStatus,
   type ErrorCode,
   type WorkUnitStatus,
 } from "../../core/index.ts";
-import { present, table, type CaseGroup, type Context } from "../stack.ts";
+import { present, sameData, table, type CaseGroup, type Context } from "../stack.ts";
 
 const data = (n: number) => encodeData({ n });
 const minute = 60_000;
@@ -236,6 +238,29 @@ export const settling: CaseGroup = {
         await t.settled(attempt, "renew", { data: data(2) });
         await t.settled(attempt, action);
         assert.deepEqual((await t.attempt(attempt.id)).data, data(2));
+      },
+    ),
+    ...table(
+      [
+        [
+          "JSON",
+          jsonData('{"a":1.0,"traceback":"job expired","b":"\\u00e9"}'),
+          jsonData('{"a":1.0,"b":"\\u00e9"}'),
+        ],
+        [
+          "CBOR",
+          cborData(Buffer.from("a36161016974726163656261636b4178616202", "hex")),
+          cborData(Buffer.from("a2616101616202", "hex")),
+        ],
+      ] as const,
+      ([what]) => `failed then finished without data: the traceback of the failure goes, in ${what}`,
+      async (t, [, failed, finished]) => {
+        await t.spec("s");
+        await t.add("s", "u");
+        const attempt = await t.claimOne();
+        await t.settled(attempt, "fail", { data: failed });
+        await t.settled(attempt, "finish");
+        sameData((await t.unit("s", "u")).data, finished);
       },
     ),
     {
