@@ -636,7 +636,7 @@ export class Engine implements Coordinate {
     const { action } = checkObject("change", change);
     checkOneOf("action", action, ["finish", "fail", "retry", "expire", "renew"]);
     const data = checkData("data", change.data, this.#maxDataBytes);
-    const delay = checkSpan("delayMs", change.delayMs, now, 0, -Infinity);
+    const delay = checkSpan("delayMs", change.delayMs, now);
     const lifetime = checkSpan("lifetimeMs", change.lifetimeMs, now, defaultLifetimeMs, -Infinity);
     const untried = change.untried !== undefined && checkBoolean("untried", change.untried);
     if (untried && action !== "expire")

@@ -321,7 +321,7 @@ export const settling: CaseGroup = {
       },
     },
     ...table(
-      [0, -1, undefined],
+      [0, undefined],
       (delay) => `retry with a delay of ${delay ?? "nothing"}: the unit is available at once`,
       async (t, delay) => {
         await t.spec("s");
@@ -545,6 +545,11 @@ export const settling: CaseGroup = {
             { attempt: b.id, action: "retry", delayMs: NaN },
           ]),
           /item 1.*delayMs/,
+        );
+        await t.refuses(
+          "bad_argument",
+          t.c.settleAttempts(t.ns, [{ attempt: a.id, action: "retry", delayMs: -1 }]),
+          /delayMs/,
         );
         await t.refuses(
           "bad_argument",
