@@ -173,7 +173,7 @@ async function serve(config: Config, log: Logger, parts: Parts): Promise<Daemon>
     config.cborrpc === ""
       ? null
       : await listenStep(`--cborrpc ${config.cborrpc}`, () =>
-          listenRpc(config, coordinate, backend, { tls, large, log }),
+          listenRpc(config, coordinate, backend, { tls, large, log, audit }),
         );
   if (rpc !== null) undo.push(() => rpc.close());
   if (rpc !== null && !tokens.isEmpty && !(config.cborrpcTls && config.tlsClientCa !== ""))
@@ -207,7 +207,12 @@ async function listenRpc(
   config: Config,
   coordinate: Coordinate,
   { clock, engine }: Backend,
-  { tls, large, log }: { tls: ReturnType<typeof readTls>; large: LargeRequests; log: Logger },
+  {
+    tls,
+    large,
+    log,
+    audit,
+  }: { tls: ReturnType<typeof readTls>; large: LargeRequests; log: Logger; audit: Audit | null },
 ): Promise<CborRpcListener> {
   const listening = listenCborRpc(coordinate, {
     at: readAddress("--cborrpc", config.cborrpc),
@@ -226,6 +231,7 @@ async function listenRpc(
     clock,
     graceMs: config.graceMs,
     ...(engine !== null && { archive: () => engine.tidy() }),
+    ...(audit !== null && { watch: (asked: Coordinate, address: string) => audit.watch(asked, address) }),
     onBug: (error, method) => log.error({ method, err: error }, "a CBOR-RPC request failed: this is a bug"),
     onMalformed: (error) =>
       log.warn({ reason: error.message }, "a CBOR-RPC connection sent no message and was closed"),

@@ -167,6 +167,26 @@ describe("tokens", () => {
   });
 });
 
+test("what CBOR-RPC changes is in the audit log", async () => {
+  const dataDir = fresh();
+  createToken(path.join(dataDir, "tokens.json"), { name: "a", grants: all });
+  const daemon = await start({ dataDir, cborrpc: "127.0.0.1:0" });
+  const address = daemon.urls.find((url) => url.startsWith("cbor-rpc://"))?.slice("cbor-rpc://".length) ?? "";
+  const client = await connectCbor(address);
+  await client.setWorkSpecs("n", [{ data: encodeData({ name: "s", password: "hunter2" }) }]);
+  await client.requestAttempts("n", { worker: "w" });
+  await client.tally("n");
+  expect(await status(client.addWorkUnits("n", "none", [{ name: "u" }]))).not.toBe(200);
+  await client.close();
+  await daemon.stop();
+  const lines = readFileSync(path.join(dataDir, "audit.log"), "utf8").trim().split("\n");
+  expect(lines.map((line) => JSON.parse(line) as object)).toMatchObject([
+    { action: "setWorkSpecs", token: null, namespace: "n", status: 200, address: "127.0.0.1" },
+    { action: "addWorkUnits", token: null, namespace: "n", status: 404, address: "127.0.0.1" },
+  ]);
+  expect(lines.join("")).not.toContain("hunter2");
+});
+
 describe("what is reachable by others", () => {
   const hosts = ["127.0.0.1:0", "localhost:0", "[::1]:0", "0.0.0.0:0", ":0", "[::]:0"];
   const cases = hosts.flatMap((host) =>
