@@ -11,7 +11,7 @@ import path from "node:path";
 import { createSecureContext } from "node:tls";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { listenCborRpc, type CborRpcListener } from "../cbor/index.ts";
-import { isMapping, readDocument, reasonOf, redactUrl, withoutSecrets } from "../config/index.ts";
+import { isMapping, readDocument, reasonOf, redactUrl, starred, withoutSecrets } from "../config/index.ts";
 import { CoordinateError, ManualClock, shape, type Coordinate } from "../core/index.ts";
 import {
   coalesce,
@@ -126,6 +126,7 @@ async function serve(config: Config, log: Logger, parts: Parts): Promise<Daemon>
       now: () => clock.now(),
       metrics: config.metrics,
     }),
+    configRoute(config),
     documentRoute(() => document),
   ];
   const { app, routes } = restServer({
@@ -421,6 +422,14 @@ const metricsRoute = (metrics: Metrics): Route =>
     summary: "Metrics for Prometheus. Needs scope read in all namespaces.",
     answerType: "text/plain; version=0.0.4; charset=utf-8",
     handle: () => metrics.text(),
+  });
+
+const configRoute = (config: Config): Route =>
+  route("config", "GET", "/config", {
+    scope: "admin",
+    summary:
+      "The settings that the daemon runs with; secrets are stars. Needs scope admin in all namespaces.",
+    handle: async () => JSON.stringify(starred(config)),
   });
 
 const documentRoute = (text: () => string): Route =>

@@ -167,6 +167,17 @@ describe("tokens", () => {
   });
 });
 
+test("a daemon tells an administrator its settings, without secrets", async () => {
+  const dataDir = fresh();
+  const tokens = path.join(dataDir, "tokens.json");
+  const { token } = createToken(tokens, { name: "a", grants: all });
+  const { token: other } = createToken(tokens, { name: "b", grants: [{ namespace: "*", scopes: ["work"] }] });
+  const daemon = await start({ dataDir, maxBatch: 1234 });
+  expect(await clientOf(daemon, token).daemonConfig()).toMatchObject({ dataDir, maxBatch: 1234 });
+  expect(await status(clientOf(daemon, other).daemonConfig())).toBe(403);
+  await daemon.stop();
+});
+
 test("what CBOR-RPC changes is in the audit log", async () => {
   const dataDir = fresh();
   createToken(path.join(dataDir, "tokens.json"), { name: "a", grants: all });
