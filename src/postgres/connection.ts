@@ -235,14 +235,19 @@ export class Database implements Session {
     const { patienceMs, lockTimeoutMs, timely = false } = this.#options;
     const began = performance.now();
     const deadline = began + patienceMs;
+    /** The connection of a statement that waits on for a lock: it keeps its place among those who want one. */
+    let held: PooledClient | null = null;
     for (let tries = 0; ; tries++) {
-      if (this.#closed) throw new CoordinateError("closed");
+      if (this.#closed && held === null) throw new CoordinateError("closed");
       const state = { sent: false };
-      let client: PooledClient | null = null;
+      let client: PooledClient | null = held;
       let failure: unknown;
+      held = null;
       try {
-        client = await this.#options.pool.connect();
-        client.on("error", unheard);
+        if (client === null) {
+          client = await this.#options.pool.connect();
+          client.on("error", unheard);
+        }
         if (timely && performance.now() - began > lockSliceMs)
           throw this.#waited("no connection was free", began);
         const answer = await work(client, () => (state.sent = true));
@@ -251,6 +256,11 @@ export class Database implements Session {
         return answer;
       } catch (error) {
         failure = error;
+        if (!timely && !this.#closed && isLocked(error) && performance.now() - began <= lockTimeoutMs) {
+          held = client;
+          this.counters.retries++;
+          continue;
+        }
         const discard = client !== null && mustDiscard(error);
         if (discard) this.counters.discarded++;
         if (!discard) client?.removeListener("error", unheard);
@@ -268,10 +278,8 @@ export class Database implements Session {
           const code = isUncertain ? "unknown_outcome" : "unavailable";
           throw new CoordinateError(code, messageOf(failure), { cause: failure });
         }
-      } else if (isLocked(failure)) {
-        if (timely) throw this.#waited(messageOf(failure), began, failure);
-        if (performance.now() - began > lockTimeoutMs) throw translate(failure);
-      } else if (!isRetryable(failure) || tries >= 20 || (!conflicts && isUniqueViolation(failure)))
+      } else if (timely && isLocked(failure)) throw this.#waited(messageOf(failure), began, failure);
+      else if (!isRetryable(failure) || tries >= 20 || (!conflicts && isUniqueViolation(failure)))
         throw translate(failure);
       this.counters.retries++;
       // full jitter; a conflict is over in milliseconds, a fail-over in seconds

@@ -41,6 +41,8 @@ function clientOf(daemon: Daemon, token?: string): RestClient {
   return client;
 }
 
+const all: Grant[] = [{ namespace: "*", scopes: ["admin"] }];
+
 const status = async (work: Promise<unknown>): Promise<number> => {
   try {
     await work;
@@ -71,8 +73,6 @@ function certificate(directory: string): { cert: string; key: string } {
 }
 
 describe("tokens", () => {
-  const all: Grant[] = [{ namespace: "*", scopes: ["admin"] }];
-
   test("are made, listed and revoked; the file does not hold them and is its owner's only", () => {
     const file = path.join(fresh(), "sub", "tokens.json");
     const { token, row } = createToken(file, { name: "ci", grants: all });
