@@ -239,7 +239,7 @@ describe("what is reachable by others", () => {
         started: may,
       });
     }
-  });
+  }, 120_000);
 
   test("TLS, and certificates of clients", async () => {
     const { cert, key } = certificate(fresh());
