@@ -223,6 +223,11 @@ export class Database implements Session {
     return found;
   }
 
+  /** Two that waited for each other gave up at the same moment: not both come back at the same moment. */
+  #yieldTo(): Promise<void> {
+    return delay(this.#options.random() * 20);
+  }
+
   #waited(message: string, began: number, cause?: unknown): WaitedError {
     this.counters.retries++;
     return new WaitedError(message, performance.now() - began, this.#options.lockTimeoutMs, { cause });
@@ -259,6 +264,7 @@ export class Database implements Session {
         if (!timely && !this.#closed && isLocked(error) && performance.now() - began <= lockTimeoutMs) {
           held = client;
           this.counters.retries++;
+          await this.#yieldTo();
           continue;
         }
         const discard = client !== null && mustDiscard(error);
@@ -278,8 +284,10 @@ export class Database implements Session {
           const code = isUncertain ? "unknown_outcome" : "unavailable";
           throw new CoordinateError(code, messageOf(failure), { cause: failure });
         }
-      } else if (timely && isLocked(failure)) throw this.#waited(messageOf(failure), began, failure);
-      else if (!isRetryable(failure) || tries >= 20 || (!conflicts && isUniqueViolation(failure)))
+      } else if (timely && isLocked(failure)) {
+        await this.#yieldTo();
+        throw this.#waited(messageOf(failure), began, failure);
+      } else if (!isRetryable(failure) || tries >= 20 || (!conflicts && isUniqueViolation(failure)))
         throw translate(failure);
       this.counters.retries++;
       // full jitter; a conflict is over in milliseconds, a fail-over in seconds
