@@ -295,6 +295,20 @@ export const migrations: readonly Migration[] = [
       `DROP TABLE @long_key`,
       `CREATE INDEX unit_long ON @unit
         (spec, sha256(substring(long_name FROM 1 FOR 2536)), substring(long_name FROM 2537)) WHERE long_name IS NOT NULL`,
+      // what happened over time; spec 0 is the namespace as a whole; each daemon writes rows of its own
+      `CREATE TABLE @record (
+        namespace bigint NOT NULL,
+        spec bigint NOT NULL,
+        step integer NOT NULL,
+        time bigint NOT NULL,
+        writer bigint NOT NULL,
+        data text NOT NULL,
+        PRIMARY KEY (namespace, spec, step, time, writer)
+      ) WITH (
+        fillfactor = 70,
+        autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 1
+      )`,
+      "CREATE INDEX record_time ON @record (step, time)",
     ],
   },
 ];
