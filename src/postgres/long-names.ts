@@ -145,7 +145,7 @@ async function spread(
   )) as unknown as [number, Buffer][];
   const all = [...new Set([...rows.map(([, name]) => name), ...names].map((name) => name.toString("latin1")))]
     .map((name) => Buffer.from(name, "latin1"))
-    .sort(Buffer.compare);
+    .sort((a, b) => Buffer.compare(a, b));
   const keys = new Map(
     all.map((name, i) => [
       name.toString("latin1"),

@@ -5,7 +5,7 @@
  * (a text array of 1,000 byte strings took four times as long to write here as the binary one). Names and data are
  * `bytea`: they may have zero bytes and bytes that are not UTF-8, which `text` refuses, and `bytea` is ordered by bytes.
  */
-import { nameFromBytes, nameToBytes, storedData, type Data } from "../core/index.ts";
+import { nameFromBytes, storedData, type Data } from "../core/index.ts";
 
 const oid = { bool: 16, bytea: 17, int8: 20, int2: 21, int4: 23, text: 25, float8: 701 } as const;
 

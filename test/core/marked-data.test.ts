@@ -12,8 +12,7 @@ import {
 } from "../../src/core/index.ts";
 
 const bytes = (text: string): Buffer => Buffer.from(text);
-const back = (data: Data): Data =>
-  dataFromMarked(decodeData(jsonData(dataToMarkedJson(data))) as Record<string, unknown>);
+const back = (data: Data): Data => dataFromMarked(decodeData(jsonData(dataToMarkedJson(data))));
 
 test.each([
   ["byte strings, also as keys", encodeData(new Map([[bytes("name"), bytes("beta")]]))],

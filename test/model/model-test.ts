@@ -37,7 +37,7 @@ export async function checkModel({
       await close();
     }
   };
-  for (const stored of storedHistories<Step>("model"))
+  for (const stored of storedHistories("model"))
     await run(stored.history).catch((error: unknown) => {
       throw new Error(`known case ${stored.name}`, { cause: error });
     });

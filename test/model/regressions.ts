@@ -17,9 +17,7 @@ const unit = (name: string, more: object = {}): object => ({ name, priority: 0, 
 const folder = new URL("histories/", import.meta.url);
 
 /** The histories of one kind that are files. */
-export const storedHistories = <Stored>(
-  kind: "model" | "differential",
-): { name: string; history: Stored[] }[] =>
+export const storedHistories = (kind: "model" | "differential"): { name: string; history: Step[] }[] =>
   readdirSync(folder)
     .filter((file) => file.startsWith(`${kind}-`))
     .map((file) => ({
@@ -27,11 +25,11 @@ export const storedHistories = <Stored>(
       history: readFileSync(new URL(file, folder), "utf8")
         .trim()
         .split("\n")
-        .map((line) => JSON.parse(line) as Stored),
+        .map((line) => JSON.parse(line) as Step),
     }));
 
 export const regressions: readonly Regression[] = [
-  ...storedHistories<Step>("differential"),
+  ...storedHistories("differential"),
   {
     name: "a cycle of dependencies is not found through a unit that was deleted",
     history: [
