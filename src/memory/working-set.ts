@@ -6,6 +6,7 @@ import {
   WorkingSet,
   type AttemptState,
   type Extras,
+  type Happened,
   type Need,
   type QueueMessage,
   type Rule,
@@ -22,8 +23,8 @@ export class MemorySet extends WorkingSet<Unit> {
   readonly #watches: Watches;
   #lastSeq = 0;
 
-  constructor(spaces: ReadonlyMap<string, Space>, units: UnitTable, watches: Watches) {
-    super(0);
+  constructor(spaces: ReadonlyMap<string, Space>, units: UnitTable, watches: Watches, happened: Happened) {
+    super(0, happened);
     this.#spaces = spaces;
     this.#units = units;
     this.#watches = watches;

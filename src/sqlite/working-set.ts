@@ -33,7 +33,7 @@ export class SqliteSet extends WorkingSet<Unit> {
   readonly #log = new Map<number, [unit: number, number: number][]>();
 
   constructor(state: State) {
-    super(0);
+    super(0, state.noted);
     this.#state = state;
   }
 
