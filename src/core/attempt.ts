@@ -50,6 +50,11 @@ export interface AttemptChange {
   lifetimeMs?: number;
   /** `expire` of a pending attempt: the worker never began, and it does not count against `max_retries`. */
   untried?: boolean;
+  /**
+   * `finish`, `fail` or `retry` of an attempt that the unit was taken from before its lease ended, as by a reset: it is recorded on the
+   * attempt, which ended when the unit was taken, and nothing else changes. Without it: `lost_lease`. For clients that were promised it.
+   */
+  recordTaken?: boolean;
 }
 
 /** What became of one change. Refused changes have an error and changed nothing, but for the data of a lost renew. */

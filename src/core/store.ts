@@ -312,6 +312,7 @@ export interface Settle extends AttemptKey {
   time: number;
   /** `expire`: a pending attempt that nobody began is given back, and is not counted as a try. */
   untried: boolean;
+  recordTaken: boolean;
 }
 
 export interface TidyLimits {

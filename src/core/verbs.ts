@@ -202,6 +202,7 @@ const attemptChange = input<AttemptChange>({
   delayMs: maybe(span),
   lifetimeMs: maybe(span),
   untried: maybe(boolean()),
+  recordTaken: maybe(boolean()),
 });
 const attemptChanged = object<AttemptChanged>({
   attempt: text(),
@@ -216,6 +217,7 @@ const schedule: Members<ScheduleRequest> = {
   workSpecs: maybe(list(text())),
   runtimes: maybe(list(text())),
   tasks: maybe(list(text())),
+  modules: maybe(boolean()),
   availableGb: maybe(number()),
 };
 

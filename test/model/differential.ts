@@ -443,7 +443,7 @@ async function settle(pair: Pair, changes: readonly Change[], repeat = false): P
         ...rest,
         attempt,
         data: encoded(data),
-        ...(untried === true && rest.action === "expire" && { untried }),
+        ...(untried === true && (rest.action === "expire" ? { untried } : { recordTaken: true })),
       },
     ];
   });
