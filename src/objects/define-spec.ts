@@ -2,7 +2,7 @@
  * Work specs with types: what their keys are, and what the data and the results of their units are.
  *
  * The object that `defineSpec` takes has the known keys and no others, so that the compiler finds a misspelt one and says which
- * was meant. Keys of your own are the second argument.
+ * was meant. Keys of your own are among the options, which are the second argument.
  */
 import {
   CoordinateError,
@@ -11,6 +11,7 @@ import {
   type DataObject,
   type workSpecFields,
 } from "../core/index.ts";
+import type { StandardSchema } from "./standard-schema.ts";
 
 /** The known keys of a work spec, in the words of `workSpecFields`. Times are seconds. */
 export interface WorkSpecKeys {
@@ -76,18 +77,64 @@ const _everyKeyIsTyped: [
   ? true
   : false = true;
 
+/** The data of the units that an `output` makes: of a result without `output`, none. */
+export type OutputData<Result> = string extends keyof Result
+  ? never
+  : Result extends { readonly output?: infer Output }
+    ? Entry<NonNullable<Output>>
+    : never;
+type Entry<Output> = Output extends readonly (infer Item)[]
+  ? Item extends readonly [string, infer Data extends object, ...unknown[]]
+    ? Data
+    : never
+  : Output extends Readonly<Record<string, infer Data>>
+    ? Data
+    : never;
+
+/** A work spec whose units may have this data. */
+export interface SpecAccepting<Data> {
+  readonly name: string;
+  readonly types: { readonly accepts: (data: Data) => void };
+}
+
+/** The known keys of a work spec; `then` is a name, or a spec that takes the outputs of these results. */
+export type SpecKeys<Result> = Omit<WorkSpecKeys, "then"> & {
+  /** The full name of the work spec that gets the outputs */
+  then?: string | SpecAccepting<OutputData<Result>>;
+};
+
+export interface DefineOptions<Data extends object, Result extends object> {
+  /** Keys of your own: any name that is not known and not one slip away from a known one. */
+  own?: Readonly<Record<string, unknown>>;
+  /**
+   * Schemas that check: the data of units where they are added and where they are run, and the results of tasks. Anything that follows the
+   * Standard Schema: zod, valibot, arktype. What is stored is what was given; a task gets what the schema made of it.
+   */
+  data?: StandardSchema<Data>;
+  result?: StandardSchema<Result>;
+}
+
 /** A work spec, and the types of its units. `namespace.setWorkSpec` stores it. */
 export class SpecDefinition<Data extends object = DataObject, Result extends object = DataObject> {
   readonly name: string;
   /** What is stored. */
   readonly spec: Readonly<Record<string, unknown>>;
+  readonly schemas: { readonly data?: StandardSchema<Data>; readonly result?: StandardSchema<Result> };
   /** For the compiler: nothing is there when the program runs. */
-  declare readonly types: { readonly data: Data; readonly result: Result };
+  declare readonly types: {
+    readonly data: Data;
+    readonly result: Result;
+    readonly accepts: (data: Data) => void;
+  };
 
-  constructor(spec: WorkSpecKeys & Record<string, unknown>) {
+  constructor(
+    spec: WorkSpecKeys & Record<string, unknown>,
+    schemas: { data?: StandardSchema<Data>; result?: StandardSchema<Result> } = {},
+  ) {
     checkSlips(spec);
     this.name = spec.name;
     this.spec = spec;
+    this.schemas = schemas;
   }
 }
 
@@ -96,13 +143,14 @@ export class SpecDefinition<Data extends object = DataObject, Result extends obj
  * one slip away from a known one.
  */
 export function defineSpec<Data extends object = DataObject, Result extends object = DataObject>(
-  keys: WorkSpecKeys,
-  own: Readonly<Record<string, unknown>> = {},
+  { then, ...keys }: SpecKeys<Result>,
+  { own = {}, ...schemas }: DefineOptions<Data, Result> = {},
 ): SpecDefinition<Data, Result> {
   for (const key of Object.keys(own))
     if (Object.hasOwn(workSpecKeys, key))
       throw new CoordinateError("bad_work_spec", `${key}: a known key; it belongs into the first object`);
-  return new SpecDefinition({ ...own, ...keys });
+  const next = then === undefined ? {} : { then: typeof then === "string" ? then : then.name };
+  return new SpecDefinition({ ...own, ...keys, ...next }, schemas);
 }
 
 /** Throws `bad_work_spec` for a key that is one slip away from a known one: it would be stored and do nothing. */
