@@ -13,8 +13,8 @@ import {
 } from "../core/index.ts";
 import type { StandardSchema } from "./standard-schema.ts";
 
-/** The known keys of a work spec, in the words of `workSpecFields`. Times are seconds. */
-export interface WorkSpecKeys {
+/** The known keys of a work spec, in the words of `workSpecFields`. Times are seconds. `then` may be a spec that takes the outputs of these results. */
+export interface WorkSpecKeys<Result = DataObject> {
   /** The name of the work spec, of 1 to 1,024 bytes. It cannot be changed */
   name: string;
   /** A description for people */
@@ -52,7 +52,7 @@ export interface WorkSpecKeys {
   /** Attempts after which a unit fails instead of being handed out again; 0 is unlimited */
   max_retries?: number;
   /** The full name of the work spec that gets the outputs */
-  then?: string;
+  then?: string | SpecAccepting<OutputData<Result>>;
   /** Under the python policy: units of the next work spec go first */
   then_preempts?: boolean;
   /** What the jobs run in. A request that lists runtimes is given only work specs of these, exactly */
@@ -97,12 +97,6 @@ export interface SpecAccepting<Data> {
   readonly types: { readonly accepts: (data: Data) => void };
 }
 
-/** The known keys of a work spec; `then` is a name, or a spec that takes the outputs of these results. */
-export type SpecKeys<Result> = Omit<WorkSpecKeys, "then"> & {
-  /** The full name of the work spec that gets the outputs */
-  then?: string | SpecAccepting<OutputData<Result>>;
-};
-
 export interface DefineOptions<Data extends object, Result extends object> {
   /** Keys of your own: any name that is not known and not one slip away from a known one. */
   own?: Readonly<Record<string, unknown>>;
@@ -128,7 +122,7 @@ export class SpecDefinition<Data extends object = DataObject, Result extends obj
   };
 
   constructor(
-    spec: WorkSpecKeys & Record<string, unknown>,
+    spec: { readonly name: string } & Readonly<Record<string, unknown>>,
     schemas: { data?: StandardSchema<Data>; result?: StandardSchema<Result> } = {},
   ) {
     checkSlips(spec);
@@ -143,7 +137,7 @@ export class SpecDefinition<Data extends object = DataObject, Result extends obj
  * one slip away from a known one.
  */
 export function defineSpec<Data extends object = DataObject, Result extends object = DataObject>(
-  { then, ...keys }: SpecKeys<Result>,
+  { then, ...keys }: WorkSpecKeys<Result>,
   { own = {}, ...schemas }: DefineOptions<Data, Result> = {},
 ): SpecDefinition<Data, Result> {
   for (const key of Object.keys(own))

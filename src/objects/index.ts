@@ -6,7 +6,6 @@ export {
   type DefineOptions,
   type OutputData,
   type SpecAccepting,
-  type SpecKeys,
   type WorkSpecKeys,
 } from "./define-spec.ts";
 export { checkedBy, type StandardSchema } from "./standard-schema.ts";

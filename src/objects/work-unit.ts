@@ -38,7 +38,7 @@ export class WorkUnitFailedError extends Error {
   }
 }
 
-const firstLine = (text: string): string => text.trim().split("\n", 1)[0] || "no reason given";
+const firstLine = (text: string): string => /\S.*/.exec(text)?.[0] ?? "no reason given";
 
 /** One step back: the attempt whose `output` made a unit, and the unit that was attempted. */
 export interface LineageStep {

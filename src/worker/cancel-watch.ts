@@ -40,9 +40,10 @@ export class CancelWatch {
   /** Until the signal aborts. Never rejects. */
   async run(signal: AbortSignal): Promise<void> {
     const { clock } = this.#setting;
-    while (!signal.aborted && !this.#unsupported) {
+    while (!this.#unsupported) {
       await clock.waitUntil(clock.now() + afterMs, signal);
-      if (!signal.aborted) this.#look();
+      if (signal.aborted) break;
+      this.#look();
     }
     for (const { stop } of this.#waits.values()) stop.abort();
   }
