@@ -282,6 +282,20 @@ export const migrations: readonly Migration[] = [
       "CREATE INDEX history_held ON @history (worker, unit, number) WHERE held",
       // how far the running attempt has come, in JSON
       "ALTER TABLE @unit ADD COLUMN attempt_progress text",
+      // what happened over time; spec 0 is the namespace as a whole; each daemon writes rows of its own
+      `CREATE TABLE @record (
+        namespace bigint NOT NULL,
+        spec bigint NOT NULL,
+        step integer NOT NULL,
+        time bigint NOT NULL,
+        writer bigint NOT NULL,
+        data text NOT NULL,
+        PRIMARY KEY (namespace, spec, step, time, writer)
+      ) WITH (
+        fillfactor = 70,
+        autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 1
+      )`,
+      "CREATE INDEX record_time ON @record (step, time)",
     ],
   },
 ];
