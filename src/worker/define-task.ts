@@ -27,7 +27,7 @@ export type TypedUnit<Data extends object, Result extends object> = Pick<
  */
 export function defineTask<Data extends object, Result extends object>(
   { name, spec, schemas }: SpecDefinition<Data, Result>,
-  work: TypedTask<Data, Result>,
+  work: TypedTask<NoInfer<Data>, NoInfer<Result>>,
 ): DefinedTask {
   const taskName = typeof spec.task === "string" && spec.task !== "" ? spec.task : name;
   // the coordinator hands over what was stored; the types say what the spec's users store

@@ -39,9 +39,9 @@ test.skipIf(!has("systemd-notify") || !has("python3"))(
     const lines = createInterface({ input: heard.stdout })[Symbol.asyncIterator]();
     const until = async (wanted: string): Promise<void> => {
       for (;;) {
-        const { value, done } = await lines.next();
-        if (done === true) throw new Error(`never heard ${wanted}`);
-        if (value === wanted) return;
+        const next: IteratorResult<string, undefined> = await lines.next();
+        if (next.done === true) throw new Error(`never heard ${wanted}`);
+        if (next.value === wanted) return;
       }
     };
     await until("listening");
