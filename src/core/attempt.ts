@@ -67,6 +67,11 @@ export interface AttemptChange {
   untried?: boolean;
   /** `renew`: how far the attempt has come. Absent leaves what was said before. */
   progress?: AttemptProgress;
+  /**
+   * `finish`, `fail` or `retry` of an attempt that the unit was taken from before its lease ended, as by a reset: it is recorded on the
+   * attempt, which ended when the unit was taken, and nothing else changes. Without it: `lost_lease`. For clients that were promised it.
+   */
+  recordTaken?: boolean;
 }
 
 /** What became of one change. Refused changes have an error and changed nothing, but for the data of a lost renew. */

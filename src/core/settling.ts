@@ -1,7 +1,7 @@
 /** Settling: finish, fail, retry, expire and renew, each under its guard. */
-import { attemptId, judge, type AttemptChanged } from "./attempt.ts";
+import { actionStatus, attemptId, judge, type AttemptAction, type AttemptChanged } from "./attempt.ts";
 import { readOutputs, type OutputUnit } from "./chaining.ts";
-import type { Data } from "./data.ts";
+import { dataWithout, type Data } from "./data.ts";
 import { putUnits } from "./adding.ts";
 import { catchUpUnit, endAttempt, follow, followBefore, releaseUnit, renewLease, retryUnit } from "./life.ts";
 import type { AttemptKey, Settle, WorkUnitPut } from "./store.ts";
@@ -66,6 +66,13 @@ const mayTakePlace = (unit: UnitState, { action, number, time }: Settle, now: nu
   unit.attempt?.number === number &&
   unit.attempt.status === "expired";
 
+/** Whether the unit was taken from it before its lease ended; what a worker gives back has no lease left. */
+const wasTaken = ({ status, end, expiration }: AttemptState): boolean =>
+  status === "expired" && end < expiration;
+
+const isOutcome = (action: AttemptAction): boolean =>
+  action === "finish" || action === "fail" || action === "retry";
+
 /** Gives the unit back: to expire, or to renew for no time. */
 const isRelease = ({ action, time }: Settle, now: number): boolean =>
   action === "expire" || (action === "renew" && time <= now);
@@ -96,6 +103,20 @@ function settleOne<Unit extends UnitState>(
   )
     verdict = "lost_lease";
   if (verdict === "nothing") return null;
+  if (
+    verdict === "lost_lease" &&
+    current === null &&
+    change.recordTaken &&
+    isOutcome(action) &&
+    wasTaken(attempt)
+  ) {
+    attempt.status = actionStatus[action];
+    if (change.data !== null) attempt.data = change.data;
+    set.savePast(unit, attempt);
+    answer.changed = true;
+    answer.status = attempt.status;
+    return null;
+  }
   if (verdict !== "apply") {
     // a renewal that comes too late keeps what the worker found out, on its own attempt
     if (verdict === "lost_lease" && action === "renew" && change.data !== null) {
@@ -109,6 +130,9 @@ function settleOne<Unit extends UnitState>(
   const release = isRelease(change, set.now);
   if (attempt.status === "expired" && release && change.data === null) return null;
   if (change.data !== null) attempt.data = change.data;
+  // a finish that wins over a failure: what the failure wrote of itself is not true any more
+  else if (attempt.status === "failed" && attempt.data !== null && attempt.data !== unit.data)
+    attempt.data = dataWithout(attempt.data, "traceback");
   if (attempt.status === "expired" && !release) attempt.late = true;
   if (release) {
     if (attempt.status === "pending") releaseUnit(set, unit, attempt, change.untried);

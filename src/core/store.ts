@@ -315,6 +315,7 @@ export interface Settle extends AttemptKey {
   untried: boolean;
   /** `renew`: how far the attempt has come; null leaves what was said before. */
   progress: AttemptProgress | null;
+  recordTaken: boolean;
 }
 
 export interface TidyLimits {

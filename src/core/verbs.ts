@@ -212,6 +212,7 @@ const attemptChange = input<AttemptChange>({
   lifetimeMs: maybe(span),
   untried: maybe(boolean()),
   progress: maybe(input<AttemptProgress>({ done: number(), note: text() })),
+  recordTaken: maybe(boolean()),
 });
 const attemptChanged = object<AttemptChanged>({
   attempt: text(),
@@ -226,6 +227,7 @@ const schedule: Members<ScheduleRequest> = {
   workSpecs: maybe(list(text())),
   runtimes: maybe(list(text())),
   tasks: maybe(list(text())),
+  modules: maybe(boolean()),
   availableGb: maybe(number()),
 };
 

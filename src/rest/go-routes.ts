@@ -214,8 +214,10 @@ const settle =
         attempt: call.param("attempt"),
         action,
         data: bodyData(call),
-        delayMs: readGoDuration("delay", call.body.delay),
+        // a time that is over is no delay
+        delayMs: Math.max(0, readGoDuration("delay", call.body.delay)),
         lifetimeMs: readGoDuration("extend_duration", call.body.extend_duration),
+        recordTaken: true,
       },
     ]);
     if (changed === undefined) return null;

@@ -182,7 +182,7 @@ export const sql = {
   dropHeld: "UPDATE history SET held = NULL WHERE unit = ? AND number = ? AND held = 1",
   heldPast:
     "SELECT unit, number FROM history WHERE held = 1 AND worker = ? AND expiration > ? ORDER BY unit, number",
-  setHistoryData: "UPDATE history SET data = ? WHERE unit = ? AND number = ?",
+  setHistory: "UPDATE history SET status = ?, data = ? WHERE unit = ? AND number = ?",
   history: `
     SELECT number, status, worker, started, ended, expiration, late, errors, data FROM history WHERE unit = ?
     ORDER BY number`,

@@ -255,7 +255,12 @@ export class SqliteSet extends WorkingSet<Unit> {
 
   savePast(unit: Unit, attempt: AttemptState): void {
     this.#state.writes++;
-    this.#state.sql.setHistoryData.run(dataValue(attempt.data), unit.id, attempt.number);
+    this.#state.sql.setHistory.run(
+      attemptCode[attempt.status],
+      dataValue(attempt.data),
+      unit.id,
+      attempt.number,
+    );
   }
 
   archive(unit: Unit, attempt: AttemptState, lost: boolean): void {

@@ -458,6 +458,7 @@ export class Model {
       data: string | null;
       time: number;
       untried: boolean;
+      recordTaken: boolean;
     }[],
   ): { error: string | null; changed: boolean; status: string | null }[] {
     this.#begin();
@@ -480,12 +481,14 @@ export class Model {
     data,
     time,
     untried,
+    recordTaken,
   }: {
     attempt: ModelAttempt;
     action: ModelAction;
     data: string | null;
     time: number;
     untried: boolean;
+    recordTaken: boolean;
   }): { error: string | null; changed: boolean } {
     const { unit, status } = attempt;
     const outcome = { finish: "finished", fail: "failed", retry: "retryable", expire: "expired", renew: "" }[
@@ -499,6 +502,12 @@ export class Model {
     const release = action === "expire" || (action === "renew" && time <= 0);
     const { maxRunning } = this.spec(unit.spec) ?? { maxRunning: 0 };
     const isFull = maxRunning > 0 && this.counts(unit.spec).pending >= maxRunning;
+    const taken = attempt.replaced && status === "expired" && (attempt.end ?? 0) < (attempt.expiration ?? 0);
+    if (taken && recordTaken && action !== "renew" && action !== "expire") {
+      if (data !== null) attempt.data = data;
+      attempt.status = outcome as "finished";
+      return { error: null, changed: true };
+    }
     if (attempt.replaced || (action === "renew" && status === "expired" && time > 0 && isFull)) {
       if (action === "renew" && data !== null) attempt.data = data;
       return { error: "lost_lease", changed: false };
