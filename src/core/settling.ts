@@ -144,7 +144,7 @@ function settleOne<Unit extends UnitState>(
   if (release) {
     if (attempt.status === "pending") releaseUnit(set, unit, attempt, change.untried);
     else set.save(unit);
-  } else if (action === "renew") renewLease(set, unit, attempt, change.time);
+  } else if (action === "renew") renewLease(set, unit, attempt, change.time, change.progress);
   else if (action === "retry") retryUnit(set, unit, attempt, change.time);
   else if (action !== "expire") endAttempt(set, unit, attempt, action);
   answer.changed = true;

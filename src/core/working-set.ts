@@ -9,7 +9,7 @@
  * try, who hears of an end are decided in `life.ts` and the files beside it. A working set belongs to one verb and one
  * transaction at a time, and in it the same unit is always the same object.
  */
-import { attemptId, type AttemptRow, type AttemptStatus } from "./attempt.ts";
+import { attemptId, type AttemptProgress, type AttemptRow, type AttemptStatus } from "./attempt.ts";
 import type { Data } from "./data.ts";
 import type { DependencyKind } from "./dependency.ts";
 import type { Happening } from "./history.ts";
@@ -46,6 +46,8 @@ export interface AttemptState {
   data: Data | null;
   late: boolean;
   chainingErrors: readonly string[];
+  /** Of a running attempt; what stands here of another means nothing. */
+  progress: AttemptProgress | null;
 }
 
 export interface UnitState {
@@ -282,6 +284,7 @@ export function attemptRow(unit: UnitState, attempt: AttemptState): AttemptRow {
     data: attempt.data,
     late: attempt.late,
     chainingErrors: attempt.chainingErrors,
+    progress: attempt.status === "pending" ? attempt.progress : null,
   };
 }
 

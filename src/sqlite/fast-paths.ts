@@ -214,6 +214,7 @@ function claimSome(
       data: readData(data),
       late: false,
       chainingErrors: [],
+      progress: null,
     });
     state.setLease(id, {
       unit: id,
@@ -240,7 +241,7 @@ function claimSome(
     const expiration = start + lifetimeMs;
     if (units.length > 1)
       sql.addLeases.run(spec.id, number, worker, start, expiration, JSON.stringify(units));
-    else sql.addLease.run(units[0]!, spec.id, number, worker, start, expiration, 0, 0, null);
+    else sql.addLease.run(units[0]!, spec.id, number, worker, start, expiration, 0, 0, null, null);
   }
   spec.counts.available -= taken;
   spec.counts.pending += taken;

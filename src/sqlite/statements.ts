@@ -14,7 +14,7 @@ const unitColumns = `
   l.expiration AS lease_expiration, l.late AS lease_late, l.own AS lease_own, l.data AS lease_data,
   u.not_before > 0 AND EXISTS (
     SELECT 1 FROM delayed AS d WHERE d.spec = u.spec AND d.not_before = u.not_before AND d.unit = u.id
-  ) AS is_delayed, u.since`;
+  ) AS is_delayed, u.since, l.progress`;
 
 const ids = "(SELECT value FROM json_each(?))";
 
@@ -168,8 +168,8 @@ export const sql = {
   /** Of a row value with a CAST in it SQLite uses the first part only, so higher places go by themselves. */
   dropPlacesBefore: "DELETE FROM ready WHERE spec = ? AND place < ?",
   dropClaimed: "DELETE FROM ready WHERE spec = ? AND place = ? AND name <= CAST(? AS TEXT)",
-  addLeases: "INSERT INTO lease SELECT value, ?, ?, ?, ?, ?, 0, 0, NULL FROM json_each(?)",
-  addLease: "INSERT INTO lease VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+  addLeases: "INSERT INTO lease SELECT value, ?, ?, ?, ?, ?, 0, 0, NULL, NULL FROM json_each(?)",
+  addLease: "INSERT INTO lease VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
   dropLease: "DELETE FROM lease WHERE unit = ?",
   dropLeases: `DELETE FROM lease WHERE unit IN ${ids}`,
   /** Before a claim takes units from attempts that ended. */

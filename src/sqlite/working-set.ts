@@ -18,7 +18,7 @@ import { addMessage } from "./queues.ts";
 import { attemptCode, unitState } from "./schema.ts";
 import type { Spec, State } from "./state.ts";
 import { findUnit, findUnitByName, pastAttempt, saveUnit, standing, type Unit } from "./units.ts";
-import { dataValue, errorsValue, isUsualName, nameValue } from "./values.ts";
+import { dataValue, errorsValue, isUsualName, nameValue, progressValue } from "./values.ts";
 import { logAttempts } from "./workers.ts";
 
 export class SqliteSet extends WorkingSet<Unit> {
@@ -260,6 +260,7 @@ export class SqliteSet extends WorkingSet<Unit> {
       Number(late),
       Number(own),
       own ? dataValue(attempt.data) : null,
+      progressValue(attempt.progress),
     );
     const queued = hasQueues(state, id);
     state.setLease(id, { unit: id, spec: spec.id, number, worker, start, expiration, late, own, queued });
