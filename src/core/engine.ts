@@ -5,10 +5,13 @@
  */
 import type { ActionInput, ActionRow } from "./action.ts";
 import {
+  cancelled,
   defaultLifetimeMs,
+  longestNote,
   parseAttemptId,
   type AttemptChange,
   type AttemptChanged,
+  type AttemptProgress,
   type AttemptRow,
 } from "./attempt.ts";
 import {
@@ -23,12 +26,15 @@ import {
   checkSpan,
   checkText,
   checkTime,
+  describeValue,
   latestTime,
 } from "./check.ts";
 import { nextTurn, systemClock, systemRandom, type Clock, type Random } from "./clock.ts";
 import type {
   AttemptMake,
   AttemptRequest,
+  AwaitOptions,
+  CancelOptions,
   Coordinate,
   LockQuery,
   LockRequest,
@@ -36,7 +42,6 @@ import type {
   RequestOptions,
   SetWorkSpecOptions,
   TakeOptions,
-  WaitOptions,
   WorkerAttemptQuery,
   WorkSpecInput,
 } from "./coordinate.ts";
@@ -396,7 +401,7 @@ export class Engine implements Coordinate {
     ns: string,
     ref: WorkSpecRef,
     names: readonly string[],
-    options: WaitOptions = {},
+    options: AwaitOptions = {},
   ): Promise<(WorkUnitRow | null)[]> {
     const namespace = this.#ns(ns);
     const spec = checkRef(ref);
@@ -406,6 +411,7 @@ export class Engine implements Coordinate {
       ns: namespace,
       workSpec: spec,
       names: checked,
+      any: options.any !== undefined && checkBoolean("any", options.any),
       deadline: now + checkSpan("waitMs", options.waitMs, now),
       signal: options.signal,
     });
@@ -441,6 +447,18 @@ export class Engine implements Coordinate {
 
   async resetWorkUnits(ns: string, ref: WorkSpecRef, selection: WorkUnitSelection): Promise<number> {
     return this.#updateUnits(ns, ref, selection, { kind: "reset" });
+  }
+
+  async cancelWorkUnits(
+    ns: string,
+    ref: WorkSpecRef,
+    selection: WorkUnitSelection,
+    options: CancelOptions = {},
+  ): Promise<number> {
+    const by = checkNote("by", options.by);
+    const why = checkNote("why", options.why);
+    const traceback = cancelled + (by === "" ? "" : ` by ${by}`) + (why === "" ? "" : `: ${why}`);
+    return this.#updateUnits(ns, ref, selection, { kind: "cancel", traceback });
   }
 
   async #updateUnits(
@@ -676,12 +694,24 @@ export class Engine implements Coordinate {
     const untried = change.untried !== undefined && checkBoolean("untried", change.untried);
     if (untried && action !== "expire")
       throw new CoordinateError("bad_argument", `untried: only with expire, not with ${action}`);
+    const progress = change.progress === undefined ? null : checkProgress(change.progress);
+    if (progress !== null && action !== "renew")
+      throw new CoordinateError("bad_argument", `progress: only with renew, not with ${action}`);
     const recordTaken = change.recordTaken !== undefined && checkBoolean("recordTaken", change.recordTaken);
     const key = parseAttemptId(change.attempt);
     if (key === null) return null;
     const time =
       action === "renew" ? now + Math.max(0, lifetime) : action === "retry" && delay > 0 ? now + delay : 0;
-    return { unitId: key.unitId, number: key.number, action, data, time, untried, recordTaken };
+    return {
+      unitId: key.unitId,
+      number: key.number,
+      action,
+      data,
+      time,
+      untried,
+      progress,
+      recordTaken,
+    };
   }
 
   async getAttempts(ns: string, ids: readonly string[]): Promise<(AttemptRow | null)[]> {
@@ -1064,6 +1094,24 @@ function checkRequestId(id: string | undefined): string | null {
   if (checkText("requestId", id).length > 200)
     throw new CoordinateError("too_large", "requestId: at most 200 characters");
   return id;
+}
+
+function checkProgress(progress: AttemptProgress): AttemptProgress {
+  const { done, note } = checkObject("progress", progress);
+  if (typeof done !== "number" || !(done >= 0 && done <= 1))
+    throw new CoordinateError(
+      "bad_argument",
+      `progress.done: expected a number from 0 to 1, got ${describeValue(done)}`,
+    );
+  return { done, note: checkNote("progress.note", note) };
+}
+
+/** A few words for people; none when absent. */
+function checkNote(field: string, text: string | undefined): string {
+  if (text === undefined) return "";
+  if (checkText(field, text).length > longestNote)
+    throw new CoordinateError("too_large", `${field}: at most ${longestNote} characters`);
+  return text;
 }
 
 /** Whether the choice depends on what a work spec runs. */

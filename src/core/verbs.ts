@@ -5,10 +5,18 @@
  * To add a verb: declare it in coordinate.ts, implement it in engine.ts, describe it here.
  */
 import type { ActionInput, ActionRow } from "./action.ts";
-import { attemptStatuses, type AttemptChange, type AttemptChanged, type AttemptRow } from "./attempt.ts";
+import {
+  attemptStatuses,
+  type AttemptChange,
+  type AttemptChanged,
+  type AttemptProgress,
+  type AttemptRow,
+} from "./attempt.ts";
 import type {
   AttemptMake,
   AttemptRequest,
+  AwaitOptions,
+  CancelOptions,
   Coordinate,
   LockQuery,
   LockRequest,
@@ -194,6 +202,7 @@ const attemptRow = object<AttemptRow>({
   data,
   late: boolean(),
   chainingErrors: list(text()),
+  progress: nullable(object<AttemptProgress>({ done: number(), note: text() })),
 });
 const attemptChange = input<AttemptChange>({
   attempt: text(),
@@ -202,6 +211,7 @@ const attemptChange = input<AttemptChange>({
   delayMs: maybe(span),
   lifetimeMs: maybe(span),
   untried: maybe(boolean()),
+  progress: maybe(input<AttemptProgress>({ done: number(), note: text() })),
   recordTaken: maybe(boolean()),
 });
 const attemptChanged = object<AttemptChanged>({
@@ -451,7 +461,10 @@ export const verbs: { readonly [V in Verb]: VerbRow<Awaited<ReturnType<Coordinat
   awaitWorkUnits: {
     scope: "read",
     params: { workSpec: workSpecRef, names: list(workUnit) },
-    options: waitOptions,
+    options: {
+      ...waitOptions,
+      any: maybe(boolean("One that has ended is enough")),
+    } satisfies Members<Omit<AwaitOptions, "signal">>,
     answer: list(nullable(workUnitRow)),
     repeat: "same",
     summary:
@@ -487,6 +500,18 @@ export const verbs: { readonly [V in Verb]: VerbRow<Awaited<ReturnType<Coordinat
     repeat: "never",
     slow: true,
     summary: "Clears the active attempt of the selected units, which become available; answers how many.",
+  },
+  cancelWorkUnits: {
+    scope: "write",
+    params: { workSpec: workSpecRef, selection },
+    options: {
+      by: maybe(text({ description: "Who cancels" })),
+      why: maybe(text({ description: "Why" })),
+    } satisfies Members<CancelOptions>,
+    answer: integer,
+    repeat: "never",
+    slow: true,
+    summary: "Fails the selected units that have not ended, running ones included; answers how many.",
   },
   deleteWorkUnits: {
     scope: "write",

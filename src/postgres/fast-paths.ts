@@ -287,8 +287,8 @@ export async function settlePlain(
 function plainValues(ns: string, changes: readonly Settle[], now: number): unknown[] | null {
   const actions: number[] = [];
   const units = new Set<number>();
-  for (const { action, time, unitId, number } of changes) {
-    if (action === "expire" || (action === "renew" && time <= now)) return null;
+  for (const { action, time, unitId, number, progress } of changes) {
+    if (action === "expire" || (action === "renew" && (time <= now || progress !== null))) return null;
     if (units.has(unitId)) return null;
     if (number > 0x7fffffff) return null;
     units.add(unitId);

@@ -484,6 +484,14 @@ changing(
   ({ model }, units) => model.reset(units),
 );
 changing(
+  "cancel",
+  2,
+  0.2,
+  fc.constant({}),
+  ({ engine, ns }, spec, where) => engine.cancelWorkUnits(ns, spec, where, { by: "me" }),
+  ({ model }, units) => model.cancel(units, "cancelled by me"),
+);
+changing(
   "delete",
   2,
   0.3,

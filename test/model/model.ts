@@ -572,6 +572,21 @@ export class Model {
     return count;
   }
 
+  /** Fails those of these units that have not ended; answers how many. */
+  cancel(units: readonly ModelUnit[], traceback: string): number {
+    this.#begin();
+    let count = 0;
+    for (const unit of units) {
+      this.#beforeChange(unit);
+      const status = this.status(unit);
+      if (status === "finished" || status === "failed") continue;
+      this.#fail(unit, "", traceback);
+      count++;
+    }
+    this.#follow();
+    return count;
+  }
+
   delay(units: readonly ModelUnit[], notBefore: number): number {
     const waiting = units.filter((unit) => !isRunningOrEnded(this.status(unit)));
     for (const unit of waiting) unit.notBefore = notBefore;
