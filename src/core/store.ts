@@ -11,7 +11,7 @@
  * whose time has come. A store may move such rows when it meets them, in any method; nobody may see the difference.
  */
 import type { ActionInput, ActionRow } from "./action.ts";
-import type { AttemptAction, AttemptChanged, AttemptRow } from "./attempt.ts";
+import type { AttemptAction, AttemptChanged, AttemptProgress, AttemptRow } from "./attempt.ts";
 import type { WorkerAttemptQuery } from "./coordinate.ts";
 import type { Data } from "./data.ts";
 import type { DependencyKind } from "./dependency.ts";
@@ -265,7 +265,8 @@ export type WorkUnitChange =
   | { kind: "set-priority"; priority: number }
   | { kind: "adjust-priority"; by: number }
   | { kind: "set-delay"; notBefore: number }
-  | { kind: "reset" };
+  | { kind: "reset" }
+  | { kind: "cancel"; traceback: string };
 
 export interface Claim {
   /** The id of the candidate that was chosen. */
@@ -316,6 +317,9 @@ export interface Settle extends AttemptKey {
   time: number;
   /** `expire`: a pending attempt that nobody began is given back, and is not counted as a try. */
   untried: boolean;
+  /** `renew`: how far the attempt has come; null leaves what was said before. */
+  progress: AttemptProgress | null;
+  recordTaken: boolean;
 }
 
 export interface TidyLimits {

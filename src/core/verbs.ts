@@ -5,11 +5,19 @@
  * To add a verb: declare it in coordinate.ts, implement it in engine.ts, describe it here.
  */
 import type { ActionInput, ActionRow } from "./action.ts";
-import { attemptStatuses, type AttemptChange, type AttemptChanged, type AttemptRow } from "./attempt.ts";
+import {
+  attemptStatuses,
+  type AttemptChange,
+  type AttemptChanged,
+  type AttemptProgress,
+  type AttemptRow,
+} from "./attempt.ts";
 import type {
   AddWorkUnitsOptions,
   AttemptMake,
   AttemptRequest,
+  AwaitOptions,
+  CancelOptions,
   Coordinate,
   LockQuery,
   LockRequest,
@@ -200,6 +208,7 @@ const attemptRow = object<AttemptRow>({
   data,
   late: boolean(),
   chainingErrors: list(text()),
+  progress: nullable(object<AttemptProgress>({ done: number(), note: text() })),
 });
 const attemptChange = input<AttemptChange>({
   attempt: text(),
@@ -208,6 +217,8 @@ const attemptChange = input<AttemptChange>({
   delayMs: maybe(span),
   lifetimeMs: maybe(span),
   untried: maybe(boolean()),
+  progress: maybe(input<AttemptProgress>({ done: number(), note: text() })),
+  recordTaken: maybe(boolean()),
 });
 const attemptChanged = object<AttemptChanged>({
   attempt: text(),
@@ -222,6 +233,7 @@ const schedule: Members<ScheduleRequest> = {
   workSpecs: maybe(list(text())),
   runtimes: maybe(list(text())),
   tasks: maybe(list(text())),
+  modules: maybe(boolean()),
   availableGb: maybe(number()),
 };
 
@@ -472,7 +484,10 @@ export const verbs: { readonly [V in Verb]: VerbRow<Awaited<ReturnType<Coordinat
   awaitWorkUnits: {
     scope: "read",
     params: { workSpec: workSpecRef, names: list(workUnit) },
-    options: waitOptions,
+    options: {
+      ...waitOptions,
+      any: maybe(boolean("One that has ended is enough")),
+    } satisfies Members<Omit<AwaitOptions, "signal">>,
     answer: list(nullable(workUnitRow)),
     repeat: "same",
     summary:
@@ -508,6 +523,18 @@ export const verbs: { readonly [V in Verb]: VerbRow<Awaited<ReturnType<Coordinat
     repeat: "never",
     slow: true,
     summary: "Clears the active attempt of the selected units, which become available; answers how many.",
+  },
+  cancelWorkUnits: {
+    scope: "write",
+    params: { workSpec: workSpecRef, selection },
+    options: {
+      by: maybe(text({ description: "Who cancels" })),
+      why: maybe(text({ description: "Why" })),
+    } satisfies Members<CancelOptions>,
+    answer: integer,
+    repeat: "never",
+    slow: true,
+    summary: "Fails the selected units that have not ended, running ones included; answers how many.",
   },
   deleteWorkUnits: {
     scope: "write",

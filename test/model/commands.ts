@@ -387,19 +387,23 @@ async function settle(both: Both, changes: readonly Change[], repeat: boolean): 
     const attempt = pick(open, number);
     if (attempt === undefined) return [];
     chosen.add(attempt);
-    return [{ ...rest, attempt, data: encoded(data), untried: untried && rest.action === "expire" }];
+    const recordTaken = untried && rest.action !== "expire";
+    return [
+      { ...rest, attempt, data: encoded(data), untried: untried && rest.action === "expire", recordTaken },
+    ];
   });
   if (meant.length === 0) return [0, 0];
   const expected = model.settle(meant);
   const got = await engine.settleAttempts(
     ns,
-    meant.map(({ attempt, action, data, time, untried }) => ({
+    meant.map(({ attempt, action, data, time, untried, recordTaken }) => ({
       attempt: both.attempts.get(attempt) ?? "",
       action,
       data: data as Data | null,
       delayMs: time,
       lifetimeMs: time,
       ...(untried && { untried }),
+      ...(recordTaken && { recordTaken }),
     })),
   );
   assert.deepEqual(
@@ -485,6 +489,14 @@ changing(
   fc.constant({}),
   ({ engine, ns }, spec, where) => engine.resetWorkUnits(ns, spec, where),
   ({ model }, units) => model.reset(units),
+);
+changing(
+  "cancel",
+  2,
+  0.2,
+  fc.constant({}),
+  ({ engine, ns }, spec, where) => engine.cancelWorkUnits(ns, spec, where, { by: "me" }),
+  ({ model }, units) => model.cancel(units, "cancelled by me"),
 );
 changing(
   "delete",

@@ -429,6 +429,7 @@ type Change = {
   delayMs?: number;
   lifetimeMs?: number;
   untried?: boolean;
+  progress?: number | undefined;
 };
 const change: fc.Arbitrary<Change> = fc.record({
   which,
@@ -437,11 +438,12 @@ const change: fc.Arbitrary<Change> = fc.record({
   delayMs: span,
   lifetimeMs: fc.constantFrom(0, 100, 1000, 10_000),
   untried: fc.boolean(),
+  progress: seldom(fc.constantFrom(0, 0.5, 1), 1),
 });
 
 async function settle(pair: Pair, changes: readonly Change[], repeat = false): Promise<Accepted> {
   const open = await openAttempts(pair);
-  const asked = changes.flatMap(({ which, data, untried, ...rest }) => {
+  const asked = changes.flatMap(({ which, data, untried, progress, ...rest }) => {
     const attempt = pickAttempt(open, which);
     if (attempt === undefined) return [];
     // another change is of another attempt, unless several of one are what is wanted
@@ -451,7 +453,8 @@ async function settle(pair: Pair, changes: readonly Change[], repeat = false): P
         ...rest,
         attempt,
         data: encoded(data),
-        ...(untried === true && rest.action === "expire" && { untried }),
+        ...(untried === true && (rest.action === "expire" ? { untried } : { recordTaken: true })),
+        ...(progress !== undefined && rest.action === "renew" && { progress: { done: progress, note: "" } }),
       },
     ];
   });
@@ -640,6 +643,14 @@ operation(
         ),
       ),
     ),
+);
+
+operation("cancel", 1, 0.2, fc.record({ spec: busy, by, selection }), async (pair, { spec, by, selection }) =>
+  some(
+    await both(pair, (side) =>
+      side.engine.cancelWorkUnits(side.ns, ref(side, spec, by), selected(selection), { why: "test" }),
+    ),
+  ),
 );
 
 operation("reset", 2, 0.2, fc.record({ spec: busy, by, selection }), async (pair, { spec, by, selection }) =>
@@ -1128,6 +1139,7 @@ operation(
       "prioritize",
       "delay",
       "reset",
+      "cancel",
       "delete",
       "count",
       "claim",
@@ -1149,6 +1161,8 @@ operation(
           return engine.setWorkUnitDelays(ns, largeSpec, where, clock.now() + 100);
         case "reset":
           return engine.resetWorkUnits(ns, largeSpec, where);
+        case "cancel":
+          return engine.cancelWorkUnits(ns, largeSpec, where);
         case "delete":
           return engine.deleteWorkUnits(ns, largeSpec, where);
         case "count":
