@@ -44,6 +44,10 @@ const pages = [
   "docs/flows.md",
   "docs/loading.md",
   "docs/configuration.md",
+  "docs/guides/retries.md",
+  "docs/guides/long-tasks.md",
+  "docs/guides/batches.md",
+  "docs/guides/testing-tasks.md",
 ];
 
 function program(page: string): string {
@@ -140,7 +144,7 @@ describe("code", () => {
 describe("links", () => {
   const written = [
     ...["README.md", "ARCHITECTURE.md", "CHANGELOG.md"],
-    ...readdirSync(docs)
+    ...readdirSync(docs, { recursive: true, encoding: "utf8" })
       .filter((name) => name.endsWith(".md"))
       .map((name) => `docs/${name}`),
   ];
