@@ -6,8 +6,8 @@
  * costs about 40 ns, as much as the rule itself.
  *
  * A store implements loading, looking and writing. It decides nothing: which status a unit enters, what is counted as a
- * try, who hears of an end are decided in `life.ts` and the files beside it. One working set belongs to one verb and one
- * transaction, and in it the same unit is always the same object.
+ * try, who hears of an end are decided in `life.ts` and the files beside it. A working set belongs to one verb and one
+ * transaction at a time, and in it the same unit is always the same object.
  */
 import { attemptId, type AttemptProgress, type AttemptRow, type AttemptStatus } from "./attempt.ts";
 import type { Data } from "./data.ts";
@@ -92,7 +92,8 @@ export interface Extras {
 export const noExtras: Extras = { queues: [], labels: [] };
 
 export abstract class WorkingSet<Unit extends UnitState> {
-  readonly now: number;
+  /** The time of the verb. */
+  now: number;
   readonly #notes: Notes;
   /** Units that ended or were removed, with the time of it, whose dependents have not been looked at yet. */
   #unresolved: Map<Unit, number> | null = null;
@@ -217,9 +218,10 @@ export abstract class WorkingSet<Unit extends UnitState> {
   /** The unit has ended: its queues get a message, and its dependents are looked at before the verb answers. */
   ended(unit: Unit, status: "finished" | "failed", at: number): void {
     this.wake(unit);
+    const { queues } = this.extras(unit);
     // nobody hears of a unit of a deleted work spec, though its row may still be there
-    if (!unit.spec.deleted)
-      for (const queue of this.extras(unit).queues)
+    if (queues.length > 0 && !unit.spec.deleted)
+      for (const queue of queues)
         this.tell(
           {
             queue,
