@@ -5,6 +5,7 @@ import {
   nameFromBytes,
   nameToBytes,
   nextToken,
+  runsDue,
   tokensOf,
   type AttemptKey,
   type Candidate,
@@ -38,7 +39,7 @@ export const candidatesSql = `
      ORDER BY u.not_before LIMIT 1),
     (SELECT string_agg(g.at || ':' || r.answer, ';') FROM unnest($2::bytea[]) WITH ORDINALITY AS g (id, at)
      JOIN @request r ON r.namespace = n.id AND r.spec = 0 AND r.id = g.id WHERE $2::bytea[] IS NOT NULL),
-    c.arrivals, s.full_at,
+    c.arrivals, s.next_run, s.last_run, s.full_at,
     CASE WHEN s.laned THEN EXISTS (SELECT 1 FROM @lane l WHERE l.spec = s.id AND l.state = 1)
       OR EXISTS (SELECT 1 FROM @note e WHERE e.spec = s.id) OR (s.build_lanes > 0 AND s.build_lanes <= $4::bigint) END,
     CASE WHEN s.laned THEN (SELECT l.until FROM @lane l WHERE l.spec = s.id AND l.state = 2 ORDER BY l.until LIMIT 1) END
@@ -79,17 +80,23 @@ export async function readCandidates(
     if (row[2] === null) continue;
     arrivals.set(row[2] as number, row[12] as number);
     const [lease, delay] = [row[9] as number | null, row[10] as number | null];
+    const meta = readMeta(
+      row[4] as string,
+      row[5] as number,
+      row[13] as number | null,
+      row[14] as number | null,
+    );
+    const due = Math.min(lease ?? Infinity, delay ?? Infinity, runsDue(meta) || Infinity);
     candidates.push({
       id: row[2] as number,
       name: nameFromBytes(row[3] as Buffer),
-      meta: readMeta(row[4] as string, row[5] as number),
+      meta,
       available: row[6] as number,
       pending: row[7] as number,
       topPriority: (row[8] as number | null) ?? 0,
-      nextDue: Math.min(lease ?? Infinity, delay ?? Infinity),
+      nextDue: due === Infinity ? 0 : due,
     });
     const candidate = candidates.at(-1);
-    if (candidate?.nextDue === Infinity) candidate.nextDue = 0;
     if (candidate !== undefined && hasFlowRules(candidate.meta))
       candidate.held = heldBack(row, candidate, now);
   }
@@ -104,7 +111,7 @@ export async function readCandidates(
 
 /** What is known without a claim: notes that are still to be folded may turn out to change nothing. */
 function heldBack(row: Row, { meta, available }: Candidate, now: number): Held | null {
-  const [full, open, until] = row.slice(13) as [number, boolean | null, number | null];
+  const [full, open, until] = row.slice(15) as [number, boolean | null, number | null];
   if (tokensOf(meta.rate, full, now) < 1) return { reason: "rate", until: nextToken(meta.rate, full, now) };
   if (open !== false || available === 0 || (until ?? Infinity) <= now) return null;
   return { reason: "partitions", until: until ?? 0 };

@@ -50,7 +50,7 @@ const isStale = `CASE WHEN $12::bigint IS NULL THEN false ELSE
           (SELECT sum(t.arrivals) AS arrivals FROM @tally t WHERE t.spec = o.id) c
           WHERE o.namespace = s.namespace AND NOT o.dead)
         OR EXISTS (SELECT 1 FROM @spec o WHERE o.namespace = s.namespace AND NOT o.dead AND o.id <> s.id
-          AND (o.continuous OR ${isPast("o.id", "$3::bigint")})) END`;
+          AND (o.continuous OR ${isPast("o", "$3::bigint")})) END`;
 
 /**
  * The claim. `picked` is fenced (MATERIALIZED): without that PostgreSQL may run it again for every row of the join and
@@ -65,7 +65,7 @@ const isStale = `CASE WHEN $12::bigint IS NULL THEN false ELSE
 const claimStatement = (whole: boolean): string => `
   WITH spec AS MATERIALIZED (
     SELECT s.id, s.namespace, s.paused, (s.max_running > 0 OR s.continuous) AND NOT $8::boolean AS limited,
-      s.continuous, s.flow, ${isPast("s.id", "$3::bigint")} AS past,
+      s.continuous, s.flow, ${isPast("s", "$3::bigint")} AS past,
       ${
         whole
           ? `(SELECT r.answer FROM unnest($15::bytea[]) AS g (id), @request r
@@ -101,7 +101,7 @@ const claimStatement = (whole: boolean): string => `
     UPDATE @unit u SET status = 3, attempts = p.attempts + 1, tries = p.tries + 1,
       attempt_status = 0, attempt_worker = ($5::bytea[])[p.caller], attempt_start = p.begins, attempt_end = 0,
       attempt_expiration = p.begins + ($6::bigint[])[p.caller],
-      attempt_late = false, attempt_own = false, attempt_errors = NULL, attempt_data = NULL
+      attempt_late = false, attempt_own = false, attempt_errors = NULL, attempt_data = NULL, attempt_progress = NULL
     FROM given p, fit WHERE ${isRow("u.id", "p.id")} AND NOT fit.exhausted AND NOT fit.tried AND fit.picked <= $2::bigint
     RETURNING u.id, u.key, u.long_name, u.attempts, u.place, u.data, u.attempt_start, p.caller, p.turn,
       p.begins - p.waits AS waited,
@@ -233,7 +233,7 @@ async function tryClaim(claiming: Claiming, claims: readonly Claim[]): Promise<C
       return work(tx);
     }, repeat);
   if (!claiming.fastPaths) {
-    await catchUp(db, id, now, Infinity, false);
+    await catchUp(db, id, now, Infinity, { fast: false, allocate });
     return holding(byRule);
   }
   if (flow.has(id) && seen === null) return holding(byRule);
@@ -271,7 +271,7 @@ async function tryClaim(claiming: Claiming, claims: readonly Claim[]): Promise<C
     // others may lock what is past its time, and then it is not ours to wait for
     if (tries > 5) return claims.map(nothing);
     if (answer === "past") {
-      await catchUp(db, id, now, 2000, true);
+      await catchUp(db, id, now, 2000, { fast: true, allocate });
       floors.reset(id);
     } else if (answer === "limited") limited.add(id);
     else if (answer === "tried") tried.set(id, 50);
@@ -366,6 +366,7 @@ function readClaim(
       data: bytesData(row[10] as Buffer | null),
       late: false,
       chainingErrors: [],
+      progress: null,
     });
   }
   return { claimed, last: placed.at(-1)!.at };
@@ -383,7 +384,7 @@ async function claimTogether(
   if (first === undefined) return [];
   const [row] = await tx.rows(
     `SELECT ${specColumns},
-       (SELECT array_agg(g.at || ':' || r.answer) FROM unnest($3::bytea[]) WITH ORDINALITY AS g (id, at)
+       (SELECT string_agg(g.at || ':' || r.answer, ';') FROM unnest($3::bytea[]) WITH ORDINALITY AS g (id, at)
         JOIN @request r ON r.namespace = s.namespace AND r.spec = 0 AND r.id = g.id)
      FROM @spec s JOIN @namespace n ON n.id = s.namespace WHERE s.id = $1 AND NOT s.dead AND n.name = $2`,
     [
@@ -393,7 +394,7 @@ async function claimTogether(
     ],
   );
   if (row === undefined) return claims.map(nothing);
-  const before = readRepeated(((row[specColumnCount] as string[] | null) ?? []).join(";"));
+  const before = readRepeated(row[specColumnCount] as string | null);
   const spec = readSpec(first.workSpec.id, row);
   const set = new PostgresSet(tx, now, allocate);
   const answers = await apply(set, claimAll(set, spec, claims, before));

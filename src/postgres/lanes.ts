@@ -22,7 +22,7 @@ import {
 import type { Session } from "./connection.ts";
 import { comparePlaces, placeOf, start, type Place } from "./floor.ts";
 import type { Spec, Unit } from "./units.ts";
-import { byteas, float8s, int2s, int8s, laneKey, nameKey } from "./values.ts";
+import { byteas, float8s, int2s, int8s, keyPrefix, laneKey } from "./values.ts";
 
 /** Notes that one claim folds. */
 const notesAtOnce = 5000;
@@ -230,9 +230,10 @@ function dropUnavailable(units: Unit[]): void {
   while (units[0] !== undefined && units[0].status !== "available") units.shift();
 }
 
+/** Not after the place of the unit: see `keyPrefix`. */
 export const placeOfUnit = ({ priority, name }: Unit): Place => ({
   place: placeOf(priority),
-  key: nameKey(name).key,
+  key: keyPrefix(nameToBytes(name)),
 });
 
 const byClaim = (a: Unit, b: Unit): number => b.priority - a.priority || compareNames(a.name, b.name);

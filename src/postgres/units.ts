@@ -5,6 +5,7 @@ import {
   nameFromBytes,
   noExtras,
   workUnitStatuses,
+  type AttemptProgress,
   type AttemptState,
   type AttemptStatus,
   type Data,
@@ -60,8 +61,8 @@ interface Stored {
 export const unitColumns = `u.id, u.spec, u.key, u.long_name, u.status, u.place, u.not_before, u.created, u.attempts, u.tries,
    u.origin, u.needs, u.dependents, u.attempt_status, u.attempt_worker, u.attempt_start, u.attempt_end,
    u.attempt_expiration, u.attempt_late, u.attempt_own, u.attempt_errors, u.data, u.attempt_data, u.since, u.queues, u.labels,
-   coalesce(u.partition, u.lane)`;
-const unitColumnCount = 27;
+   u.attempt_progress, coalesce(u.partition, u.lane)`;
+const unitColumnCount = 28;
 
 /** The columns of a unit's work spec and namespace, in the order that `readSpec` expects them. */
 export const specColumns =
@@ -97,7 +98,7 @@ export function readUnit(row: Row, spec: Spec): Unit {
   const own = row[19] === true;
   const attempt = readCurrentAttempt(row, attempts, own ? bytesData(row[22] as Buffer | null) : data);
   const extras = readExtras(row[24], row[25]);
-  const partition = readPartition(row[26] as Buffer | null);
+  const partition = readPartition(row[27] as Buffer | null);
   return {
     id: row[0] as number,
     spec,
@@ -140,6 +141,7 @@ function readCurrentAttempt(row: Row, number: number, data: Data | null): Attemp
     data,
     late: row[18] as boolean,
     chainingErrors: readErrors(row[20] as string | null),
+    progress: readProgress(row[26] as string | null),
   };
 }
 
@@ -168,6 +170,7 @@ export function readPast(row: Row): AttemptState {
     expiration,
     late,
     chainingErrors: readErrors(errors),
+    progress: null,
     data: bytesData(data),
   };
 }
@@ -196,6 +199,9 @@ const noLane = Buffer.alloc(0);
 
 const readErrors = (text: string | null): readonly string[] =>
   text === null ? [] : (JSON.parse(text) as string[]);
+
+const readProgress = (text: string | null): AttemptProgress | null =>
+  text === null ? null : (JSON.parse(text) as AttemptProgress);
 
 export const writeErrors = (errors: readonly string[]): string | null =>
   errors.length === 0 ? null : JSON.stringify(errors);

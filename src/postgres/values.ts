@@ -207,25 +207,11 @@ export const rowTypes = { getTypeParser: (type: number): Parse => parsers.get(ty
 
 // ---- names
 
-/**
- * A B-tree entry holds at most about 2,700 bytes, and a unit's name may have 4,096. The few names that are longer than
- * this are indexed by their beginning and a hash, and kept beside it in full.
- */
-const longestKey = 2600;
-const keyHead = longestKey - 32;
+/** Names up to this many bytes are their own keys; longer ones: see `long-names.ts`. */
+export const longestKey = 2536;
 
-export interface NameKey {
-  key: Buffer;
-  /** The whole name, where the key is not. */
-  long: Buffer | null;
-}
-
-export function nameKey(name: string): NameKey {
-  const whole = nameToBytes(name);
-  if (whole.length <= longestKey) return { key: whole, long: null };
-  const hash = createHash("sha256").update(whole).digest();
-  return { key: Buffer.concat([whole.subarray(0, keyHead), hash]), long: whole };
-}
+/** As much of a name as keys begin with: it is not after the name's own key. */
+export const keyPrefix = (name: Buffer): Buffer => name.subarray(0, longestKey);
 
 /**
  * A partition as units are found by it: a long one is shortened to its beginning and a hash, so that it fits into an index entry with
@@ -233,15 +219,12 @@ export function nameKey(name: string): NameKey {
  */
 export function laneKey(partition: string): { lane: Buffer; long: Buffer | null } {
   const whole = nameToBytes(partition);
-  if (whole.length <= 64) return { lane: whole, long: null };
+  if (whole.length <= 48) return { lane: whole, long: null };
   return {
-    lane: Buffer.concat([whole.subarray(0, 32), createHash("sha256").update(whole).digest()]),
+    lane: Buffer.concat([whole.subarray(0, 16), createHash("sha256").update(whole).digest()]),
     long: whole,
   };
 }
-
-/** The part of a prefix that keys can be compared by. */
-export const keyPrefix = (prefix: Buffer): Buffer => prefix.subarray(0, keyHead);
 
 export const nameOf = (key: Buffer, long: Buffer | null): string => nameFromBytes(long ?? key);
 

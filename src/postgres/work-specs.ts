@@ -86,19 +86,25 @@ export async function killNamespace(tx: Session, ns: string): Promise<boolean> {
 /** Parsed metadata by its text: a claim reads the same few texts again and again. */
 const parsed = new Map<string, WorkSpecMeta>();
 
-export function readMeta(text: string, nextContinuous: number): WorkSpecMeta {
+export function readMeta(
+  text: string,
+  nextContinuous: number,
+  nextRun: number | null = null,
+  lastRun: number | null = null,
+): WorkSpecMeta {
   let meta = parsed.get(text);
   if (meta === undefined) {
     if (parsed.size > 10_000) parsed.clear();
     parsed.set(text, (meta = readStoredMeta(text)));
   }
-  return { ...meta, nextContinuous };
+  return { ...meta, nextContinuous, nextRun: nextRun ?? 0, lastRun: lastRun ?? 0 };
 }
 
-/** Without what a claim changes, so that the text stays the same. */
-const writeMeta = (meta: WorkSpecMeta): string => JSON.stringify({ ...meta, nextContinuous: 0 });
+/** Without what claims and schedules change, so that the text stays the same. */
+const writeMeta = (meta: WorkSpecMeta): string =>
+  JSON.stringify({ ...meta, nextContinuous: 0, nextRun: 0, lastRun: 0 });
 
-const rowColumns = "s.id, s.name, s.data, s.meta, s.next_continuous";
+const rowColumns = "s.id, s.name, s.data, s.meta, s.next_continuous, s.next_run, s.last_run";
 
 const readRow = (row: Row): WorkSpecRow => {
   const data = bytesData(row[2] as Buffer);
@@ -107,7 +113,7 @@ const readRow = (row: Row): WorkSpecRow => {
     id: row[0] as number,
     name: nameFromBytes(row[1] as Buffer),
     data,
-    meta: readMeta(row[3] as string, row[4] as number),
+    meta: readMeta(row[3] as string, row[4] as number, row[5] as number | null, row[6] as number | null),
   };
 };
 
@@ -174,6 +180,8 @@ export async function writeWorkSpecs(
       meta.maxRunning,
       meta.nextContinuous,
       nameToBytes(meta.nextWorkSpecName),
+      meta.nextRun > 0 ? meta.nextRun : null,
+      meta.lastRun > 0 ? meta.lastRun : null,
       hasFlowRules(meta),
       hasLanes(meta),
     ];
@@ -181,12 +189,13 @@ export async function writeWorkSpecs(
     const build = hasLanes(meta) && (old === undefined || laneRules(meta) !== laneRules(old.meta));
     const [written] = await tx.rows(
       old === undefined
-        ? `INSERT INTO @spec (data, meta, paused, continuous, max_running, next_continuous, next_spec, flow, laned,
-             namespace, name, build_lanes)
-           VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) RETURNING id`
+        ? `INSERT INTO @spec (data, meta, paused, continuous, max_running, next_continuous, next_spec, next_run, last_run,
+             flow, laned, namespace, name, build_lanes)
+           VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) RETURNING id`
         : `UPDATE @spec SET data = $1, meta = $2, paused = $3, continuous = $4, max_running = $5, next_continuous = $6,
-             next_spec = $7, flow = $8, laned = $9, build_lanes = CASE WHEN $11::bigint = 0 THEN build_lanes ELSE $11 END
-           WHERE id = $10 RETURNING id`,
+             next_spec = $7, next_run = $8, last_run = $9, flow = $10, laned = $11,
+             build_lanes = CASE WHEN $13::bigint = 0 THEN build_lanes ELSE $13 END
+           WHERE id = $12 RETURNING id`,
       old === undefined
         ? [...values, namespace, nameToBytes(name), build ? 1 : 0]
         : [...values, old.id, build ? 1 : 0],

@@ -19,6 +19,7 @@ import {
   readData,
   readErrors,
   readPartition,
+  readProgress,
 } from "./values.ts";
 
 export interface Unit {
@@ -77,6 +78,7 @@ function readUnit(state: State, row: Row): Unit {
       expiration: row[24] as number,
       late: row[25] === 1,
       chainingErrors: [],
+      progress: readProgress(row[30]),
       data: row[26] === 1 ? readData(row[27]) : data,
     };
   else if (row[11] !== null)
@@ -89,6 +91,7 @@ function readUnit(state: State, row: Row): Unit {
       expiration: row[15] as number,
       late: row[16] === 1,
       chainingErrors: readErrors(row[17]),
+      progress: null,
       data: row[18] === 1 ? readData(row[20]) : data,
     };
   return {
@@ -105,7 +108,7 @@ function readUnit(state: State, row: Row): Unit {
     origin: row[9] === null ? null : attemptId(row[9] as number, row[10] as number),
     attempt,
     since: (row[29] as number | null) ?? 0,
-    partition: readPartition(row[30]),
+    partition: readPartition(row[31]),
   };
 }
 
@@ -175,6 +178,7 @@ function readPast(state: State, row: Row): AttemptState {
     expiration: expiration as number,
     late: late === 1,
     chainingErrors: readErrors(errors),
+    progress: null,
     data: readData(data),
   };
 }

@@ -4,9 +4,11 @@
  */
 import fc from "fast-check";
 import {
+  conflictPolicies,
   encodeData,
   type AttemptAction,
   type AttemptRow,
+  type ConflictPolicy,
   type Engine,
   type Page,
   type Tally,
@@ -140,6 +142,8 @@ const unit = fc.record({
   queues: mostly(fc.subarray(queueNames)),
   labels: seldom(fc.subarray(labelNames)),
   partition: mostly(partition),
+  onConflict: seldom(fc.constantFrom(...conflictPolicies), 4),
+  throttleMs: seldom(fc.constantFrom(10, 100, 1000), 8),
 });
 type Unit = {
   name: string;
@@ -150,6 +154,8 @@ type Unit = {
   queues?: readonly string[] | undefined;
   labels?: readonly string[] | undefined;
   partition?: string | undefined;
+  onConflict?: ConflictPolicy | undefined;
+  throttleMs?: number | undefined;
 };
 
 /** All units that there are, in the order of work specs and names. */
@@ -166,13 +172,13 @@ async function everyUnit(pair: Pair, limit = 30): Promise<{ workSpec: string; wo
 operation(
   "add",
   14,
-  0.8,
+  0.7,
   fc.record({ spec, by, units: fc.array(unit, { minLength: 1, maxLength: 4 }), requestId }),
   async (pair, { spec, by, units, requestId }) => {
     const waits = units.some(({ after }) => after !== undefined);
     const there = waits ? await everyUnit(pair) : [];
     const inputs: WorkUnitInput[] = [];
-    for (const { name, data, after, queues, labels, partition, ...rest } of units as Unit[]) {
+    for (const { name, data, after, queues, labels, onConflict, throttleMs, partition, ...rest } of units as Unit[]) {
       if (waits && pair.known.has("names given twice") && inputs.some((input) => input.name === nameOf(name)))
         continue;
       inputs.push({
@@ -188,6 +194,8 @@ operation(
         ...(queues && { queues }),
         ...(labels && { labels }),
         ...(partition !== undefined && { partition }),
+        ...(onConflict && { onConflict }),
+        ...(throttleMs !== undefined && { throttleMs }),
       });
     }
     const named = requestName(pair, requestId);
@@ -426,6 +434,7 @@ type Change = {
   delayMs?: number;
   lifetimeMs?: number;
   untried?: boolean;
+  progress?: number | undefined;
 };
 const change: fc.Arbitrary<Change> = fc.record({
   which,
@@ -434,11 +443,12 @@ const change: fc.Arbitrary<Change> = fc.record({
   delayMs: span,
   lifetimeMs: fc.constantFrom(0, 100, 1000, 10_000),
   untried: fc.boolean(),
+  progress: seldom(fc.constantFrom(0, 0.5, 1), 1),
 });
 
 async function settle(pair: Pair, changes: readonly Change[], repeat = false): Promise<Accepted> {
   const open = await openAttempts(pair);
-  const asked = changes.flatMap(({ which, data, untried, ...rest }) => {
+  const asked = changes.flatMap(({ which, data, untried, progress, ...rest }) => {
     const attempt = pickAttempt(open, which);
     if (attempt === undefined) return [];
     // another change is of another attempt, unless several of one are what is wanted
@@ -448,7 +458,8 @@ async function settle(pair: Pair, changes: readonly Change[], repeat = false): P
         ...rest,
         attempt,
         data: encoded(data),
-        ...(untried === true && rest.action === "expire" && { untried }),
+        ...(untried === true && (rest.action === "expire" ? { untried } : { recordTaken: true })),
+        ...(progress !== undefined && rest.action === "renew" && { progress: { done: progress, note: "" } }),
       },
     ];
   });
@@ -639,6 +650,14 @@ operation(
     ),
 );
 
+operation("cancel", 1, 0.2, fc.record({ spec: busy, by, selection }), async (pair, { spec, by, selection }) =>
+  some(
+    await both(pair, (side) =>
+      side.engine.cancelWorkUnits(side.ns, ref(side, spec, by), selected(selection), { why: "test" }),
+    ),
+  ),
+);
+
 operation("reset", 2, 0.2, fc.record({ spec: busy, by, selection }), async (pair, { spec, by, selection }) =>
   some(
     await both(pair, (side) => side.engine.resetWorkUnits(side.ns, ref(side, spec, by), selected(selection))),
@@ -753,6 +772,24 @@ const specData = fc.record({
   max_retries: seldom(fc.constantFrom(1, 2, 3), 1),
   continuous: seldom(fc.boolean(), 6),
   interval: seldom(fc.constantFrom(0.05, 1), 2),
+  schedule: seldom(
+    fc
+      .tuple(
+        fc.constantFrom(
+          { every: 1 },
+          { every: 2.5, end: 1100 },
+          { cron: "*/2 * * * * *" },
+          { at: [1001, 1003, 1020] },
+        ),
+        fc.record({
+          overlap: seldom(fc.constantFrom("allow", "skip", "wait"), 1),
+          catch_up: seldom(fc.constantFrom("skip", "one", 3), 1),
+          jitter: seldom(fc.constantFrom(0.5, 20), 2),
+        }),
+      )
+      .map(([times, more]) => ({ ...times, ...defined(more) })),
+    4,
+  ),
   retention: seldom(
     fc.constantFrom(
       { finished: { max_count: 2 } },
@@ -767,10 +804,11 @@ const specData = fc.record({
 operation(
   "set spec",
   4,
-  1,
+  0.9,
   fc.record({ data: specData, keepMeta: fc.boolean() }),
   async (pair, { data, keepMeta }) => {
     const encodedSpec = [{ data: encodeData(defined(data)) }];
+    if (data.schedule !== undefined) pair.scheduled = true;
     const answer = await both(pair, ({ engine, ns }) => engine.setWorkSpecs(ns, encodedSpec, { keepMeta }));
     await learnSpecs(pair);
     return done(answer);
@@ -796,6 +834,7 @@ operation(
         maxRunningPerPartition: fc.constantFrom(0, 0, 1, 2),
         maxGetwork: fc.constantFrom(0, 0, 2),
         maxRetries: fc.constantFrom(0, 0, 1, 2),
+        maxWaiting: fc.constantFrom(0, 0, 0, 6),
         weight: fc.constantFrom(1, 20, 20),
       },
       { requiredKeys: [] },
@@ -1117,6 +1156,7 @@ operation(
       "prioritize",
       "delay",
       "reset",
+      "cancel",
       "delete",
       "count",
       "claim",
@@ -1138,6 +1178,8 @@ operation(
           return engine.setWorkUnitDelays(ns, largeSpec, where, clock.now() + 100);
         case "reset":
           return engine.resetWorkUnits(ns, largeSpec, where);
+        case "cancel":
+          return engine.cancelWorkUnits(ns, largeSpec, where);
         case "delete":
           return engine.deleteWorkUnits(ns, largeSpec, where);
         case "count":
@@ -1224,6 +1266,7 @@ async function performSteps(pair: Pair, steps: readonly Step[]): Promise<void> {
   for (const [i, step] of steps.entries()) {
     try {
       await operations.perform(pair, step);
+      if (pair.scheduled === true) await both(pair, ({ engine, ns }) => engine.tally(ns));
       if (i % pair.tallyEvery === 0) await both(pair, ({ engine, ns }) => engine.tally(ns));
     } catch (error) {
       if (error instanceof Error && !(error instanceof Abandoned))
