@@ -466,7 +466,9 @@ const wanted: Readonly<Record<FieldKind, string>> = {
 /** What a value of the field is, in words. */
 export function wantedKind({ kind, words }: Pick<WorkSpecField, "kind" | "words">): string {
   if (words === undefined) return wanted[kind];
-  const known = wordsOf(words).join(", ");
+  const known = wordsOf(words)
+    .filter((word) => word !== "")
+    .join(", ");
   return kind === "choice" ? `one of ${known}` : `${wanted[kind]}, or one of ${known}`;
 }
 

@@ -178,7 +178,17 @@ operation(
     const waits = units.some(({ after }) => after !== undefined);
     const there = waits ? await everyUnit(pair) : [];
     const inputs: WorkUnitInput[] = [];
-    for (const { name, data, after, queues, labels, onConflict, throttleMs, partition, ...rest } of units as Unit[]) {
+    for (const {
+      name,
+      data,
+      after,
+      queues,
+      labels,
+      onConflict,
+      throttleMs,
+      partition,
+      ...rest
+    } of units as Unit[]) {
       if (waits && pair.known.has("names given twice") && inputs.some((input) => input.name === nameOf(name)))
         continue;
       inputs.push({

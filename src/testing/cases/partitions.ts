@@ -340,7 +340,11 @@ export const partitions: CaseGroup = {
     {
       name: "a word that is no order or share is refused",
       async run(t) {
-        await t.refuses("bad_work_spec", t.spec("s", { order: "random" }), /order: expected partition/);
+        await t.refuses(
+          "bad_work_spec",
+          t.spec("s", { order: "random" }),
+          /order: expected one of partition/,
+        );
         await t.refuses("bad_work_spec", t.spec("s", { fair: true }), /fair/);
       },
     },
