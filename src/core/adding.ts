@@ -4,7 +4,14 @@ import { CoordinateError } from "./errors.ts";
 import { follow, followBefore, needState, supersede, wait } from "./life.ts";
 import type { WorkUnitPut } from "./store.ts";
 import type { AddedWorkUnit } from "./work-unit.ts";
-import { noExtras, type Need, type Rule, type UnitState, type WorkingSet } from "./working-set.ts";
+import {
+  extrasOfPut,
+  noExtras,
+  type Need,
+  type Rule,
+  type UnitState,
+  type WorkingSet,
+} from "./working-set.ts";
 
 /** Units between two places where others may have a turn. */
 const unitsPerTurn = 100;
@@ -61,8 +68,8 @@ export function* putUnits<Unit extends UnitState>(
     unit.priority = put.priority;
     unit.notBefore = put.notBefore;
     if (put.origin !== undefined) unit.origin = put.origin;
-    if (put.queues !== undefined || put.labels !== undefined || set.extras(unit) !== noExtras)
-      set.setExtras(unit, { queues: put.queues ?? noExtras.queues, labels: put.labels ?? noExtras.labels });
+    const extras = extrasOfPut(put);
+    if (extras !== noExtras || set.extras(unit) !== noExtras) set.setExtras(unit, extras);
     const needs = plan?.needs[i] ?? null;
     if (needs !== null) setNeeds(set, unit, needs);
     if (!created && unit.status === "pending") set.enter(unit, "pending");

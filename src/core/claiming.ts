@@ -38,7 +38,7 @@ export function* claimUnits<Unit extends UnitState>(
     if (++met % unitsPerTurn === 0) yield undefined;
     const unit = set.ready(spec);
     if (unit === undefined) break;
-    if (isExhausted(unit, claim.maxRetries)) {
+    if (isExhausted(set, unit, claim.maxRetries)) {
       exhaust(set, unit, claim.worker);
       exhausted++;
       if (!set.isUnresolved()) continue;

@@ -133,7 +133,10 @@ export interface Coordinate {
   requestAttempts(ns: string, request: AttemptRequest): Promise<AttemptRow[]>;
   /** Makes attempts for given units, wherever they stand; what was their active attempt loses its lease. All or none. */
   makeAttempts(ns: string, requests: readonly AttemptMake[]): Promise<AttemptRow[]>;
-  /** Finishes, fails, retries, expires and renews. Each change by itself: answers per item, in order. */
+  /**
+   * Finishes, fails, retries, expires and renews. `error` ends an attempt by the retry policy of its unit or work spec: the unit
+   * is tried again after the back-off, or fails. Each change by itself: answers per item, in order.
+   */
   settleAttempts(ns: string, changes: readonly AttemptChange[]): Promise<AttemptChanged[]>;
   getAttempts(ns: string, ids: readonly string[]): Promise<(AttemptRow | null)[]>;
   /** All attempts of a unit, in the order they were made. */

@@ -12,7 +12,7 @@ import { Buffer } from "node:buffer";
 import { headEnd, major, majorOf } from "./cbor-head.ts";
 import { cborEntries, cborItemCount, checkCborMap } from "./cbor-item.ts";
 import { cborToJson, readCbor } from "./cbor-read.ts";
-import { cborMapHead, cborText, hasToJson, writeCbor } from "./cbor-write.ts";
+import { cborMapHead, cborScalar, hasToJson, writeCbor } from "./cbor-write.ts";
 import type { CborBytes, Data, DataObject, JsonText } from "./data-value.ts";
 import { Float, Tuple, Uuid } from "./data-value.ts";
 import { CoordinateError } from "./errors.ts";
@@ -176,16 +176,16 @@ export function dataGetText(data: Data, key: string): string | null {
 }
 
 /**
- * Data with one top-level key set to a text, every other entry untouched to the byte. Size limits are not applied
- * again: this is how the engine notes a traceback in data that was accepted before, and that must not fail.
+ * Data with one top-level key set to a text or an integer, every other entry untouched to the byte. Size limits are not
+ * applied again: this is how the engine notes a traceback in data that was accepted before, and that must not fail.
  */
-export function dataWithText(data: Data | null, key: string, text: string): Data {
-  if (data === null) return JSON.stringify({ [key]: text }) as JsonText;
-  return typeof data === "string" ? jsonWithText(data, key, text) : cborWithText(data, key, text);
+export function dataWith(data: Data | null, key: string, value: string | number): Data {
+  if (data === null) return JSON.stringify({ [key]: value }) as JsonText;
+  return typeof data === "string" ? jsonWith(data, key, value) : cborWith(data, key, value);
 }
 
-function jsonWithText(data: JsonText, key: string, text: string): JsonText {
-  const value = JSON.stringify(text);
+function jsonWith(data: JsonText, key: string, given: string | number): JsonText {
+  const value = JSON.stringify(given);
   let result = "";
   let kept = 0;
   let members = 0;
@@ -201,8 +201,8 @@ function jsonWithText(data: JsonText, key: string, text: string): JsonText {
   return `${data.slice(0, end)}${members > 0 ? "," : ""}${JSON.stringify(key)}:${value}${data.slice(end)}` as JsonText;
 }
 
-function cborWithText(data: CborBytes, key: string, text: string): CborBytes {
-  const value = cborText(text);
+function cborWith(data: CborBytes, key: string, given: string | number): CborBytes {
+  const value = cborScalar(given);
   const pieces: Uint8Array[] = [];
   let kept = 0;
   for (const entry of cborEntries(data, 0)) {
@@ -211,7 +211,7 @@ function cborWithText(data: CborBytes, key: string, text: string): CborBytes {
     kept = entry.end;
   }
   if (kept > 0) pieces.push(data.subarray(kept));
-  else pieces.push(...withEntry(data, cborText(key), value));
+  else pieces.push(...withEntry(data, cborScalar(key), value));
   return new Uint8Array(Buffer.concat(pieces)) as CborBytes;
 }
 

@@ -5,7 +5,9 @@
  */
 import type { ActionInput, ActionRow } from "./action.ts";
 import {
+  attemptActions,
   defaultLifetimeMs,
+  givenReasons,
   parseAttemptId,
   type AttemptChange,
   type AttemptChanged,
@@ -63,6 +65,7 @@ import {
 } from "./namespace.ts";
 import type { Page } from "./page.ts";
 import { defaultTake, mostTaken, type QueueMessage, type QueueRow } from "./queue.ts";
+import { checkRetry, specTryLimit, type UnitRetry } from "./retry.ts";
 import { choose, explainChoice, type Candidate, type Explained, type ScheduleRequest } from "./scheduler.ts";
 import {
   isWatchable,
@@ -307,6 +310,12 @@ export class Engine implements Coordinate {
     if (unit.labels !== undefined) {
       const labels = checkNames("labels", "label", unit.labels, mostLabels);
       if (labels.length > 0) put.labels = labels;
+    }
+    if (unit.maxRetries !== undefined || unit.retry !== undefined) {
+      const retry: UnitRetry = {};
+      if (unit.maxRetries !== undefined) retry.maxRetries = checkCount("maxRetries", unit.maxRetries, 0);
+      if (unit.retry !== undefined) retry.retry = checkRetry(unit.retry, now);
+      put.retry = retry;
     }
     return put;
   }
@@ -563,7 +572,7 @@ export class Engine implements Coordinate {
       worker: ask.worker,
       limit,
       lifetimeMs: ask.lifetimeMs,
-      maxRetries: meta.maxRetries,
+      maxRetries: specTryLimit(meta),
       requestId: ask.requestId,
       ...(recent !== undefined && { recent }),
     };
@@ -610,18 +619,36 @@ export class Engine implements Coordinate {
 
   #readChange(change: AttemptChange, now: number): Settle | null {
     const { action } = checkObject("change", change);
-    checkOneOf("action", action, ["finish", "fail", "retry", "expire", "renew"]);
+    checkOneOf("action", action, attemptActions);
     const data = checkData("data", change.data, this.#maxDataBytes);
     const delay = checkSpan("delayMs", change.delayMs, now, 0, -Infinity);
     const lifetime = checkSpan("lifetimeMs", change.lifetimeMs, now, defaultLifetimeMs, -Infinity);
     const untried = change.untried !== undefined && checkBoolean("untried", change.untried);
-    if (untried && action !== "expire")
-      throw new CoordinateError("bad_argument", `untried: only with expire, not with ${action}`);
+    if (untried && action !== "expire" && action !== "retry")
+      throw new CoordinateError("bad_argument", `untried: only with expire and retry, not with ${action}`);
+    if (change.error !== undefined && action !== "error")
+      throw new CoordinateError("bad_argument", `error: only with error, not with ${action}`);
+    if (change.reason !== undefined && action !== "error" && action !== "fail")
+      throw new CoordinateError("bad_argument", `reason: only with fail and error, not with ${action}`);
     const key = parseAttemptId(change.attempt);
     if (key === null) return null;
     const time =
       action === "renew" ? now + Math.max(0, lifetime) : action === "retry" && delay > 0 ? now + delay : 0;
-    return { unitId: key.unitId, number: key.number, action, data, time, untried };
+    const settle: Settle = { unitId: key.unitId, number: key.number, action, data, time, untried };
+    if (action === "error") settle.random = this.#random();
+    if (change.error !== undefined) settle.error = this.#errorText(change.error);
+    if (change.reason !== undefined) settle.reason = checkOneOf("reason", change.reason, givenReasons);
+    return settle;
+  }
+
+  #errorText(given: string): string {
+    const text = checkText("error", given);
+    if (text.length > this.#maxDataBytes)
+      throw new CoordinateError(
+        "too_large",
+        `error: ${text.length} characters, at most ${this.#maxDataBytes}`,
+      );
+    return text;
   }
 
   async getAttempts(ns: string, ids: readonly string[]): Promise<(AttemptRow | null)[]> {

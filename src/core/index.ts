@@ -24,6 +24,7 @@ export * from "./names.ts";
 export * from "./namespace.ts";
 export * from "./page.ts";
 export * from "./queue.ts";
+export * from "./retry.ts";
 export * from "./scheduler.ts";
 export * from "./settling.ts";
 export * as shape from "./shape.ts";

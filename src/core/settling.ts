@@ -1,9 +1,18 @@
-/** Settling: finish, fail, retry, expire and renew, each under its guard. */
+/** Settling: finish, fail, error, retry, expire and renew, each under its guard. */
 import { attemptId, judge, type AttemptChanged } from "./attempt.ts";
 import { readOutputs, type OutputUnit } from "./chaining.ts";
-import type { Data } from "./data.ts";
+import { dataWith, type Data } from "./data.ts";
 import { putUnits } from "./adding.ts";
-import { catchUpUnit, endAttempt, follow, followBefore, releaseUnit, renewLease, retryUnit } from "./life.ts";
+import {
+  catchUpUnit,
+  endAttempt,
+  endInError,
+  follow,
+  followBefore,
+  releaseUnit,
+  renewLease,
+  retryUnit,
+} from "./life.ts";
 import type { AttemptKey, Settle, WorkUnitPut } from "./store.ts";
 import type { AttemptState, Rule, UnitState, WorkingSet } from "./working-set.ts";
 
@@ -114,8 +123,14 @@ function settleOne<Unit extends UnitState>(
     if (attempt.status === "pending") releaseUnit(set, unit, attempt, change.untried);
     else set.save(unit);
   } else if (action === "renew") renewLease(set, unit, attempt, change.time);
-  else if (action === "retry") retryUnit(set, unit, attempt, change.time);
-  else if (action !== "expire") endAttempt(set, unit, attempt, action);
+  else if (action === "retry") {
+    if (change.untried) unit.tries--;
+    retryUnit(set, unit, attempt, change.time);
+  } else if (action === "error") {
+    if (change.error !== undefined) attempt.data = dataWith(attempt.data, "traceback", change.error);
+    const retry = endInError(set, unit, attempt, change.reason ?? "error", change.random ?? 0);
+    if (retry !== null) answer.retry = retry;
+  } else if (action !== "expire") endAttempt(set, unit, attempt, action, change.reason);
   answer.changed = true;
   answer.status = attempt.status;
   answer.expirationTime = attempt.expiration;

@@ -11,12 +11,13 @@
  * rows when it meets them, in any method; nobody may see the difference.
  */
 import type { ActionInput, ActionRow } from "./action.ts";
-import type { AttemptAction, AttemptChanged, AttemptRow } from "./attempt.ts";
+import type { AttemptAction, AttemptChanged, AttemptRow, GivenReason } from "./attempt.ts";
 import type { Data } from "./data.ts";
 import type { DependencyKind } from "./dependency.ts";
 import type { LockDecision, LockPath, LockView } from "./lock.ts";
 import type { NamespaceRow, NamespaceSettings } from "./namespace.ts";
 import type { QueueMessage, QueueRow } from "./queue.ts";
+import type { UnitRetry } from "./retry.ts";
 import type { Candidate } from "./scheduler.ts";
 import type { WorkSpecMeta, WorkSpecRef, WorkSpecRow } from "./work-spec.ts";
 import type {
@@ -108,8 +109,8 @@ export interface Store {
    * Makes attempts for the best available units of one work spec: highest priority first, then name order. Creates
    * the worker when it is not known. Checks again, in the same step, what may have changed since the engine looked:
    * paused, `max_running`, and for a generated unit `mayGenerate`; then advances `nextContinuous`.
-   * A unit that was tried `maxRetries` times (since it was added or reset) is failed instead; it takes up one of
-   * the `limit` places. `more` is set when only such units were met and others are left.
+   * A unit that was tried `maxRetries` times (since it was added or reset), or as often as it says itself, is failed instead;
+   * it takes up one of the `limit` places. `more` is set when only such units were met and others are left.
    */
   claim(ns: string, claim: Claim, now: number): Promise<{ attempts: AttemptRow[]; more: boolean }>;
   /** All or none: throws `no_such_work_spec` or `no_such_work_unit`. */
@@ -240,6 +241,8 @@ export interface WorkUnitPut {
   /** Never empty: absent is none, also for a unit that has some. */
   queues?: readonly string[];
   labels?: readonly string[];
+  /** What it says of its tries; absent is nothing, also for a unit that did. */
+  retry?: UnitRetry;
   /** The attempt whose output the unit is. */
   origin?: string;
 }
@@ -266,7 +269,7 @@ export interface Claim {
   limit: number;
   /** The lease counts from the claim, however long the request waited for it. */
   lifetimeMs: number;
-  /** 0 is unlimited. */
+  /** Tries of a unit that says nothing of its own; 0 is unlimited. */
   maxRetries: number;
   requestId: string | null;
   /** The earlier look that this was chosen from; absent when it was a look of its own. */
@@ -290,8 +293,14 @@ export interface Settle extends AttemptKey {
   data: Data | null;
   /** `retry`: when the unit may run again. `renew`: when the lease ends. */
   time: number;
-  /** `expire`: a pending attempt that nobody began is given back, and is not counted as a try. */
+  /** `expire` of a pending attempt that nobody began, and `retry`: it is not counted as a try. */
   untried: boolean;
+  /** `error`: what went wrong. */
+  error?: string;
+  /** `fail` and `error`: absent is `error`. */
+  reason?: GivenReason;
+  /** `error`: a draw between 0 and 1, for the wait until the next try. */
+  random?: number;
 }
 
 export interface TidyLimits {

@@ -1,5 +1,6 @@
 /** What time does by itself: leases end, delays are over, units were tried too often, ended units are no longer kept. */
 import { exhaust, expire, follow, isExhausted, wait } from "./life.ts";
+import { specTryLimit } from "./retry.ts";
 import type { RetentionLimit } from "./work-spec.ts";
 import type { Rule, UnitState, WorkingSet } from "./working-set.ts";
 
@@ -39,14 +40,14 @@ export function* releaseDue<Unit extends UnitState>(
   yield* follow(set);
 }
 
-/** Fails those of the units that were tried too often, one after the other; answers how many. */
+/** Fails those of the units that were tried too often, one after the other, the least tried first; answers how many. */
 export function* exhaustUnits<Unit extends UnitState>(
   set: WorkingSet<Unit>,
   units: readonly Unit[],
 ): Rule<number> {
   let count = 0;
-  for (const unit of units) {
-    if (unit.status !== "available" || !isExhausted(unit, unit.spec.meta.maxRetries)) continue;
+  for (const unit of [...units].sort((a, b) => a.tries - b.tries || a.id - b.id)) {
+    if (unit.status !== "available" || !isExhausted(set, unit, specTryLimit(unit.spec.meta))) continue;
     exhaust(set, unit, "");
     if (++count % unitsPerTurn === 0) yield undefined;
     if (set.isUnresolved()) yield* follow(set);

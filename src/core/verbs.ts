@@ -5,7 +5,16 @@
  * To add a verb: declare it in coordinate.ts, implement it in engine.ts, describe it here.
  */
 import type { ActionInput, ActionRow } from "./action.ts";
-import { attemptStatuses, type AttemptChange, type AttemptChanged, type AttemptRow } from "./attempt.ts";
+import {
+  attemptActions,
+  attemptStatuses,
+  failReasons,
+  givenReasons,
+  type AttemptChange,
+  type AttemptChanged,
+  type AttemptRow,
+  type NextTry,
+} from "./attempt.ts";
 import type {
   AttemptMake,
   AttemptRequest,
@@ -26,6 +35,7 @@ import type { NameKind } from "./names.ts";
 import { schedulingPolicies, type NamespaceRow, type NamespaceSettings } from "./namespace.ts";
 import type { Page } from "./page.ts";
 import type { QueueMessage, QueueRow } from "./queue.ts";
+import { backoffKinds, type Backoff, type RetryPolicy } from "./retry.ts";
 import type { Explained, ScheduleRequest } from "./scheduler.ts";
 import {
   allOptional,
@@ -157,6 +167,7 @@ const workSpecRef: Shape<WorkSpecRef> = either(
 const fieldShapes: Readonly<Record<Exclude<FieldKind, "object">, Shape>> = {
   number: number(),
   amount: number(),
+  share: number(),
   count: integer,
   boolean: boolean(),
   text: text(),
@@ -196,11 +207,13 @@ const attemptRow = object<AttemptRow>({
 });
 const attemptChange = input<AttemptChange>({
   attempt: text(),
-  action: oneOf(["finish", "fail", "retry", "expire", "renew"]),
+  action: oneOf(attemptActions),
   data: maybe(data),
   delayMs: maybe(span),
   lifetimeMs: maybe(span),
   untried: maybe(boolean()),
+  error: maybe(text()),
+  reason: maybe(oneOf(givenReasons)),
 });
 const attemptChanged = object<AttemptChanged>({
   attempt: text(),
@@ -210,6 +223,7 @@ const attemptChanged = object<AttemptChanged>({
   expirationTime: time,
   outputs: integer,
   chainingErrors: list(text()),
+  retry: maybe(object<NextTry>({ delayMs: span, left: nullable(integer) })),
 });
 const schedule: Members<ScheduleRequest> = {
   workSpecs: maybe(list(text())),
@@ -222,6 +236,19 @@ const schedule: Members<ScheduleRequest> = {
 
 const workUnitStatus = oneOf(workUnitStatuses);
 const dependencyKind = oneOf(["hard", "soft"]);
+
+const retryMembers: Members<RetryPolicy> = {
+  attempts: maybe(integer),
+  backoff: maybe(
+    input<Backoff>({
+      kind: maybe(oneOf(backoffKinds)),
+      delayMs: maybe(span),
+      maxMs: maybe(span),
+      jitter: maybe(number()),
+    }),
+  ),
+};
+const ownRetry = { maxRetries: maybe(integer), retry: maybe(input<RetryPolicy>(retryMembers)) };
 
 /** One line of a bulk load, too. */
 export const workUnitInput = input<WorkUnitInput>({
@@ -241,12 +268,14 @@ export const workUnitInput = input<WorkUnitInput>({
   ),
   queues: maybe(list(queue)),
   labels: maybe(list(label)),
+  ...ownRetry,
 });
 export const workUnitRow = object<WorkUnitRow>({
   id: integer,
   workSpec,
   name: workUnit,
   status: workUnitStatus,
+  reason: nullable(oneOf(failReasons)),
   data,
   priority: number(),
   notBefore: time,
@@ -264,6 +293,7 @@ export const workUnitRow = object<WorkUnitRow>({
   ),
   queues: list(queue),
   labels: list(label),
+  ...ownRetry,
 });
 const conditions: Members<Omit<WorkUnitQuery, "previous" | "limit">> = {
   names: maybe(list(workUnit)),
@@ -504,7 +534,7 @@ export const verbs: { readonly [V in Verb]: VerbRow<Awaited<ReturnType<Coordinat
     params: { changes: list(attemptChange) },
     answer: list(attemptChanged),
     repeat: "same",
-    summary: "Finishes, fails, retries, expires and renews; each change by itself, answers per item.",
+    summary: "Finishes, fails, errs, retries, expires and renews; each change by itself, answers per item.",
   },
   getAttempts: {
     scope: "read",

@@ -6,6 +6,7 @@
  */
 import { latestTime } from "./check.ts";
 import { nameFromBytes } from "./names.ts";
+import { backoffKinds, type RetryPolicy } from "./retry.ts";
 
 /** What the scheduler looks at. Derived from the data when a work spec is set; then some of it may be set on its own. */
 export interface WorkSpecMeta {
@@ -27,6 +28,8 @@ export interface WorkSpecMeta {
   maxRunning: number;
   maxGetwork: number;
   maxRetries: number;
+  /** What becomes of a unit whose task ends in an error; empty is nothing said. */
+  retry: RetryPolicy;
   /** The `then` key; empty is none. */
   nextWorkSpecName: string;
   thenPreempts: boolean;
@@ -51,11 +54,11 @@ export interface RetentionLimit {
 
 /**
  * What a value is. In data, a `duration` is seconds, and a `time` is seconds since 1970 or a date as RFC 3339 has it; in
- * metadata both are milliseconds. An `amount` is a number of 0 or more, a `count` an integer of 0 or more, `arguments`
+ * metadata both are milliseconds. An `amount` is a number of 0 or more, a `share` one from 0 to 1, a `count` an integer of 0 or more, `arguments`
  * are a list or an object.
  */
 export type FieldKind =
-  "number" | "amount" | "count" | "boolean" | "text" | "object" | "arguments" | "duration" | "time";
+  "number" | "amount" | "share" | "count" | "boolean" | "text" | "object" | "arguments" | "duration" | "time";
 
 export interface WorkSpecField {
   readonly kind: FieldKind;
@@ -77,6 +80,8 @@ export interface WorkSpecField {
   readonly newer?: true;
   /** What a number counts, where its kind does not say so. */
   readonly unit?: string;
+  /** The texts that are allowed, where not all are. */
+  readonly values?: readonly string[];
   /** Of an object whose keys are known too. */
   readonly keys?: Readonly<Record<string, WorkSpecField>>;
   /** Stored and handed to workers, which read it; the engine takes whatever stands there. */
@@ -90,6 +95,22 @@ const retentionLimit = {
     help: "Seconds since the unit ended for which it is kept",
   },
   max_count: { kind: "count", field: "maxCount", help: "How many units are kept, the newest" },
+} as const satisfies Record<string, WorkSpecField>;
+
+const backoff = {
+  kind: {
+    kind: "text",
+    field: "kind",
+    values: backoffKinds,
+    help: "exponential if not given: twice as long after each try; linear: delay longer after each; fixed: always delay",
+  },
+  delay: { kind: "duration", field: "delayMs", help: "After the first try; a second if not given" },
+  max: { kind: "duration", field: "maxMs", help: "Never longer than this; an hour if not given" },
+  jitter: {
+    kind: "share",
+    field: "jitter",
+    help: "The share of the wait that is left to chance; 0 if not given",
+  },
 } as const satisfies Record<string, WorkSpecField>;
 
 /** By key, in the order in which metadata is written. */
@@ -208,6 +229,26 @@ export const workSpecFields = {
     settable: true,
     help: "Attempts after which a unit fails instead of being handed out again; 0 is unlimited",
   },
+  retry: {
+    kind: "object",
+    field: "retry",
+    default: {},
+    newer: true,
+    help: "What becomes of a unit whose task ends in an error. Without it and max_retries, the unit fails",
+    keys: {
+      attempts: {
+        kind: "count",
+        field: "attempts",
+        help: "Tries after which a unit fails; 0 is unlimited. With max_retries as well, the smaller number holds",
+      },
+      backoff: {
+        kind: "object",
+        field: "backoff",
+        help: "How long a unit waits before its next try",
+        keys: backoff,
+      },
+    },
+  },
   then: {
     kind: "text",
     field: "nextWorkSpecName",
@@ -302,6 +343,7 @@ export const readStoredMeta = (text: string): WorkSpecMeta => ({
 const wanted: Readonly<Record<FieldKind, string>> = {
   number: "a number",
   amount: "a number of 0 or more",
+  share: "a number from 0 to 1",
   count: "an integer of 0 or more",
   boolean: "a boolean",
   text: "a string",
@@ -312,6 +354,15 @@ const wanted: Readonly<Record<FieldKind, string>> = {
 };
 
 export const wantedKind = (kind: FieldKind): string => wanted[kind];
+
+/** The same for a field of which not every value is allowed. */
+export const wantedField = ({ kind, values }: WorkSpecField): string =>
+  values === undefined ? wanted[kind] : `one of ${values.join(", ")}`;
+
+export function readField({ kind, values }: WorkSpecField, value: unknown): unknown {
+  const read = readKind(kind, value);
+  return values === undefined || values.some((one) => one === read) ? read : undefined;
+}
 
 /** The metadata's value for a value of data; undefined when it is of another kind. */
 export const readKind = (kind: FieldKind, value: unknown): unknown => dataReaders[kind](value);
@@ -330,6 +381,7 @@ const objectOf = (value: unknown): unknown =>
 const dataReaders: Readonly<Record<FieldKind, (value: unknown) => unknown>> = {
   number: (value) => between(-Infinity, value),
   amount: (value) => between(0, value),
+  share: (value) => between(0, value, 1),
   count: (value) => {
     const number = between(0, value);
     return Number.isSafeInteger(number) ? number : undefined;

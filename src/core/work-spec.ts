@@ -9,9 +9,10 @@ import { checkName } from "./names.ts";
 import {
   checkKind,
   defaultMeta,
-  readKind,
+  readField,
   settableFields,
   textOf,
+  wantedField,
   wantedKind,
   workSpecKeys,
   type WorkSpecField,
@@ -117,21 +118,25 @@ function readFields(
   path = "",
 ): Record<string, unknown> {
   const fields: Record<string, unknown> = {};
-  for (const [key, { kind, field, keys: inner, forWorkers, newer }] of Object.entries(keys)) {
+  for (const [key, row] of Object.entries(keys)) {
+    const { field, keys: inner, forWorkers, newer } = row;
     const value = Object.hasOwn(object, key) ? object[key] : undefined;
     if (value === undefined || value === null || forWorkers === true) continue;
-    const read = readKind(kind, value);
-    if (read === undefined && lenient && newer === true) continue;
-    if (read === undefined)
-      throw new CoordinateError(
-        "bad_work_spec",
-        `${path}${key}: expected ${wantedKind(kind)}, got ${describeValue(value)}`,
-      );
-    if (field === undefined) continue;
-    fields[field] =
-      inner === undefined
-        ? read
-        : readFields(read as Record<string, unknown>, inner, lenient, `${path}${key}.`);
+    try {
+      const read = readField(row, value);
+      if (read === undefined)
+        throw new CoordinateError(
+          "bad_work_spec",
+          `${path}${key}: expected ${wantedField(row)}, got ${describeValue(value)}`,
+        );
+      if (field === undefined) continue;
+      fields[field] =
+        inner === undefined
+          ? read
+          : readFields(read as Record<string, unknown>, inner, lenient, `${path}${key}.`);
+    } catch (error) {
+      if (!lenient || newer !== true) throw error;
+    }
   }
   return fields;
 }

@@ -1,12 +1,13 @@
 /** A work unit is one job of a work spec: a name, a data dictionary, and where it stands. */
-import type { AttemptRow } from "./attempt.ts";
+import type { AttemptRow, FailReason } from "./attempt.ts";
 import type { Data } from "./data.ts";
 import type { DependencyKind } from "./dependency.ts";
+import type { UnitRetry } from "./retry.ts";
 
 export const workUnitStatuses = ["available", "delayed", "blocked", "pending", "finished", "failed"] as const;
 export type WorkUnitStatus = (typeof workUnitStatuses)[number];
 
-export interface WorkUnitInput {
+export interface WorkUnitInput extends UnitRetry {
   name: string;
   data?: Data | null;
   /** Higher is handed out first. Any finite number; 0 when absent. */
@@ -23,6 +24,7 @@ export interface WorkUnitInput {
   queues?: readonly string[];
   /** A few short words to find the unit by; at most 8, each of 1 to 256 bytes. Absent is none, also when added again. */
   labels?: readonly string[];
+  // `maxRetries` and `retry` take the place of what the work spec says; absent is nothing, also when added again
 }
 
 export const mostQueues = 16;
@@ -44,12 +46,14 @@ export interface DependencyRow {
   status: WorkUnitStatus | null;
 }
 
-export interface WorkUnitRow {
+export interface WorkUnitRow extends UnitRetry {
   /** A unit that was deleted and added again has another id. */
   id: number;
   workSpec: string;
   name: string;
   status: WorkUnitStatus;
+  /** Why it failed; null unless it has. */
+  reason: FailReason | null;
   /** The active attempt's data if it has any, else the unit's own. */
   data: Data | null;
   priority: number;

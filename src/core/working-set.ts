@@ -9,10 +9,11 @@
  * try, who hears of an end are decided in `life.ts` and the files beside it. One working set belongs to one verb and one
  * transaction, and in it the same unit is always the same object.
  */
-import { attemptId, type AttemptRow, type AttemptStatus } from "./attempt.ts";
+import { attemptId, type AttemptRow, type AttemptStatus, type FailReason } from "./attempt.ts";
 import type { Data } from "./data.ts";
 import type { DependencyKind } from "./dependency.ts";
 import type { QueueMessage } from "./queue.ts";
+import type { UnitRetry } from "./retry.ts";
 import type { AttemptKey, WorkUnitPut } from "./store.ts";
 import type { WorkSpecMeta } from "./work-spec.ts";
 import type { AddedWorkUnit, DependencyRow, WorkUnitRow, WorkUnitStatus } from "./work-unit.ts";
@@ -44,6 +45,8 @@ export interface AttemptState {
   data: Data | null;
   late: boolean;
   chainingErrors: readonly string[];
+  /** Why it failed its unit, where that is not `error`. It need not be kept once it is history. */
+  reason: FailReason | null;
 }
 
 export interface UnitState {
@@ -56,7 +59,7 @@ export interface UnitState {
   priority: number;
   notBefore: number;
   readonly created: number;
-  /** Attempts ever made, and those that count against `max_retries`. */
+  /** Attempts ever made, and those that count as tries. */
   attempts: number;
   tries: number;
   /** The latest attempt, until the unit is taken from it; then it is history. */
@@ -79,13 +82,23 @@ export interface Need {
   met: boolean;
 }
 
-/** What few units have: queues that hear of their end, and labels. */
+/** What few units have: queues that hear of their end, labels, and a word on how often they are tried. */
 export interface Extras {
   readonly queues: readonly string[];
   readonly labels: readonly string[];
+  readonly retry: UnitRetry | null;
 }
 
-export const noExtras: Extras = { queues: [], labels: [] };
+export const noExtras: Extras = { queues: [], labels: [], retry: null };
+
+export const areExtras = ({ queues, labels, retry }: Extras): boolean =>
+  queues.length > 0 || labels.length > 0 || retry !== null;
+
+/** What a put says of them. */
+export const extrasOfPut = ({ queues, labels, retry }: WorkUnitPut): Extras =>
+  queues === undefined && labels === undefined && retry === undefined
+    ? noExtras
+    : { queues: queues ?? noExtras.queues, labels: labels ?? noExtras.labels, retry: retry ?? null };
 
 export abstract class WorkingSet<Unit extends UnitState> {
   readonly now: number;
@@ -277,7 +290,7 @@ export function attemptRow(unit: UnitState, attempt: AttemptState): AttemptRow {
 export function unitRow(
   unit: UnitState,
   dependencies: readonly DependencyRow[],
-  { queues, labels }: Extras,
+  { queues, labels, retry }: Extras,
 ): WorkUnitRow {
   const active = unit.attempt !== null && isActive(unit.attempt) ? unit.attempt : null;
   return {
@@ -285,6 +298,7 @@ export function unitRow(
     workSpec: unit.spec.name,
     name: unit.name,
     status: unit.status,
+    reason: unit.status === "failed" ? (active?.reason ?? "error") : null,
     data: active?.data ?? unit.data,
     priority: unit.priority,
     notBefore: unit.notBefore,
@@ -295,5 +309,6 @@ export function unitRow(
     dependencies,
     queues,
     labels,
+    ...retry,
   };
 }

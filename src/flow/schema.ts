@@ -60,13 +60,19 @@ const propertiesOf = (keys: Readonly<Record<string, WorkSpecField>>): Record<str
   Object.fromEntries(Object.entries(keys).map(([key, known]) => [key, schemaOf(known)]));
 
 /** Null counts as absent, as everywhere. */
-function schemaOf({ kind, help, keys }: WorkSpecField): Record<string, unknown> {
-  return { description: help, ...forms[kind], ...(keys !== undefined && { properties: propertiesOf(keys) }) };
+function schemaOf({ kind, help, keys, values }: WorkSpecField): Record<string, unknown> {
+  return {
+    description: help,
+    ...forms[kind],
+    ...(values !== undefined && { enum: [...values, null] }),
+    ...(keys !== undefined && { properties: propertiesOf(keys) }),
+  };
 }
 
 const forms: Readonly<Record<FieldKind, Record<string, unknown>>> = {
   number: { type: ["number", "null"] },
   amount: { type: ["number", "null"], minimum: 0 },
+  share: { type: ["number", "null"], minimum: 0, maximum: 1 },
   count: { type: ["integer", "null"], minimum: 0 },
   boolean: { type: ["boolean", "null"] },
   text: { type: ["string", "null"] },

@@ -2,8 +2,8 @@
 import {
   checkName,
   CoordinateError,
-  readKind,
-  wantedKind,
+  readField,
+  wantedField,
   workSpecKeys,
   type WorkSpecField,
 } from "../core/index.ts";
@@ -38,9 +38,9 @@ export function checkEntry(
       continue;
     }
     const value = document.isFromEnvironment(there) ? fromText(known, given) : given;
-    if (value !== null && readKind(known.kind, value) === undefined) {
+    if (value !== null && readField(known, value) === undefined) {
       findings.wrong.push(
-        `${where}: expected ${wantedKind(known.kind)}, got ${shown(value)}${hint(known, value)}`,
+        `${where}: expected ${wantedField(known)}, got ${shown(value)}${hint(known, value)}`,
       );
       continue;
     }

@@ -7,7 +7,9 @@ import {
   byExpiration,
   compareNames,
   isPlainName,
+  isSpent,
   noExtras,
+  specTryLimit,
   type ActionRow,
   type AttemptState,
   type Data,
@@ -55,7 +57,7 @@ export class Unit implements UnitState {
   /** The latest attempt, until the unit is taken from it; then it is history. */
   attempt: AttemptState | null = null;
   history: AttemptState[] | null = null;
-  /** Attempts ever made, and those that count against `max_retries`. */
+  /** Attempts ever made, and those that count as tries. */
   attempts = 0;
   tries = 0;
   #links: Links | null = null;
@@ -185,12 +187,17 @@ export class Spec implements SpecState {
 
   /** Finds units that were tried too often by a limit that was not there before. */
   setMeta(meta: WorkSpecMeta): void {
-    const { maxRetries } = this.meta;
+    const limit = specTryLimit(this.meta);
     this.meta = meta;
-    if (meta.maxRetries === maxRetries) return;
+    if (specTryLimit(meta) === limit) return;
     this.exhausted.clear();
-    if (meta.maxRetries === 0) return;
-    for (const unit of this.ready) if (unit.tries >= meta.maxRetries) this.exhausted.add(unit);
+    for (const unit of this.ready) this.noteExhausted(unit);
+  }
+
+  /** Of a unit that is available. */
+  noteExhausted(unit: Unit): void {
+    if (unit.tries > 0 && isSpent(unit.tries, unit.extras.retry, specTryLimit(this.meta)))
+      this.exhausted.add(unit);
   }
 
   /** Keeps the order that retention needs exactly while it needs it. */

@@ -654,7 +654,7 @@ export class MemoryStore implements Store, Watchable {
     const left = (): number => limits.units - tidied.expired - tidied.due - tidied.exhausted - tidied.retired;
     // what one of them frees may have been tried too often as well
     while (spec.exhausted.size > 0 && left() > 0) {
-      const units = [...spec.exhausted].sort((a, b) => a.tries - b.tries || a.id - b.id).slice(0, left());
+      const units = [...spec.exhausted].slice(0, left());
       tidied.exhausted += run(exhaustUnits(new MemorySet(this.#tables, now), units));
     }
     for (const status of ["finished", "failed"] as const) {

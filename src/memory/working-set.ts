@@ -1,5 +1,6 @@
 /** The rows of a verb in the memory store: the units themselves. Nothing has to be loaded, and what is written is there at once. */
 import {
+  areExtras,
   noExtras,
   type Watches,
   workerLifetimeMs,
@@ -117,7 +118,7 @@ export class MemorySet extends WorkingSet<Unit> {
     spec.names.change(unit, status);
     if (status === "available") {
       spec.ready.add(unit);
-      if (spec.meta.maxRetries > 0 && unit.tries >= spec.meta.maxRetries) spec.exhausted.add(unit);
+      spec.noteExhausted(unit);
     } else if (status === "pending") spec.leases.add(unit);
     else if (status === "delayed") spec.due.add(unit);
     else if (status !== "blocked") spec.ended?.[status].add(unit);
@@ -161,7 +162,7 @@ export class MemorySet extends WorkingSet<Unit> {
       list?.remove(unit);
       if (list?.size === 0) spec.labels.delete(label);
     }
-    unit.extras = extras.queues.length + extras.labels.length === 0 ? noExtras : extras;
+    unit.extras = areExtras(extras) ? extras : noExtras;
     for (const label of extras.labels) {
       let list = spec.labels.get(label);
       if (list === undefined) spec.labels.set(label, (list = new SortedList<Unit>(byName)));

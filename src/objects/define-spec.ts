@@ -50,6 +50,11 @@ export interface WorkSpecKeys {
   max_getwork?: number;
   /** Attempts after which a unit fails instead of being handed out again; 0 is unlimited */
   max_retries?: number;
+  /** What becomes of a unit whose task ends in an error. Without it and max_retries, the unit fails */
+  retry?: {
+    attempts?: number;
+    backoff?: { kind?: "exponential" | "fixed" | "linear"; delay?: number; max?: number; jitter?: number };
+  };
   /** The full name of the work spec that gets the outputs */
   then?: string;
   /** Under the python policy: units of the next work spec go first */

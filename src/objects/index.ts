@@ -1,4 +1,4 @@
-export { Attempt, type RetryOptions, type SettleAllOptions } from "./attempt.ts";
+export { Attempt, type ErrorOptions, type RetryOptions, type SettleAllOptions } from "./attempt.ts";
 export { CoordinateHandle, handles } from "./coordinate.ts";
 export { defineSpec, SpecDefinition, type WorkSpecKeys } from "./define-spec.ts";
 export { Namespace, type WorkerListing } from "./namespace.ts";

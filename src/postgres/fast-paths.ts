@@ -16,7 +16,7 @@ import {
 } from "../core/index.ts";
 import { isRow, type Database, type Row, type Transaction } from "./connection.ts";
 import { isNeedyPast } from "./expiry.ts";
-import { extraArrays, extrasFrom, labelRows } from "./extras.ts";
+import { extraArrays, extrasFrom, labelRows, retryArrays } from "./extras.ts";
 import { comparePlaces, placeOf, type Place } from "./floor.ts";
 import { takeSeqs } from "./queues.ts";
 import { emptyDelta, epochOf, tallyConflict, tallyInsert, writeTallies } from "./tally.ts";
@@ -32,10 +32,15 @@ import { bools, byteas, CopyRows, dataBytes, float8s, int2s, int4s, int8s, nameK
 const insertStatement = (named: boolean): string => `
   WITH spec AS MATERIALIZED (SELECT id, namespace FROM @spec WHERE id = $1 AND NOT dead),
   added AS (
-    INSERT INTO @unit (id, spec, key, long_name, status, place, not_before, created, data${named ? ", queues, labels" : ""})
-    SELECT g.id, spec.id, g.key, g.long_name, g.status, g.place, g.not_before, $2, g.data${named ? ", e.queues, e.labels" : ""}
+    INSERT INTO @unit (id, spec, key, long_name, status, place, not_before, created, data${named ? ", queues, labels, retry, max_tries" : ""})
+    SELECT g.id, spec.id, g.key, g.long_name, g.status, g.place, g.not_before, $2, g.data${named ? ", e.queues, e.labels, r.retry, r.max_tries" : ""}
     FROM spec, unnest($3::bigint[], $4::bytea[], $5::bytea[], $6::smallint[], $7::float8[], $8::bigint[], $9::bytea[])
-      AS g (id, key, long_name, status, place, not_before, data)${named ? ` LEFT JOIN (${extrasFrom(15)}) e ON e.id = g.id` : ""}
+      AS g (id, key, long_name, status, place, not_before, data)${
+        named
+          ? ` LEFT JOIN (${extrasFrom(15)}) e ON e.id = g.id
+      LEFT JOIN unnest($22::bigint[], $23::text[], $24::int[]) AS r (id, retry, max_tries) ON r.id = g.id`
+          : ""
+      }
     RETURNING status
   )${
     named
@@ -59,7 +64,7 @@ const insertStatement = (named: boolean): string => `
   SELECT 1 FROM spec`;
 
 export const insertSql = insertStatement(false);
-/** For units of which some have queues or labels. */
+/** For units of which some have queues, labels or a limit of their own. */
 export const insertNamedSql = insertStatement(true);
 
 /** From so many on, adds go by COPY: a third less work for the server, for two more round trips. */
@@ -161,14 +166,14 @@ export function insertValues(
   ];
 }
 
-export const isNamed = ({ queues, labels }: WorkUnitPut): boolean =>
-  queues !== undefined || labels !== undefined;
+export const isNamed = ({ queues, labels, retry }: WorkUnitPut): boolean =>
+  queues !== undefined || labels !== undefined || retry !== undefined;
 
-/** What the statement for units with queues or labels is given besides. */
+/** What the statement for such units is given besides. */
 export function namedValues(spec: number, rows: readonly NewRow[]): unknown[] {
   const named = rows.filter(({ put }) => isNamed(put)).map(({ id, put }) => ({ ...put, id, spec }));
   const { ids, kinds, values } = extraArrays(named);
-  return [ids, kinds, values, ...labelRows(named).values];
+  return [ids, kinds, values, ...labelRows(named).values, ...retryArrays(named)];
 }
 
 // ---- settling
@@ -287,8 +292,9 @@ export async function settlePlain(
 function plainValues(ns: string, changes: readonly Settle[], now: number): unknown[] | null {
   const actions: number[] = [];
   const units = new Set<number>();
-  for (const { action, time, unitId, number } of changes) {
-    if (action === "expire" || (action === "renew" && time <= now)) return null;
+  for (const { action, time, unitId, number, untried, reason } of changes) {
+    if (action === "expire" || action === "error" || (action === "renew" && time <= now)) return null;
+    if (untried || reason !== undefined) return null;
     if (units.has(unitId)) return null;
     if (number > 0x7fffffff) return null;
     units.add(unitId);

@@ -280,6 +280,9 @@ export const migrations: readonly Migration[] = [
       // attempts that were taken from their worker before the lease ended, and that it has not settled yet
       "ALTER TABLE @history ADD COLUMN held boolean NOT NULL DEFAULT false",
       "CREATE INDEX history_held ON @history (worker, unit, number) WHERE held",
+      // why a unit failed, where that is not 'error'; what it says of its tries, as JSON, and after how many it fails
+      "ALTER TABLE @unit ADD COLUMN reason text, ADD COLUMN retry text, ADD COLUMN max_tries integer",
+      "CREATE INDEX unit_spent ON @unit (spec, tries, id) WHERE status = 0 AND max_tries > 0 AND tries >= max_tries",
     ],
   },
 ];

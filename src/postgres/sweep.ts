@@ -3,6 +3,7 @@ import {
   countRetired,
   exhaustUnits,
   removeUnits,
+  specTryLimit,
   type RetentionLimit,
   type Slice,
   type Tidied,
@@ -65,13 +66,18 @@ export async function purgeUnits(
   );
 }
 
+/** Units that have reached a limit of their own: as the index of these has it. */
+const isOwnSpent = "u.status = 0 AND u.max_tries > 0 AND u.tries >= u.max_tries";
+
 const noIds: Allocate = () => Promise.resolve([]);
 
 interface TidySpec {
   id: number;
   namespace: Buffer;
   past: boolean;
-  maxRetries: number;
+  /** Tries after which a unit fails, and whether a unit has reached a limit of its own. */
+  limit: number;
+  spent: boolean;
   retention: { status: "finished" | "failed"; limit: RetentionLimit; count: number }[];
 }
 
@@ -94,7 +100,7 @@ export async function tidyStore(
       tidied.due += due;
     }
     // what one of them frees may have been tried too often as well
-    while (spec.maxRetries > 0 && left() > 0) {
+    while ((spec.limit > 0 || spec.spent) && left() > 0) {
       const failed = await failExhausted(db, spec, left(), now);
       if (failed === 0) break;
       tidied.exhausted += failed;
@@ -139,20 +145,23 @@ async function trimLog(db: Database, cursor: LogCursor): Promise<void> {
 /** The work specs that something may have to be done for, or one of them. */
 async function readSpecs(db: Database, only: number | null, now: number): Promise<TidySpec[]> {
   const rows = await db.rows(
-    `SELECT s.id, n.name, ${isPast("s.id", "$1::bigint")}, s.meta, c.finished, c.failed
+    `SELECT s.id, n.name, ${isPast("s.id", "$1::bigint")}, s.meta, c.finished, c.failed,
+       EXISTS (SELECT 1 FROM @unit u WHERE u.spec = s.id AND ${isOwnSpent})
      FROM @spec s JOIN @namespace n ON n.id = s.namespace, LATERAL ${tallyOf("s.id")} c
      WHERE NOT s.dead AND ($2::bigint IS NULL OR s.id = $2::bigint) ORDER BY s.id`,
     [now, only],
   );
-  return (rows as [number, Buffer, boolean, string, number, number][]).map(
-    ([id, namespace, past, text, finished, failed]) => {
-      const { maxRetries, retention } = readMeta(text, 0);
+  return (rows as [number, Buffer, boolean, string, number, number, boolean][]).map(
+    ([id, namespace, past, text, finished, failed, spent]) => {
+      const meta = readMeta(text, 0);
+      const { retention } = meta;
       const counts = { finished, failed };
       return {
         id,
         namespace,
         past,
-        maxRetries,
+        limit: specTryLimit(meta),
+        spent,
         retention: (["finished", "failed"] as const).flatMap((status) => {
           const limit = retention[status];
           return limit === undefined ? [] : [{ status, limit, count: counts[status] }];
@@ -163,13 +172,20 @@ async function readSpecs(db: Database, only: number | null, now: number): Promis
 }
 
 async function failExhausted(db: Database, spec: TidySpec, limit: number, now: number): Promise<number> {
-  const sql = `SELECT id FROM @unit WHERE spec = $1 AND status = 0 AND tries > 0 AND tries >= $2 ORDER BY tries, id LIMIT $3`;
-  if ((await db.rows(sql, [spec.id, spec.maxRetries, 1])).length === 0) return 0;
+  const byLimit = `SELECT u.id FROM @unit u WHERE u.spec = $1 AND u.status = 0 AND u.tries > 0 AND u.tries >= $2
+    AND u.max_tries IS NULL ORDER BY u.tries, u.id LIMIT $3`;
+  const byOwn = `SELECT u.id FROM @unit u WHERE u.spec = $1 AND ${isOwnSpent} ORDER BY u.tries, u.id LIMIT $2`;
+  const find = async (session: Session, most: number, lock: string): Promise<number[]> => {
+    const own = await session.rows(`${byOwn}${lock}`, [spec.id, most]);
+    const others =
+      spec.limit === 0 ? [] : await session.rows(`${byLimit}${lock}`, [spec.id, spec.limit, most]);
+    return ([...own, ...others] as [number][]).slice(0, most).map(([id]) => id);
+  };
+  if ((await find(db, 1, "")).length === 0) return 0;
   return db.transaction(
     async (tx) => {
-      const rows = await tx.rows(`${sql} FOR UPDATE SKIP LOCKED`, [spec.id, spec.maxRetries, limit]);
+      const ids = await find(tx, limit, " FOR UPDATE SKIP LOCKED");
       const set = new PostgresSet(tx, now, noIds);
-      const ids = (rows as [number][]).map(([id]) => id);
       await set.loadUnits(ids);
       return apply(set, exhaustUnits(set, set.units(ids)));
     },

@@ -8,7 +8,9 @@ import {
   type AttemptStatus,
   type Data,
   type Extras,
+  type FailReason,
   type SpecState,
+  type UnitRetry,
   type UnitState,
   type WorkUnitStatus,
 } from "../core/index.ts";
@@ -47,13 +49,16 @@ interface Stored {
   /** Undefined when the attempt's data is the unit's. */
   readonly attemptData: Data | null | undefined;
   readonly labels: readonly string[];
+  /** Whether it says anything of its tries. */
+  readonly retry: boolean;
 }
 
 /** The columns of a unit, in the order that `readUnit` expects them. */
 export const unitColumns = `u.id, u.spec, u.key, u.long_name, u.status, u.place, u.not_before, u.created, u.attempts, u.tries,
    u.origin, u.needs, u.dependents, u.attempt_status, u.attempt_worker, u.attempt_start, u.attempt_end,
-   u.attempt_expiration, u.attempt_late, u.attempt_own, u.attempt_errors, u.data, u.attempt_data, u.since, u.queues, u.labels`;
-const unitColumnCount = 26;
+   u.attempt_expiration, u.attempt_late, u.attempt_own, u.attempt_errors, u.data, u.attempt_data, u.since, u.queues, u.labels,
+   u.reason, u.retry`;
+const unitColumnCount = 28;
 
 /** The columns of a unit's work spec and namespace, in the order that `readSpec` expects them. */
 export const specColumns = "s.name, s.namespace, n.name, s.meta, s.next_continuous, s.dead";
@@ -85,7 +90,7 @@ export function readUnit(row: Row, spec: Spec): Unit {
   const data = bytesData(row[21] as Buffer | null);
   const own = row[19] === true;
   const attempt = readCurrentAttempt(row, attempts, own ? bytesData(row[22] as Buffer | null) : data);
-  const extras = readExtras(row[24], row[25]);
+  const extras = readExtras(row[24], row[25], row[27] as string | null);
   return {
     id: row[0] as number,
     spec,
@@ -103,7 +108,13 @@ export function readUnit(row: Row, spec: Spec): Unit {
     attempt,
     since: (row[23] as number | null) ?? 0,
     extras,
-    stored: { status, data, attemptData: own ? attempt?.data : undefined, labels: extras.labels },
+    stored: {
+      status,
+      data,
+      attemptData: own ? attempt?.data : undefined,
+      labels: extras.labels,
+      retry: extras.retry !== null,
+    },
   };
 }
 
@@ -120,6 +131,7 @@ function readCurrentAttempt(row: Row, number: number, data: Data | null): Attemp
     data,
     late: row[18] as boolean,
     chainingErrors: readErrors(row[20] as string | null),
+    reason: row[26] as FailReason | null,
   };
 }
 
@@ -148,13 +160,18 @@ export function readPast(row: Row): AttemptState {
     expiration,
     late,
     chainingErrors: readErrors(errors),
+    reason: null,
     data: bytesData(data),
   };
 }
 
-function readExtras(queues: unknown, labels: unknown): Extras {
-  if (queues === null && labels === null) return noExtras;
-  return { queues: readNames(queues), labels: readNames(labels) };
+function readExtras(queues: unknown, labels: unknown, retry: string | null): Extras {
+  if (queues === null && labels === null && retry === null) return noExtras;
+  return {
+    queues: readNames(queues),
+    labels: readNames(labels),
+    retry: retry === null ? null : (JSON.parse(retry) as UnitRetry),
+  };
 }
 
 const readNames = (value: unknown): readonly string[] =>

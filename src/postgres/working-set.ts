@@ -6,6 +6,7 @@
  * Dependents are locked later, as they are found: for them a deadlock is possible, and the transaction is tried again.
  */
 import {
+  areExtras,
   compareNames,
   nameToBytes,
   noExtras,
@@ -24,7 +25,7 @@ import {
 } from "../core/index.ts";
 import { isRow, type Row, type Session } from "./connection.ts";
 import { comparePlaces, placeOf } from "./floor.ts";
-import { extraArrays, extrasFrom, labelRows } from "./extras.ts";
+import { extraArrays, extrasFrom, labelRows, retryArrays } from "./extras.ts";
 import { registerWorkers, writeLog } from "./log.ts";
 import { readNeeds, type ReadNeed } from "./needs.ts";
 import { writeMessages, type NewMessage } from "./queues.ts";
@@ -454,7 +455,7 @@ export class PostgresSet extends WorkingSet<Unit> {
   }
 
   setExtras(unit: Unit, extras: Extras): void {
-    unit.extras = extras.queues.length + extras.labels.length === 0 ? noExtras : extras;
+    unit.extras = areExtras(extras) ? extras : noExtras;
     this.#renamed.add(unit);
     this.#changed.add(unit);
   }
@@ -593,6 +594,13 @@ export class PostgresSet extends WorkingSet<Unit> {
       `UPDATE @unit u SET queues = e.queues, labels = e.labels FROM (${extrasFrom(1)}) e WHERE ${isRow("u.id", "e.id")}`,
       [ids, kinds, values],
     );
+    const limited = units.filter(({ extras, stored }) => extras.retry !== null || stored?.retry === true);
+    if (limited.length > 0)
+      await this.#tx.rows(
+        `UPDATE @unit u SET retry = r.retry, max_tries = r.max_tries
+         FROM unnest($1::bigint[], $2::text[], $3::int[]) AS r (id, retry, max_tries) WHERE ${isRow("u.id", "r.id")}`,
+        retryArrays(limited.map(({ id, extras: { retry } }) => ({ id, retry }))),
+      );
     const before = units.filter(({ stored }) => (stored?.labels.length ?? 0) > 0);
     if (before.length > 0) await this.#dropLabels(before);
     const after = labelRows(
@@ -635,13 +643,14 @@ export class PostgresSet extends WorkingSet<Unit> {
          attempt_own = c.attempt_own, attempt_errors = c.attempt_errors,
          data = CASE WHEN c.has_data THEN c.data ELSE u.data END,
          attempt_data = CASE WHEN c.has_attempt_data THEN c.attempt_data ELSE u.attempt_data END,
-         since = c.since
+         since = c.since, reason = c.reason
        FROM unnest($1::bigint[], $2::smallint[], $3::float8[], $4::bigint[], $5::int[], $6::int[], $7::text[],
          $8::boolean[], $9::boolean[], $10::smallint[], $11::bytea[], $12::bigint[], $13::bigint[], $14::bigint[],
-         $15::boolean[], $16::boolean[], $17::text[], $18::boolean[], $19::bytea[], $20::boolean[], $21::bytea[], $22::bigint[])
+         $15::boolean[], $16::boolean[], $17::text[], $18::boolean[], $19::bytea[], $20::boolean[], $21::bytea[], $22::bigint[],
+         $23::text[])
          AS c (id, status, place, not_before, attempts, tries, origin, needs, dependents, attempt_status,
            attempt_worker, attempt_start, attempt_end, attempt_expiration, attempt_late, attempt_own, attempt_errors,
-           has_data, data, has_attempt_data, attempt_data, since)
+           has_data, data, has_attempt_data, attempt_data, since, reason)
        WHERE ${isRow("u.id", "c.id")}`,
       [
         int8s(units.map(({ id }) => id)),
@@ -670,6 +679,7 @@ export class PostgresSet extends WorkingSet<Unit> {
           ),
         ),
         int8s(units.map(({ since }) => (since > 0 ? since : null))),
+        texts(attempt(({ reason }) => reason)),
       ],
     );
   }

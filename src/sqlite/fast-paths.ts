@@ -15,6 +15,7 @@
 import {
   actionStatus,
   attemptId,
+  extrasOfPut,
   mayGenerate,
   nameFromBytes,
   outputPut,
@@ -125,10 +126,11 @@ function enterNew(
   }
   spec.counts.available += available;
   spec.counts.delayed += puts.length - available;
-  return puts.map(({ name, priority, notBefore, queues = [], labels = [] }, i) => {
+  return puts.map((put, i) => {
+    const { name, priority, notBefore } = put;
     const id = first + i;
     const delayed = notBefore > now;
-    addExtras(state, { id, spec, name }, { queues, labels });
+    addExtras(state, { id, spec, name }, extrasOfPut(put));
     if (delayed && spec.due !== undefined) spec.due = Math.min(spec.due ?? notBefore, notBefore);
     if (!delayed && spec.top !== undefined) spec.top = Math.max(spec.top ?? priority, priority);
     return { name, id, created: true, status: delayed ? "delayed" : "available" };
@@ -182,9 +184,10 @@ function claimSome(
   let lastPlace: Value = null;
   let lastName = "";
   let taken = 0;
-  for (const [unit, text, at, data, made, tries, status, queued, since, ended] of rows) {
+  for (const [unit, text, at, data, made, tries, status, queued, since, ended, own] of rows) {
     const id = unit as number;
-    if (maxRetries > 0 && (tries as number) >= maxRetries) break;
+    const limit = (own as number | null) ?? maxRetries;
+    if (limit > 0 && (tries as number) >= limit) break;
     const name = exactName(state, spec, id, text);
     const number = (made as number) + 1;
     const start = Math.max(now, (since as number | null) ?? 0, (ended as number | null) ?? 0);
@@ -303,7 +306,7 @@ function readPlain(state: State, ns: string, change: Settle, now: number): Plain
   if (lease === undefined || spec === undefined || spec.deleted || spec.namespace !== ns) return null;
   const { action, data } = change;
   if (lease.number !== change.number || lease.expiration <= now || (lease.own && data === null)) return null;
-  if (action !== "finish" && action !== "fail") return null;
+  if ((action !== "finish" && action !== "fail") || change.reason !== undefined) return null;
   const { nextWorkSpecName } = spec.meta;
   const next =
     action === "finish" && nextWorkSpecName !== "" ? spec.space.specs.get(nextWorkSpecName) : undefined;
@@ -460,7 +463,7 @@ export function expirePlain(state: State, spec: Spec, leases: readonly Lease[], 
   state.writes++;
   sql.expireMany.run(ids);
   sql.dropLeases.run(ids);
-  const available = sql.waitAgain.run(ids, now);
+  const available = (state.counters.extras === 0 ? sql.waitAgain : sql.waitAgainLimited).run(ids, now);
   const delayed = available < leases.length ? sql.delayAgain.run(ids, now) : 0;
   for (const { unit } of leases) state.setLease(unit, undefined);
   spec.counts.pending -= leases.length;
@@ -475,7 +478,7 @@ export function releasePlain(state: State, spec: Spec, units: readonly number[],
   if (!state.fastPaths) return false;
   state.touch(spec);
   state.writes++;
-  state.sql.readyMany.run(JSON.stringify(units));
+  (state.counters.extras === 0 ? state.sql.readyMany : state.sql.readyManyLimited).run(JSON.stringify(units));
   state.sql.dropDue.run(spec.id, last, units.at(-1)!);
   spec.counts.delayed -= units.length;
   spec.counts.available += units.length;

@@ -90,7 +90,8 @@ export const migrations: readonly string[] = [
     place REAL NOT NULL,
     name TEXT NOT NULL,
     unit INTEGER NOT NULL,
-    -- as the unit's: to find those that were tried too often, by whatever limit there is now
+    -- as the unit's: to find those that were tried too often, by whatever limit there is now. Of a unit with a limit of its
+    -- own, 0 or, when it is reached, a number above every limit
     tries INTEGER NOT NULL,
     PRIMARY KEY (spec, place, name)
   ) WITHOUT ROWID;
@@ -247,6 +248,12 @@ export const migrations: readonly string[] = [
   -- 1: taken from its worker before the lease ended, and not settled by it yet
   ALTER TABLE history ADD COLUMN held INTEGER;
   CREATE INDEX history_held ON history (worker, unit, number) WHERE held = 1;
+
+  -- why a unit failed, where that is not 'error'
+  ALTER TABLE unit ADD COLUMN reason TEXT;
+  -- what the unit says of its tries, as JSON, and after how many it fails; null: its work spec says so
+  ALTER TABLE extra ADD COLUMN retry TEXT;
+  ALTER TABLE extra ADD COLUMN max_tries INTEGER;
   `,
 ];
 

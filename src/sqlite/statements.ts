@@ -14,9 +14,15 @@ const unitColumns = `
   l.expiration AS lease_expiration, l.late AS lease_late, l.own AS lease_own, l.data AS lease_data,
   u.not_before > 0 AND EXISTS (
     SELECT 1 FROM delayed AS d WHERE d.spec = u.spec AND d.not_before = u.not_before AND d.unit = u.id
-  ) AS is_delayed, u.since`;
+  ) AS is_delayed, u.since, u.reason`;
 
 const ids = "(SELECT value FROM json_each(?))";
+
+/** What stands in the order of ready units for those that have reached a limit of their own. */
+export const spentTries = 2 ** 30;
+
+const readyTries = `CASE WHEN e.max_tries IS NULL THEN u.tries WHEN e.max_tries > 0 AND u.tries >= e.max_tries THEN ${spentTries}
+  ELSE 0 END`;
 
 /** How many rows one insert of many has. */
 export const manyRows = 50;
@@ -91,7 +97,7 @@ export const sql = {
   setUnit: `
     UPDATE unit SET state = ?, priority = ?, not_before = ?, attempts = ?, tries = ?, origin_unit = ?,
       origin_number = ?, status = ?, worker = ?, started = ?, ended = ?, expiration = ?, late = ?, errors = ?, own = ?,
-      data = ?, attempt_data = ?, since = ?
+      data = ?, attempt_data = ?, since = ?, reason = ?
     WHERE id = ?`,
   dropUnit: "DELETE FROM unit WHERE id = ?",
   dropHistory: "DELETE FROM history WHERE unit = ?",
@@ -143,18 +149,23 @@ export const sql = {
   readyMany: `
     INSERT INTO ready SELECT u.spec, 0 - u.priority, u.name, u.id, u.tries
     FROM json_each(?) AS j CROSS JOIN unit AS u ON u.id = j.value`,
+  /** The same where units may have a limit of their own. */
+  readyManyLimited: `
+    INSERT INTO ready SELECT u.spec, 0 - u.priority, u.name, u.id, ${readyTries}
+    FROM json_each(?) AS j CROSS JOIN unit AS u ON u.id = j.value LEFT JOIN extra AS e ON e.unit = u.id`,
   dropDue: "DELETE FROM delayed WHERE spec = ? AND (not_before, unit) <= (?, ?)",
 
   // ---- claiming and settling
 
   claimable: `
-    SELECT r.unit, r.name, r.place, u.data, u.attempts, u.tries, u.status, 0, u.since, u.ended
+    SELECT r.unit, r.name, r.place, u.data, u.attempts, u.tries, u.status, 0, u.since, u.ended, NULL
     FROM ready AS r CROSS JOIN unit AS u ON u.id = r.unit WHERE r.spec = ? ORDER BY r.place, r.name LIMIT ? + 0`,
-  /** The same where units may have queues. */
+  /** The same where units may have queues, or a limit of their own. */
   claimableQueued: `
-    SELECT r.unit, r.name, r.place, u.data, u.attempts, u.tries, u.status,
-      EXISTS (SELECT 1 FROM extra AS e WHERE e.unit = r.unit AND e.queues IS NOT NULL), u.since, u.ended
-    FROM ready AS r CROSS JOIN unit AS u ON u.id = r.unit WHERE r.spec = ? ORDER BY r.place, r.name LIMIT ? + 0`,
+    SELECT r.unit, r.name, r.place, u.data, u.attempts, u.tries, u.status, e.queues IS NOT NULL, u.since, u.ended,
+      e.max_tries
+    FROM ready AS r CROSS JOIN unit AS u ON u.id = r.unit LEFT JOIN extra AS e ON e.unit = r.unit
+    WHERE r.spec = ? ORDER BY r.place, r.name LIMIT ? + 0`,
   /** Of a row value with a CAST in it SQLite uses the first part only, so higher places go by themselves. */
   dropPlacesBefore: "DELETE FROM ready WHERE spec = ? AND place < ?",
   dropClaimed: "DELETE FROM ready WHERE spec = ? AND place = ? AND name <= CAST(? AS TEXT)",
@@ -196,14 +207,18 @@ export const sql = {
   waitAgain: `
     INSERT INTO ready SELECT u.spec, 0 - u.priority, u.name, u.id, u.tries
     FROM json_each(?) AS j CROSS JOIN unit AS u ON u.id = j.value WHERE u.not_before <= ?`,
+  waitAgainLimited: `
+    INSERT INTO ready SELECT u.spec, 0 - u.priority, u.name, u.id, ${readyTries}
+    FROM json_each(?) AS j CROSS JOIN unit AS u ON u.id = j.value LEFT JOIN extra AS e ON e.unit = u.id
+    WHERE u.not_before <= ?`,
   delayAgain: `
     INSERT INTO delayed SELECT u.spec, u.not_before, u.id, u.name
     FROM json_each(?) AS j CROSS JOIN unit AS u ON u.id = j.value WHERE u.not_before > ?`,
 
   // ---- labels, queues and actions
 
-  extra: "SELECT queues, labels FROM extra WHERE unit = ?",
-  addExtra: "INSERT INTO extra VALUES (?, ?, ?)",
+  extra: "SELECT queues, labels, retry FROM extra WHERE unit = ?",
+  addExtra: "INSERT INTO extra VALUES (?, ?, ?, ?, ?)",
   dropExtra: "DELETE FROM extra WHERE unit = ?",
   dropExtras: `DELETE FROM extra WHERE unit IN ${ids}`,
   addLabel: "INSERT INTO label VALUES (?, ?, CAST(? AS TEXT), ?)",

@@ -3,6 +3,7 @@ import {
   countRetired,
   exhaustUnits,
   removeUnits,
+  specTryLimit,
   type Slice,
   type Tidied,
   type TidyLimits,
@@ -12,6 +13,7 @@ import { catchUp, maxMoved } from "./expiry.ts";
 import { deletePlain } from "./fast-paths.ts";
 import { forgetTaken, purgeQueues } from "./queues.ts";
 import { unitState } from "./schema.ts";
+import { spentTries } from "./statements.ts";
 import type { Spec, State } from "./state.ts";
 import type { Steps } from "./work-units.ts";
 import { forgetWorkers, unpackAttempts } from "./workers.ts";
@@ -57,8 +59,9 @@ export function* tidy(state: State, cursor: TidyCursor, limits: TidyLimits, now:
 function* tidySpec(state: State, spec: Spec, limits: TidyLimits, now: number, tidied: Tidied): Steps<void> {
   const left = (): number => limits.units - tidied.expired - tidied.due - tidied.exhausted - tidied.retired;
   // what one of them frees may have been tried too often as well
-  while (spec.meta.maxRetries > 0 && left() > 0) {
-    const ids = state.sql.spent.all(spec.id, spec.meta.maxRetries, left()).map(([id]) => id as number);
+  const limit = specTryLimit(spec.meta);
+  while ((limit > 0 || state.counters.extras > 0) && left() > 0) {
+    const ids = state.sql.spent.all(spec.id, limit || spentTries, left()).map(([id]) => id as number);
     if (ids.length === 0) break;
     tidied.exhausted += yield* applied(state, now, (set) =>
       exhaustUnits(
@@ -69,13 +72,11 @@ function* tidySpec(state: State, spec: Spec, limits: TidyLimits, now: number, ti
   }
   if (!syncEnded(state, spec)) tidied.more = true;
   for (const status of ["finished", "failed"] as const) {
-    const limit = spec.meta.retention[status];
-    if (limit === undefined || spec.retained !== 2 || left() <= 0) continue;
+    const kept = spec.meta.retention[status];
+    if (kept === undefined || spec.retained !== 2 || left() <= 0) continue;
     const rows = state.sql.firstEnded.all(spec.id, unitState[status], left());
     const ends = rows.map(([, time]) => time as number);
-    const ids = rows
-      .slice(0, countRetired(limit, ends, spec.counts[status], now))
-      .map(([id]) => id as number);
+    const ids = rows.slice(0, countRetired(kept, ends, spec.counts[status], now)).map(([id]) => id as number);
     if (ids.length === 0) continue;
     yield* deleteUnits(state, spec, ids, now);
     spec.removed[status] += ids.length;

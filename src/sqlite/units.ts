@@ -6,6 +6,7 @@ import {
   parseAttemptId,
   type AttemptState,
   type Data,
+  type FailReason,
   type WorkUnitStatus,
 } from "../core/index.ts";
 import type { Row, Value } from "./driver.ts";
@@ -68,6 +69,7 @@ function readUnit(state: State, row: Row): Unit {
       expiration: row[24] as number,
       late: row[25] === 1,
       chainingErrors: [],
+      reason: null,
       data: row[26] === 1 ? readData(row[27]) : data,
     };
   else if (row[11] !== null)
@@ -80,6 +82,7 @@ function readUnit(state: State, row: Row): Unit {
       expiration: row[15] as number,
       late: row[16] === 1,
       chainingErrors: readErrors(row[17]),
+      reason: row[30] as FailReason | null,
       data: row[18] === 1 ? readData(row[20]) : data,
     };
   return {
@@ -139,6 +142,7 @@ export function saveUnit(state: State, unit: Unit, now: number): void {
     dataValue(unit.data),
     own ? dataValue(ended.data) : null,
     unit.since > 0 ? unit.since : null,
+    ended?.reason ?? null,
     unit.id,
   );
 }
@@ -164,6 +168,7 @@ function readPast(state: State, row: Row): AttemptState {
     expiration: expiration as number,
     late: late === 1,
     chainingErrors: readErrors(errors),
+    reason: null,
     data: readData(data),
   };
 }

@@ -1,7 +1,10 @@
 /** The rows of a verb in SQLite: read when a rule looks at them, and written at once within the open transaction. */
 import {
+  isSpent,
   nameFromBytes,
   nameToBytes,
+  noExtras,
+  ownTryLimit,
   WorkingSet,
   type AddedWorkUnit,
   type AttemptState,
@@ -16,6 +19,7 @@ import { extrasOf, hasQueues, setExtras } from "./extras.ts";
 import { addNew } from "./fast-paths.ts";
 import { addMessage } from "./queues.ts";
 import { attemptCode, unitState } from "./schema.ts";
+import { spentTries } from "./statements.ts";
 import type { Spec, State } from "./state.ts";
 import { findUnit, findUnitByName, pastAttempt, saveUnit, standing, type Unit } from "./units.ts";
 import { dataValue, errorsValue, isUsualName, nameValue } from "./values.ts";
@@ -208,7 +212,7 @@ export class SqliteSet extends WorkingSet<Unit> {
     const { id, spec, attempt, priority, notBefore } = unit;
     switch (unit.status) {
       case "available":
-        sql.addReady.run(spec.id, 0 - priority, nameValue(unit.name), id, unit.tries);
+        sql.addReady.run(spec.id, 0 - priority, nameValue(unit.name), id, readyTries(state, unit));
         if (spec.top !== undefined) spec.top = Math.max(spec.top ?? priority, priority);
         break;
       case "delayed":
@@ -312,7 +316,7 @@ export class SqliteSet extends WorkingSet<Unit> {
     this.#units.delete(unit.id);
     this.#names.get(unit.spec)?.delete(unit.name);
     dropNeeds(state, unit.id);
-    setExtras(state, unit, { queues: [], labels: [] });
+    setExtras(state, unit, noExtras);
     state.writes++;
     state.sql.dropUnit.run(unit.id);
     if (unit.attempts > (unit.attempt === null ? 0 : 1)) state.sql.dropHistory.run(unit.id);
@@ -356,6 +360,14 @@ export class SqliteSet extends WorkingSet<Unit> {
   flush(): void {
     for (const [worker, attempts] of this.#log) logAttempts(this.#state, worker, attempts, this.now);
   }
+}
+
+/** See the column `tries` of table `ready`. */
+function readyTries(state: State, { id, tries }: Unit): number {
+  if (tries === 0 || state.counters.extras === 0) return tries;
+  const { retry } = extrasOf(state, id);
+  if (ownTryLimit(retry) === null) return tries;
+  return isSpent(tries, retry, 0) ? spentTries : 0;
 }
 
 /** A rule as work for the committer, which lets others have a turn where it yields. */

@@ -21,6 +21,7 @@ import { queueAge } from "./cases/queue-age.ts";
 import { queues } from "./cases/queues.ts";
 import { races } from "./cases/races.ts";
 import { requests } from "./cases/requests.ts";
+import { retrying } from "./cases/retrying.ts";
 import { scheduling } from "./cases/scheduling.ts";
 import { settling } from "./cases/settling.ts";
 import { waiting } from "./cases/waiting.ts";
@@ -37,6 +38,7 @@ export const caseGroups: readonly CaseGroup[] = [
   workUnits,
   attempts,
   settling,
+  retrying,
   scheduling,
   continuous,
   chaining,

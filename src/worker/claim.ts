@@ -11,7 +11,13 @@ import {
   type Coordinate,
   type WorkSpecRef,
 } from "../core/index.ts";
-import { Attempt, Worker as WorkerHandle, WorkUnit, type Scope } from "../objects/index.ts";
+import {
+  Attempt,
+  Worker as WorkerHandle,
+  WorkUnit,
+  type ErrorOptions,
+  type Scope,
+} from "../objects/index.ts";
 import type { Alarm, Alarms } from "./alarms.ts";
 import { giveUpTime, renewTime, signalTime, type Lease, type ServerTime } from "./lease.ts";
 import type { Logger } from "./log.ts";
@@ -275,7 +281,7 @@ export class Claim {
     const text = this.#timedOut;
     const open = this.undecided(run);
     run.end(new Stop("timed out", text));
-    await settleEach(open, (attempt) => attempt.failWith(text));
+    await settleEach(open, (attempt) => attempt.error(text, { reason: "expired" }));
     this.context.reports.timedOut(this, open);
   }
 
@@ -310,6 +316,12 @@ class HeldAttempt extends Attempt {
   }
   override failWith(traceback: string): Promise<AttemptChanged> {
     return caught(super.failWith(traceback));
+  }
+  override error(traceback?: string, options?: ErrorOptions): Promise<AttemptChanged> {
+    return caught(super.error(traceback, options));
+  }
+  override snooze(delayMs: number): Promise<AttemptChanged> {
+    return caught(super.snooze(delayMs));
   }
   override retry(options?: { delayMs?: number; data?: object }): Promise<AttemptChanged> {
     return caught(super.retry(options));

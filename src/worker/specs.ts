@@ -1,5 +1,5 @@
 /** The work specs that a worker has met: their data for its tasks, read again now and then. */
-import { decodeData, type Clock, type Coordinate } from "../core/index.ts";
+import { decodeData, specTryLimit, type Clock, type Coordinate } from "../core/index.ts";
 import type { TaskSpec } from "./task.ts";
 
 /** A task may see the data of its work spec this long after it was changed. A read for every batch would double the requests. */
@@ -9,8 +9,8 @@ export interface KnownSpec extends TaskSpec {
   readonly runtime: string;
   /** 0 is unlimited. */
   readonly maxGetwork: number;
-  /** 0 is unlimited. */
-  readonly maxRetries: number;
+  /** Tries of a unit that says nothing of its own; 0 is unlimited. */
+  readonly tryLimit: number;
 }
 
 export class Specs {
@@ -43,7 +43,7 @@ export class Specs {
   async #read(name: string): Promise<KnownSpec | null> {
     const [row] = await this.#verbs.getWorkSpecs(this.#ns, [name]);
     if (row === undefined || row === null) return null;
-    const { runtime, maxGetwork, maxRetries } = row.meta;
-    return { name, data: decodeData(row.data), runtime, maxGetwork, maxRetries };
+    const { runtime, maxGetwork } = row.meta;
+    return { name, data: decodeData(row.data), runtime, maxGetwork, tryLimit: specTryLimit(row.meta) };
   }
 }

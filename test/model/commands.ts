@@ -131,6 +131,7 @@ const put = fc.record({
   ),
   queues,
   labels,
+  maxRetries: fc.constantFrom(undefined, undefined, undefined, undefined, 0, 1, 2),
 });
 type Put = {
   name: string;
@@ -141,6 +142,7 @@ type Put = {
   after?: { pick: number; hard: boolean }[] | undefined;
   queues: string[];
   labels: string[];
+  maxRetries?: number | undefined;
 };
 
 operations.define(
@@ -171,8 +173,9 @@ async function add(both: Both, spec: string, units: readonly Put[]): Promise<boo
     });
     return { ...rest, data: encoded(data), ...(needs !== undefined && { needs }) };
   });
-  const inputs = puts.map(({ needs, delay, data, ...rest }) => ({
+  const inputs = puts.map(({ needs, delay, data, maxRetries, ...rest }) => ({
     ...rest,
+    ...(maxRetries !== undefined && { maxRetries }),
     data: data as Data | null,
     delayMs: delay,
     ...(needs !== undefined && {
@@ -331,7 +334,8 @@ const action = fc.constantFrom<ModelAction>(
   "finish",
   "finish",
   "fail",
-  "fail",
+  "error",
+  "error",
   "retry",
   "expire",
   "renew",
@@ -380,7 +384,14 @@ async function settle(both: Both, changes: readonly Change[], repeat: boolean): 
     const attempt = pick(open, number);
     if (attempt === undefined) return [];
     chosen.add(attempt);
-    return [{ ...rest, attempt, data: encoded(data), untried: untried && rest.action === "expire" }];
+    return [
+      {
+        ...rest,
+        attempt,
+        data: encoded(data),
+        untried: untried && ["expire", "retry"].includes(rest.action),
+      },
+    ];
   });
   if (meant.length === 0) return [0, 0];
   const expected = model.settle(meant);
@@ -393,6 +404,7 @@ async function settle(both: Both, changes: readonly Change[], repeat: boolean): 
       delayMs: time,
       lifetimeMs: time,
       ...(untried && { untried }),
+      ...(action === "error" && { error: "Error: boom" }),
     })),
   );
   assert.deepEqual(
@@ -545,14 +557,16 @@ operations.define(
     name: spec,
     then: fc.constantFrom("a", "b", "c", "c", "", "nowhere"),
     maxRetries: fc.constantFrom(0, 0, 1, 2),
+    backoff: fc.constantFrom(null, null, 0, 100),
     finished: fc.option(limit, { freq: 1, nil: undefined }),
     failed: fc.option(limit, { freq: 1, nil: undefined }),
   }),
-  async (both, { name, then, maxRetries, finished, failed }) => {
+  async (both, { name, then, maxRetries, backoff, finished, failed }) => {
     await setSpec(both, {
       name,
       then,
       maxRetries,
+      backoff,
       retention: { ...(finished && { finished }), ...(failed && { failed }) },
     });
     return true;
@@ -561,13 +575,14 @@ operations.define(
 
 async function setSpec(
   { model, engine, ns }: Both,
-  { name, then = "", maxRetries = 0, retention = {} }: Partial<ModelSpec> & { name: string },
+  { name, then = "", maxRetries = 0, backoff = null, retention = {} }: Partial<ModelSpec> & { name: string },
 ): Promise<void> {
   const there = model.spec(name);
   const fresh: ModelSpec = {
     name,
     then,
     maxRetries,
+    backoff,
     retention,
     paused: false,
     maxRunning: 0,
@@ -586,6 +601,7 @@ async function setSpec(
         name,
         then,
         max_retries: maxRetries,
+        ...(backoff !== null && { retry: { backoff: { kind: "linear", delay: backoff / 1000 } } }),
         retention: Object.fromEntries(
           Object.entries(retention).map(([status, given]) => [status, limit(given)]),
         ),
@@ -764,6 +780,7 @@ function compareUnit(both: Both, row: WorkUnitRow, unit: ModelUnit): void {
       workSpec: unit.spec,
       name: unit.name,
       status,
+      reason: active?.reason ?? null,
       data: comparable(both, active?.data ?? unit.data),
       priority: unit.priority,
       notBefore: unit.notBefore,
@@ -779,6 +796,7 @@ function compareUnit(both: Both, row: WorkUnitRow, unit: ModelUnit): void {
       })),
       queues: unit.queues,
       labels: unit.labels,
+      ...(unit.maxRetries !== undefined && { maxRetries: unit.maxRetries }),
     },
   );
 }

@@ -6,6 +6,8 @@ import fc from "fast-check";
 import {
   encodeData,
   type AttemptAction,
+  type GivenReason,
+  type RetryPolicy,
   type AttemptRow,
   type Page,
   type Tally,
@@ -135,6 +137,14 @@ const unit = fc.record({
   after,
   queues: mostly(fc.subarray(queueNames)),
   labels: seldom(fc.subarray(labelNames)),
+  maxRetries: seldom(fc.constantFrom(0, 1, 2)),
+  retry: seldom(
+    fc.constantFrom<RetryPolicy>(
+      { attempts: 1 },
+      { attempts: 2, backoff: { kind: "fixed", delayMs: 50 } },
+      { backoff: { kind: "linear", delayMs: 10, maxMs: 25, jitter: 0.5 } },
+    ),
+  ),
 });
 type Unit = {
   name: string;
@@ -144,6 +154,8 @@ type Unit = {
   after?: { pick: number; kind: "hard" | "soft" }[] | undefined;
   queues?: readonly string[] | undefined;
   labels?: readonly string[] | undefined;
+  maxRetries?: number | undefined;
+  retry?: RetryPolicy | undefined;
 };
 
 /** All units that there are, in the order of work specs and names. */
@@ -166,7 +178,7 @@ operation(
     const waits = units.some(({ after }) => after !== undefined);
     const there = waits ? await everyUnit(pair) : [];
     const inputs: WorkUnitInput[] = [];
-    for (const { name, data, after, queues, labels, ...rest } of units as Unit[]) {
+    for (const { name, data, after, queues, labels, maxRetries, retry, ...rest } of units as Unit[]) {
       if (waits && pair.known.has("names given twice") && inputs.some((input) => input.name === nameOf(name)))
         continue;
       inputs.push({
@@ -181,6 +193,8 @@ operation(
         }),
         ...(queues && { queues }),
         ...(labels && { labels }),
+        ...(maxRetries !== undefined && { maxRetries }),
+        ...(retry && { retry }),
       });
     }
     const named = requestName(pair, requestId);
@@ -196,6 +210,7 @@ const many = (count: number, from: number, kind: string, delayMs: number): WorkU
     data: i % 3 === 0 ? null : encodeData({ i }),
     ...(kind !== "plain" && { priority: i % 2, delayMs: i % 7 === 0 ? delayMs : 0 }),
     ...(kind === "labelled" && i % 5 === 0 && { labels: ["red"], queues: ["q"] }),
+    ...(kind === "labelled" && i % 11 === 0 && { maxRetries: 1 }),
     ...(kind === "queued" && { queues: ["q"] }),
   }));
 
@@ -372,7 +387,17 @@ operation(
 
 // ---- settling
 
-const actions: readonly AttemptAction[] = ["finish", "finish", "finish", "fail", "retry", "expire", "renew"];
+const actions: readonly AttemptAction[] = [
+  "finish",
+  "finish",
+  "finish",
+  "fail",
+  "error",
+  "error",
+  "retry",
+  "expire",
+  "renew",
+];
 const action = fc.constantFrom(...actions);
 
 /** An attempt by number: most of those that are open, or of any that were handed out. */
@@ -418,6 +443,8 @@ type Change = {
   delayMs?: number;
   lifetimeMs?: number;
   untried?: boolean;
+  error?: string | undefined;
+  reason?: GivenReason | undefined;
 };
 const change: fc.Arbitrary<Change> = fc.record({
   which,
@@ -426,11 +453,13 @@ const change: fc.Arbitrary<Change> = fc.record({
   delayMs: span,
   lifetimeMs: fc.constantFrom(0, 100, 1000, 10_000),
   untried: fc.boolean(),
+  error: mostly(fc.constantFrom("Error: boom", "TypeError: x is not a function\n    at y")),
+  reason: seldom(fc.constantFrom("expired" as const, "cancelled" as const, "late" as const)),
 });
 
 async function settle(pair: Pair, changes: readonly Change[], repeat = false): Promise<Accepted> {
   const open = await openAttempts(pair);
-  const asked = changes.flatMap(({ which, data, untried, ...rest }) => {
+  const asked = changes.flatMap(({ which, data, untried, error, reason, ...rest }) => {
     const attempt = pickAttempt(open, which);
     if (attempt === undefined) return [];
     // another change is of another attempt, unless several of one are what is wanted
@@ -440,7 +469,9 @@ async function settle(pair: Pair, changes: readonly Change[], repeat = false): P
         ...rest,
         attempt,
         data: encoded(data),
-        ...(untried === true && rest.action === "expire" && { untried }),
+        ...(untried === true && ["expire", "retry"].includes(rest.action) && { untried }),
+        ...(error !== undefined && rest.action === "error" && { error }),
+        ...(reason !== undefined && ["error", "fail"].includes(rest.action) && { reason }),
       },
     ];
   });
@@ -732,6 +763,14 @@ const specData = fc.record({
   max_running: seldom(fc.constantFrom(2, 5), 4),
   max_getwork: seldom(fc.constantFrom(1, 3), 4),
   max_retries: seldom(fc.constantFrom(1, 2, 3), 1),
+  retry: seldom(
+    fc.constantFrom(
+      { attempts: 2 },
+      { attempts: 3, backoff: { kind: "fixed", delay: 0.1 } },
+      { backoff: { delay: 0.01, max: 0.02, jitter: 1 } },
+    ),
+    3,
+  ),
   continuous: seldom(fc.boolean(), 6),
   interval: seldom(fc.constantFrom(0.05, 1), 2),
   retention: seldom(

@@ -5,7 +5,7 @@
  * Each verb is one call. The ends of units in it are told in the order of its changes; what follows for dependents comes
  * after them, level by level, in the order of unit ids; a change to a unit for which something still follows has that first.
  */
-export type ModelAction = "finish" | "fail" | "retry" | "expire" | "renew";
+export type ModelAction = "finish" | "fail" | "error" | "retry" | "expire" | "renew";
 
 export interface ModelAttempt {
   unit: ModelUnit;
@@ -18,6 +18,8 @@ export interface ModelAttempt {
   expiration: number | null;
   data: string | null;
   late: boolean;
+  /** Why it failed the unit; null when it has not. */
+  reason: string | null;
   /** The unit was taken from it. */
   replaced: boolean;
   /** It was taken while it ran, and its worker has not settled it since. */
@@ -46,6 +48,8 @@ export interface ModelUnit {
   needs: ModelNeed[];
   queues: readonly string[];
   labels: readonly string[];
+  /** In place of what its work spec says; 0 is unlimited. */
+  maxRetries: number | undefined;
   /** The attempt whose output made it. */
   origin: ModelAttempt | null;
   deleted: boolean;
@@ -58,6 +62,8 @@ export interface ModelSpec {
   maxRunning: number;
   maxGetwork: number;
   maxRetries: number;
+  /** The wait after each try is so much longer than the one before; null is not said. */
+  backoff: number | null;
   retention: Partial<Record<"finished" | "failed", { maxAge?: number; maxCount?: number }>>;
   removed: { finished: number; failed: number };
 }
@@ -84,12 +90,25 @@ export interface ModelPut {
   needs?: { spec: string; name: string; hard: boolean }[];
   queues: readonly string[];
   labels: readonly string[];
+  maxRetries?: number | undefined;
 }
 
 export type ModelStatus = "available" | "delayed" | "blocked" | "pending" | "finished" | "failed";
 
 const isRunningOrEnded = (status: string): status is "pending" | "finished" | "failed" =>
   status === "pending" || status === "finished" || status === "failed";
+
+const withMembers = (data: string | null, members: object): string =>
+  JSON.stringify({ ...(JSON.parse(data ?? "{}") as object), ...members });
+
+const tracebackOf = (data: string | null): string | null =>
+  (JSON.parse(data ?? "{}") as { traceback?: string }).traceback ?? null;
+
+const tooOften = (error: string | null, tries: number): object => ({
+  traceback: "too many retries",
+  ...(error !== null && { last_error: error }),
+  tries,
+});
 
 export class Model {
   now = 0;
@@ -206,7 +225,9 @@ export class Model {
     const broken = unit.needs.find((need) => this.needState(need) === "broken")?.unit;
     if (broken === undefined) return;
     const how = broken.deleted ? "was deleted" : "failed";
-    this.#fail(unit, "", `dependency ${broken.name} of work spec ${broken.spec} ${how}`);
+    this.#fail(unit, "", "dependency", {
+      traceback: `dependency ${broken.name} of work spec ${broken.spec} ${how}`,
+    });
   }
 
   /**
@@ -262,6 +283,7 @@ export class Model {
       expiration: start + lease,
       data: unit.data,
       late: false,
+      reason: null,
       replaced: false,
       lost: false,
     };
@@ -270,12 +292,23 @@ export class Model {
   }
 
   /** By an attempt that nobody ran. */
-  #fail(unit: ModelUnit, worker: string, traceback: string): void {
+  #fail(unit: ModelUnit, worker: string, reason: string, noted: object): void {
     const attempt = this.#attempt(unit, worker, 0);
     attempt.status = "failed";
+    attempt.reason = reason;
     attempt.start = attempt.end = attempt.expiration = this.#moment;
-    attempt.data = JSON.stringify({ ...(JSON.parse(unit.data ?? "{}") as object), traceback });
+    attempt.data = withMembers(unit.data, noted);
     this.#end(unit, attempt);
+  }
+
+  /** Fails a unit that was tried too often. */
+  #exhaust(unit: ModelUnit, worker: string): void {
+    const last = this.current(unit);
+    const error =
+      last?.status === "expired"
+        ? `the lease of worker ${last.worker} ended`
+        : tracebackOf(last?.data ?? null);
+    this.#fail(unit, worker, "exhausted", tooOften(error, unit.tries));
   }
 
   /** Time passes: leases end, which may break what waits. */
@@ -371,6 +404,7 @@ export class Model {
       needs: [],
       queues: [],
       labels: [],
+      maxRetries: undefined,
       origin: null,
       deleted: false,
     };
@@ -390,6 +424,7 @@ export class Model {
     unit.notBefore = put.delay > 0 ? this.now + put.delay : 0;
     unit.queues = put.queues;
     unit.labels = put.labels;
+    unit.maxRetries = put.maxRetries;
     if (origin !== null) unit.origin = origin;
     if (put.needs !== undefined)
       unit.needs = put.needs.map(({ spec, name, hard }) => {
@@ -419,7 +454,7 @@ export class Model {
         const unit = this.#best(specName);
         if (unit === undefined) return given;
         if (this.#isExhausted(unit)) {
-          this.#fail(unit, worker, "too many retries");
+          this.#exhaust(unit, worker);
           this.#follow();
         } else {
           given.push(this.#attempt(unit, worker, lease));
@@ -436,8 +471,12 @@ export class Model {
       .sort((a, b) => b.priority - a.priority)[0];
   }
 
+  #limit(unit: ModelUnit): number {
+    return unit.maxRetries ?? this.spec(unit.spec)?.maxRetries ?? 0;
+  }
+
   #isExhausted(unit: ModelUnit): boolean {
-    const limit = this.spec(unit.spec)?.maxRetries ?? 0;
+    const limit = this.#limit(unit);
     return limit > 0 && unit.tries >= limit;
   }
 
@@ -488,11 +527,16 @@ export class Model {
     untried: boolean;
   }): { error: string | null; changed: boolean } {
     const { unit, status } = attempt;
-    const outcome = { finish: "finished", fail: "failed", retry: "retryable", expire: "expired", renew: "" }[
-      action
-    ];
+    const outcome = {
+      finish: "finished",
+      fail: "failed",
+      error: "retryable",
+      retry: "retryable",
+      expire: "expired",
+      renew: "",
+    }[action];
     const repeated = { error: null, changed: false };
-    if (status === outcome) return repeated;
+    if (status === outcome || (action === "error" && status === "failed")) return repeated;
     const isOpen = status === "pending" || status === "expired";
     if (!isOpen && !(status === "failed" && action === "finish" && !attempt.replaced))
       return { error: "not_pending", changed: false };
@@ -515,14 +559,33 @@ export class Model {
     } else {
       attempt.late ||= status === "expired";
       attempt.status = outcome as "finished";
+      attempt.reason = action === "fail" ? "error" : null;
       attempt.end = this.now;
-      if (action === "retry") {
+      if (action === "error") this.#err(unit, attempt);
+      else if (action === "retry") {
+        if (untried) unit.tries--;
         unit.notBefore = time > 0 ? this.now + time : 0;
         this.#failIfBroken(unit);
       } else this.#end(unit, attempt);
       if (action === "finish") this.#chain(unit, attempt);
     }
     return { error: null, changed: true };
+  }
+
+  #err(unit: ModelUnit, attempt: ModelAttempt): void {
+    attempt.data = withMembers(attempt.data, { traceback: "Error: boom" });
+    const limit = this.#limit(unit);
+    const { backoff = null } = this.spec(unit.spec) ?? {};
+    if ((limit > 0 || backoff !== null) && !(limit > 0 && unit.tries >= limit)) {
+      const wait = backoff === null ? 1000 * 2 ** (unit.tries - 1) : backoff * unit.tries;
+      unit.notBefore = wait > 0 ? this.now + wait : 0;
+      this.#failIfBroken(unit);
+      return;
+    }
+    attempt.status = "failed";
+    attempt.reason = limit > 0 ? "exhausted" : "error";
+    if (limit > 0) attempt.data = withMembers(attempt.data, tooOften("Error: boom", unit.tries));
+    this.#end(unit, attempt);
   }
 
   #release(unit: ModelUnit, attempt: ModelAttempt, untried: boolean): void {
@@ -599,7 +662,7 @@ export class Model {
         .filter((one) => this.status(one) === "available" && this.#isExhausted(one))
         .sort((one, other) => one.tries - other.tries || one.id - other.id);
       if (unit === undefined) break;
-      this.#fail(unit, "", "too many retries");
+      this.#exhaust(unit, "");
       this.#follow();
     }
     for (const spec of this.specs)
