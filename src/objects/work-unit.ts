@@ -7,6 +7,7 @@ import {
   type Data,
   type DataObject,
   type DependencyRow,
+  type FailReason,
   type WaitOptions,
   type WorkSpecRef,
   type WorkUnitRow,
@@ -53,6 +54,11 @@ export class WorkUnit {
 
   get status(): WorkUnitStatus {
     return this.#row.status;
+  }
+
+  /** Why it failed; null unless it has. */
+  get reason(): FailReason | null {
+    return this.#row.reason;
   }
 
   get priority(): number {
