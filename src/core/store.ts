@@ -12,6 +12,7 @@
  */
 import type { ActionInput, ActionRow } from "./action.ts";
 import type { AttemptAction, AttemptChanged, AttemptRow, GivenReason } from "./attempt.ts";
+import type { WorkerAttemptQuery } from "./coordinate.ts";
 import type { Data } from "./data.ts";
 import type { DependencyKind } from "./dependency.ts";
 import type { LockDecision, LockPath, LockView } from "./lock.ts";
@@ -127,11 +128,9 @@ export interface Store {
   listWorkerAttempts(
     ns: string,
     worker: string,
-    which: "active" | "all" | "children",
-    previous: AttemptKey | null,
-    limit: number,
+    page: WorkerAttemptPage,
     now: number,
-  ): Promise<AttemptRow[]>;
+  ): Promise<ListedAttempt[]>;
 
   /** Creates what is not known. Throws `worker_cycle`. */
   putWorkers(ns: string, changes: readonly WorkerChange[], now: number): Promise<WorkerRow[]>;
@@ -286,6 +285,22 @@ export interface Make {
 export interface AttemptKey {
   unitId: number;
   number: number;
+}
+
+/** A place in a list of attempts. `position` is the store's own, in its log of what a worker claimed: the row may be gone since. */
+export interface AttemptCursor extends AttemptKey {
+  position: readonly number[] | null;
+}
+
+export interface WorkerAttemptPage {
+  which: WorkerAttemptQuery["which"];
+  previous: AttemptCursor | null;
+  limit: number;
+}
+
+export interface ListedAttempt {
+  row: AttemptRow;
+  position: AttemptCursor["position"];
 }
 
 export interface Settle extends AttemptKey {

@@ -24,12 +24,14 @@ import {
   type ActionRow,
   type AddedWorkUnit,
   type AttemptChanged,
+  type AttemptCursor,
   type AttemptKey,
   type AttemptRow,
   type AttemptState,
   type Candidates,
   type Claim,
   type CountSlice,
+  type ListedAttempt,
   type Lock,
   type LockDecision,
   type LockPath,
@@ -48,6 +50,7 @@ import {
   type UnitSlice,
   type WaitingSinceRow,
   type Watchable,
+  type WorkerAttemptPage,
   type WorkerChange,
   type WorkerQuery,
   type WorkerRow,
@@ -433,11 +436,9 @@ export class MemoryStore implements Store, Watchable {
   async listWorkerAttempts(
     ns: string,
     name: string,
-    which: "active" | "all" | "children",
-    previous: AttemptKey | null,
-    limit: number,
+    { which, previous, limit }: WorkerAttemptPage,
     now: number,
-  ): Promise<AttemptRow[]> {
+  ): Promise<ListedAttempt[]> {
     const space = this.#spaces.get(ns);
     const worker = space?.workers.get(name);
     if (space === undefined || worker === undefined) return [];
@@ -451,7 +452,7 @@ export class MemoryStore implements Store, Watchable {
       .filter((one) => previous === null || compareKeys(one, previous) > 0)
       .sort(compareKeys)
       .slice(0, limit)
-      .map(({ unit, attempt }) => attemptRow(unit, attempt));
+      .map(({ unit, attempt }) => ({ row: attemptRow(unit, attempt), position: null }));
   }
 
   /** What a worker holds, and what it lost while its lease had not ended. */
@@ -469,18 +470,20 @@ export class MemoryStore implements Store, Watchable {
   #logged(
     ns: string,
     { log }: Worker,
-    previous: AttemptKey | null,
+    previous: AttemptCursor | null,
     limit: number,
     now: number,
-  ): AttemptRow[] {
-    const rows: AttemptRow[] = [];
-    let skipping = previous !== null;
-    for (let i = log.length - 2; i >= 0 && rows.length < limit; i -= 2) {
-      const [unitId = 0, number = 0] = [log[i], log[i + 1]];
+  ): ListedAttempt[] {
+    const rows: ListedAttempt[] = [];
+    const [before = Infinity] = previous?.position ?? [];
+    let skipping = previous !== null && previous.position === null;
+    for (let i = log.length - 3; i >= 0 && rows.length < limit; i -= 3) {
+      const [place = 0, unitId = 0, number = 0] = log.slice(i, i + 3);
+      if (place >= before) continue;
       if (skipping) skipping = unitId !== previous?.unitId || number !== previous.number;
       else {
         const row = this.#attempt(ns, { unitId, number }, now);
-        if (row !== null) rows.push(row);
+        if (row !== null) rows.push({ row, position: [place] });
       }
     }
     return rows;
@@ -645,8 +648,8 @@ export class MemoryStore implements Store, Watchable {
 
   /** Forgets attempts of units that are gone, when the log has doubled since it was last looked through. */
   #trimLog(worker: Worker): void {
-    if (worker.log.length < 2 * worker.trimmed + 2000) return;
-    worker.log = worker.log.filter((_, i, log) => this.#units.get(log[i - (i % 2)] ?? 0) !== undefined);
+    if (worker.log.length < 2 * worker.trimmed + 3000) return;
+    worker.log = worker.log.filter((_, i, log) => this.#units.get(log[i - (i % 3) + 1] ?? 0) !== undefined);
     worker.trimmed = worker.log.length;
   }
 

@@ -25,6 +25,7 @@ import {
   type Candidates,
   type Claim,
   type CountSlice,
+  type ListedAttempt,
   type LockDecision,
   type LockPath,
   type LockView,
@@ -43,6 +44,7 @@ import {
   type UnitSlice,
   type WaitingSinceRow,
   type Watchable,
+  type WorkerAttemptPage,
   type WorkerChange,
   type WorkerQuery,
   type WorkerRow,
@@ -783,14 +785,12 @@ export class PostgresStore implements Store, Watchable {
   async listWorkerAttempts(
     ns: string,
     worker: string,
-    which: "active" | "all" | "children",
-    previous: AttemptKey | null,
-    limit: number,
+    { which, previous, limit }: WorkerAttemptPage,
     now: number,
-  ): Promise<AttemptRow[]> {
-    return which === "all"
-      ? loggedAttempts(this.#slow, ns, worker, previous, limit, now)
-      : heldAttempts(this.#slow, ns, worker, which, previous, limit, now);
+  ): Promise<ListedAttempt[]> {
+    if (which === "all") return loggedAttempts(this.#slow, ns, worker, previous, limit, now);
+    const held = await heldAttempts(this.#slow, ns, worker, which, previous, limit, now);
+    return held.map((row) => ({ row, position: null }));
   }
 
   // ---- workers
