@@ -21,6 +21,7 @@
 import type { ActionInput, ActionRow } from "./action.ts";
 import type { AttemptChange, AttemptChanged, AttemptRow } from "./attempt.ts";
 import type { Data } from "./data.ts";
+import type { FailureRow } from "./failure.ts";
 import type { Lock, LockPath, LockRefusal } from "./lock.ts";
 import type { NamespaceRow, NamespaceSettings } from "./namespace.ts";
 import type { Page } from "./page.ts";
@@ -182,6 +183,12 @@ export interface Coordinate {
 
   // ---- looking in
 
+  /**
+   * The failed units of one work spec, or of all, in groups by what went wrong: work specs in name order, the largest group
+   * first. A work spec has at most 200 groups; what does not fit is in one of its own.
+   */
+  listFailures(ns: string, query?: FailureQuery): Promise<FailureRow[]>;
+
   /** Exact counts per work spec and status, of one namespace or of all. */
   tally(ns?: string): Promise<TallyRow[]>;
   /** Per work spec with available units, how long they have waited: see `WaitingSinceRow` for what is promised. */
@@ -234,6 +241,11 @@ export interface WaitOptions {
 export interface TakeOptions extends RequestOptions, WaitOptions {
   /** How many at most; 100 when absent, never more than 10,000. */
   max?: number;
+}
+
+export interface FailureQuery {
+  /** All work specs when absent. */
+  workSpec?: string;
 }
 
 export type PriorityChange = { set: number } | { adjust: number };

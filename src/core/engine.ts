@@ -32,6 +32,7 @@ import type {
   AttemptMake,
   AttemptRequest,
   Coordinate,
+  FailureQuery,
   LockQuery,
   LockRequest,
   PriorityChange,
@@ -44,6 +45,7 @@ import type {
 } from "./coordinate.ts";
 import { EndWaits } from "./ending.ts";
 import { CoordinateError } from "./errors.ts";
+import type { FailureRow } from "./failure.ts";
 import {
   decideLock,
   decideLockSome,
@@ -343,8 +345,8 @@ export class Engine implements Coordinate {
     const namespace = this.#ns(ns);
     const spec = checkRef(ref);
     const where = this.#selected(selection);
-    const { names, prefix, label, statuses } = where;
-    if (names === undefined && prefix === undefined && label === undefined) {
+    const { names, prefix, label, error, endedSince, statuses } = where;
+    if ([names, prefix, label, error, endedSince].every((one) => one === undefined)) {
       const [row] = await this.#store.getWorkSpecs(namespace, [spec]);
       if (row === null || row === undefined) throw missingWorkSpec(spec);
       const rows = await this.#store.tally(namespace, this.#clock.now());
@@ -471,6 +473,12 @@ export class Engine implements Coordinate {
     // a prefix is a piece of a name: it may end in the middle of a character's bytes
     if (query.prefix !== undefined && query.prefix !== "") where.prefix = checkText("prefix", query.prefix);
     if (query.label !== undefined) where.label = checkName("label", query.label);
+    if (query.endedSince !== undefined) where.endedSince = checkTime("endedSince", query.endedSince);
+    if (query.error !== undefined) {
+      where.error = checkText("error", query.error);
+      const failed = where.statuses === undefined || where.statuses.includes("failed");
+      where.statuses = failed ? ["failed"] : [];
+    }
     return where;
   }
 
@@ -794,6 +802,18 @@ export class Engine implements Coordinate {
   }
 
   // ---- looking in
+
+  async listFailures(ns: string, query: FailureQuery = {}): Promise<FailureRow[]> {
+    const namespace = this.#ns(ns);
+    const workSpec = query.workSpec === undefined ? null : checkName("work spec", query.workSpec);
+    const rows = await this.#store.listFailures(namespace, workSpec, this.#clock.now());
+    return rows.sort(
+      (a, b) =>
+        compareNames(a.workSpec, b.workSpec) ||
+        b.count - a.count ||
+        compareNames(a.fingerprint, b.fingerprint),
+    );
+  }
 
   async tally(ns?: string): Promise<TallyRow[]> {
     this.#open();

@@ -17,6 +17,7 @@ export * from "./data.ts";
 export * from "./dependency.ts";
 export * from "./engine.ts";
 export * from "./errors.ts";
+export * from "./failure.ts";
 export * from "./life.ts";
 export * from "./lines.ts";
 export * from "./lock.ts";

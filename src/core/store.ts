@@ -15,6 +15,7 @@ import type { AttemptAction, AttemptChanged, AttemptRow, GivenReason } from "./a
 import type { WorkerAttemptQuery } from "./coordinate.ts";
 import type { Data } from "./data.ts";
 import type { DependencyKind } from "./dependency.ts";
+import type { FailureRow } from "./failure.ts";
 import type { LockDecision, LockPath, LockView } from "./lock.ts";
 import type { NamespaceRow, NamespaceSettings } from "./namespace.ts";
 import type { QueueMessage, QueueRow } from "./queue.ts";
@@ -59,6 +60,9 @@ export interface Store {
   tally(ns: string | null, now: number): Promise<TallyRow[]>;
   /** Of specs with available units, in order of namespace and work spec; looks at `waitingSample` units from each end. */
   waitingSince(ns: string | null, now: number): Promise<WaitingSinceRow[]>;
+
+  /** Of one work spec, or of all that there are; in no order. Groups what is not grouped yet, first. */
+  listFailures(ns: string, workSpec: string | null, now: number): Promise<FailureRow[]>;
 
   putWorkUnits(
     ns: string,
@@ -252,6 +256,10 @@ export interface WorkUnitWhere {
   statuses?: readonly WorkUnitStatus[];
   prefix?: string;
   label?: string;
+  /** The fingerprint of a failure group; then `statuses` is `["failed"]`, or empty. */
+  error?: string;
+  /** Of units that have ended, those that did so at this time or later. */
+  endedSince?: number;
   previous?: string;
 }
 

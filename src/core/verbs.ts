@@ -19,6 +19,7 @@ import type {
   AttemptMake,
   AttemptRequest,
   Coordinate,
+  FailureQuery,
   LockQuery,
   LockRequest,
   RequestOptions,
@@ -30,6 +31,7 @@ import type {
 } from "./coordinate.ts";
 import type { Data } from "./data.ts";
 import { errorCodes } from "./errors.ts";
+import type { FailureRow } from "./failure.ts";
 import type { Lock, LockPath, LockRefusal } from "./lock.ts";
 import type { NameKind } from "./names.ts";
 import { schedulingPolicies, type NamespaceRow, type NamespaceSettings } from "./namespace.ts";
@@ -300,6 +302,8 @@ const conditions: Members<Omit<WorkUnitQuery, "previous" | "limit">> = {
   statuses: maybe(list(workUnitStatus)),
   prefix: maybe(text()),
   label: maybe(label),
+  error: maybe(text({ description: "The fingerprint of a failure group" })),
+  endedSince: maybe(time),
 };
 const selection = input<WorkUnitSelection>({
   ...conditions,
@@ -656,6 +660,24 @@ export const verbs: { readonly [V in Verb]: VerbRow<Awaited<ReturnType<Coordinat
     summary: "Deletes records; answers per key whether it was there.",
   },
 
+  listFailures: {
+    scope: "read",
+    options: { workSpec: maybe(workSpec) } satisfies Members<FailureQuery>,
+    answer: list(
+      object<FailureRow>({
+        workSpec,
+        fingerprint: text(),
+        error: text(),
+        count: integer,
+        firstTime: time,
+        lastTime: time,
+        example: workUnit,
+        tries: integer,
+      }),
+    ),
+    repeat: "same",
+    summary: "Failed units in groups by what went wrong, of one work spec or of all.",
+  },
   tally: {
     scope: "read",
     namespace: "optional",

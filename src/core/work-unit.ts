@@ -95,6 +95,10 @@ export interface WorkUnitQuery {
   prefix?: string;
   /** Units that carry this label. What is looked at are the units with the label, however many others there are. */
   label?: string;
+  /** Failed units of the failure group with this fingerprint: see `listFailures`. */
+  error?: string;
+  /** Units that ended, finished or failed, at this time or later. */
+  endedSince?: number;
   previous?: string;
   limit?: number;
 }

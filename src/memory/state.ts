@@ -27,6 +27,7 @@ import {
   type WorkUnitStatus,
   type WorkerRow,
 } from "../core/index.ts";
+import { Failures } from "./failures.ts";
 import type { Queue } from "./queues.ts";
 import { SortedList } from "./sorted-list.ts";
 import { UnitNames, type NameChunk } from "./unit-names.ts";
@@ -170,6 +171,7 @@ export class Spec implements SpecState {
   /** Ended units by the time they ended: only where retention asks for it. */
   ended: Record<"finished" | "failed", SortedList<Unit>> | null = null;
   readonly removed = { finished: 0, failed: 0 };
+  readonly failures = new Failures(byName);
 
   constructor(id: number, space: Space, name: string, data: Data, meta: WorkSpecMeta) {
     this.id = id;

@@ -244,6 +244,13 @@ export class MemoryStore implements Store, Watchable {
     return { settings: space.settings, candidates, repeated: this.#claimedBefore(space, requestId, now) };
   }
 
+  async listFailures(ns: string, workSpec: string | null, now: number): Promise<FailureRow[]> {
+    const specs = [...(this.#space(ns, now)?.specs.values() ?? [])];
+    const found = specs.filter(({ name }) => workSpec === null || name === workSpec);
+    if (workSpec !== null && found.length === 0) throw missingWorkSpec(workSpec);
+    return found.flatMap((spec) => spec.failures.rows(spec.name));
+  }
+
   async tally(ns: string | null, now: number): Promise<TallyRow[]> {
     return this.#current(ns, now).map((spec) => ({
       namespace: spec.namespace,
@@ -660,6 +667,7 @@ export class MemoryStore implements Store, Watchable {
       const units = [...spec.exhausted].slice(0, left());
       tidied.exhausted += run(exhaustUnits(new MemorySet(this.#tables, now), units));
     }
+    if (!spec.failures.group(limits.units)) tidied.more = true;
     for (const status of ["finished", "failed"] as const) {
       const limit = spec.meta.retention[status];
       const ended = spec.ended?.[status];

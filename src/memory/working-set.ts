@@ -110,7 +110,10 @@ export class MemorySet extends WorkingSet<Unit> {
       if (spec.exhausted.size > 0) spec.exhausted.delete(unit);
     } else if (status === "pending") spec.leases.remove(unit);
     else if (status === "delayed") spec.due.remove(unit);
-    else if (status !== "blocked") spec.ended?.[status].remove(unit);
+    else if (status !== "blocked") {
+      spec.ended?.[status].remove(unit);
+      if (status === "failed") spec.failures.remove(unit);
+    }
   }
 
   enter(unit: Unit, status: WorkUnitStatus): void {
@@ -121,7 +124,10 @@ export class MemorySet extends WorkingSet<Unit> {
       spec.noteExhausted(unit);
     } else if (status === "pending") spec.leases.add(unit);
     else if (status === "delayed") spec.due.add(unit);
-    else if (status !== "blocked") spec.ended?.[status].add(unit);
+    else if (status !== "blocked") {
+      spec.ended?.[status].add(unit);
+      if (status === "failed") spec.failures.add(unit);
+    }
   }
 
   save(): void {
