@@ -1,4 +1,5 @@
 /** The store of many daemons: any number of them on one PostgreSQL. Every method is one transaction. */
+import { randomInt } from "node:crypto";
 import {
   addUnits,
   attemptRow,
@@ -25,6 +26,9 @@ import {
   type Candidates,
   type Claim,
   type CountSlice,
+  type Happened,
+  type HistoryKeeper,
+  type HistoryRow,
   type ListedAttempt,
   type LockDecision,
   type LockPath,
@@ -37,8 +41,9 @@ import {
   type Rule,
   type Settle,
   type Slice,
+  type SpecTally,
   type Store,
-  type TallyRow,
+  type StoredRecord,
   type Tidied,
   type TidyLimits,
   type UnitSlice,
@@ -96,6 +101,7 @@ import {
   putActions,
   takeMessages,
 } from "./queues.ts";
+import { dropOldRecords, putRecords, readRecords } from "./records.ts";
 import { purgeUnits, tidyStore, type LogCursor } from "./sweep.ts";
 import { readTallies } from "./tally.ts";
 import {
@@ -161,7 +167,7 @@ const shyMs = 100;
 /** Claims and settles of more than this go by themselves, so that several sessions share the work. */
 const few = 20;
 
-export class PostgresStore implements Store, Watchable {
+export class PostgresStore implements Store, Watchable, HistoryKeeper {
   readonly #parts: PostgresParts;
   readonly #db: Database;
   readonly #slow: Database;
@@ -210,7 +216,7 @@ export class PostgresStore implements Store, Watchable {
    * for others when the caller commits; those who wait for work hear of it then. Nothing is tried again.
    */
   within(client: Client): PostgresStore {
-    const db = new BorrowedDatabase(this.#parts.options, client);
+    const db = new BorrowedDatabase(this.#parts.options, client, this.#db.happened);
     const parts = {
       ...this.#parts,
       db,
@@ -383,7 +389,7 @@ export class PostgresStore implements Store, Watchable {
       this.#recent.set(ns, { ...known, look: null, until: 0, shy: performance.now() + shyMs });
   }
 
-  async tally(ns: string | null, now: number): Promise<TallyRow[]> {
+  async tally(ns: string | null, now: number): Promise<SpecTally[]> {
     const namespace = ns === null ? null : nameToBytes(ns);
     await this.#catchUpAll(namespace, now);
     return readTallies(this.#slow, namespace);
@@ -497,7 +503,9 @@ export class PostgresStore implements Store, Watchable {
           repeatable: request !== null,
           conflicts: false,
         });
-        return done ? answer : null;
+        if (!done) return null;
+        this.#db.happened.note(spec.id, "added", now, -1, puts.length);
+        return answer;
       }
       const values = insertValues(spec.id, rows, note, now);
       const written = await this.#db.write(
@@ -505,7 +513,9 @@ export class PostgresStore implements Store, Watchable {
         named ? [...values, ...namedValues(spec.id, rows)] : values,
         { repeatable: request !== null, conflicts: false },
       );
-      return written.length === 0 ? null : answer;
+      if (written.length === 0) return null;
+      this.#db.happened.note(spec.id, "added", now, -1, puts.length);
+      return answer;
     } catch (error) {
       if (!isUniqueViolation(error)) throw error;
       this.#upserts.set(spec.id, 16);
@@ -856,6 +866,34 @@ export class PostgresStore implements Store, Watchable {
     now: number,
   ): Promise<Answer> {
     return this.#db.transaction((tx) => decideLocks(tx, ns, paths, decide, now));
+  }
+
+  // ---- history
+
+  get happened(): Happened {
+    return this.#db.happened;
+  }
+
+  newWriter(): number {
+    return randomInt(2 ** 47);
+  }
+
+  putHistory(writer: number, rows: readonly HistoryRow[]): Promise<void> {
+    return putRecords(this.#slow, writer, rows);
+  }
+
+  readHistory(
+    ns: string,
+    specs: readonly number[],
+    stepMs: number,
+    from: number,
+    to: number,
+  ): Promise<StoredRecord[]> {
+    return readRecords(this.#slow, ns, specs, stepMs, from, to);
+  }
+
+  dropHistory(stepMs: number, before: number, limit: number): Promise<number> {
+    return dropOldRecords(this.#slow, stepMs, before, limit);
   }
 
   // ---- housekeeping

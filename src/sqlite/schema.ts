@@ -254,6 +254,17 @@ export const migrations: readonly string[] = [
   -- what the unit says of its tries, as JSON, and after how many it fails; null: its work spec says so
   ALTER TABLE extra ADD COLUMN retry TEXT;
   ALTER TABLE extra ADD COLUMN max_tries INTEGER;
+  -- what happened over time; spec 0 is the namespace as a whole
+  CREATE TABLE record (
+    namespace INTEGER NOT NULL,
+    spec INTEGER NOT NULL,
+    step INTEGER NOT NULL,
+    time INTEGER NOT NULL,
+    writer INTEGER NOT NULL,
+    data TEXT NOT NULL,
+    PRIMARY KEY (namespace, spec, step, time, writer)
+  ) WITHOUT ROWID;
+  CREATE INDEX record_time ON record (step, time);
   `,
 ];
 

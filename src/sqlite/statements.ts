@@ -49,6 +49,16 @@ export const sql = {
     UPDATE tally SET available = ?, delayed = ?, blocked = ?, pending = ?, finished = ?, failed = ?,
       removed_finished = ?, removed_failed = ? WHERE spec = ?`,
 
+  // ---- the history
+
+  putRecord: "INSERT OR REPLACE INTO record VALUES (?, ?, ?, ?, ?, ?)",
+  records: `
+    SELECT spec, time, data FROM record WHERE namespace = ? AND spec = ? AND step = ? AND time >= ? AND time < ?`,
+  oldRecords: "SELECT namespace, spec, time, writer FROM record WHERE step = ? AND time < ? LIMIT ? + 0",
+  dropRecord: "DELETE FROM record WHERE namespace = ? AND spec = ? AND step = ? AND time = ? AND writer = ?",
+  dropSpecRecords: "DELETE FROM record WHERE namespace = ? AND spec = ?",
+  dropSpaceRecords: "DELETE FROM record WHERE namespace = ?",
+
   // ---- namespaces and work specs
 
   addNamespace: "INSERT INTO namespace VALUES (?, ?, ?, 0)",
@@ -158,12 +168,13 @@ export const sql = {
   // ---- claiming and settling
 
   claimable: `
-    SELECT r.unit, r.name, r.place, u.data, u.attempts, u.tries, u.status, 0, u.since, u.ended, NULL
+    SELECT r.unit, r.name, r.place, u.data, u.attempts, u.tries, u.status, 0, u.since, u.ended, u.created, u.not_before,
+      NULL
     FROM ready AS r CROSS JOIN unit AS u ON u.id = r.unit WHERE r.spec = ? ORDER BY r.place, r.name LIMIT ? + 0`,
   /** The same where units may have queues, or a limit of their own. */
   claimableQueued: `
     SELECT r.unit, r.name, r.place, u.data, u.attempts, u.tries, u.status, e.queues IS NOT NULL, u.since, u.ended,
-      e.max_tries
+      u.created, u.not_before, e.max_tries
     FROM ready AS r CROSS JOIN unit AS u ON u.id = r.unit LEFT JOIN extra AS e ON e.unit = r.unit
     WHERE r.spec = ? ORDER BY r.place, r.name LIMIT ? + 0`,
   /** Of a row value with a CAST in it SQLite uses the first part only, so higher places go by themselves. */
