@@ -186,7 +186,21 @@ function claimSome(
   let lastPlace: Value = null;
   let lastName = "";
   let taken = 0;
-  for (const [unit, text, at, data, made, tries, status, queued, since, ended, created, notBefore, own] of rows) {
+  for (const [
+    unit,
+    text,
+    at,
+    data,
+    made,
+    tries,
+    status,
+    queued,
+    since,
+    ended,
+    created,
+    notBefore,
+    own,
+  ] of rows) {
     const id = unit as number;
     const limit = (own as number | null) ?? maxRetries;
     if (limit > 0 && (tries as number) >= limit) break;
