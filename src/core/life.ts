@@ -11,6 +11,7 @@ import { dataGetText, dataWith, type Data } from "./data.ts";
 import { brokenDependency, dependencyState, type DependencyState } from "./dependency.ts";
 import { isSpent, ownTryLimit, retryAfter, specTryLimit } from "./retry.ts";
 import type { WorkUnitChange } from "./store.ts";
+import { availableSince } from "./work-unit.ts";
 import type { AttemptState, Need, Rule, UnitState, WorkingSet } from "./working-set.ts";
 
 const noErrors: readonly string[] = [];
@@ -41,6 +42,12 @@ const newAttempt = (
  */
 const startOf = (unit: UnitState, at: number): number => Math.max(at, unit.since, unit.attempt?.end ?? 0);
 
+/** How long a unit has waited that begins now; below 0 for one that was not available. */
+function waitedMs({ status, created, since, notBefore, attempt }: UnitState, start: number): number {
+  if (status !== "available") return -1;
+  return Math.max(0, start - availableSince({ created, since, notBefore, attemptEnd: attempt?.end ?? 0 }));
+}
+
 /** Gives the unit to a worker, wherever it stands. */
 export function begin<Unit extends UnitState>(
   set: WorkingSet<Unit>,
@@ -49,6 +56,7 @@ export function begin<Unit extends UnitState>(
   lifetimeMs: number,
 ): AttemptState {
   const start = startOf(unit, set.now);
+  set.happened(unit, "started", waitedMs(unit, start));
   set.leave(unit);
   supersede(set, unit, set.now);
   unit.tries++;
@@ -85,6 +93,7 @@ function failUnrun<Unit extends UnitState>(
   supersede(set, unit, at);
   unit.attempt = newAttempt(++unit.attempts, worker, "failed", time, time, data);
   unit.attempt.reason = reason;
+  set.happened(unit, "failed", -1);
   set.enter(unit, "failed");
   set.ended(unit, "failed", time);
 }
@@ -161,6 +170,7 @@ export function expire<Unit extends UnitState>(
   set.leave(unit);
   attempt.status = "expired";
   attempt.end = Math.max(at, attempt.start);
+  set.happened(unit, "expired", -1);
   set.released(unit, attempt);
   wait(set, unit, attempt.end);
 }
@@ -192,6 +202,7 @@ export function endAttempt<Unit extends UnitState>(
   attempt.end = Math.max(set.now, attempt.start);
   set.released(unit, attempt);
   const status = action === "finish" ? "finished" : "failed";
+  set.happened(unit, status, attempt.end - attempt.start);
   set.enter(unit, status);
   set.ended(unit, status, attempt.end);
 }
@@ -232,6 +243,7 @@ export function retryUnit<Unit extends UnitState>(
   set.leave(unit);
   attempt.status = actionStatus.retry;
   attempt.end = Math.max(set.now, attempt.start);
+  set.happened(unit, "retried", -1);
   set.released(unit, attempt);
   unit.notBefore = notBefore;
   wait(set, unit, attempt.end);

@@ -57,7 +57,7 @@ export interface Store {
    */
   candidates(ns: string, requestId: string | null, recent: boolean, now: number): Promise<Candidates>;
   /** Without counting rows. In order of namespace and work spec. */
-  tally(ns: string | null, now: number): Promise<TallyRow[]>;
+  tally(ns: string | null, now: number): Promise<SpecTally[]>;
   /** Of specs with available units, in order of namespace and work spec; looks at `waitingSample` units from each end. */
   waitingSince(ns: string | null, now: number): Promise<WaitingSinceRow[]>;
 
@@ -206,6 +206,11 @@ export const watchesOf = (store: object): Watchable =>
 export interface Slice {
   deleted: number;
   done: boolean;
+}
+
+/** The counts of a work spec, with its id. */
+export interface SpecTally extends TallyRow {
+  id: number;
 }
 
 export interface Candidates {

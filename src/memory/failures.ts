@@ -66,8 +66,16 @@ export class Failures {
     return this.#groups.get(fingerprint)?.units;
   }
 
+  isOf(unit: Unit, fingerprint: string): boolean {
+    return this.#groupOf.get(unit)?.fingerprint === fingerprint;
+  }
+
   rows(workSpec: string): FailureRow[] {
     this.group();
-    return [...this.#groups.values()].map(({ units, ...group }) => ({ workSpec, ...group, count: units.size }));
+    return [...this.#groups.values()].map(({ units, ...group }) => ({
+      workSpec,
+      ...group,
+      count: units.size,
+    }));
   }
 }

@@ -28,7 +28,8 @@ export function* findUnits(spec: Spec, where: WorkUnitWhere): Generator<Unit> {
   if (names !== undefined) {
     for (const name of [...new Set(names)].sort(compareNames)) {
       const unit = spec.units.get(name);
-      if (unit !== undefined && matches(unit) && group?.has(unit) !== false) yield unit;
+      if (unit !== undefined && matches(unit) && (error === undefined || spec.failures.isOf(unit, error)))
+        yield unit;
     }
     return;
   }

@@ -194,6 +194,19 @@ const toldSql = `told AS (
     WHERE c.status >= 4
   ), `;
 
+const happeningOf = {
+  finish: "finished",
+  fail: "failed",
+  error: "retried",
+  retry: "retried",
+  expire: "expired",
+} as const;
+
+/** Notes those that failed, for the failure groups. */
+const failedSql = `failed AS (
+    INSERT INTO @failed (unit, spec, key) SELECT c.id, c.spec, c.key FROM changed c WHERE c.status = 5
+  ), `;
+
 const fastActions = { finish: 0, fail: 1, retry: 2, renew: 3 } as const;
 
 /**
@@ -207,7 +220,7 @@ const fastActions = { finish: 0, fail: 1, retry: 2, renew: 3 } as const;
  * $1 namespace, $2 now, $3 how many; then per change the unit, number, action, time, data, and whether it may chain; $10 the
  * second of arrivals.
  */
-const settleStatement = (queued: boolean): string => `
+const settleStatement = (queued: boolean, fails: boolean): string => `
   WITH given AS MATERIALIZED (
     SELECT * FROM unnest($4::bigint[], $5::int[], $6::smallint[], $7::bigint[], $8::bytea[], $9::boolean[])
       WITH ORDINALITY AS g (id, number, action, time, data, chains, at)
@@ -233,8 +246,8 @@ const settleStatement = (queued: boolean): string => `
       attempt_own = u.attempt_own OR g.data IS NOT NULL,
       attempt_data = coalesce(g.data, u.attempt_data)
     FROM fit, given g WHERE ${isRow("u.id", "g.id")} AND ${plainUnit(queued)} AND fit.units = $3::bigint${queued ? " AND fit.enough" : ""}
-    RETURNING u.spec, u.status, u.attempt_expiration, u.place, u.key, g.at${queued ? toldColumns : ""}
-  ), ${queued ? toldSql : ""}tallied AS (
+    RETURNING u.spec, u.status, u.attempt_expiration, u.place, u.key, g.at, u.attempt_end - u.attempt_start AS took${queued ? toldColumns : fails ? ", u.id" : ""}
+  ), ${queued ? toldSql : ""}${fails ? failedSql : ""}tallied AS (
     ${tallyInsert}
     SELECT spec, pg_backend_pid(), count(*) FILTER (WHERE status = 0), count(*) FILTER (WHERE status = 1), 0,
       -count(*) FILTER (WHERE status <> 3), count(*) FILTER (WHERE status = 4), count(*) FILTER (WHERE status = 5), 0, 0,
@@ -244,11 +257,13 @@ const settleStatement = (queued: boolean): string => `
     FROM changed WHERE status <> 3 GROUP BY spec
     ${tallyConflict}
   )
-  SELECT at, attempt_expiration FROM changed UNION ALL SELECT 0, 0 FROM needy WHERE past`;
+  SELECT at, attempt_expiration, spec, took FROM changed UNION ALL SELECT 0, 0, 0, 0 FROM needy WHERE past`;
 
-export const settleSql = settleStatement(false);
+export const settleSql = settleStatement(false, false);
+const settleFailedSql = settleStatement(false, true);
 /** The same for units of which some have queues. $11 numbers for their messages, $12 the order of the changes. */
-export const settleQueuedSql = settleStatement(true);
+export const settleQueuedSql = settleStatement(true, false);
+const settleFailedQueuedSql = settleStatement(true, true);
 
 /**
  * Answers each change in its place; undefined where the rules have to decide. `queues` is how many queues a unit may have:
@@ -274,15 +289,19 @@ export async function settlePlain(
   if (plain === null) return { answers, needyPast: true };
   const ends = changes.filter(({ action }) => action === "finish" || action === "fail").length;
   let rows: Row[];
-  if (queues === 0 || ends === 0) rows = await db.write(settleSql, plain, { repeatable: true });
+  const fails = changes.some(({ action }) => action === "fail");
+  if (queues === 0 || ends === 0)
+    rows = await db.write(fails ? settleFailedSql : settleSql, plain, { repeatable: true });
   else {
     const seqs = await takeSeqs(db, ends * queues);
     const order = int4s(sorted.map(({ i }) => i));
-    rows = await db.write(settleQueuedSql, [...plain, int8s(seqs), order], { repeatable: true });
+    const sql = fails ? settleFailedQueuedSql : settleQueuedSql;
+    rows = await db.write(sql, [...plain, int8s(seqs), order], { repeatable: true });
   }
-  for (const [at, expirationTime] of rows as [number, number][]) {
+  for (const [at, expirationTime, spec, took] of rows as [number, number, number, number][]) {
     if (at === 0) return { answers, needyPast: true };
     const { change, i } = sorted[at - 1]!;
+    if (change.action !== "renew") db.happened.note(spec, happeningOf[change.action], now, took, 1);
     answers[i] = { ...unchanged(change), changed: true, status: actionStatus[change.action], expirationTime };
   }
   return { answers, needyPast: false };

@@ -282,7 +282,42 @@ export const migrations: readonly Migration[] = [
       "CREATE INDEX history_held ON @history (worker, unit, number) WHERE held",
       // why a unit failed, where that is not 'error'; what it says of its tries, as JSON, and after how many it fails
       "ALTER TABLE @unit ADD COLUMN reason text, ADD COLUMN retry text, ADD COLUMN max_tries integer",
+      // failed units, each with the fingerprint of its failure group; null until it was put into one
+      `CREATE TABLE @failed (
+        unit bigint PRIMARY KEY,
+        spec bigint NOT NULL,
+        fingerprint text,
+        key bytea NOT NULL
+      )`,
+      "CREATE INDEX failed_group ON @failed (spec, fingerprint, key)",
+      "INSERT INTO @failed (unit, spec, key) SELECT id, spec, key FROM @unit WHERE status = 5",
+      `CREATE TABLE @failure (
+        spec bigint NOT NULL,
+        fingerprint text NOT NULL,
+        shard integer NOT NULL,
+        error text NOT NULL,
+        count bigint NOT NULL,
+        first double precision NOT NULL,
+        last double precision NOT NULL,
+        tries integer NOT NULL,
+        example bytea NOT NULL,
+        PRIMARY KEY (spec, fingerprint, shard)
+      ) WITH (fillfactor = 50)`,
       "CREATE INDEX unit_spent ON @unit (spec, tries, id) WHERE status = 0 AND max_tries > 0 AND tries >= max_tries",
+      // what happened over time; spec 0 is the namespace as a whole; each daemon writes rows of its own
+      `CREATE TABLE @record (
+        namespace bigint NOT NULL,
+        spec bigint NOT NULL,
+        step integer NOT NULL,
+        time bigint NOT NULL,
+        writer bigint NOT NULL,
+        data text NOT NULL,
+        PRIMARY KEY (namespace, spec, step, time, writer)
+      ) WITH (
+        fillfactor = 70,
+        autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 1
+      )`,
+      "CREATE INDEX record_time ON @record (step, time)",
     ],
   },
 ];

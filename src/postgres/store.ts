@@ -1,4 +1,5 @@
 /** The store of many daemons: any number of them on one PostgreSQL. Every method is one transaction. */
+import { randomInt } from "node:crypto";
 import {
   addUnits,
   attemptRow,
@@ -25,6 +26,10 @@ import {
   type Candidates,
   type Claim,
   type CountSlice,
+  type FailureRow,
+  type Happened,
+  type HistoryKeeper,
+  type HistoryRow,
   type ListedAttempt,
   type LockDecision,
   type LockPath,
@@ -37,8 +42,9 @@ import {
   type Rule,
   type Settle,
   type Slice,
+  type SpecTally,
   type Store,
-  type TallyRow,
+  type StoredRecord,
   type Tidied,
   type TidyLimits,
   type UnitSlice,
@@ -96,6 +102,7 @@ import {
   putActions,
   takeMessages,
 } from "./queues.ts";
+import { dropOldRecords, putRecords, readRecords } from "./records.ts";
 import { purgeUnits, tidyStore, type LogCursor } from "./sweep.ts";
 import { readTallies } from "./tally.ts";
 import {
@@ -121,6 +128,7 @@ import {
   writeNamespace,
   writeWorkSpecs,
 } from "./work-specs.ts";
+import { groupFailures, readFailures } from "./failures.ts";
 import { countUnits, findSlice, readUnits, waitingSinceSql } from "./work-units.ts";
 import { apply, PostgresSet, unitBlock } from "./working-set.ts";
 
@@ -136,6 +144,9 @@ export interface PostgresParts {
   /** Ends the pool, where it is the store's own. */
   end: () => Promise<void>;
 }
+
+/** How many failed units are put into their groups in one transaction. */
+const groupedAtOnce = 1000;
 
 type SettleMerge = Merge<{ changes: readonly Settle[]; now: number }, AttemptChanged[]>;
 type ClaimMerge = Merge<{ claim: Claim; now: number }, Claimed>;
@@ -161,7 +172,7 @@ const shyMs = 100;
 /** Claims and settles of more than this go by themselves, so that several sessions share the work. */
 const few = 20;
 
-export class PostgresStore implements Store, Watchable {
+export class PostgresStore implements Store, Watchable, HistoryKeeper {
   readonly #parts: PostgresParts;
   readonly #db: Database;
   readonly #slow: Database;
@@ -210,7 +221,7 @@ export class PostgresStore implements Store, Watchable {
    * for others when the caller commits; those who wait for work hear of it then. Nothing is tried again.
    */
   within(client: Client): PostgresStore {
-    const db = new BorrowedDatabase(this.#parts.options, client);
+    const db = new BorrowedDatabase(this.#parts.options, client, this.#db.happened);
     const parts = {
       ...this.#parts,
       db,
@@ -383,7 +394,7 @@ export class PostgresStore implements Store, Watchable {
       this.#recent.set(ns, { ...known, look: null, until: 0, shy: performance.now() + shyMs });
   }
 
-  async tally(ns: string | null, now: number): Promise<TallyRow[]> {
+  async tally(ns: string | null, now: number): Promise<SpecTally[]> {
     const namespace = ns === null ? null : nameToBytes(ns);
     await this.#catchUpAll(namespace, now);
     return readTallies(this.#slow, namespace);
@@ -497,7 +508,9 @@ export class PostgresStore implements Store, Watchable {
           repeatable: request !== null,
           conflicts: false,
         });
-        return done ? answer : null;
+        if (!done) return null;
+        this.#db.happened.note(spec.id, "added", now, -1, puts.length);
+        return answer;
       }
       const values = insertValues(spec.id, rows, note, now);
       const written = await this.#db.write(
@@ -505,7 +518,9 @@ export class PostgresStore implements Store, Watchable {
         named ? [...values, ...namedValues(spec.id, rows)] : values,
         { repeatable: request !== null, conflicts: false },
       );
-      return written.length === 0 ? null : answer;
+      if (written.length === 0) return null;
+      this.#db.happened.note(spec.id, "added", now, -1, puts.length);
+      return answer;
     } catch (error) {
       if (!isUniqueViolation(error)) throw error;
       this.#upserts.set(spec.id, 16);
@@ -558,6 +573,23 @@ export class PostgresStore implements Store, Watchable {
     return names.map((name) => found.get(name) ?? null);
   }
 
+  async listFailures(ns: string, workSpec: string | null, now: number): Promise<FailureRow[]> {
+    const names = workSpec === null ? (await this.tally(ns, now)).map((row) => row.workSpec) : [workSpec];
+    const rows: FailureRow[] = [];
+    for (const name of names) {
+      const spec = await this.#findSpec(ns, name, { error: "" }, now);
+      rows.push(...(await readFailures(this.#slow, spec)));
+    }
+    return rows;
+  }
+
+  /** The work spec, with failed units in their groups where these are asked for. */
+  async #findSpec(ns: string, ref: WorkSpecRef, { error }: WorkUnitWhere, now: number): Promise<Spec> {
+    const spec = await this.#lookUp(this.#slow, ns, ref, now);
+    if (error !== undefined) while (!(await groupFailures(this.#slow, spec.id, groupedAtOnce)));
+    return spec;
+  }
+
   async listWorkUnits(
     ns: string,
     ref: WorkSpecRef,
@@ -565,7 +597,7 @@ export class PostgresStore implements Store, Watchable {
     limit: number,
     now: number,
   ): Promise<WorkUnitRow[]> {
-    return readUnits(this.#slow, await this.#lookUp(this.#slow, ns, ref, now), where, limit, now);
+    return readUnits(this.#slow, await this.#findSpec(ns, ref, where, now), where, limit, now);
   }
 
   async countWorkUnits(
@@ -575,7 +607,7 @@ export class PostgresStore implements Store, Watchable {
     limit: number,
     now: number,
   ): Promise<CountSlice> {
-    return countUnits(this.#slow, await this.#lookUp(this.#slow, ns, ref, now), where, limit);
+    return countUnits(this.#slow, await this.#findSpec(ns, ref, where, now), where, limit);
   }
 
   async updateWorkUnits(
@@ -586,7 +618,7 @@ export class PostgresStore implements Store, Watchable {
     limit: number,
     now: number,
   ): Promise<UnitSlice> {
-    const spec = await this.#lookUp(this.#slow, ns, ref, now);
+    const spec = await this.#findSpec(ns, ref, where, now);
     const slice = await this.#changeSlice(spec, where, limit, now, (set, units) =>
       changeUnits(set, units, change),
     );
@@ -601,7 +633,7 @@ export class PostgresStore implements Store, Watchable {
     limit: number,
     now: number,
   ): Promise<UnitSlice> {
-    const spec = await this.#lookUp(this.#slow, ns, ref, now);
+    const spec = await this.#findSpec(ns, ref, where, now);
     const slice = await this.#changeSlice(spec, where, limit, now, function* (set, units) {
       yield* removeUnits(set, units);
       return units.length;
@@ -856,6 +888,34 @@ export class PostgresStore implements Store, Watchable {
     now: number,
   ): Promise<Answer> {
     return this.#db.transaction((tx) => decideLocks(tx, ns, paths, decide, now));
+  }
+
+  // ---- history
+
+  get happened(): Happened {
+    return this.#db.happened;
+  }
+
+  newWriter(): number {
+    return randomInt(2 ** 47);
+  }
+
+  putHistory(writer: number, rows: readonly HistoryRow[]): Promise<void> {
+    return putRecords(this.#slow, writer, rows);
+  }
+
+  readHistory(
+    ns: string,
+    specs: readonly number[],
+    stepMs: number,
+    from: number,
+    to: number,
+  ): Promise<StoredRecord[]> {
+    return readRecords(this.#slow, ns, specs, stepMs, from, to);
+  }
+
+  dropHistory(stepMs: number, before: number, limit: number): Promise<number> {
+    return dropOldRecords(this.#slow, stepMs, before, limit);
   }
 
   // ---- housekeeping

@@ -11,6 +11,8 @@ import {
 } from "../core/index.ts";
 import { isRow, type Database, type Session } from "./connection.ts";
 import { catchUp, isPast } from "./expiry.ts";
+import { dropRecords } from "./records.ts";
+import { dropEmptyGroups, groupFailures } from "./failures.ts";
 import { purgeQueues } from "./queues.ts";
 import { foldTallies, tallyOf } from "./tally.ts";
 import { readMeta } from "./work-specs.ts";
@@ -44,12 +46,17 @@ export async function purgeUnits(
       if (done) {
         const gone = await tx.rows(
           `DELETE FROM @spec s WHERE s.dead AND s.died < now() - make_interval(hours => $1::int)
-             AND NOT EXISTS (SELECT 1 FROM @unit u WHERE u.spec = s.id) RETURNING s.id`,
+             AND NOT EXISTS (SELECT 1 FROM @unit u WHERE u.spec = s.id) RETURNING s.id, s.namespace`,
           [graveHours],
         );
         if (gone.length > 0) {
+          await dropRecords(tx, gone as [number, number][]);
           await tx.rows(
             "DELETE FROM @tally t WHERE NOT EXISTS (SELECT 1 FROM @spec s WHERE s.id = t.spec AND $1)",
+            [true],
+          );
+          await tx.rows(
+            "DELETE FROM @failure f WHERE NOT EXISTS (SELECT 1 FROM @spec s WHERE s.id = f.spec AND $1)",
             [true],
           );
           await tx.rows(
@@ -105,6 +112,7 @@ export async function tidyStore(
       if (failed === 0) break;
       tidied.exhausted += failed;
     }
+    if (!(await groupFailures(db, spec.id, Math.max(1, left())))) tidied.more = true;
     // what was failed just now counts: here, or in another spec whose units this one's waited for
     const { retention } = tidied.exhausted > 0 ? ((await readSpecs(db, spec.id, now))[0] ?? spec) : spec;
     for (const kept of retention)
@@ -233,6 +241,7 @@ async function retire(
 /** Passed locks, old request ids, and workers that were not seen for long and hold nothing. */
 async function forgetOld(tx: Session, limits: TidyLimits, now: number): Promise<number> {
   await foldTallies(tx, 1000, now);
+  await dropEmptyGroups(tx);
   await tx.rows("DELETE FROM @lock WHERE deadline < $1::float8", [now]);
   await tx.rows("DELETE FROM @request WHERE time < $1::bigint", [limits.requestsBefore]);
   await tx.rows("DELETE FROM @message WHERE request IS NOT NULL AND taken < $1::bigint", [

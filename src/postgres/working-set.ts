@@ -23,9 +23,10 @@ import {
   type WorkUnitPut,
   type WorkUnitStatus,
 } from "../core/index.ts";
-import { isRow, type Row, type Session } from "./connection.ts";
+import { isRow, type Row, type Session, type Transaction } from "./connection.ts";
 import { comparePlaces, placeOf } from "./floor.ts";
 import { extraArrays, extrasFrom, labelRows, retryArrays } from "./extras.ts";
+import { dropFailed, noteFailed } from "./failures.ts";
 import { registerWorkers, writeLog } from "./log.ts";
 import { readNeeds, type ReadNeed } from "./needs.ts";
 import { writeMessages, type NewMessage } from "./queues.ts";
@@ -74,6 +75,7 @@ export class PostgresSet extends WorkingSet<Unit> {
   readonly #units = new Map<number, Unit>();
   readonly #removed = new Set<Unit>();
   readonly #changed = new Set<Unit>();
+  readonly #leftFailed = new Set<Unit>();
   readonly #names = new Map<number, Map<string, Unit | null>>();
   readonly #specs = new Map<number, Spec>();
   readonly #specNames = new Map<string, Spec | null>();
@@ -99,8 +101,8 @@ export class PostgresSet extends WorkingSet<Unit> {
   #ids: number[] = [];
   #lastId = 0;
 
-  constructor(tx: Session, now: number, allocate: Allocate) {
-    super(now);
+  constructor(tx: Transaction, now: number, allocate: Allocate) {
+    super(now, tx.noted);
     this.#tx = tx;
     this.#allocate = allocate;
   }
@@ -411,6 +413,7 @@ export class PostgresSet extends WorkingSet<Unit> {
   }
 
   leave(unit: Unit): void {
+    if (unit.status === "failed" && unit.stored?.status === "failed") this.#leftFailed.add(unit);
     this.#changed.add(unit);
   }
 
@@ -526,6 +529,12 @@ export class PostgresSet extends WorkingSet<Unit> {
       .filter(({ stored, attempt, since }) => stored !== null || attempt !== null || since > 0)
       .sort((a, b) => a.id - b.id);
     if (updates.length > 0) await this.#update(updates);
+    const left = [...changed, ...this.#removed].filter((unit) => this.#leftFailed.has(unit));
+    if (left.length > 0) await dropFailed(this.#tx, left);
+    const failed = changed.filter(
+      (unit) => unit.status === "failed" && (unit.stored?.status !== "failed" || this.#leftFailed.has(unit)),
+    );
+    if (failed.length > 0) await noteFailed(this.#tx, failed);
     if (this.#archived.length > 0) await this.#insertHistory();
     if (this.#rewritten.size > 0) await this.#updateHistory();
     if (this.#heard.length > 0) await this.#dropHeld();

@@ -15,6 +15,7 @@
 import {
   actionStatus,
   attemptId,
+  availableSince,
   extrasOfPut,
   mayGenerate,
   nameFromBytes,
@@ -33,6 +34,7 @@ import {
 } from "../core/index.ts";
 import type { Value } from "./driver.ts";
 import { addExtras, dropExtras } from "./extras.ts";
+import { dropFailed } from "./failures.ts";
 import type { Lease } from "./leases.ts";
 import { addMessage } from "./queues.ts";
 import { attemptCode, unitState } from "./schema.ts";
@@ -126,6 +128,7 @@ function enterNew(
   }
   spec.counts.available += available;
   spec.counts.delayed += puts.length - available;
+  state.noted.note(spec.id, "added", now, -1, puts.length);
   return puts.map((put, i) => {
     const { name, priority, notBefore } = put;
     const id = first + i;
@@ -184,7 +187,21 @@ function claimSome(
   let lastPlace: Value = null;
   let lastName = "";
   let taken = 0;
-  for (const [unit, text, at, data, made, tries, status, queued, since, ended, own] of rows) {
+  for (const [
+    unit,
+    text,
+    at,
+    data,
+    made,
+    tries,
+    status,
+    queued,
+    since,
+    ended,
+    created,
+    notBefore,
+    own,
+  ] of rows) {
     const id = unit as number;
     const limit = (own as number | null) ?? maxRetries;
     if (limit > 0 && (tries as number) >= limit) break;
@@ -192,6 +209,13 @@ function claimSome(
     const number = (made as number) + 1;
     const start = Math.max(now, (since as number | null) ?? 0, (ended as number | null) ?? 0);
     const expiration = start + lifetimeMs;
+    const waiting = availableSince({
+      created: created as number,
+      since: (since as number | null) ?? 0,
+      notBefore: notBefore as number,
+      attemptEnd: (ended as number | null) ?? 0,
+    });
+    state.noted.note(spec.id, "started", now, Math.max(0, start - waiting), 1);
     const key = `${number} ${start}`;
     const group = alike.get(key);
     if (group === undefined) alike.set(key, { number, start, units: [id] });
@@ -340,6 +364,7 @@ class Ends {
     state.setLease(lease.unit, undefined);
     this.#units.push(lease.unit);
     state.noteEnd(lease.unit);
+    state.noted.note(spec.id, status, this.#now, Math.max(this.#now, lease.start) - lease.start, 1);
     if (lease.queued) this.#tell(spec, lease, status, data);
     if (data === null && errors.length === 0) this.#gather(spec, lease, action);
     else this.#end(spec, lease, action, data, errors);
@@ -411,6 +436,7 @@ class Ends {
       dataValue(data),
       unit,
     );
+    if (action === "fail") sql.noteFailed.run(unit);
     if (spec.retained > 0) sql.addEnded.run(spec.id, unitState[status], end, unit);
   }
 
@@ -436,6 +462,7 @@ class Ends {
         Number(late),
         ids,
       );
+      if (action === "fail") sql.noteFailedMany.run(ids);
       if (spec.retained > 0) sql.endedMany.run(ids);
     }
     this.#alike = [];
@@ -466,6 +493,7 @@ export function expirePlain(state: State, spec: Spec, leases: readonly Lease[], 
   const available = (state.counters.extras === 0 ? sql.waitAgain : sql.waitAgainLimited).run(ids, now);
   const delayed = available < leases.length ? sql.delayAgain.run(ids, now) : 0;
   for (const { unit } of leases) state.setLease(unit, undefined);
+  state.noted.note(spec.id, "expired", now, -1, leases.length);
   spec.counts.pending -= leases.length;
   spec.counts.available += available;
   spec.counts.delayed += delayed;
@@ -503,6 +531,7 @@ function deleteSome(state: State, spec: Spec, ids: readonly number[]): void {
   const { sql } = state;
   const { counts } = spec;
   const list = JSON.stringify(ids);
+  const { failed } = counts;
   state.touch(spec);
   state.writes++;
   for (const [stored, count] of sql.countStates.all(list)) {
@@ -516,6 +545,7 @@ function deleteSome(state: State, spec: Spec, ids: readonly number[]): void {
   counts.delayed -= sql.dropDelayedMany.run(list);
   if (spec.retained > 0) sql.dropEndedMany.run(list);
   dropExtras(state, spec, ids);
+  if (spec.counts.failed < failed) dropFailed(state, spec, ids);
   sql.dropHistoryMany.run(list);
   sql.dropUnits.run(list);
   spec.top = spec.due = undefined;

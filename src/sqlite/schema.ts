@@ -254,6 +254,33 @@ export const migrations: readonly string[] = [
   -- what the unit says of its tries, as JSON, and after how many it fails; null: its work spec says so
   ALTER TABLE extra ADD COLUMN retry TEXT;
   ALTER TABLE extra ADD COLUMN max_tries INTEGER;
+
+  -- failed units, each with the fingerprint of its failure group; null until it was put into one
+  CREATE TABLE failed (unit INTEGER PRIMARY KEY, spec INTEGER NOT NULL, fingerprint TEXT, name TEXT NOT NULL);
+  CREATE INDEX failed_group ON failed (spec, fingerprint, name);
+  INSERT INTO failed SELECT id, spec, NULL, name FROM unit WHERE state = 3;
+  CREATE TABLE failure (
+    spec INTEGER NOT NULL,
+    fingerprint TEXT NOT NULL,
+    error TEXT NOT NULL,
+    count INTEGER NOT NULL,
+    first INTEGER NOT NULL,
+    last INTEGER NOT NULL,
+    tries INTEGER NOT NULL,
+    example BLOB NOT NULL,
+    PRIMARY KEY (spec, fingerprint)
+  ) WITHOUT ROWID;
+  -- what happened over time; spec 0 is the namespace as a whole
+  CREATE TABLE record (
+    namespace INTEGER NOT NULL,
+    spec INTEGER NOT NULL,
+    step INTEGER NOT NULL,
+    time INTEGER NOT NULL,
+    writer INTEGER NOT NULL,
+    data TEXT NOT NULL,
+    PRIMARY KEY (namespace, spec, step, time, writer)
+  ) WITHOUT ROWID;
+  CREATE INDEX record_time ON record (step, time);
   `,
 ];
 

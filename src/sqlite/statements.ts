@@ -49,6 +49,16 @@ export const sql = {
     UPDATE tally SET available = ?, delayed = ?, blocked = ?, pending = ?, finished = ?, failed = ?,
       removed_finished = ?, removed_failed = ? WHERE spec = ?`,
 
+  // ---- the history
+
+  putRecord: "INSERT OR REPLACE INTO record VALUES (?, ?, ?, ?, ?, ?)",
+  records: `
+    SELECT spec, time, data FROM record WHERE namespace = ? AND spec = ? AND step = ? AND time >= ? AND time < ?`,
+  oldRecords: "SELECT namespace, spec, time, writer FROM record WHERE step = ? AND time < ? LIMIT ? + 0",
+  dropRecord: "DELETE FROM record WHERE namespace = ? AND spec = ? AND step = ? AND time = ? AND writer = ?",
+  dropSpecRecords: "DELETE FROM record WHERE namespace = ? AND spec = ?",
+  dropSpaceRecords: "DELETE FROM record WHERE namespace = ?",
+
   // ---- namespaces and work specs
 
   addNamespace: "INSERT INTO namespace VALUES (?, ?, ?, 0)",
@@ -158,12 +168,13 @@ export const sql = {
   // ---- claiming and settling
 
   claimable: `
-    SELECT r.unit, r.name, r.place, u.data, u.attempts, u.tries, u.status, 0, u.since, u.ended, NULL
+    SELECT r.unit, r.name, r.place, u.data, u.attempts, u.tries, u.status, 0, u.since, u.ended, u.created, u.not_before,
+      NULL
     FROM ready AS r CROSS JOIN unit AS u ON u.id = r.unit WHERE r.spec = ? ORDER BY r.place, r.name LIMIT ? + 0`,
   /** The same where units may have queues, or a limit of their own. */
   claimableQueued: `
     SELECT r.unit, r.name, r.place, u.data, u.attempts, u.tries, u.status, e.queues IS NOT NULL, u.since, u.ended,
-      e.max_tries
+      u.created, u.not_before, e.max_tries
     FROM ready AS r CROSS JOIN unit AS u ON u.id = r.unit LEFT JOIN extra AS e ON e.unit = r.unit
     WHERE r.spec = ? ORDER BY r.place, r.name LIMIT ? + 0`,
   /** Of a row value with a CAST in it SQLite uses the first part only, so higher places go by themselves. */
@@ -214,6 +225,26 @@ export const sql = {
   delayAgain: `
     INSERT INTO delayed SELECT u.spec, u.not_before, u.id, u.name
     FROM json_each(?) AS j CROSS JOIN unit AS u ON u.id = j.value WHERE u.not_before > ?`,
+
+  // ---- failure groups
+
+  noteFailed: "INSERT INTO failed SELECT id, spec, NULL, name FROM unit WHERE id = ?",
+  noteFailedMany: `INSERT INTO failed SELECT id, spec, NULL, name FROM unit WHERE id IN ${ids}`,
+  dropFailed: `DELETE FROM failed WHERE unit IN ${ids}`,
+  groupsOf: `
+    SELECT fingerprint, count(*) FROM failed WHERE unit IN ${ids} AND fingerprint IS NOT NULL GROUP BY fingerprint`,
+  ungrouped: "SELECT unit FROM failed WHERE spec = ? AND fingerprint IS NULL ORDER BY unit LIMIT ? + 0",
+  setGroup: "UPDATE failed SET fingerprint = ? WHERE unit = ?",
+  failures: "SELECT fingerprint, error, count, first, last, tries, example FROM failure WHERE spec = ?",
+  putFailure: "INSERT OR REPLACE INTO failure VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+  lessFailures: "UPDATE failure SET count = count - ? WHERE spec = ? AND fingerprint = ?",
+  dropEmptyFailure: "DELETE FROM failure WHERE spec = ? AND fingerprint = ? AND count <= 0",
+  dropFailures: "DELETE FROM failure WHERE spec = ?",
+  unitsByFailure: `
+    SELECT unit, name FROM failed
+    WHERE spec = ? AND fingerprint = ? AND name >= CAST(? AS TEXT) AND name < CAST(? AS TEXT) ORDER BY name LIMIT ? + 0`,
+  groupOf: "SELECT fingerprint FROM failed WHERE unit = ?",
+  endOf: "SELECT ended FROM unit WHERE id = ? AND state >= 2",
 
   // ---- labels, queues and actions
 

@@ -2,6 +2,7 @@
  * The embedded durable store: SQLite in one file, owned by one process. Every verb runs inside a transaction of the
  * committer, and is answered when that is on disk.
  */
+import { randomInt } from "node:crypto";
 import {
   addUnits,
   attemptRow,
@@ -28,6 +29,10 @@ import {
   type Candidates,
   type Claim,
   type CountSlice,
+  type FailureRow,
+  type Happened,
+  type HistoryKeeper,
+  type HistoryRow,
   type Lock,
   type ListedAttempt,
   type LockDecision,
@@ -40,8 +45,9 @@ import {
   type QueueRow,
   type Settle,
   type Slice,
+  type SpecTally,
   type Store,
-  type TallyRow,
+  type StoredRecord,
   type Tidied,
   type TidyLimits,
   type UnitSlice,
@@ -63,6 +69,7 @@ import { again, Committer } from "./commit.ts";
 import type { Connection, Driver, Row } from "./driver.ts";
 import { catchUp, firstDue, isBehind } from "./expiry.ts";
 import { claimPlain, settlePlain } from "./fast-paths.ts";
+import { failureRows, groupFailures } from "./failures.ts";
 import { closeFile, type Ownership } from "./file.ts";
 import {
   backup,
@@ -87,7 +94,15 @@ import { Space, Spec, State, topPriority } from "./state.ts";
 import { deleteUnits, purge, setRetained, tidy } from "./sweep.ts";
 import { findUnit, findUnitByName, pastAttempt, pastAttempts } from "./units.ts";
 import { dataValue } from "./values.ts";
-import { countUnits, findUnits, readUnitRow, sliceUnits, waitingSince, type Steps } from "./work-units.ts";
+import {
+  countUnits,
+  findUnits,
+  isSparse,
+  readUnitRow,
+  sliceUnits,
+  waitingSince,
+  type Steps,
+} from "./work-units.ts";
 import { checkParents, childrenOf, findWorkers, getWorker, loggedAttempts, putWorker } from "./workers.ts";
 import { applied, SqliteSet } from "./working-set.ts";
 
@@ -104,8 +119,10 @@ export interface OpenedFile {
 
 /** How many rows a listing reads before it lets others have a turn. */
 const rowsAtOnce = 1000;
+/** How many failed units are put into their groups before others have a turn. */
+const groupedAtOnce = 500;
 
-export class SqliteStore implements Store, Watchable {
+export class SqliteStore implements Store, Watchable, HistoryKeeper {
   readonly #opened: OpenedFile;
   readonly #state: State;
   readonly #committer: Committer;
@@ -313,11 +330,34 @@ export class SqliteStore implements Store, Watchable {
     });
   }
 
-  async tally(ns: string | null, now: number): Promise<TallyRow[]> {
+  async listFailures(ns: string, workSpec: string | null, now: number): Promise<FailureRow[]> {
+    return this.#grouped(ns, workSpec, now, function* (state, specs) {
+      return specs.flatMap((spec) => failureRows(state, spec));
+    });
+  }
+
+  /** Reads when all failed units are in their groups. */
+  async #grouped<Answer>(
+    ns: string,
+    ref: WorkSpecRef | null,
+    now: number,
+    read: (state: State, specs: readonly Spec[]) => Steps<Answer>,
+  ): Promise<Answer> {
+    const caughtUp = this.#caughtUp.bind(this);
+    return this.#write(function* (state): Steps<Answer | typeof again> {
+      const specs = ref === null ? allSpecs(state, ns) : [needSpec(state, ns, ref)];
+      if (!caughtUp(specs, now)) return again;
+      for (const spec of specs) while (!groupFailures(state, spec, groupedAtOnce)) yield;
+      return yield* read(state, specs);
+    });
+  }
+
+  async tally(ns: string | null, now: number): Promise<SpecTally[]> {
     return this.#read((state) => {
       const specs = allSpecs(state, ns);
       if (!this.#caughtUp(specs, now)) return again;
-      return specs.map(({ namespace, name, counts, removed }) => ({
+      return specs.map(({ id, namespace, name, counts, removed }) => ({
+        id,
         namespace,
         workSpec: name,
         counts: { ...counts },
@@ -382,11 +422,12 @@ export class SqliteStore implements Store, Watchable {
     limit: number,
     now: number,
   ): Promise<WorkUnitRow[]> {
+    await this.#group(ns, ref, where, now);
     return this.#readUnits(ns, ref, now, function* (state, spec) {
       const rows: WorkUnitRow[] = [];
       for (let from = where; rows.length < limit; yield) {
         const wanted = Math.min(limit - rows.length, rowsAtOnce);
-        if (where.label !== undefined) {
+        if (isSparse(where) && where.names === undefined) {
           const { found, next } = sliceUnits(state, spec, from, rowsAtOnce);
           for (const { id } of found) {
             const unit = rows.length === limit ? undefined : findUnit(state, id);
@@ -409,6 +450,14 @@ export class SqliteStore implements Store, Watchable {
     });
   }
 
+  /** Before units of a failure group are looked for. */
+  async #group(ns: string, ref: WorkSpecRef, { error }: WorkUnitWhere, now: number): Promise<void> {
+    if (error !== undefined)
+      await this.#grouped(ns, ref, now, function* () {
+        // nothing but the grouping
+      });
+  }
+
   #readUnits<Answer>(
     ns: string,
     ref: WorkSpecRef,
@@ -428,6 +477,7 @@ export class SqliteStore implements Store, Watchable {
     limit: number,
     now: number,
   ): Promise<CountSlice> {
+    await this.#group(ns, ref, where, now);
     return this.#readUnits(ns, ref, now, (state, spec) => countUnits(state, spec, where, limit));
   }
 
@@ -439,6 +489,7 @@ export class SqliteStore implements Store, Watchable {
     limit: number,
     now: number,
   ): Promise<UnitSlice> {
+    await this.#group(ns, ref, where, now);
     const caughtUp = this.#caughtUp.bind(this);
     return this.#write(function* (state): Steps<UnitSlice | typeof again> {
       const spec = needSpec(state, ns, ref);
@@ -463,6 +514,7 @@ export class SqliteStore implements Store, Watchable {
     limit: number,
     now: number,
   ): Promise<UnitSlice> {
+    await this.#group(ns, ref, where, now);
     const caughtUp = this.#caughtUp.bind(this);
     return this.#write(function* (state): Steps<UnitSlice | typeof again> {
       const spec = needSpec(state, ns, ref);
@@ -691,6 +743,59 @@ export class SqliteStore implements Store, Watchable {
       for (const { path, owner, deadline } of set)
         sql.setLock.run(id, lockBytes(lockKey(path)), JSON.stringify(path), JSON.stringify(owner), deadline);
       return answer;
+    });
+  }
+
+  // ---- history
+
+  get happened(): Happened {
+    return this.#state.happened;
+  }
+
+  newWriter(): number {
+    return randomInt(2 ** 47);
+  }
+
+  async putHistory(writer: number, rows: readonly HistoryRow[]): Promise<void> {
+    return this.#write(function* (state): Steps<void> {
+      state.writes++;
+      for (const [i, { namespace, spec, stepMs, time, data }] of rows.entries()) {
+        if (i > 0 && i % rowsAtOnce === 0) yield;
+        const space = state.spaces.get(namespace);
+        const live = spec === 0 || state.specs.get(spec)?.deleted === false;
+        if (space !== undefined && live) state.sql.putRecord.run(space.id, spec, stepMs, time, writer, data);
+      }
+    });
+  }
+
+  async readHistory(
+    ns: string,
+    specs: readonly number[],
+    stepMs: number,
+    from: number,
+    to: number,
+  ): Promise<StoredRecord[]> {
+    return this.#read(function* (state): Steps<StoredRecord[]> {
+      const records: StoredRecord[] = [];
+      const space = state.spaces.get(ns);
+      if (space === undefined) return records;
+      for (const spec of specs) {
+        for (const [of, time, data] of state.sql.records.all(space.id, spec, stepMs, from, to))
+          records.push({ spec: of as number, time: time as number, data: data as string });
+        yield;
+      }
+      return records;
+    });
+  }
+
+  async dropHistory(stepMs: number, before: number, limit: number): Promise<number> {
+    return this.#write((state) => {
+      const old = state.sql.oldRecords.all(stepMs, before, limit);
+      for (const [namespace, spec, time, writer] of old) {
+        state.writes++;
+        state.sql.dropRecord.run(namespace!, spec!, stepMs, time!, writer!);
+      }
+      return old.length;
     });
   }
 

@@ -10,6 +10,7 @@ import {
 } from "../core/index.ts";
 import type { Value } from "./driver.ts";
 import { catchUp, maxMoved } from "./expiry.ts";
+import { groupFailures } from "./failures.ts";
 import { deletePlain } from "./fast-paths.ts";
 import { forgetTaken, purgeQueues } from "./queues.ts";
 import { unitState } from "./schema.ts";
@@ -70,6 +71,7 @@ function* tidySpec(state: State, spec: Spec, limits: TidyLimits, now: number, ti
       ),
     );
   }
+  if (!groupFailures(state, spec, limits.units)) tidied.more = true;
   if (!syncEnded(state, spec)) tidied.more = true;
   for (const status of ["finished", "failed"] as const) {
     const kept = spec.meta.retention[status];
@@ -195,6 +197,8 @@ function* purgeSpec(state: State, spec: Spec, limit: number, now: number): Steps
   state.writes++;
   sql.dropSpec.run(spec.id);
   sql.dropTally.run(spec.id);
+  sql.dropFailures.run(spec.id);
+  sql.dropSpecRecords.run(spec.space.id, spec.id);
   state.specs.delete(spec.id);
   state.deadSpecs.delete(spec);
   state.undo(() => {
@@ -227,6 +231,7 @@ function purgeSpace(state: State, space: number, limit: number): boolean {
     left--;
   }
   if (left <= 0) return false;
+  sql.dropSpaceRecords.run(space);
   sql.dropNamespace.run(space);
   state.deadSpaces.delete(space);
   state.undo(() => state.deadSpaces.add(space));

@@ -16,6 +16,7 @@ import {
   type WorkUnitStatus,
 } from "../core/index.ts";
 import { extrasOf, hasQueues, setExtras } from "./extras.ts";
+import { dropFailed, noteFailed } from "./failures.ts";
 import { addNew } from "./fast-paths.ts";
 import { addMessage } from "./queues.ts";
 import { attemptCode, unitState } from "./schema.ts";
@@ -37,7 +38,7 @@ export class SqliteSet extends WorkingSet<Unit> {
   readonly #log = new Map<number, [unit: number, number: number][]>();
 
   constructor(state: State, now: number) {
-    super(now);
+    super(now, state.noted);
     this.#state = state;
   }
 
@@ -178,6 +179,7 @@ export class SqliteSet extends WorkingSet<Unit> {
         break;
       case "finished":
       case "failed":
+        if (status === "failed") dropFailed(state, spec, [unit.id]);
         if (spec.retained > 0) sql.dropEnded.run(spec.id, unitState[status], unit.attempt?.end ?? 0, unit.id);
         break;
       case "blocked":
@@ -225,6 +227,7 @@ export class SqliteSet extends WorkingSet<Unit> {
         break;
       case "finished":
       case "failed":
+        if (unit.status === "failed") noteFailed(state, id);
         if (spec.retained > 0) sql.addEnded.run(spec.id, unitState[unit.status], attempt?.end ?? 0, id);
         break;
       case "blocked":
