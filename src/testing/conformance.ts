@@ -12,6 +12,7 @@ import { data } from "./cases/data.ts";
 import { dependencies } from "./cases/dependencies.ts";
 import { ending } from "./cases/ending.ts";
 import { history } from "./cases/history.ts";
+import { failureGroups } from "./cases/failures.ts";
 import { housekeeping } from "./cases/housekeeping.ts";
 import { input } from "./cases/input.ts";
 import { labels } from "./cases/labels.ts";
@@ -40,6 +41,7 @@ export const caseGroups: readonly CaseGroup[] = [
   attempts,
   settling,
   retrying,
+  failureGroups,
   scheduling,
   continuous,
   chaining,
