@@ -91,7 +91,7 @@ export function readUnit(row: Row, spec: Spec): Unit {
   const data = bytesData(row[21] as Buffer | null);
   const own = row[19] === true;
   const attempt = readCurrentAttempt(row, attempts, own ? bytesData(row[22] as Buffer | null) : data);
-  const extras = readExtras(row[24], row[25], row[27] as string | null);
+  const extras = readExtras(row[24], row[25], row[28] as string | null);
   return {
     id: row[0] as number,
     spec,
