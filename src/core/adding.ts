@@ -23,7 +23,7 @@ export function* addUnits<Unit extends UnitState>(
   puts: readonly WorkUnitPut[],
 ): Rule<AddedWorkUnit[]> {
   const added = yield* putUnits(set, spec, puts);
-  yield* follow(set);
+  if (set.isUnresolved()) yield* follow(set);
   return added;
 }
 
@@ -48,7 +48,8 @@ export function* putUnits<Unit extends UnitState>(
   // a unit may depend on a later one of the same add: all of them exist before any is looked at
   const fresh = new Set(plan?.fresh);
   for (const unit of fresh) set.add(unit);
-  for (const [i, put] of puts.entries()) {
+  for (let i = 0; i < puts.length; i++) {
+    const put = puts[i]!;
     if (i > 0 && i % unitsPerTurn === 0) yield undefined;
     let unit = set.find(spec, put.name);
     const created = unit === undefined || fresh.delete(unit);

@@ -30,7 +30,19 @@ export interface AttemptRow {
   late: boolean;
   /** What could not be read in its `output`. */
   chainingErrors: readonly string[];
+  /** How far it has come, as its worker last said; null when it said nothing, and when the attempt does not run. */
+  progress: AttemptProgress | null;
 }
+
+export interface AttemptProgress {
+  /** From 0 to 1. */
+  done: number;
+  /** A few words for people; may be empty. */
+  note: string;
+}
+
+/** Characters of a progress note. */
+export const longestNote = 1000;
 
 export const defaultLifetimeMs = 15 * 60 * 1000;
 
@@ -56,6 +68,9 @@ export type FailReason = (typeof failReasons)[number];
 export const givenReasons = ["error", "expired", "cancelled", "late"] as const;
 export type GivenReason = (typeof givenReasons)[number];
 
+/** How the traceback of a cancelled unit begins. */
+export const cancelled = "cancelled";
+
 export interface AttemptChange {
   attempt: string;
   action: AttemptAction;
@@ -74,6 +89,13 @@ export interface AttemptChange {
   error?: string;
   /** `fail` and `error`: why, should the unit fail; `error` when absent. */
   reason?: GivenReason;
+  /** `renew`: how far the attempt has come. Absent leaves what was said before. */
+  progress?: AttemptProgress;
+  /**
+   * `finish`, `fail` or `retry` of an attempt that the unit was taken from before its lease ended, as by a reset: it is recorded on the
+   * attempt, which ended when the unit was taken, and nothing else changes. Without it: `lost_lease`. For clients that were promised it.
+   */
+  recordTaken?: boolean;
 }
 
 export interface NextTry {

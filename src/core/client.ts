@@ -2,6 +2,7 @@
  * The caller's side of any wire: all verbs over one function that sends a call. Requests are named so that they may be
  * sent twice, long waits are asked for in pieces, and a call whose answer was lost is sent again where that is safe.
  */
+import { backOffMs } from "./back-off.ts";
 import type { Random } from "./clock.ts";
 import { CoordinateError } from "./errors.ts";
 import { optionsOf, signatures, verbNames, verbs, withOptions, type Verb, type Verbs } from "./verbs.ts";
@@ -112,7 +113,7 @@ async function ask(link: Link, call: OutgoingCall): Promise<unknown> {
         throw new CoordinateError("unknown_outcome", error.message, { cause: error });
       if (tries >= link.retries)
         throw error.refusal ?? new CoordinateError("unavailable", error.message, { cause: error });
-      await link.pause(Math.min(5000, link.backoffMs * 2 ** tries) * (0.5 + link.random() / 2));
+      await link.pause(backOffMs(tries, link.backoffMs, 5000) * (0.5 + link.random() / 2));
     }
   }
 }

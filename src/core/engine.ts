@@ -6,11 +6,14 @@
 import type { ActionInput, ActionRow } from "./action.ts";
 import {
   attemptActions,
+  cancelled,
   defaultLifetimeMs,
   givenReasons,
+  longestNote,
   parseAttemptId,
   type AttemptChange,
   type AttemptChanged,
+  type AttemptProgress,
   type AttemptRow,
 } from "./attempt.ts";
 import {
@@ -25,12 +28,15 @@ import {
   checkSpan,
   checkText,
   checkTime,
+  describeValue,
   latestTime,
 } from "./check.ts";
 import { nextTurn, systemClock, systemRandom, type Clock, type Random } from "./clock.ts";
 import type {
   AttemptMake,
   AttemptRequest,
+  AwaitOptions,
+  CancelOptions,
   Coordinate,
   FailureQuery,
   LockQuery,
@@ -39,12 +45,11 @@ import type {
   RequestOptions,
   SetWorkSpecOptions,
   TakeOptions,
-  WaitOptions,
   WorkerAttemptQuery,
   WorkSpecInput,
 } from "./coordinate.ts";
 import { EndWaits } from "./ending.ts";
-import { CoordinateError } from "./errors.ts";
+import { CoordinateError, WaitedError } from "./errors.ts";
 import type { FailureRow } from "./failure.ts";
 import {
   describeChange,
@@ -212,7 +217,10 @@ export class Engine implements Coordinate {
   }
 
   async deleteNamespace(ns: string): Promise<void> {
-    if (await this.#store.deleteNamespace(this.#ns(ns))) await this.#purge();
+    const namespace = this.#ns(ns);
+    const found = await this.#store.deleteNamespace(namespace);
+    for (const key of this.#known.keys()) if (key.startsWith(`${namespace}\u0000`)) this.#known.delete(key);
+    if (found) await this.#purge();
   }
 
   /** Takes away the rows of what was deleted. */
@@ -404,7 +412,7 @@ export class Engine implements Coordinate {
     ns: string,
     ref: WorkSpecRef,
     names: readonly string[],
-    options: WaitOptions = {},
+    options: AwaitOptions = {},
   ): Promise<(WorkUnitRow | null)[]> {
     const namespace = this.#ns(ns);
     const spec = checkRef(ref);
@@ -414,6 +422,7 @@ export class Engine implements Coordinate {
       ns: namespace,
       workSpec: spec,
       names: checked,
+      any: options.any !== undefined && checkBoolean("any", options.any),
       deadline: now + checkSpan("waitMs", options.waitMs, now),
       signal: options.signal,
     });
@@ -449,6 +458,18 @@ export class Engine implements Coordinate {
 
   async resetWorkUnits(ns: string, ref: WorkSpecRef, selection: WorkUnitSelection): Promise<number> {
     return this.#updateUnits(ns, ref, selection, { kind: "reset" });
+  }
+
+  async cancelWorkUnits(
+    ns: string,
+    ref: WorkSpecRef,
+    selection: WorkUnitSelection,
+    options: CancelOptions = {},
+  ): Promise<number> {
+    const by = checkNote("by", options.by);
+    const why = checkNote("why", options.why);
+    const traceback = cancelled + (by === "" ? "" : ` by ${by}`) + (why === "" ? "" : `: ${why}`);
+    return this.#updateUnits(ns, ref, selection, { kind: "cancel", traceback });
   }
 
   async #updateUnits(
@@ -564,7 +585,7 @@ export class Engine implements Coordinate {
       const look = await this.#store.candidates(ns, ask.requestId, tries === 0, now);
       const { settings, candidates, repeated } = look;
       if (repeated !== null && repeated.length > 0) return { found: repeated, again: 0 };
-      if (ask.schedule.tasks !== undefined && (await this.#deriveTasks(ns, candidates))) continue;
+      if (asksForTasks(ask.schedule) && (await this.#deriveTasks(ns, candidates))) continue;
       // in one order whatever the store, so that the same draw is the same choice
       candidates.sort(byName);
       const open = tries < 3 ? candidates : candidates.filter(({ id }) => id !== failed?.id);
@@ -576,7 +597,7 @@ export class Engine implements Coordinate {
           found: null,
           again: Math.min(now + (failed === null ? this.#pollMs : lockedMs), whenDue(candidates, now)),
         };
-      const attempts = await this.#claim(ns, chosen, ask, look.recent, now);
+      const attempts = await this.#claim(ns, chosen, ask, look.recent);
       if (attempts.length > 0) return { found: attempts, again: 0 };
       failed = chosen;
     }
@@ -606,7 +627,6 @@ export class Engine implements Coordinate {
     { id, name, meta, pending }: Candidate,
     ask: Ask,
     recent: number | undefined,
-    now: number,
   ): Promise<AttemptRow[]> {
     let limit = Math.min(ask.number, this.#maxBatch);
     if (meta.maxGetwork > 0) limit = Math.min(limit, meta.maxGetwork);
@@ -621,14 +641,28 @@ export class Engine implements Coordinate {
       ...(recent !== undefined && { recent }),
     };
     for (;;) {
-      const { attempts, more } = await this.#store.claim(ns, claim, now);
+      const { attempts, more } = await this.#timely((now) => this.#store.claim(ns, claim, now));
       if (!more) return attempts;
       await nextTurn();
     }
   }
 
+  /** Leases, delays and ends count from when they are written: what had to wait for others is tried again with a later time. */
+  async #timely<Answer>(work: (now: number) => Promise<Answer>): Promise<Answer> {
+    for (let waited = 0; ;) {
+      try {
+        return await work(this.#clock.now());
+      } catch (error) {
+        if (!(error instanceof WaitedError) || (waited += error.waitedMs) >= error.limitMs) throw error;
+      }
+    }
+  }
+
   async makeAttempts(ns: string, requests: readonly AttemptMake[]): Promise<AttemptRow[]> {
-    const now = this.#clock.now();
+    return this.#timely((now) => this.#makeAttempts(ns, requests, now));
+  }
+
+  async #makeAttempts(ns: string, requests: readonly AttemptMake[], now: number): Promise<AttemptRow[]> {
     const makes = this.#batch("requests", requests).map((request) => {
       const { workSpec, workUnit, worker, lifetimeMs } = checkObject("request", request);
       return {
@@ -642,8 +676,15 @@ export class Engine implements Coordinate {
   }
 
   async settleAttempts(ns: string, changes: readonly AttemptChange[]): Promise<AttemptChanged[]> {
+    return this.#timely((now) => this.#settleAttempts(ns, changes, now));
+  }
+
+  async #settleAttempts(
+    ns: string,
+    changes: readonly AttemptChange[],
+    now: number,
+  ): Promise<AttemptChanged[]> {
     const namespace = this.#ns(ns);
-    const now = this.#clock.now();
     const settles: Settle[] = [];
     // a name that was never handed out cannot be looked up: it is answered in its place
     const unknown: { at: number; answer: AttemptChanged }[] = [];
@@ -665,7 +706,7 @@ export class Engine implements Coordinate {
     const { action } = checkObject("change", change);
     checkOneOf("action", action, attemptActions);
     const data = checkData("data", change.data, this.#maxDataBytes);
-    const delay = checkSpan("delayMs", change.delayMs, now, 0, -Infinity);
+    const delay = checkSpan("delayMs", change.delayMs, now);
     const lifetime = checkSpan("lifetimeMs", change.lifetimeMs, now, defaultLifetimeMs, -Infinity);
     const untried = change.untried !== undefined && checkBoolean("untried", change.untried);
     if (untried && action !== "expire" && action !== "retry")
@@ -674,11 +715,24 @@ export class Engine implements Coordinate {
       throw new CoordinateError("bad_argument", `error: only with error, not with ${action}`);
     if (change.reason !== undefined && action !== "error" && action !== "fail")
       throw new CoordinateError("bad_argument", `reason: only with fail and error, not with ${action}`);
+    const progress = change.progress === undefined ? null : checkProgress(change.progress);
+    if (progress !== null && action !== "renew")
+      throw new CoordinateError("bad_argument", `progress: only with renew, not with ${action}`);
+    const recordTaken = change.recordTaken !== undefined && checkBoolean("recordTaken", change.recordTaken);
     const key = parseAttemptId(change.attempt);
     if (key === null) return null;
     const time =
       action === "renew" ? now + Math.max(0, lifetime) : action === "retry" && delay > 0 ? now + delay : 0;
-    const settle: Settle = { unitId: key.unitId, number: key.number, action, data, time, untried };
+    const settle: Settle = {
+      unitId: key.unitId,
+      number: key.number,
+      action,
+      data,
+      time,
+      untried,
+      progress,
+      recordTaken,
+    };
     if (action === "error") settle.random = this.#random();
     if (change.error !== undefined) settle.error = this.#errorText(change.error);
     if (change.reason !== undefined) settle.reason = checkOneOf("reason", change.reason, givenReasons);
@@ -910,8 +964,7 @@ export class Engine implements Coordinate {
   async explain(ns: string, request: ScheduleRequest = {}): Promise<Explained[]> {
     const now = this.#clock.now();
     const { settings, candidates } = await this.#store.candidates(this.#ns(ns), null, false, now);
-    if (request.tasks !== undefined && (await this.#deriveTasks(ns, candidates)))
-      return this.explain(ns, request);
+    if (asksForTasks(request) && (await this.#deriveTasks(ns, candidates))) return this.explain(ns, request);
     return explainChoice(candidates.sort(byName), checkSchedule(request), now, settings.policy);
   }
 
@@ -1090,7 +1143,35 @@ function checkRequestId(id: string | undefined): string | null {
   return id;
 }
 
-function checkSchedule({ workSpecs, runtimes, tasks, availableGb }: ScheduleRequest): ScheduleRequest {
+function checkProgress(progress: AttemptProgress): AttemptProgress {
+  const { done, note } = checkObject("progress", progress);
+  if (typeof done !== "number" || !(done >= 0 && done <= 1))
+    throw new CoordinateError(
+      "bad_argument",
+      `progress.done: expected a number from 0 to 1, got ${describeValue(done)}`,
+    );
+  return { done, note: checkNote("progress.note", note) };
+}
+
+/** A few words for people; none when absent. */
+function checkNote(field: string, text: string | undefined): string {
+  if (text === undefined) return "";
+  if (checkText(field, text).length > longestNote)
+    throw new CoordinateError("too_large", `${field}: at most ${longestNote} characters`);
+  return text;
+}
+
+/** Whether the choice depends on what a work spec runs. */
+const asksForTasks = ({ tasks, modules }: ScheduleRequest): boolean =>
+  tasks !== undefined || modules === true;
+
+function checkSchedule({
+  workSpecs,
+  runtimes,
+  tasks,
+  modules,
+  availableGb,
+}: ScheduleRequest): ScheduleRequest {
   const schedule: ScheduleRequest = {};
   if (workSpecs !== undefined)
     schedule.workSpecs = checkList("workSpecs", workSpecs, 10_000).map((one) => checkText("workSpecs", one));
@@ -1098,6 +1179,7 @@ function checkSchedule({ workSpecs, runtimes, tasks, availableGb }: ScheduleRequ
     schedule.runtimes = checkList("runtimes", runtimes, 1000).map((one) => checkText("runtimes", one));
   if (tasks !== undefined)
     schedule.tasks = checkList("tasks", tasks, 10_000).map((one) => checkText("tasks", one));
+  if (modules !== undefined) schedule.modules = checkBoolean("modules", modules);
   if (availableGb !== undefined) schedule.availableGb = checkNumber("availableGb", availableGb);
   return schedule;
 }

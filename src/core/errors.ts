@@ -57,6 +57,21 @@ export class CoordinateError extends Error {
   }
 }
 
+/**
+ * A store had to wait for others, and did nothing: the time that it was given is no longer the time. The engine asks again
+ * with another, until it has waited for `limitMs` in all; then it is an error like any other.
+ */
+export class WaitedError extends CoordinateError {
+  readonly waitedMs: number;
+  readonly limitMs: number;
+
+  constructor(value: string, waitedMs: number, limitMs: number, options?: ErrorOptions) {
+    super("unavailable", value, options);
+    this.waitedMs = waitedMs;
+    this.limitMs = limitMs;
+  }
+}
+
 export const errorCodes = Object.keys(table) as readonly ErrorCode[];
 
 export function isErrorCode(text: string): text is ErrorCode {

@@ -6,7 +6,13 @@
  *                       ^                     |
  *                       +-- retried, expired -+
  */
-import { actionStatus, tooManyRetries, type FailReason, type NextTry } from "./attempt.ts";
+import {
+  actionStatus,
+  tooManyRetries,
+  type AttemptProgress,
+  type FailReason,
+  type NextTry,
+} from "./attempt.ts";
 import { dataGetText, dataWith, type Data } from "./data.ts";
 import { brokenDependency, dependencyState, type DependencyState } from "./dependency.ts";
 import { isSpent, ownTryLimit, retryAfter, specTryLimit } from "./retry.ts";
@@ -34,6 +40,7 @@ const newAttempt = (
   late: false,
   chainingErrors: noErrors,
   reason: null,
+  progress: null,
 });
 
 /**
@@ -254,12 +261,15 @@ export function renewLease<Unit extends UnitState>(
   unit: Unit,
   attempt: AttemptState,
   expiration: number,
+  progress: AttemptProgress | null,
 ): void {
   const lapsed = attempt.status === "expired";
   set.leave(unit);
   attempt.status = "pending";
   attempt.expiration = expiration;
   attempt.end = 0;
+  if (lapsed) attempt.progress = null;
+  if (progress !== null) attempt.progress = progress;
   if (lapsed) set.began(unit, attempt, false);
   set.enter(unit, "pending");
 }
@@ -295,6 +305,13 @@ export function changeUnit<Unit extends UnitState>(
     unit.tries = 0;
     unit.since = set.now;
     wait(set, unit, set.now);
+    return true;
+  }
+  if (change.kind === "cancel") {
+    if (status === "finished" || status === "failed") return false;
+    // taken from its attempt: a task that ends in the same moment cannot finish what was cancelled
+    set.leave(unit);
+    failUnrun(set, unit, "", "cancelled", dataWith(unit.data, "traceback", change.traceback), set.now);
     return true;
   }
   if (change.kind === "set-delay" && !waits) return false;

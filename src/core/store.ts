@@ -11,7 +11,7 @@
  * rows when it meets them, in any method; nobody may see the difference.
  */
 import type { ActionInput, ActionRow } from "./action.ts";
-import type { AttemptAction, AttemptChanged, AttemptRow, GivenReason } from "./attempt.ts";
+import type { AttemptAction, AttemptChanged, AttemptProgress, AttemptRow, GivenReason } from "./attempt.ts";
 import type { WorkerAttemptQuery } from "./coordinate.ts";
 import type { Data } from "./data.ts";
 import type { DependencyKind } from "./dependency.ts";
@@ -272,7 +272,8 @@ export type WorkUnitChange =
   | { kind: "set-priority"; priority: number }
   | { kind: "adjust-priority"; by: number }
   | { kind: "set-delay"; notBefore: number }
-  | { kind: "reset" };
+  | { kind: "reset" }
+  | { kind: "cancel"; traceback: string };
 
 export interface Claim {
   /** The id of the candidate that was chosen. */
@@ -329,6 +330,9 @@ export interface Settle extends AttemptKey {
   reason?: GivenReason;
   /** `error`: a draw between 0 and 1, for the wait until the next try. */
   random?: number;
+  /** `renew`: how far the attempt has come; null leaves what was said before. */
+  progress: AttemptProgress | null;
+  recordTaken: boolean;
 }
 
 export interface TidyLimits {

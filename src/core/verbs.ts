@@ -12,12 +12,15 @@ import {
   givenReasons,
   type AttemptChange,
   type AttemptChanged,
+  type AttemptProgress,
   type AttemptRow,
   type NextTry,
 } from "./attempt.ts";
 import type {
   AttemptMake,
   AttemptRequest,
+  AwaitOptions,
+  CancelOptions,
   Coordinate,
   FailureQuery,
   LockQuery,
@@ -207,6 +210,7 @@ const attemptRow = object<AttemptRow>({
   data,
   late: boolean(),
   chainingErrors: list(text()),
+  progress: nullable(object<AttemptProgress>({ done: number(), note: text() })),
 });
 const attemptChange = input<AttemptChange>({
   attempt: text(),
@@ -217,6 +221,8 @@ const attemptChange = input<AttemptChange>({
   untried: maybe(boolean()),
   error: maybe(text()),
   reason: maybe(oneOf(givenReasons)),
+  progress: maybe(input<AttemptProgress>({ done: number(), note: text() })),
+  recordTaken: maybe(boolean()),
 });
 const attemptChanged = object<AttemptChanged>({
   attempt: text(),
@@ -232,6 +238,7 @@ const schedule: Members<ScheduleRequest> = {
   workSpecs: maybe(list(text())),
   runtimes: maybe(list(text())),
   tasks: maybe(list(text())),
+  modules: maybe(boolean()),
   availableGb: maybe(number()),
 };
 
@@ -483,7 +490,10 @@ export const verbs: { readonly [V in Verb]: VerbRow<Awaited<ReturnType<Coordinat
   awaitWorkUnits: {
     scope: "read",
     params: { workSpec: workSpecRef, names: list(workUnit) },
-    options: waitOptions,
+    options: {
+      ...waitOptions,
+      any: maybe(boolean("One that has ended is enough")),
+    } satisfies Members<Omit<AwaitOptions, "signal">>,
     answer: list(nullable(workUnitRow)),
     repeat: "same",
     summary:
@@ -519,6 +529,18 @@ export const verbs: { readonly [V in Verb]: VerbRow<Awaited<ReturnType<Coordinat
     repeat: "never",
     slow: true,
     summary: "Clears the active attempt of the selected units, which become available; answers how many.",
+  },
+  cancelWorkUnits: {
+    scope: "write",
+    params: { workSpec: workSpecRef, selection },
+    options: {
+      by: maybe(text({ description: "Who cancels" })),
+      why: maybe(text({ description: "Why" })),
+    } satisfies Members<CancelOptions>,
+    answer: integer,
+    repeat: "never",
+    slow: true,
+    summary: "Fails the selected units that have not ended, running ones included; answers how many.",
   },
   deleteWorkUnits: {
     scope: "write",

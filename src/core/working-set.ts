@@ -6,10 +6,16 @@
  * costs about 40 ns, as much as the rule itself.
  *
  * A store implements loading, looking and writing. It decides nothing: which status a unit enters, what is counted as a
- * try, who hears of an end are decided in `life.ts` and the files beside it. One working set belongs to one verb and one
- * transaction, and in it the same unit is always the same object.
+ * try, who hears of an end are decided in `life.ts` and the files beside it. A working set belongs to one verb and one
+ * transaction at a time, and in it the same unit is always the same object.
  */
-import { attemptId, type AttemptRow, type AttemptStatus, type FailReason } from "./attempt.ts";
+import {
+  attemptId,
+  type AttemptProgress,
+  type AttemptRow,
+  type AttemptStatus,
+  type FailReason,
+} from "./attempt.ts";
 import type { Data } from "./data.ts";
 import type { DependencyKind } from "./dependency.ts";
 import type { Happening } from "./history.ts";
@@ -49,6 +55,8 @@ export interface AttemptState {
   chainingErrors: readonly string[];
   /** Why it failed its unit, where that is not `error`. It need not be kept once it is history. */
   reason: FailReason | null;
+  /** Of a running attempt; what stands here of another means nothing. */
+  progress: AttemptProgress | null;
 }
 
 export interface UnitState {
@@ -103,7 +111,8 @@ export const extrasOfPut = ({ queues, labels, retry }: WorkUnitPut): Extras =>
     : { queues: queues ?? noExtras.queues, labels: labels ?? noExtras.labels, retry: retry ?? null };
 
 export abstract class WorkingSet<Unit extends UnitState> {
-  readonly now: number;
+  /** The time of the verb. */
+  now: number;
   readonly #notes: Notes;
   /** Units that ended or were removed, with the time of it, whose dependents have not been looked at yet. */
   #unresolved: Map<Unit, number> | null = null;
@@ -228,9 +237,10 @@ export abstract class WorkingSet<Unit extends UnitState> {
   /** The unit has ended: its queues get a message, and its dependents are looked at before the verb answers. */
   ended(unit: Unit, status: "finished" | "failed", at: number): void {
     this.wake(unit);
+    const { queues } = this.extras(unit);
     // nobody hears of a unit of a deleted work spec, though its row may still be there
-    if (!unit.spec.deleted)
-      for (const queue of this.extras(unit).queues)
+    if (queues.length > 0 && !unit.spec.deleted)
+      for (const queue of queues)
         this.tell(
           {
             queue,
@@ -293,6 +303,7 @@ export function attemptRow(unit: UnitState, attempt: AttemptState): AttemptRow {
     data: attempt.data,
     late: attempt.late,
     chainingErrors: attempt.chainingErrors,
+    progress: attempt.status === "pending" ? attempt.progress : null,
   };
 }
 

@@ -1,7 +1,7 @@
 /** Expired leases and elapsed delays take effect by rule. Units are moved here, when a verb is about to look at them. */
 import { byExpiration, expireUnits, releaseDue } from "../core/index.ts";
 import type { Space, Spec, Unit } from "./state.ts";
-import { MemorySet, run, type Tables } from "./working-set.ts";
+import { run, type MemorySet } from "./working-set.ts";
 
 const isBehind = ({ leases, due }: Spec, now: number): boolean =>
   (leases.first()?.attempt?.expiration ?? Infinity) <= now || (due.first()?.notBefore ?? Infinity) <= now;
@@ -10,22 +10,22 @@ const isBehind = ({ leases, due }: Spec, now: number): boolean =>
  * Brings a spec up to date. Where units depend on others, all specs of the namespace: a lease that ends there may fail a unit
  * here.
  */
-export function catchUp(tables: Tables, spec: Spec, now: number): void {
-  if (spec.space.needy > 0) catchUpSpace(tables, spec.space, now);
-  else if (isBehind(spec, now)) catchUpSpecs(tables, [spec], now);
+export function catchUp(set: MemorySet, spec: Spec, now: number): void {
+  if (spec.space.needy > 0) catchUpSpace(set, spec.space, now);
+  else if (isBehind(spec, now)) catchUpSpecs(set, [spec], now);
 }
 
-export function catchUpSpace(tables: Tables, space: Space, now: number): void {
+export function catchUpSpace(set: MemorySet, space: Space, now: number): void {
   for (const spec of space.specs.values())
     if (isBehind(spec, now)) {
-      catchUpSpecs(tables, space.specs.values(), now);
+      catchUpSpecs(set, space.specs.values(), now);
       return;
     }
 }
 
 /** Leases end in the order of time, whatever the spec: what the first does may decide what becomes of the second. */
 export function catchUpSpecs(
-  tables: Tables,
+  set: MemorySet,
   specs: Iterable<Spec>,
   now: number,
   limit = Infinity,
@@ -38,8 +38,8 @@ export function catchUpSpecs(
   }
   lapsed.sort(byExpiration).splice(limit);
   over.splice(limit);
-  if (lapsed.length > 0) run(expireUnits(new MemorySet(tables, now), lapsed));
-  if (over.length > 0) run(releaseDue(new MemorySet(tables, now), over));
+  if (lapsed.length > 0) run(expireUnits(set.at(now), lapsed));
+  if (over.length > 0) run(releaseDue(set.at(now), over));
   return { expired: lapsed.length, due: over.length };
 }
 

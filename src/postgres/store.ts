@@ -90,6 +90,7 @@ import {
 } from "./connection.ts";
 import { Floors } from "./floor.ts";
 import { decideLocks } from "./locks.ts";
+import { findKeys } from "./long-names.ts";
 import { Merge } from "./merge.ts";
 import type { Notifier } from "./notify.ts";
 import {
@@ -115,7 +116,7 @@ import {
   type Spec,
   type Unit,
 } from "./units.ts";
-import { nameKey, textKey } from "./values.ts";
+import { longestKey, textKey } from "./values.ts";
 import type { LivePool } from "./live.ts";
 import { Watching } from "./watching.ts";
 import { heldAttempts, loggedAttempts, pageWorkers, readWorkers, writeWorkers } from "./workers.ts";
@@ -136,6 +137,8 @@ export interface PostgresParts {
   db: Database;
   /** The same with fewer connections, for what may take long. */
   slow: Database;
+  /** The same for what counts from the moment it is written: leases, delays, ends. */
+  timely: Database;
   live: LivePool;
   options: DatabaseOptions;
   notifier: Notifier;
@@ -226,6 +229,7 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
       ...this.#parts,
       db,
       slow: db,
+      timely: db,
       end: () => Promise.resolve(),
     };
     const store = new PostgresStore(parts, this.#ids, this.#watching);
@@ -261,6 +265,7 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
     await this.#parts.notifier.close();
     this.#db.close();
     this.#slow.close();
+    this.#parts.timely.close();
     await this.#parts.end();
   }
 
@@ -497,6 +502,7 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
     if (puts.length > 1 && new Set(puts.map(({ name }) => name)).size < puts.length) return null;
     const ids = await this.#ids.take(puts.length);
     const rows = inKeyOrder(puts, ids);
+    if (rows.some(({ key }) => key.length > longestKey)) return null;
     const answer = puts.map(({ name, notBefore }, i): AddedWorkUnit => {
       return { name, id: ids[i] ?? 0, created: true, status: notBefore > now ? "delayed" : "available" };
     });
@@ -703,7 +709,7 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
     const claims = asked.map(({ claim }) => claim);
     const held = claims.filter(holds);
     const claiming = {
-      db: this.#db,
+      db: this.#parts.timely,
       ns,
       hints: this.#hints,
       allocate: (count: number, session?: Session) => this.#ids.take(count, session),
@@ -732,7 +738,7 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
       await found(name).catch((error: unknown) => {
         if (!isCoordinateError(error)) throw error;
       });
-    return this.#apply(this.#db, now, function* (set): Rule<AttemptRow[]> {
+    return this.#apply(this.#parts.timely, now, function* (set): Rule<AttemptRow[]> {
       for (const [name, spec] of specs)
         yield set.loadNames(
           spec,
@@ -770,13 +776,15 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
   async #settle(ns: string, changes: readonly Settle[], now: number): Promise<AttemptChanged[]> {
     const queues = this.#queues.get(ns) ?? 0;
     const { answers: plain, needyPast } = this.#parts.fastPaths
-      ? await settlePlain(this.#db, ns, changes, queues, now)
+      ? await settlePlain(this.#parts.timely, ns, changes, queues, now)
       : { answers: [], needyPast: true };
     // what is not plain, and what another transaction changed at the same moment
     const left = changes.filter((_, i) => plain[i] === undefined);
     if (left.length === 0) return plain as AttemptChanged[];
     if (needyPast) await expireNeedy(this.#db, now, Infinity);
-    const decided = await this.#apply(this.#db, now, (set) => settleAttempts(set, ns, left), true);
+    // what was settled already must not be asked for again
+    const db = left.length === changes.length ? this.#parts.timely : this.#db;
+    const decided = await this.#apply(db, now, (set) => settleAttempts(set, ns, left), true);
     return changes.map((_, i) => plain[i] ?? decided.shift()!);
   }
 
@@ -799,9 +807,10 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
 
   async listUnitAttempts(ns: string, ref: WorkSpecRef, name: string, now: number): Promise<AttemptRow[]> {
     const spec = await this.#lookUp(this.#slow, ns, ref, now);
+    const [key = null] = await findKeys(this.#slow, spec.id, [name]);
     const [row] = await this.#slow.rows(
       `SELECT ${unitColumns} FROM @unit u WHERE u.spec = $1 AND u.key = $2`,
-      [spec.id, nameKey(name).key],
+      [spec.id, key],
     );
     if (row === undefined) throw new CoordinateError("no_such_work_unit", name);
     const unit = readUnit(row, spec);

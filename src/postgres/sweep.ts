@@ -106,8 +106,8 @@ export async function tidyStore(
       tidied.expired += expired;
       tidied.due += due;
     }
-    // what one of them frees may have been tried too often as well
-    while ((spec.limit > 0 || spec.spent) && left() > 0) {
+    // what was past its time may have been tried too often, and so may what one of them frees
+    while ((spec.limit > 0 || spec.spent || spec.past) && left() > 0) {
       const failed = await failExhausted(db, spec, left(), now);
       if (failed === 0) break;
       tidied.exhausted += failed;

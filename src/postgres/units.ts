@@ -4,6 +4,7 @@ import {
   nameFromBytes,
   noExtras,
   workUnitStatuses,
+  type AttemptProgress,
   type AttemptState,
   type AttemptStatus,
   type Data,
@@ -57,8 +58,8 @@ interface Stored {
 export const unitColumns = `u.id, u.spec, u.key, u.long_name, u.status, u.place, u.not_before, u.created, u.attempts, u.tries,
    u.origin, u.needs, u.dependents, u.attempt_status, u.attempt_worker, u.attempt_start, u.attempt_end,
    u.attempt_expiration, u.attempt_late, u.attempt_own, u.attempt_errors, u.data, u.attempt_data, u.since, u.queues, u.labels,
-   u.reason, u.retry`;
-const unitColumnCount = 28;
+   u.attempt_progress, u.reason, u.retry`;
+const unitColumnCount = 29;
 
 /** The columns of a unit's work spec and namespace, in the order that `readSpec` expects them. */
 export const specColumns = "s.name, s.namespace, n.name, s.meta, s.next_continuous, s.dead";
@@ -90,7 +91,7 @@ export function readUnit(row: Row, spec: Spec): Unit {
   const data = bytesData(row[21] as Buffer | null);
   const own = row[19] === true;
   const attempt = readCurrentAttempt(row, attempts, own ? bytesData(row[22] as Buffer | null) : data);
-  const extras = readExtras(row[24], row[25], row[27] as string | null);
+  const extras = readExtras(row[24], row[25], row[28] as string | null);
   return {
     id: row[0] as number,
     spec,
@@ -131,7 +132,8 @@ function readCurrentAttempt(row: Row, number: number, data: Data | null): Attemp
     data,
     late: row[18] as boolean,
     chainingErrors: readErrors(row[20] as string | null),
-    reason: row[26] as FailReason | null,
+    progress: readProgress(row[26] as string | null),
+    reason: row[27] as FailReason | null,
   };
 }
 
@@ -161,6 +163,7 @@ export function readPast(row: Row): AttemptState {
     late,
     chainingErrors: readErrors(errors),
     reason: null,
+    progress: null,
     data: bytesData(data),
   };
 }
@@ -179,6 +182,9 @@ const readNames = (value: unknown): readonly string[] =>
 
 const readErrors = (text: string | null): readonly string[] =>
   text === null ? [] : (JSON.parse(text) as string[]);
+
+const readProgress = (text: string | null): AttemptProgress | null =>
+  text === null ? null : (JSON.parse(text) as AttemptProgress);
 
 export const writeErrors = (errors: readonly string[]): string | null =>
   errors.length === 0 ? null : JSON.stringify(errors);

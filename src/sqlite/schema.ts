@@ -248,6 +248,8 @@ export const migrations: readonly string[] = [
   -- 1: taken from its worker before the lease ended, and not settled by it yet
   ALTER TABLE history ADD COLUMN held INTEGER;
   CREATE INDEX history_held ON history (worker, unit, number) WHERE held = 1;
+  -- how far the attempt has come, in JSON
+  ALTER TABLE lease ADD COLUMN progress TEXT;
 
   -- why a unit failed, where that is not 'error'
   ALTER TABLE unit ADD COLUMN reason TEXT;

@@ -12,7 +12,7 @@ import {
 import type { Row, Value } from "./driver.ts";
 import { attemptCode, unitState } from "./schema.ts";
 import type { Spec, State } from "./state.ts";
-import { dataValue, errorsValue, nameValue, readData, readErrors } from "./values.ts";
+import { dataValue, errorsValue, nameValue, readData, readErrors, readProgress } from "./values.ts";
 
 export interface Unit {
   readonly id: number;
@@ -70,6 +70,7 @@ function readUnit(state: State, row: Row): Unit {
       late: row[25] === 1,
       chainingErrors: [],
       reason: null,
+      progress: readProgress(row[30]),
       data: row[26] === 1 ? readData(row[27]) : data,
     };
   else if (row[11] !== null)
@@ -82,7 +83,8 @@ function readUnit(state: State, row: Row): Unit {
       expiration: row[15] as number,
       late: row[16] === 1,
       chainingErrors: readErrors(row[17]),
-      reason: row[30] as FailReason | null,
+      reason: row[31] as FailReason | null,
+      progress: null,
       data: row[18] === 1 ? readData(row[20]) : data,
     };
   return {
@@ -169,6 +171,7 @@ function readPast(state: State, row: Row): AttemptState {
     late: late === 1,
     chainingErrors: readErrors(errors),
     reason: null,
+    progress: null,
     data: readData(data),
   };
 }

@@ -5,6 +5,7 @@
 import assert from "node:assert/strict";
 import { actions } from "./cases/actions.ts";
 import { attempts } from "./cases/attempts.ts";
+import { cancelling } from "./cases/cancelling.ts";
 import { chaining } from "./cases/chaining.ts";
 import { consequences } from "./cases/consequences.ts";
 import { continuous } from "./cases/continuous.ts";
@@ -19,6 +20,7 @@ import { labels } from "./cases/labels.ts";
 import { locks } from "./cases/locks.ts";
 import { names } from "./cases/names.ts";
 import { namespaces } from "./cases/namespaces.ts";
+import { progress } from "./cases/progress.ts";
 import { queueAge } from "./cases/queue-age.ts";
 import { queues } from "./cases/queues.ts";
 import { races } from "./cases/races.ts";
@@ -42,6 +44,8 @@ export const caseGroups: readonly CaseGroup[] = [
   settling,
   retrying,
   failureGroups,
+  progress,
+  cancelling,
   scheduling,
   continuous,
   chaining,

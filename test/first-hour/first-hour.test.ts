@@ -139,7 +139,7 @@ await mails.addWorkUnit("anna", { to: 5 });
       const { code, out } = await run(process.execPath, [tsc, ...options, ...types, "typed.mts"]);
       expect(code).not.toBe(0);
       expect(out).toMatch(
-        /typed\.mts\(2,.*'max_retires' does not exist in type 'WorkSpecKeys'\. Did you mean to write 'max_retries'\?/,
+        /typed\.mts\(2,.*'max_retires' does not exist in type 'WorkSpecKeys<DataObject>'\. Did you mean to write 'max_retries'\?/,
       );
       expect(out).toMatch(/typed\.mts\(5,.*Type 'number' is not assignable to type 'string'/);
       expect(out.match(/error TS/g)).toHaveLength(2);

@@ -384,12 +384,14 @@ async function settle(both: Both, changes: readonly Change[], repeat: boolean): 
     const attempt = pick(open, number);
     if (attempt === undefined) return [];
     chosen.add(attempt);
+    const recordTaken = untried && rest.action !== "expire";
     return [
       {
         ...rest,
         attempt,
         data: encoded(data),
         untried: untried && ["expire", "retry"].includes(rest.action),
+        recordTaken,
       },
     ];
   });
@@ -397,7 +399,7 @@ async function settle(both: Both, changes: readonly Change[], repeat: boolean): 
   const expected = model.settle(meant);
   const got = await engine.settleAttempts(
     ns,
-    meant.map(({ attempt, action, data, time, untried }) => ({
+    meant.map(({ attempt, action, data, time, untried, recordTaken }) => ({
       attempt: both.attempts.get(attempt) ?? "",
       action,
       data: data as Data | null,
@@ -405,6 +407,7 @@ async function settle(both: Both, changes: readonly Change[], repeat: boolean): 
       lifetimeMs: time,
       ...(untried && { untried }),
       ...(action === "error" && { error: "Error: boom" }),
+      ...(recordTaken && { recordTaken }),
     })),
   );
   assert.deepEqual(
@@ -490,6 +493,14 @@ changing(
   fc.constant({}),
   ({ engine, ns }, spec, where) => engine.resetWorkUnits(ns, spec, where),
   ({ model }, units) => model.reset(units),
+);
+changing(
+  "cancel",
+  2,
+  0.2,
+  fc.constant({}),
+  ({ engine, ns }, spec, where) => engine.cancelWorkUnits(ns, spec, where, { by: "me" }),
+  ({ model }, units) => model.cancel(units, "cancelled by me"),
 );
 changing(
   "delete",

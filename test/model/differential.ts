@@ -448,6 +448,7 @@ type Change = {
   untried?: boolean;
   error?: string | undefined;
   reason?: GivenReason | undefined;
+  progress?: number | undefined;
 };
 const change: fc.Arbitrary<Change> = fc.record({
   which,
@@ -458,11 +459,12 @@ const change: fc.Arbitrary<Change> = fc.record({
   untried: fc.boolean(),
   error: mostly(fc.constantFrom("Error: boom", "TypeError: x is not a function\n    at y")),
   reason: seldom(fc.constantFrom("expired" as const, "cancelled" as const, "late" as const)),
+  progress: seldom(fc.constantFrom(0, 0.5, 1), 1),
 });
 
 async function settle(pair: Pair, changes: readonly Change[], repeat = false): Promise<Accepted> {
   const open = await openAttempts(pair);
-  const asked = changes.flatMap(({ which, data, untried, error, reason, ...rest }) => {
+  const asked = changes.flatMap(({ which, data, untried, error, reason, progress, ...rest }) => {
     const attempt = pickAttempt(open, which);
     if (attempt === undefined) return [];
     // another change is of another attempt, unless several of one are what is wanted
@@ -473,8 +475,10 @@ async function settle(pair: Pair, changes: readonly Change[], repeat = false): P
         attempt,
         data: encoded(data),
         ...(untried === true && ["expire", "retry"].includes(rest.action) && { untried }),
+        ...(untried === true && rest.action !== "expire" && { recordTaken: true }),
         ...(error !== undefined && rest.action === "error" && { error }),
         ...(reason !== undefined && ["error", "fail"].includes(rest.action) && { reason }),
+        ...(progress !== undefined && rest.action === "renew" && { progress: { done: progress, note: "" } }),
       },
     ];
   });
@@ -663,6 +667,14 @@ operation(
         ),
       ),
     ),
+);
+
+operation("cancel", 1, 0.2, fc.record({ spec: busy, by, selection }), async (pair, { spec, by, selection }) =>
+  some(
+    await both(pair, (side) =>
+      side.engine.cancelWorkUnits(side.ns, ref(side, spec, by), selected(selection), { why: "test" }),
+    ),
+  ),
 );
 
 operation("reset", 2, 0.2, fc.record({ spec: busy, by, selection }), async (pair, { spec, by, selection }) =>
@@ -1139,6 +1151,7 @@ operation(
       "prioritize",
       "delay",
       "reset",
+      "cancel",
       "delete",
       "count",
       "claim",
@@ -1160,6 +1173,8 @@ operation(
           return engine.setWorkUnitDelays(ns, largeSpec, where, clock.now() + 100);
         case "reset":
           return engine.resetWorkUnits(ns, largeSpec, where);
+        case "cancel":
+          return engine.cancelWorkUnits(ns, largeSpec, where);
         case "delete":
           return engine.deleteWorkUnits(ns, largeSpec, where);
         case "count":

@@ -497,6 +497,7 @@ export class Model {
       data: string | null;
       time: number;
       untried: boolean;
+      recordTaken: boolean;
     }[],
   ): { error: string | null; changed: boolean; status: string | null }[] {
     this.#begin();
@@ -519,12 +520,14 @@ export class Model {
     data,
     time,
     untried,
+    recordTaken,
   }: {
     attempt: ModelAttempt;
     action: ModelAction;
     data: string | null;
     time: number;
     untried: boolean;
+    recordTaken: boolean;
   }): { error: string | null; changed: boolean } {
     const { unit, status } = attempt;
     const outcome = {
@@ -543,6 +546,12 @@ export class Model {
     const release = action === "expire" || (action === "renew" && time <= 0);
     const { maxRunning } = this.spec(unit.spec) ?? { maxRunning: 0 };
     const isFull = maxRunning > 0 && this.counts(unit.spec).pending >= maxRunning;
+    const taken = attempt.replaced && status === "expired" && (attempt.end ?? 0) < (attempt.expiration ?? 0);
+    if (taken && recordTaken && ["finish", "fail", "retry"].includes(action)) {
+      if (data !== null) attempt.data = data;
+      attempt.status = outcome as "finished";
+      return { error: null, changed: true };
+    }
     if (attempt.replaced || (action === "renew" && status === "expired" && time > 0 && isFull)) {
       if (action === "renew" && data !== null) attempt.data = data;
       return { error: "lost_lease", changed: false };
@@ -621,6 +630,21 @@ export class Model {
       unit.tries = 0;
       count++;
       this.#failIfBroken(unit);
+    }
+    this.#follow();
+    return count;
+  }
+
+  /** Fails those of these units that have not ended; answers how many. */
+  cancel(units: readonly ModelUnit[], traceback: string): number {
+    this.#begin();
+    let count = 0;
+    for (const unit of units) {
+      this.#beforeChange(unit);
+      const status = this.status(unit);
+      if (status === "finished" || status === "failed") continue;
+      this.#fail(unit, "", "cancelled", { traceback });
+      count++;
     }
     this.#follow();
     return count;
