@@ -189,6 +189,14 @@ export const commands: readonly CommandEntry[] = [
     load: () => import("./commands/work-unit.ts"),
   },
   {
+    name: "failures",
+    group: "looking",
+    summary: "failed units in groups by what went wrong",
+    store: "write",
+    args: "work_spec",
+    load: () => import("./commands/failures.ts"),
+  },
+  {
     name: "history",
     group: "looking",
     summary: "what happened over time: rates, failures, durations and waits",

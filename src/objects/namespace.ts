@@ -8,6 +8,8 @@ import {
   type Coordinate,
   type DataObject,
   type Explained,
+  type FailureQuery,
+  type FailureRow,
   type History,
   type HistoryQuery,
   type Lock,
@@ -163,6 +165,11 @@ export class Namespace {
   /** Exact numbers of units by work spec and status. */
   async tally(): Promise<TallyRow[]> {
     return this.#scope.verbs.tally(this.name);
+  }
+
+  /** Failed units in groups by what went wrong, of one work spec or of all. */
+  async failures(query: FailureQuery = {}): Promise<FailureRow[]> {
+    return this.#scope.verbs.listFailures(this.name, query);
   }
 
   /** Per work spec with available units, since when one of them has waited. */

@@ -6,6 +6,7 @@ import fc from "fast-check";
 import {
   encodeData,
   type AttemptAction,
+  type FailureRow,
   type GivenReason,
   type RetryPolicy,
   type AttemptRow,
@@ -557,6 +558,25 @@ operation(
   0,
   fc.record({ attempt: fc.constantFrom("999999999999.1", "x", "1e3.1", "1"), action }),
   async (pair, change) => done(await both(pair, ({ engine, ns }) => engine.settleAttempts(ns, [change]))),
+);
+
+operation(
+  "failures",
+  4,
+  0.5,
+  fc.record({ spec, pick: fc.nat(5), then: fc.constantFrom("list", "count", "reset", "delete") }),
+  async (pair, { spec, pick, then }) => {
+    const rows = await both(pair, ({ engine, ns }) => engine.listFailures(ns, { workSpec: spec }));
+    if (!Array.isArray(rows) || rows.length === 0) return [0, 1];
+    const { fingerprint: error } = rows[pick % rows.length] as FailureRow;
+    const answer = await both(pair, ({ engine, ns }): Promise<unknown> => {
+      if (then === "list") return engine.listWorkUnits(ns, spec, { error });
+      if (then === "count") return engine.countWorkUnits(ns, spec, { error });
+      if (then === "reset") return engine.resetWorkUnits(ns, spec, { error });
+      return engine.deleteWorkUnits(ns, spec, { error });
+    });
+    return done(answer);
+  },
 );
 
 operation("get attempts", 2, 1, fc.constant({}), async (pair) =>

@@ -123,15 +123,7 @@ export async function unitsNamed(
 export const errorOf = (data: Data | null): string | null =>
   data === null ? null : (dataGetText(data, "traceback") ?? dataGetText(data, "error"));
 
-/**
- * The line that says what: the first of a JavaScript stack, the last of a Python traceback. Numbers in it that differ
- * from unit to unit are not taken out: two errors are the same when their lines are.
- */
-export function errorLine(text: string): string {
-  const lines = text.split("\n").filter((line) => line.trim() !== "");
-  if (lines[0]?.startsWith("Traceback (most recent call last)") === true) return (lines.at(-1) ?? "").trim();
-  return (lines[0] ?? "").trim();
-}
+export { errorLine } from "../../core/index.ts";
 
 export interface ErrorGroup {
   readonly line: string;
