@@ -3,7 +3,7 @@ import {
   checkName,
   CoordinateError,
   readField,
-  wantedField,
+  wantedKind,
   workSpecKeys,
   type WorkSpecField,
 } from "../core/index.ts";
@@ -40,7 +40,7 @@ export function checkEntry(
     const value = document.isFromEnvironment(there) ? fromText(known, given) : given;
     if (value !== null && readField(known, value) === undefined) {
       findings.wrong.push(
-        `${where}: expected ${wantedField(known)}, got ${shown(value)}${hint(known, value)}`,
+        `${where}: expected ${wantedKind(known)}, got ${shown(value)}${hint(known, value)}`,
       );
       continue;
     }
@@ -65,7 +65,8 @@ export function checkSpecName(name: string, where: string, { wrong }: Findings):
 }
 
 function fromText({ kind }: WorkSpecField, value: unknown): unknown {
-  if (typeof value !== "string" || ["text", "object", "arguments"].includes(kind)) return value;
+  if (typeof value !== "string" || ["text", "object", "arguments", "times", "choice"].includes(kind))
+    return value;
   if (kind === "boolean") return value === "true" ? true : value === "false" ? false : value;
   return /^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$/i.test(value) ? Number(value) : value;
 }

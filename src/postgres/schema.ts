@@ -283,6 +283,8 @@ export const migrations: readonly Migration[] = [
       // why a unit failed, where that is not 'error'; what it says of its tries, as JSON, and after how many it fails
       "ALTER TABLE @unit ADD COLUMN reason text, ADD COLUMN retry text, ADD COLUMN max_tries integer",
       "CREATE INDEX unit_spent ON @unit (spec, tries, id) WHERE status = 0 AND max_tries > 0 AND tries >= max_tries",
+      // of specs with a schedule: when it makes its next unit (null is never), and the time of the last one
+      "ALTER TABLE @spec ADD COLUMN next_run bigint, ADD COLUMN last_run bigint",
       // how far the running attempt has come, in JSON
       "ALTER TABLE @unit ADD COLUMN attempt_progress text",
       // names over 2,536 bytes: their keys have been in the order of a hash, and are in the order of names from now on (long-names.ts)

@@ -7,6 +7,7 @@ import { actions } from "./cases/actions.ts";
 import { attempts } from "./cases/attempts.ts";
 import { cancelling } from "./cases/cancelling.ts";
 import { chaining } from "./cases/chaining.ts";
+import { conflicts } from "./cases/conflicts.ts";
 import { consequences } from "./cases/consequences.ts";
 import { continuous } from "./cases/continuous.ts";
 import { data } from "./cases/data.ts";
@@ -26,6 +27,7 @@ import { queues } from "./cases/queues.ts";
 import { races } from "./cases/races.ts";
 import { requests } from "./cases/requests.ts";
 import { retrying } from "./cases/retrying.ts";
+import { schedules } from "./cases/schedules.ts";
 import { scheduling } from "./cases/scheduling.ts";
 import { settling } from "./cases/settling.ts";
 import { waiting } from "./cases/waiting.ts";
@@ -40,6 +42,7 @@ export const caseGroups: readonly CaseGroup[] = [
   namespaces,
   workSpecs,
   workUnits,
+  conflicts,
   attempts,
   settling,
   retrying,
@@ -48,6 +51,7 @@ export const caseGroups: readonly CaseGroup[] = [
   cancelling,
   scheduling,
   continuous,
+  schedules,
   chaining,
   dependencies,
   consequences,

@@ -132,6 +132,11 @@ const put = fc.record({
   queues,
   labels,
   maxRetries: fc.constantFrom(undefined, undefined, undefined, undefined, 0, 1, 2),
+  conflict: fc.oneof(
+    { weight: 5, arbitrary: fc.constant(undefined) },
+    { weight: 2, arbitrary: fc.constantFrom("replace" as const, "data" as const, "ignore" as const) },
+    { weight: 1, arbitrary: fc.constant("refuse" as const) },
+  ),
 });
 type Put = {
   name: string;
@@ -143,12 +148,13 @@ type Put = {
   queues: string[];
   labels: string[];
   maxRetries?: number | undefined;
+  conflict?: ModelPut["conflict"];
 };
 
 operations.define(
   "add",
   16,
-  0.8,
+  0.6,
   fc.record({ spec, units: fc.array(put, { minLength: 1, maxLength: 4 }) }),
   (both, { spec, units }) => add(both, spec, units),
 );
@@ -173,9 +179,10 @@ async function add(both: Both, spec: string, units: readonly Put[]): Promise<boo
     });
     return { ...rest, data: encoded(data), ...(needs !== undefined && { needs }) };
   });
-  const inputs = puts.map(({ needs, delay, data, maxRetries, ...rest }) => ({
+  const inputs = puts.map(({ needs, delay, data, conflict, maxRetries, ...rest }) => ({
     ...rest,
     ...(maxRetries !== undefined && { maxRetries }),
+    ...(conflict !== undefined && { onConflict: conflict }),
     data: data as Data | null,
     delayMs: delay,
     ...(needs !== undefined && {
@@ -544,6 +551,7 @@ operations.define(
       maxRunning: fc.constantFrom(0, 0, 1, 3),
       maxGetwork: fc.constantFrom(0, 0, 1, 3),
       maxRetries: fc.constantFrom(0, 0, 1, 2),
+      maxWaiting: fc.constantFrom(0, 0, 0, 4),
     }),
   }),
   async (both, { spec, change }) => {
@@ -594,6 +602,7 @@ async function setSpec(
     then,
     maxRetries,
     backoff,
+    maxWaiting: 0,
     retention,
     paused: false,
     maxRunning: 0,

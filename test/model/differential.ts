@@ -4,12 +4,14 @@
  */
 import fc from "fast-check";
 import {
+  conflictPolicies,
   encodeData,
   type AttemptAction,
   type FailureRow,
   type GivenReason,
   type RetryPolicy,
   type AttemptRow,
+  type ConflictPolicy,
   type Engine,
   type Page,
   type Tally,
@@ -149,6 +151,8 @@ const unit = fc.record({
       { backoff: { kind: "linear", delayMs: 10, maxMs: 25, jitter: 0.5 } },
     ),
   ),
+  onConflict: seldom(fc.constantFrom(...conflictPolicies), 4),
+  throttleMs: seldom(fc.constantFrom(10, 100, 1000), 8),
 });
 type Unit = {
   name: string;
@@ -160,6 +164,8 @@ type Unit = {
   labels?: readonly string[] | undefined;
   maxRetries?: number | undefined;
   retry?: RetryPolicy | undefined;
+  onConflict?: ConflictPolicy | undefined;
+  throttleMs?: number | undefined;
 };
 
 /** All units that there are, in the order of work specs and names. */
@@ -176,13 +182,14 @@ async function everyUnit(pair: Pair, limit = 30): Promise<{ workSpec: string; wo
 operation(
   "add",
   14,
-  0.8,
+  0.7,
   fc.record({ spec, by, units: fc.array(unit, { minLength: 1, maxLength: 4 }), requestId }),
   async (pair, { spec, by, units, requestId }) => {
     const waits = units.some(({ after }) => after !== undefined);
     const there = waits ? await everyUnit(pair) : [];
     const inputs: WorkUnitInput[] = [];
-    for (const { name, data, after, queues, labels, maxRetries, retry, ...rest } of units as Unit[]) {
+    for (const one of units as Unit[]) {
+      const { name, data, after, queues, labels, maxRetries, retry, onConflict, throttleMs, ...rest } = one;
       if (waits && pair.known.has("names given twice") && inputs.some((input) => input.name === nameOf(name)))
         continue;
       inputs.push({
@@ -199,6 +206,8 @@ operation(
         ...(labels && { labels }),
         ...(maxRetries !== undefined && { maxRetries }),
         ...(retry && { retry }),
+        ...(onConflict && { onConflict }),
+        ...(throttleMs !== undefined && { throttleMs }),
       });
     }
     const named = requestName(pair, requestId);
@@ -808,6 +817,24 @@ const specData = fc.record({
   ),
   continuous: seldom(fc.boolean(), 6),
   interval: seldom(fc.constantFrom(0.05, 1), 2),
+  schedule: seldom(
+    fc
+      .tuple(
+        fc.constantFrom(
+          { every: 1 },
+          { every: 2.5, end: 1100 },
+          { cron: "*/2 * * * * *" },
+          { at: [1001, 1003, 1020] },
+        ),
+        fc.record({
+          overlap: seldom(fc.constantFrom("allow", "skip", "wait"), 1),
+          catch_up: seldom(fc.constantFrom("skip", "one", 3), 1),
+          jitter: seldom(fc.constantFrom(0.5, 20), 2),
+        }),
+      )
+      .map(([times, more]) => ({ ...times, ...defined(more) })),
+    4,
+  ),
   retention: seldom(
     fc.constantFrom(
       { finished: { max_count: 2 } },
@@ -822,10 +849,11 @@ const specData = fc.record({
 operation(
   "set spec",
   4,
-  1,
+  0.9,
   fc.record({ data: specData, keepMeta: fc.boolean() }),
   async (pair, { data, keepMeta }) => {
     const encodedSpec = [{ data: encodeData(defined(data)) }];
+    if (data.schedule !== undefined) pair.scheduled = true;
     const answer = await both(pair, ({ engine, ns }) => engine.setWorkSpecs(ns, encodedSpec, { keepMeta }));
     await learnSpecs(pair);
     return done(answer);
@@ -850,6 +878,7 @@ operation(
         maxRunning: fc.constantFrom(0, 0, 2, 5),
         maxGetwork: fc.constantFrom(0, 0, 2),
         maxRetries: fc.constantFrom(0, 0, 1, 2),
+        maxWaiting: fc.constantFrom(0, 0, 0, 6),
         weight: fc.constantFrom(1, 20, 20),
       },
       { requiredKeys: [] },
@@ -1281,6 +1310,7 @@ async function performSteps(pair: Pair, steps: readonly Step[]): Promise<void> {
   for (const [i, step] of steps.entries()) {
     try {
       await operations.perform(pair, step);
+      if (pair.scheduled === true) await both(pair, ({ engine, ns }) => engine.tally(ns));
       if (i % pair.tallyEvery === 0) await both(pair, ({ engine, ns }) => engine.tally(ns));
     } catch (error) {
       if (error instanceof Error && !(error instanceof Abandoned))
