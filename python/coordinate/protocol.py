@@ -76,6 +76,7 @@ VERBS: Dict[str, Verb] = {
     "listActions": Verb("same"),
     "deleteActions": Verb("never"),
     "tally": Verb("same"),
+    "listFailures": Verb("same"),
     "waitingSince": Verb("same"),
     "history": Verb("same"),
     "explain": Verb("same"),
