@@ -1,5 +1,6 @@
 /** Failure groups. A unit that fails is noted in `failed`; what has no fingerprint there yet is grouped when somebody looks. */
 import { failureOf, nameFromBytes, nameToBytes, type FailureRow } from "../core/index.ts";
+import type { Value } from "./driver.ts";
 import type { Spec, State } from "./state.ts";
 import { findUnit } from "./units.ts";
 
@@ -72,9 +73,12 @@ export function noteFailed(state: State, unit: number): void {
 /** The units no longer count as failed, or are gone. */
 export function dropFailed(state: State, spec: Spec, units: readonly number[]): void {
   const list = JSON.stringify(units);
-  for (const [fingerprint, count] of state.sql.groupsOf.all(list)) {
-    state.sql.lessFailures.run(count!, spec.id, fingerprint!);
-    state.sql.dropEmptyFailure.run(spec.id, fingerprint!);
+  const left = new Map<Value, number>();
+  for (const [fingerprint = null] of state.sql.groupsOf.all(list))
+    left.set(fingerprint, (left.get(fingerprint) ?? 0) + 1);
+  for (const [fingerprint, count] of left) {
+    state.sql.lessFailures.run(count, spec.id, fingerprint);
+    state.sql.dropEmptyFailure.run(spec.id, fingerprint);
   }
   state.sql.dropFailed.run(list);
 }

@@ -259,7 +259,8 @@ export const migrations: readonly string[] = [
 
   -- failed units, each with the fingerprint of its failure group; null until it was put into one
   CREATE TABLE failed (unit INTEGER PRIMARY KEY, spec INTEGER NOT NULL, fingerprint TEXT, name TEXT NOT NULL);
-  CREATE INDEX failed_group ON failed (spec, fingerprint, name);
+  CREATE INDEX failed_group ON failed (spec, fingerprint, name) WHERE fingerprint IS NOT NULL;
+  CREATE INDEX failed_new ON failed (spec, unit) WHERE fingerprint IS NULL;
   INSERT INTO failed SELECT id, spec, NULL, name FROM unit WHERE state = 3;
   CREATE TABLE failure (
     spec INTEGER NOT NULL,

@@ -230,8 +230,7 @@ export const sql = {
   noteFailed: "INSERT INTO failed SELECT id, spec, NULL, name FROM unit WHERE id = ?",
   noteFailedMany: `INSERT INTO failed SELECT id, spec, NULL, name FROM unit WHERE id IN ${ids}`,
   dropFailed: `DELETE FROM failed WHERE unit IN ${ids}`,
-  groupsOf: `
-    SELECT fingerprint, count(*) FROM failed WHERE unit IN ${ids} AND fingerprint IS NOT NULL GROUP BY fingerprint`,
+  groupsOf: `SELECT fingerprint FROM failed WHERE unit IN ${ids} AND fingerprint IS NOT NULL`,
   ungrouped: "SELECT unit FROM failed WHERE spec = ? AND fingerprint IS NULL ORDER BY unit LIMIT ? + 0",
   setGroup: "UPDATE failed SET fingerprint = ? WHERE unit = ?",
   failures: "SELECT fingerprint, error, count, first, last, tries, example FROM failure WHERE spec = ?",
@@ -241,7 +240,7 @@ export const sql = {
   dropFailures: "DELETE FROM failure WHERE spec = ?",
   unitsByFailure: `
     SELECT unit, name FROM failed
-    WHERE spec = ? AND fingerprint = ? AND name >= CAST(? AS TEXT) AND name < CAST(? AS TEXT) ORDER BY name LIMIT ? + 0`,
+    WHERE fingerprint IS NOT NULL AND spec = ? AND fingerprint = ? AND name >= CAST(? AS TEXT) AND name < CAST(? AS TEXT) ORDER BY name LIMIT ? + 0`,
   groupOf: "SELECT fingerprint FROM failed WHERE unit = ?",
   endOf: "SELECT ended FROM unit WHERE id = ? AND state >= 2",
 
