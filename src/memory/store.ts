@@ -28,6 +28,7 @@ import {
   type AttemptRow,
   type AttemptState,
   type Candidates,
+  type CandidatesAsk,
   type Claim,
   type CountSlice,
   type Lock,
@@ -54,7 +55,8 @@ import {
   type WorkSpecPut,
   type WorkSpecRef,
   type WorkSpecRow,
-  type WorkUnitChange,
+  type WorkUnitUpdate,
+  type WorkerAttemptsWhere,
   type WorkUnitPut,
   type WorkUnitRow,
   type WorkUnitWhere,
@@ -222,7 +224,7 @@ export class MemoryStore implements Store, Watchable {
     return [...(this.#spaces.get(ns)?.specs.values() ?? [])].sort((a, b) => compareNames(a.name, b.name));
   }
 
-  async candidates(ns: string, requestId: string | null, _recent: boolean, now: number): Promise<Candidates> {
+  async candidates(ns: string, { requestId }: CandidatesAsk, now: number): Promise<Candidates> {
     const space = this.#spaces.get(ns);
     if (space === undefined) return { settings: defaultNamespaceSettings, candidates: [], repeated: null };
     const candidates = [];
@@ -325,9 +327,7 @@ export class MemoryStore implements Store, Watchable {
   async updateWorkUnits(
     ns: string,
     ref: WorkSpecRef,
-    where: WorkUnitWhere,
-    change: WorkUnitChange,
-    limit: number,
+    { where, change, limit }: WorkUnitUpdate,
     now: number,
   ): Promise<UnitSlice> {
     const { units, next } = takeSlice(this.#spec(ns, ref, now), where, limit);
@@ -432,10 +432,7 @@ export class MemoryStore implements Store, Watchable {
 
   async listWorkerAttempts(
     ns: string,
-    name: string,
-    which: "active" | "all" | "children",
-    previous: AttemptKey | null,
-    limit: number,
+    { worker: name, which, previous, limit }: WorkerAttemptsWhere,
     now: number,
   ): Promise<AttemptRow[]> {
     const space = this.#spaces.get(ns);

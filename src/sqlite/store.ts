@@ -25,6 +25,7 @@ import {
   type AttemptRow,
   type Candidate,
   type Candidates,
+  type CandidatesAsk,
   type Claim,
   type CountSlice,
   type Lock,
@@ -51,7 +52,8 @@ import {
   type WorkSpecPut,
   type WorkSpecRef,
   type WorkSpecRow,
-  type WorkUnitChange,
+  type WorkUnitUpdate,
+  type WorkerAttemptsWhere,
   type WorkUnitPut,
   type WorkUnitRow,
   type WorkUnitWhere,
@@ -287,7 +289,7 @@ export class SqliteStore implements Store, Watchable {
     return this.#write((state) => purge(state, limit, now));
   }
 
-  async candidates(ns: string, requestId: string | null, _recent: boolean, now: number): Promise<Candidates> {
+  async candidates(ns: string, { requestId }: CandidatesAsk, now: number): Promise<Candidates> {
     const state = this.#state;
     // nothing to write and nothing open: the answer is in memory, and need not wait for a turn
     if (
@@ -431,9 +433,7 @@ export class SqliteStore implements Store, Watchable {
   async updateWorkUnits(
     ns: string,
     ref: WorkSpecRef,
-    where: WorkUnitWhere,
-    change: WorkUnitChange,
-    limit: number,
+    { where, change, limit }: WorkUnitUpdate,
     now: number,
   ): Promise<UnitSlice> {
     const caughtUp = this.#caughtUp.bind(this);
@@ -557,10 +557,7 @@ export class SqliteStore implements Store, Watchable {
 
   async listWorkerAttempts(
     ns: string,
-    name: string,
-    which: "active" | "all" | "children",
-    previous: AttemptKey | null,
-    limit: number,
+    { worker: name, which, previous, limit }: WorkerAttemptsWhere,
     now: number,
   ): Promise<AttemptRow[]> {
     return this.#read((state) => {
