@@ -620,9 +620,11 @@ export class PostgresStore implements Store, Watchable {
    * forgotten meanwhile cannot be checked any more, and claim nothing.
    */
   async #claims(ns: string, asked: readonly { claim: Claim; now: number }[]): Promise<Claimed[]> {
-    const holds = ({ look }: Claim): boolean => look === undefined || this.#looks.find(ns, look) !== null;
-    const claims = asked.map(({ claim }) => claim);
-    const held = claims.filter(holds);
+    // before the statement: what it claims is answered, whatever becomes of the look meanwhile
+    const looks = asked.map(({ claim }) =>
+      claim.look === undefined ? null : this.#looks.find(ns, claim.look),
+    );
+    const holds = asked.map(({ claim }, i) => claim.look === undefined || looks[i] !== null);
     const claiming = {
       db: this.#db,
       ns,
@@ -630,13 +632,14 @@ export class PostgresStore implements Store, Watchable {
       allocate: (count: number, session?: Session) => this.#ids.take(count, session),
       workerLifetimeMs,
       fastPaths: this.#parts.fastPaths,
-      seen: held[0]?.look === undefined ? null : (this.#looks.find(ns, held[0].look)?.only ?? null),
+      seen: looks.find((look) => look !== null)?.only ?? null,
       now: Math.max(...asked.map(({ now }) => now)),
     };
+    const held = asked.filter((_, i) => holds[i]).map(({ claim }) => claim);
     const answers = await claimUnits(claiming, held);
     let at = 0;
-    return claims.map((claim) =>
-      holds(claim) ? (answers[at++] ?? noClaim) : { attempts: [], more: false, stale: true },
+    return holds.map((held) =>
+      held ? (answers[at++] ?? noClaim) : { attempts: [], more: false, stale: true },
     );
   }
 
