@@ -67,7 +67,8 @@ import { choose, explainChoice, type Candidate, type Explained, type ScheduleReq
 import {
   isWatchable,
   watchesOf,
-  type AttemptKey,
+  type AttemptCursor,
+  type ListedAttempt,
   type Settle,
   type Store,
   type Tidied,
@@ -649,14 +650,11 @@ export class Engine implements Coordinate {
     const namespace = this.#ns(ns);
     const name = checkName("worker", worker);
     const which = checkOneOf("which", query.which, ["active", "all", "children"]);
-    let previous: AttemptKey | null = null;
-    if (query.previous !== undefined) {
-      previous = parseAttemptId(query.previous);
-      if (previous === null) throw new CoordinateError("no_such_attempt", query.previous);
-    }
-    const read = (limit: number): Promise<AttemptRow[]> =>
-      this.#store.listWorkerAttempts(namespace, { worker: name, which, previous, limit }, this.#clock.now());
-    return page(query.limit, read, (row) => row.id);
+    const previous = query.previous === undefined ? null : readCursor(query.previous);
+    const read = (limit: number): Promise<ListedAttempt[]> =>
+      this.#store.listWorkerAttempts(namespace, name, { which, previous, limit }, this.#clock.now());
+    const { rows, next } = await page(query.limit, read, writeCursor);
+    return { rows: rows.map(({ row }) => row), next };
   }
 
   // ---- workers
@@ -1001,6 +999,25 @@ async function page<Row>(
   rows.length = limit;
   const last = rows.at(-1);
   return { rows, next: last === undefined ? null : nameOf(last) };
+}
+
+/** The cursor of a list of attempts is the id of the last one, and its position in the worker's log if it has one. */
+const writeCursor = ({ row, position }: ListedAttempt): string =>
+  position === null ? row.id : `${row.id}@${position.join(",")}`;
+
+function readCursor(cursor: string): AttemptCursor {
+  const at = typeof cursor === "string" ? cursor.indexOf("@") : -1;
+  const key = parseAttemptId(at === -1 ? cursor : cursor.slice(0, at));
+  const position =
+    at === -1
+      ? null
+      : cursor
+          .slice(at + 1)
+          .split(",")
+          .map(Number);
+  if (key === null || position?.every(Number.isSafeInteger) === false)
+    throw new CoordinateError("no_such_attempt", cursor);
+  return { ...key, position };
 }
 
 const noSuchAttempt = (attempt: string): AttemptChanged => ({

@@ -12,6 +12,7 @@
  */
 import type { ActionInput, ActionRow } from "./action.ts";
 import type { AttemptAction, AttemptChanged, AttemptRow } from "./attempt.ts";
+import type { WorkerAttemptQuery } from "./coordinate.ts";
 import type { Data } from "./data.ts";
 import type { DependencyKind } from "./dependency.ts";
 import type { LockDecision, LockPath, LockView } from "./lock.ts";
@@ -163,7 +164,12 @@ export interface Store extends QueueStore, ActionStore, LockStore, HousekeepingS
   /** In the order they were made. Throws when there is no such spec or unit. */
   listUnitAttempts(ns: string, ref: WorkSpecRef, unit: string, now: number): Promise<AttemptRow[]>;
   /** `active` and `children` by unit id, `all` newest first; after `previous`. */
-  listWorkerAttempts(ns: string, query: WorkerAttemptsWhere, now: number): Promise<AttemptRow[]>;
+  listWorkerAttempts(
+    ns: string,
+    worker: string,
+    page: WorkerAttemptPage,
+    now: number,
+  ): Promise<ListedAttempt[]>;
 
   /** Creates what is not known. Throws `worker_cycle`. */
   putWorkers(ns: string, changes: readonly WorkerChange[], now: number): Promise<WorkerRow[]>;
@@ -293,11 +299,20 @@ export interface AttemptKey {
   number: number;
 }
 
-export interface WorkerAttemptsWhere {
-  worker: string;
-  which: "active" | "all" | "children";
-  previous: AttemptKey | null;
+/** A place in a list of attempts. `position` is the store's own, in its log of what a worker claimed: the row may be gone since. */
+export interface AttemptCursor extends AttemptKey {
+  position: readonly number[] | null;
+}
+
+export interface WorkerAttemptPage {
+  which: WorkerAttemptQuery["which"];
+  previous: AttemptCursor | null;
   limit: number;
+}
+
+export interface ListedAttempt {
+  row: AttemptRow;
+  position: AttemptCursor["position"];
 }
 
 export interface Settle extends AttemptKey {

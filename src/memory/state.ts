@@ -223,8 +223,9 @@ export class Worker {
   readonly holds = new Set<Unit>();
   /** Attempts that were taken from it before their lease ended, and that it has not settled yet. */
   readonly lost = new Map<AttemptState, Unit>();
-  /** Every attempt it made, as pairs of unit id and number. */
+  /** Every attempt it made: its place in this order, unit id and number. Places stay when others are removed. */
   log: number[] = [];
+  claims = 0;
   /** How long the log was when it was last looked through. */
   trimmed = 0;
 

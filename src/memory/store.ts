@@ -24,6 +24,7 @@ import {
   type ActionRow,
   type AddedWorkUnit,
   type AttemptChanged,
+  type AttemptCursor,
   type AttemptKey,
   type AttemptRow,
   type AttemptState,
@@ -31,6 +32,7 @@ import {
   type CandidatesAsk,
   type Claim,
   type CountSlice,
+  type ListedAttempt,
   type Lock,
   type LockDecision,
   type LockPath,
@@ -49,6 +51,7 @@ import {
   type UnitSlice,
   type WaitingSinceRow,
   type Watchable,
+  type WorkerAttemptPage,
   type WorkerChange,
   type WorkerQuery,
   type WorkerRow,
@@ -56,7 +59,6 @@ import {
   type WorkSpecRef,
   type WorkSpecRow,
   type WorkUnitUpdate,
-  type WorkerAttemptsWhere,
   type WorkUnitPut,
   type WorkUnitRow,
   type WorkUnitWhere,
@@ -432,9 +434,10 @@ export class MemoryStore implements Store, Watchable {
 
   async listWorkerAttempts(
     ns: string,
-    { worker: name, which, previous, limit }: WorkerAttemptsWhere,
+    name: string,
+    { which, previous, limit }: WorkerAttemptPage,
     now: number,
-  ): Promise<AttemptRow[]> {
+  ): Promise<ListedAttempt[]> {
     const space = this.#spaces.get(ns);
     const worker = space?.workers.get(name);
     if (space === undefined || worker === undefined) return [];
@@ -448,7 +451,7 @@ export class MemoryStore implements Store, Watchable {
       .filter((one) => previous === null || compareKeys(one, previous) > 0)
       .sort(compareKeys)
       .slice(0, limit)
-      .map(({ unit, attempt }) => attemptRow(unit, attempt));
+      .map(({ unit, attempt }) => ({ row: attemptRow(unit, attempt), position: null }));
   }
 
   /** What a worker holds, and what it lost while its lease had not ended. */
@@ -466,18 +469,20 @@ export class MemoryStore implements Store, Watchable {
   #logged(
     ns: string,
     { log }: Worker,
-    previous: AttemptKey | null,
+    previous: AttemptCursor | null,
     limit: number,
     now: number,
-  ): AttemptRow[] {
-    const rows: AttemptRow[] = [];
-    let skipping = previous !== null;
-    for (let i = log.length - 2; i >= 0 && rows.length < limit; i -= 2) {
-      const [unitId = 0, number = 0] = [log[i], log[i + 1]];
+  ): ListedAttempt[] {
+    const rows: ListedAttempt[] = [];
+    const [before = Infinity] = previous?.position ?? [];
+    let skipping = previous !== null && previous.position === null;
+    for (let i = log.length - 3; i >= 0 && rows.length < limit; i -= 3) {
+      const [place = 0, unitId = 0, number = 0] = log.slice(i, i + 3);
+      if (place >= before) continue;
       if (skipping) skipping = unitId !== previous?.unitId || number !== previous.number;
       else {
         const row = this.#attempt(ns, { unitId, number }, now);
-        if (row !== null) rows.push(row);
+        if (row !== null) rows.push({ row, position: [place] });
       }
     }
     return rows;
@@ -642,8 +647,8 @@ export class MemoryStore implements Store, Watchable {
 
   /** Forgets attempts of units that are gone, when the log has doubled since it was last looked through. */
   #trimLog(worker: Worker): void {
-    if (worker.log.length < 2 * worker.trimmed + 2000) return;
-    worker.log = worker.log.filter((_, i, log) => this.#units.get(log[i - (i % 2)] ?? 0) !== undefined);
+    if (worker.log.length < 2 * worker.trimmed + 3000) return;
+    worker.log = worker.log.filter((_, i, log) => this.#units.get(log[i - (i % 3) + 1] ?? 0) !== undefined);
     worker.trimmed = worker.log.length;
   }
 

@@ -186,7 +186,7 @@ export class MemorySet extends WorkingSet<Unit> {
   began(unit: Unit, attempt: AttemptState, claimed: boolean): void {
     const worker = registerWorker(unit.spec.space, attempt.worker, this.now);
     worker.holds.add(unit);
-    if (claimed) worker.log.push(unit.id, attempt.number);
+    if (claimed) worker.log.push(++worker.claims, unit.id, attempt.number);
   }
 
   released(unit: Unit, attempt: AttemptState): void {

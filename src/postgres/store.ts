@@ -26,6 +26,7 @@ import {
   type CandidatesAsk,
   type Claim,
   type CountSlice,
+  type ListedAttempt,
   type LockDecision,
   type LockPath,
   type LockView,
@@ -44,6 +45,7 @@ import {
   type UnitSlice,
   type WaitingSinceRow,
   type Watchable,
+  type WorkerAttemptPage,
   type WorkerChange,
   type WorkerQuery,
   type WorkerRow,
@@ -51,7 +53,6 @@ import {
   type WorkSpecRef,
   type WorkSpecRow,
   type WorkUnitUpdate,
-  type WorkerAttemptsWhere,
   type WorkUnitPut,
   type WorkUnitRow,
   type WorkUnitWhere,
@@ -740,12 +741,13 @@ export class PostgresStore implements Store, Watchable {
 
   async listWorkerAttempts(
     ns: string,
-    { worker, which, previous, limit }: WorkerAttemptsWhere,
+    worker: string,
+    { which, previous, limit }: WorkerAttemptPage,
     now: number,
-  ): Promise<AttemptRow[]> {
-    return which === "all"
-      ? loggedAttempts(this.#slow, ns, worker, previous, limit, now)
-      : heldAttempts(this.#slow, ns, worker, which, previous, limit, now);
+  ): Promise<ListedAttempt[]> {
+    if (which === "all") return loggedAttempts(this.#slow, ns, worker, previous, limit, now);
+    const held = await heldAttempts(this.#slow, ns, worker, which, previous, limit, now);
+    return held.map((row) => ({ row, position: null }));
   }
 
   // ---- workers

@@ -21,6 +21,7 @@ import {
   type ActionRow,
   type AddedWorkUnit,
   type AttemptChanged,
+  type AttemptCursor,
   type AttemptKey,
   type AttemptRow,
   type Candidate,
@@ -29,6 +30,7 @@ import {
   type Claim,
   type CountSlice,
   type Lock,
+  type ListedAttempt,
   type LockDecision,
   type LockPath,
   type LockView,
@@ -46,6 +48,7 @@ import {
   type UnitSlice,
   type WaitingSinceRow,
   type Watchable,
+  type WorkerAttemptPage,
   type WorkerChange,
   type WorkerQuery,
   type WorkerRow,
@@ -53,7 +56,6 @@ import {
   type WorkSpecRef,
   type WorkSpecRow,
   type WorkUnitUpdate,
-  type WorkerAttemptsWhere,
   type WorkUnitPut,
   type WorkUnitRow,
   type WorkUnitWhere,
@@ -557,9 +559,10 @@ export class SqliteStore implements Store, Watchable {
 
   async listWorkerAttempts(
     ns: string,
-    { worker: name, which, previous, limit }: WorkerAttemptsWhere,
+    name: string,
+    { which, previous, limit }: WorkerAttemptPage,
     now: number,
-  ): Promise<AttemptRow[]> {
+  ): Promise<ListedAttempt[]> {
     return this.#read((state) => {
       const space = state.spaces.get(ns);
       const worker = space === undefined ? undefined : state.knownWorker(space, name);
@@ -571,11 +574,11 @@ export class SqliteStore implements Store, Watchable {
         .flatMap((one) => heldAttempts(state, one, now))
         .filter((key) => previous === null || compareKeys(key, previous) > 0)
         .sort(compareKeys);
-      const rows: AttemptRow[] = [];
+      const rows: ListedAttempt[] = [];
       for (const key of keys) {
         if (rows.length === limit) break;
         const row = findAttempt(state, ns, key);
-        if (row !== null) rows.push(row);
+        if (row !== null) rows.push({ row, position: null });
       }
       return rows;
     });
@@ -916,18 +919,22 @@ function logged(
   state: State,
   ns: string,
   worker: number,
-  previous: AttemptKey | null,
+  previous: AttemptCursor | null,
   limit: number,
-): AttemptRow[] {
-  const rows: AttemptRow[] = [];
-  const from = previous === null ? null : findAttempt(state, ns, previous);
+): ListedAttempt[] {
+  const rows: ListedAttempt[] = [];
+  const place = previous?.position ?? null;
+  const [time = Number.MAX_SAFE_INTEGER, number] =
+    place ?? (previous === null ? [] : [findAttempt(state, ns, previous)?.startTime]);
   let skipping = previous !== null;
-  for (const key of loggedAttempts(state, worker, from?.startTime ?? Number.MAX_SAFE_INTEGER)) {
+  for (const { position, ...key } of loggedAttempts(state, worker, time, number)) {
     if (rows.length === limit) break;
+    // the row of the page before was removed: this is one after it
+    if (place !== null && (position[0] !== place[0] || position[1] !== place[1])) skipping = false;
     if (skipping) skipping = key.unitId !== previous?.unitId || key.number !== previous.number;
     else {
       const row = findAttempt(state, ns, key);
-      if (row !== null) rows.push(row);
+      if (row !== null) rows.push({ row, position });
     }
   }
   return rows;

@@ -7,10 +7,12 @@ import {
   encodeData,
   type AttemptAction,
   type AttemptRow,
+  type Engine,
   type Page,
   type Tally,
   type TallyRow,
   type Tidied,
+  type WorkerAttemptQuery,
   type WorkUnitInput,
   type WorkUnitRow,
   type WorkUnitSelection,
@@ -25,6 +27,7 @@ import {
   outcome,
   sides,
   told,
+  withoutPosition,
   type Pair,
   type Side,
 } from "./pair.ts";
@@ -907,7 +910,7 @@ operation(
     if (which !== "all" && pair.known.has("active attempts")) return [0, 0];
     const page = await both(pair, ({ engine, ns, attempt }) => {
       const previous = back === undefined ? undefined : pair.attempts.at(-1 - back);
-      return engine.listWorkerAttempts(ns, worker, {
+      return attemptsOf(engine, ns, worker, {
         which,
         limit,
         ...(previous !== undefined && { previous: attempt(previous) }),
@@ -916,6 +919,16 @@ operation(
     return done(page) && (page as Page<unknown>).rows.length > 0;
   },
 );
+
+/** A cursor has the id of the last attempt, and a position that is the store's own. */
+async function attemptsOf(
+  engine: Engine,
+  ns: string,
+  worker: string,
+  query: WorkerAttemptQuery,
+): Promise<Page<AttemptRow>> {
+  return withoutPosition(await engine.listWorkerAttempts(ns, worker, query));
+}
 
 // ---- pages
 
@@ -1230,10 +1243,10 @@ async function compareAll(pair: Pair): Promise<void> {
       await ask(({ engine, ns }) => engine.listUnitAttempts(ns, spec, name));
   }
   for (const worker of workerNames) {
-    await ask(({ engine, ns }) => engine.listWorkerAttempts(ns, worker, { which: "all" }));
+    await ask(({ engine, ns }) => attemptsOf(engine, ns, worker, { which: "all" }));
     if (known.has("active attempts")) continue;
     for (const which of ["active", "children"] as const)
-      await ask(({ engine, ns }) => engine.listWorkerAttempts(ns, worker, { which }));
+      await ask(({ engine, ns }) => attemptsOf(engine, ns, worker, { which }));
   }
   await ask(async ({ engine, ns }) =>
     (await engine.listWorkerAttempts(ns, crowd, { which: "all" })).rows.sort(byUnit),

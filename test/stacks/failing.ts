@@ -18,15 +18,6 @@ interface Failing {
 }
 
 const failing: readonly Failing[] = [
-  // ---- workers
-  {
-    reason: "a page begins where the row of `previous` is, and that row was removed",
-    stores: ["memory"],
-    tests: [
-      "housekeeping: a page of a worker's attempts goes on after the page before, also when its last unit is gone since",
-    ],
-  },
-
   // ---- names
   {
     reason: "names over 2,600 bytes are ordered by a hash",
