@@ -181,6 +181,14 @@ export const commands: readonly CommandEntry[] = [
     load: () => import("./commands/work-unit.ts"),
   },
   {
+    name: "history",
+    group: "looking",
+    summary: "what happened over time: rates, failures, durations and waits",
+    store: "read",
+    args: "work_spec",
+    load: () => import("./commands/history.ts"),
+  },
+  {
     name: "top",
     group: "looking",
     summary: "a live view of the whole screen",

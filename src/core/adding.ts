@@ -55,9 +55,11 @@ export function* putUnits<Unit extends UnitState>(
         supersede(set, unit, set.now);
         unit.tries = 0;
         unit.since = set.now;
+        set.happened(unit, "added", -1);
       }
       unit.data = put.data;
     }
+    if (created) set.happened(unit, "added", -1);
     unit.priority = put.priority;
     unit.notBefore = put.notBefore;
     if (put.origin !== undefined) unit.origin = put.origin;

@@ -21,6 +21,7 @@
 import type { ActionInput, ActionRow } from "./action.ts";
 import type { AttemptChange, AttemptChanged, AttemptRow } from "./attempt.ts";
 import type { Data } from "./data.ts";
+import type { History, HistoryQuery } from "./history.ts";
 import type { Lock, LockPath, LockRefusal } from "./lock.ts";
 import type { NamespaceRow, NamespaceSettings } from "./namespace.ts";
 import type { Page } from "./page.ts";
@@ -183,6 +184,12 @@ export interface Coordinate {
   tally(ns?: string): Promise<TallyRow[]>;
   /** Per work spec with available units, how long they have waited: see `WaitingSinceRow` for what is promised. */
   waitingSince(ns?: string): Promise<WaitingSinceRow[]>;
+  /**
+   * What happened over time: of a namespace, of the work specs named, or of each. Kept in steps of 10 seconds for two hours, of a
+   * minute for a day, and of a quarter of an hour for a month. Counts are those of the daemons that keep records: a time when
+   * none ran has no points.
+   */
+  history(ns: string, query?: HistoryQuery): Promise<History>;
   /** For every work spec, why this request would or would not be given work from it. */
   explain(ns: string, request?: ScheduleRequest): Promise<Explained[]>;
 

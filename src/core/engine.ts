@@ -43,6 +43,14 @@ import type {
 import { EndWaits } from "./ending.ts";
 import { CoordinateError } from "./errors.ts";
 import {
+  describeChange,
+  finestStepMs,
+  gatherPoints,
+  planHistory,
+  type History,
+  type HistoryQuery,
+} from "./history.ts";
+import {
   decideLock,
   decideLockSome,
   decideRenew,
@@ -63,6 +71,7 @@ import {
 } from "./namespace.ts";
 import type { Page } from "./page.ts";
 import { defaultTake, mostTaken, type QueueMessage, type QueueRow } from "./queue.ts";
+import { keepsHistory, Recorder, stepOf, type StoredRecord } from "./recording.ts";
 import { choose, explainChoice, type Candidate, type Explained, type ScheduleRequest } from "./scheduler.ts";
 import {
   isWatchable,
@@ -118,6 +127,8 @@ export interface EngineOptions {
   pollMs?: number;
   /** Inactive workers are forgotten after this long; 7 days. */
   workerRetentionMs?: number;
+  /** Whether it keeps records of what happens through it; yes. See `history`. */
+  history?: boolean;
   /** Work specs of these runtimes may not be set; those that are there already are left as they are. */
   refusedRuntimes?: readonly string[];
 }
@@ -132,6 +143,12 @@ const largestPage = 100_000;
 /** So long a worker is taken to be known. */
 const knownWorkerMs = 60_000;
 const requestMemoryMs = 10 * 60 * 1000;
+/** So long after a step has ended it is taken to be recorded. */
+const recordingMs = 2000;
+const defaultHistoryMs = 3_600_000;
+const defaultPoints = 360;
+const mostPoints = 3000;
+const mostSeries = 1000;
 
 export class Engine implements Coordinate {
   readonly #store: Store;
@@ -145,6 +162,7 @@ export class Engine implements Coordinate {
   readonly #waiting: Waiting;
   readonly #takers: Takers;
   readonly #ends: EndWaits;
+  readonly #recorder: Recorder | null;
   #closed = false;
   /** When workers were last registered: saves a write for each request that finds nothing. */
   readonly #known = new Map<string, number>();
@@ -161,6 +179,8 @@ export class Engine implements Coordinate {
     this.#waiting = new Waiting(this.#clock);
     this.#takers = new Takers(store, this.#clock, this.#pollMs);
     this.#ends = new EndWaits(store, this.#clock, this.#pollMs);
+    const keeps = (options.history ?? true) && keepsHistory(store);
+    this.#recorder = keeps ? new Recorder(store, this.#clock.now()) : null;
   }
 
   // ---- namespaces
@@ -203,6 +223,7 @@ export class Engine implements Coordinate {
     options: SetWorkSpecOptions = {},
   ): Promise<WorkSpecRow[]> {
     const namespace = this.#ns(ns);
+    const changed = new Set<string>();
     const puts = this.#batch("specs", specs).map((input) => {
       const data = checkData("work spec", checkObject("work spec", input).data, this.#maxDataBytes);
       if (data === null) throw new CoordinateError("bad_data", "work spec: no data");
@@ -214,9 +235,18 @@ export class Engine implements Coordinate {
         );
       if (input.name !== undefined && input.name !== name) throw new CoordinateError("changed_name");
       const keep = options.keepMeta ?? false;
-      return { ref: name, data, meta: (old: WorkSpecMeta | null) => resetMeta(old, meta, keep) };
+      // many a program sets its work specs whenever it starts: only what made a difference is a mark in the history
+      const reset = (old: WorkSpecMeta | null): WorkSpecMeta => {
+        const made = resetMeta(old, meta, keep);
+        if (JSON.stringify(made) === JSON.stringify(old)) changed.delete(name);
+        else changed.add(name);
+        return made;
+      };
+      return { ref: name, data, meta: reset };
     });
-    return this.#store.putWorkSpecs(namespace, puts);
+    const rows = await this.#store.putWorkSpecs(namespace, puts);
+    for (const name of changed) this.#mark(namespace, name, "set");
+    return rows;
   }
 
   async getWorkSpecs(ns: string, refs: readonly WorkSpecRef[]): Promise<(WorkSpecRow | null)[]> {
@@ -245,7 +275,12 @@ export class Engine implements Coordinate {
     };
     const [row] = await this.#store.putWorkSpecs(namespace, [{ ref: checkRef(ref), data: null, meta }]);
     if (row === undefined) throw missingWorkSpec(ref);
+    this.#mark(namespace, row.name, describeChange(checked));
     return row.meta;
+  }
+
+  #mark(namespace: string, workSpec: string, what: string): void {
+    this.#recorder?.changed(namespace, { time: this.#clock.now(), workSpec, what });
   }
 
   async deleteWorkSpecs(ns: string, refs: readonly WorkSpecRef[]): Promise<boolean[]> {
@@ -774,12 +809,59 @@ export class Engine implements Coordinate {
 
   async tally(ns?: string): Promise<TallyRow[]> {
     this.#open();
-    return this.#store.tally(ns === undefined ? null : this.#ns(ns), this.#clock.now());
+    const rows = await this.#store.tally(ns === undefined ? null : this.#ns(ns), this.#clock.now());
+    return rows.map(({ id: _id, ...row }) => row);
   }
 
   async waitingSince(ns?: string): Promise<WaitingSinceRow[]> {
     this.#open();
     return this.#store.waitingSince(ns === undefined ? null : this.#ns(ns), this.#clock.now());
+  }
+
+  async history(ns: string, query: HistoryQuery = {}): Promise<History> {
+    const namespace = this.#ns(ns);
+    const store = this.#store;
+    if (!keepsHistory(store)) throw new CoordinateError("not_supported", "this store keeps no history");
+    const now = this.#clock.now();
+    const to = query.to === undefined ? now : Math.min(checkTime("to", query.to), now);
+    if (query.from !== undefined && query.lastMs !== undefined)
+      throw new CoordinateError("bad_argument", "lastMs: a query has either from or lastMs");
+    const lastMs = checkSpan("lastMs", query.lastMs, now, defaultHistoryMs);
+    const from = query.from === undefined ? to - lastMs : checkTime("from", query.from);
+    if (from >= to)
+      throw new CoordinateError("bad_argument", `from: expected a time before ${to}, got ${from}`);
+    const points = Math.min(checkCount("points", query.points, defaultPoints, 1), mostPoints);
+    const each = query.each !== undefined && checkBoolean("each", query.each);
+    const specs: { id: number; name: string | null }[] = [];
+    if (query.workSpecs === undefined) specs.push({ id: 0, name: null });
+    else {
+      const names = checkList("workSpecs", query.workSpecs, mostSeries).map((one) =>
+        checkName("work spec", one),
+      );
+      const rows = await store.getWorkSpecs(namespace, names);
+      for (const [i, row] of rows.entries()) {
+        if (row === null) throw missingWorkSpec(names[i] ?? "");
+        specs.push({ id: row.id, name: row.name });
+      }
+    }
+    if (each) {
+      const rows = await store.tally(namespace, now);
+      if (rows.length > mostSeries)
+        throw new CoordinateError("too_large", `each: ${rows.length} work specs, at most ${mostSeries}`);
+      for (const { id, workSpec } of rows) specs.push({ id, name: workSpec });
+    }
+    const plan = planHistory(from, to, points, now);
+    const stepMs = plan.recordMs * plan.times;
+    const end = Math.min(plan.to, stepOf(now - recordingMs, finestStepMs));
+    const ids = [...new Set(specs.map(({ id }) => id))];
+    const rows = await store.readHistory(namespace, ids, plan.recordMs, plan.from, end);
+    const bySpec = new Map<number, StoredRecord[]>(ids.map((id) => [id, []]));
+    for (const row of rows) bySpec.get(row.spec)?.push(row);
+    const series = specs.map(({ id, name }) => ({
+      workSpec: name,
+      points: gatherPoints(bySpec.get(id) ?? [], stepMs),
+    }));
+    return { from: plan.from, to: Math.max(plan.from, end), stepMs, series };
   }
 
   async explain(ns: string, request: ScheduleRequest = {}): Promise<Explained[]> {
@@ -902,6 +984,7 @@ export class Engine implements Coordinate {
     const tidied = await this.#store.tidy(limits, now);
     if (tidied.workers > 0) this.#known.clear();
     const { done } = await this.#store.purge(units, now);
+    await this.#recorder?.record(now);
     return { ...tidied, more: tidied.more || !done };
   }
 
@@ -916,6 +999,12 @@ export class Engine implements Coordinate {
     this.#waiting.stop();
     this.#takers.stop();
     this.#ends.stop();
+    try {
+      // what happened in the step under way
+      await this.#recorder?.record(this.#clock.now(), true);
+    } catch {
+      // a store that cannot be written any more must still be closed, and ten seconds of statistics are no loss
+    }
     await this.#store.close();
   }
 

@@ -10,6 +10,7 @@ import { actionStatus, tooManyRetries } from "./attempt.ts";
 import { dataWithText, type Data } from "./data.ts";
 import { brokenDependency, dependencyState, type DependencyState } from "./dependency.ts";
 import type { WorkUnitChange } from "./store.ts";
+import { availableSince } from "./work-unit.ts";
 import type { AttemptState, Need, Rule, UnitState, WorkingSet } from "./working-set.ts";
 
 const noErrors: readonly string[] = [];
@@ -39,6 +40,12 @@ const newAttempt = (
  */
 const startOf = (unit: UnitState, at: number): number => Math.max(at, unit.since, unit.attempt?.end ?? 0);
 
+/** How long a unit has waited that begins now; below 0 for one that was not available. */
+function waitedMs({ status, created, since, notBefore, attempt }: UnitState, start: number): number {
+  if (status !== "available") return -1;
+  return Math.max(0, start - availableSince({ created, since, notBefore, attemptEnd: attempt?.end ?? 0 }));
+}
+
 /** Gives the unit to a worker, wherever it stands. */
 export function begin<Unit extends UnitState>(
   set: WorkingSet<Unit>,
@@ -47,6 +54,7 @@ export function begin<Unit extends UnitState>(
   lifetimeMs: number,
 ): AttemptState {
   const start = startOf(unit, set.now);
+  set.happened(unit, "started", waitedMs(unit, start));
   set.leave(unit);
   supersede(set, unit, set.now);
   unit.tries++;
@@ -82,6 +90,7 @@ function failUnrun<Unit extends UnitState>(
   supersede(set, unit, at);
   const data = dataWithText(unit.data, "traceback", traceback);
   unit.attempt = newAttempt(++unit.attempts, worker, "failed", time, time, data);
+  set.happened(unit, "failed", -1);
   set.enter(unit, "failed");
   set.ended(unit, "failed", time);
 }
@@ -139,6 +148,7 @@ export function expire<Unit extends UnitState>(
   set.leave(unit);
   attempt.status = "expired";
   attempt.end = Math.max(at, attempt.start);
+  set.happened(unit, "expired", -1);
   set.released(unit, attempt);
   wait(set, unit, attempt.end);
 }
@@ -168,6 +178,7 @@ export function endAttempt<Unit extends UnitState>(
   attempt.end = Math.max(set.now, attempt.start);
   set.released(unit, attempt);
   const status = action === "finish" ? "finished" : "failed";
+  set.happened(unit, status, attempt.end - attempt.start);
   set.enter(unit, status);
   set.ended(unit, status, attempt.end);
 }
@@ -181,6 +192,7 @@ export function retryUnit<Unit extends UnitState>(
   set.leave(unit);
   attempt.status = actionStatus.retry;
   attempt.end = Math.max(set.now, attempt.start);
+  set.happened(unit, "retried", -1);
   set.released(unit, attempt);
   unit.notBefore = notBefore;
   wait(set, unit, attempt.end);

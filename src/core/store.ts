@@ -102,7 +102,7 @@ export interface Store extends QueueStore, ActionStore, LockStore, HousekeepingS
    */
   candidates(ns: string, ask: CandidatesAsk, now: number): Promise<Candidates>;
   /** Without counting rows. In order of namespace and work spec. */
-  tally(ns: string | null, now: number): Promise<TallyRow[]>;
+  tally(ns: string | null, now: number): Promise<SpecTally[]>;
   /** Of specs with available units, in order of namespace and work spec; looks at `waitingSample` units from each end. */
   waitingSince(ns: string | null, now: number): Promise<WaitingSinceRow[]>;
 
@@ -210,6 +210,11 @@ export interface Slice {
 export interface CandidatesAsk {
   requestId: string | null;
   fresh: boolean;
+}
+
+/** The counts of a work spec, with its id. */
+export interface SpecTally extends TallyRow {
+  id: number;
 }
 
 export interface Candidates {

@@ -21,6 +21,7 @@ import type {
 } from "./coordinate.ts";
 import type { Data } from "./data.ts";
 import { errorCodes } from "./errors.ts";
+import type { History, HistoryChange, HistoryPoint, HistoryQuery, HistorySeries, Spread } from "./history.ts";
 import type { Lock, LockPath, LockRefusal } from "./lock.ts";
 import type { NameKind } from "./names.ts";
 import { schedulingPolicies, type NamespaceRow, type NamespaceSettings } from "./namespace.ts";
@@ -279,6 +280,25 @@ const tally = objectOf(
   Object.fromEntries(workUnitStatuses.map((status) => [status, integer])),
 ) as Shape<Tally>;
 const priority = number({ title: "priority" });
+
+const spread = nullable(object<Spread>({ count: integer, p50: span, p90: span, p99: span }));
+const historyPoint = object<HistoryPoint>({
+  time,
+  added: integer,
+  started: integer,
+  finished: integer,
+  failed: integer,
+  retried: integer,
+  expired: integer,
+  running: nullable(number()),
+  waiting: nullable(number()),
+  delayed: nullable(number()),
+  blocked: nullable(number()),
+  oldestMs: span,
+  duration: spread,
+  wait: spread,
+  changes: list(object<HistoryChange>({ time, workSpec, what: text() })),
+});
 
 // ---- workers, queues, actions, locks
 
@@ -646,6 +666,26 @@ export const verbs: { readonly [V in Verb]: VerbRow<Awaited<ReturnType<Coordinat
     answer: list(object<WaitingSinceRow>({ namespace, workSpec, since: time, exact: boolean() })),
     repeat: "same",
     summary: "Per work spec with available units, since when one of them has waited.",
+  },
+  history: {
+    scope: "read",
+    options: {
+      workSpecs: maybe(list(workSpec)),
+      each: maybe(boolean("Besides the namespace as a whole, a series for every work spec")),
+      from: maybe(time),
+      lastMs: maybe(span),
+      to: maybe(time),
+      points: maybe(integer),
+    } satisfies Members<HistoryQuery>,
+    answer: object<History>({
+      from: time,
+      to: time,
+      stepMs: span,
+      series: list(object<HistorySeries>({ workSpec: nullable(workSpec), points: list(historyPoint) })),
+    }),
+    repeat: "same",
+    summary:
+      "What happened over time, in steps: counts of units added and ended, how many ran and waited, durations and waits.",
   },
   explain: {
     scope: "read",

@@ -12,7 +12,9 @@
 import { attemptId, type AttemptRow, type AttemptStatus } from "./attempt.ts";
 import type { Data } from "./data.ts";
 import type { DependencyKind } from "./dependency.ts";
+import type { Happening } from "./history.ts";
 import type { QueueMessage } from "./queue.ts";
+import type { Notes } from "./recording.ts";
 import type { AttemptKey, WorkUnitPut } from "./store.ts";
 import type { WorkSpecMeta } from "./work-spec.ts";
 import type { AddedWorkUnit, DependencyRow, WorkUnitRow, WorkUnitStatus } from "./work-unit.ts";
@@ -89,11 +91,13 @@ export const noExtras: Extras = { queues: [], labels: [] };
 
 export abstract class WorkingSet<Unit extends UnitState> {
   readonly now: number;
+  readonly #notes: Notes;
   /** Units that ended or were removed, with the time of it, whose dependents have not been looked at yet. */
   #unresolved: Map<Unit, number> | null = null;
 
-  constructor(now: number) {
+  constructor(now: number, notes: Notes) {
     this.now = now;
+    this.#notes = notes;
   }
 
   /** Whether a rule should load what later changes of the same call need as well: where each load is a round trip. */
@@ -202,6 +206,11 @@ export abstract class WorkingSet<Unit extends UnitState> {
   protected abstract tell(message: Omit<QueueMessage, "seq">, unit: Unit): void;
   /** Wakes those who wait for the unit to end, once the verb has taken effect. */
   protected abstract wake(unit: Unit): void;
+
+  /** For the history; `ms` is how long the attempt took, or the unit had waited for it, and below 0 when it did neither. */
+  happened(unit: Unit, happening: Happening, ms: number): void {
+    this.#notes.note(unit.spec.id, happening, this.now, ms, 1);
+  }
 
   /** The unit has ended: its queues get a message, and its dependents are looked at before the verb answers. */
   ended(unit: Unit, status: "finished" | "failed", at: number): void {

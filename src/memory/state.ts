@@ -25,6 +25,7 @@ import {
   type WorkUnitStatus,
   type WorkerRow,
 } from "../core/index.ts";
+import { SpaceHistory } from "./history.ts";
 import type { Queue } from "./queues.ts";
 import { SortedList } from "./sorted-list.ts";
 import { UnitNames, type NameChunk } from "./unit-names.ts";
@@ -264,6 +265,7 @@ export class Space {
   readonly taken = new Map<string, { time: number; messages: readonly QueueMessage[] }>();
   readonly actions = new Map<string, ActionRow>();
   readonly watches: Watches;
+  readonly history = new SpaceHistory();
   /** What requests with an id were answered, oldest first. */
   readonly requests = new Map<string, { time: number; answer: unknown }>();
   /** How many units have dependencies: while there are none, a spec is looked at by itself. */

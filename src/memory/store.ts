@@ -9,6 +9,7 @@ import {
   countRetired,
   defaultNamespaceSettings,
   exhaustUnits,
+  Happened,
   lockAncestors,
   lockKey,
   makeAttempts,
@@ -32,6 +33,8 @@ import {
   type CandidatesAsk,
   type Claim,
   type CountSlice,
+  type HistoryKeeper,
+  type HistoryRow,
   type ListedAttempt,
   type Lock,
   type LockDecision,
@@ -44,8 +47,9 @@ import {
   type QueueRow,
   type Settle,
   type Slice,
+  type SpecTally,
   type Store,
-  type TallyRow,
+  type StoredRecord,
   type Tidied,
   type TidyLimits,
   type UnitSlice,
@@ -69,11 +73,18 @@ import { Space, Spec, UnitTable, type Unit, type Worker } from "./state.ts";
 import { countUnits, findUnits, readUnit, takeSlice, waitingSince } from "./work-units.ts";
 import { MemorySet, registerWorker, run } from "./working-set.ts";
 
-export class MemoryStore implements Store, Watchable {
+export class MemoryStore implements Store, Watchable, HistoryKeeper {
   readonly #watches = new Watches();
   readonly #spaces = new Map<string, Space>();
   readonly #units = new UnitTable();
-  readonly #tables = { spaces: this.#spaces, units: this.#units, watches: this.#watches, lastSeq: 0 };
+  readonly happened = new Happened();
+  readonly #tables = {
+    spaces: this.#spaces,
+    units: this.#units,
+    watches: this.#watches,
+    happened: this.happened,
+    lastSeq: 0,
+  };
   /** Deleted specs whose units are still to be taken away. */
   readonly #dead = new Set<Spec>();
   #lastSpecId = 0;
@@ -189,6 +200,7 @@ export class MemoryStore implements Store, Watchable {
 
   #bury(spec: Spec): void {
     spec.deleted = true;
+    spec.space.history.forget(spec.id);
     this.#dead.add(spec);
   }
 
@@ -245,8 +257,9 @@ export class MemoryStore implements Store, Watchable {
     return { settings: space.settings, candidates, repeated: this.#claimedBefore(space, requestId, now) };
   }
 
-  async tally(ns: string | null, now: number): Promise<TallyRow[]> {
+  async tally(ns: string | null, now: number): Promise<SpecTally[]> {
     return this.#current(ns, now).map((spec) => ({
+      id: spec.id,
       namespace: spec.namespace,
       workSpec: spec.name,
       counts: { ...spec.names.counts },
@@ -619,6 +632,38 @@ export class MemoryStore implements Store, Watchable {
     for (const path of release) locks.delete(lockKey(path));
     if (set.length > 0) for (const lock of set) this.#open(ns).locks.set(lockKey(lock.path), lock);
     return answer;
+  }
+
+  // ---- history
+
+  #lastWriter = 0;
+
+  newWriter(): number {
+    return ++this.#lastWriter;
+  }
+
+  async putHistory(writer: number, rows: readonly HistoryRow[]): Promise<void> {
+    const spaces = [...this.#spaces.values()];
+    const live = new Set(spaces.flatMap(({ specs }) => [...specs.values()].map(({ id }) => id)));
+    for (const row of rows)
+      if (row.spec === 0 || live.has(row.spec)) this.#spaces.get(row.namespace)?.history.put(writer, row);
+  }
+
+  async readHistory(
+    ns: string,
+    specs: readonly number[],
+    stepMs: number,
+    from: number,
+    to: number,
+  ): Promise<StoredRecord[]> {
+    const history = this.#spaces.get(ns)?.history;
+    return specs.flatMap((spec) => history?.read(spec, stepMs, from, to) ?? []);
+  }
+
+  async dropHistory(stepMs: number, before: number, limit: number): Promise<number> {
+    let count = 0;
+    for (const { history } of this.#spaces.values()) count += history.drop(stepMs, before, limit - count);
+    return count;
   }
 
   // ---- housekeeping

@@ -6,6 +6,7 @@ import {
   WorkingSet,
   type AttemptState,
   type Extras,
+  type Happened,
   type Need,
   type QueueMessage,
   type Rule,
@@ -21,6 +22,7 @@ export interface Tables {
   readonly spaces: ReadonlyMap<string, Space>;
   readonly units: UnitTable;
   readonly watches: Watches;
+  readonly happened: Happened;
   lastSeq: number;
 }
 
@@ -28,7 +30,7 @@ export class MemorySet extends WorkingSet<Unit> {
   readonly #tables: Tables;
 
   constructor(tables: Tables, now: number) {
-    super(now);
+    super(now, tables.happened);
     this.#tables = tables;
   }
 

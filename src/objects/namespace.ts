@@ -8,6 +8,8 @@ import {
   type Coordinate,
   type DataObject,
   type Explained,
+  type History,
+  type HistoryQuery,
   type Lock,
   type LockPath,
   type LockRefusal,
@@ -159,6 +161,11 @@ export class Namespace {
   /** Per work spec with available units, since when one of them has waited. */
   async waitingSince(): Promise<WaitingSinceRow[]> {
     return this.#scope.verbs.waitingSince(this.name);
+  }
+
+  /** What happened over time: in the namespace as a whole, in the work specs named, or in each. */
+  async history(query: HistoryQuery = {}): Promise<History> {
+    return this.#scope.verbs.history(this.name, query);
   }
 
   /** For every work spec, why such a request would or would not be given work from it. */

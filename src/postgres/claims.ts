@@ -9,10 +9,11 @@ import {
   nameToBytes,
   type AttemptRow,
   type Claim,
+  type Notes,
 } from "../core/index.ts";
 import { readAttempts } from "./attempts.ts";
 import { catchUp, isPast } from "./expiry.ts";
-import { isRow, type Database, type Row, type Session } from "./connection.ts";
+import { isRow, type Database, type Row, type Transaction } from "./connection.ts";
 import { comparePlaces, start, type Floors, type Place } from "./floor.ts";
 import { readKeys, registerWorkers } from "./log.ts";
 import { noArrivals, tallyConflict, tallyInsert } from "./tally.ts";
@@ -80,7 +81,8 @@ const claimStatement = (whole: boolean): string => `
   ), picked AS MATERIALIZED (
     SELECT u.id, u.attempts, u.tries, u.attempt_status, u.attempt_late, u.attempt_start, u.attempt_end,
       u.attempt_expiration, u.attempt_worker, u.attempt_errors, u.attempt_own, u.attempt_data,
-      greatest($3::bigint, u.since, u.attempt_end) AS begins
+      greatest($3::bigint, u.since, u.attempt_end) AS begins,
+      greatest(coalesce(u.since, u.created), u.not_before, u.attempt_end) AS waits
     FROM @unit u WHERE u.spec = $1 AND u.status = 0
       AND (u.place, u.key) >= ($10::float8, $11::bytea)
     ORDER BY u.place, u.key
@@ -99,6 +101,7 @@ const claimStatement = (whole: boolean): string => `
       attempt_late = false, attempt_own = false, attempt_errors = NULL, attempt_data = NULL
     FROM given p, fit WHERE ${isRow("u.id", "p.id")} AND NOT fit.exhausted AND NOT fit.tried AND fit.picked <= $2::bigint
     RETURNING u.id, u.key, u.long_name, u.attempts, u.place, u.data, u.attempt_start, p.caller, p.turn,
+      p.begins - p.waits AS waited,
       p.attempt_status AS old_status, p.attempt_late AS old_late, p.attempt_start AS old_start, p.attempt_end AS old_end,
       p.attempt_expiration AS old_expiration, p.attempt_worker AS old_worker, p.attempt_errors AS old_errors,
       CASE WHEN p.attempt_own THEN p.attempt_data ELSE u.data END AS old_data
@@ -112,7 +115,7 @@ ${whole ? wholeClaim : ""}  ), logged AS (
     ${tallyConflict}
   )
   SELECT spec.paused, spec.limited, spec.past, fit.exhausted, spec.continuous, spec.repeated,
-    c.id, c.key, c.long_name, c.attempts, c.data, c.place, fit.tried, c.caller, spec.stale, c.attempt_start
+    c.id, c.key, c.long_name, c.attempts, c.data, c.place, fit.tried, c.caller, spec.stale, c.attempt_start, c.waited
   FROM spec CROSS JOIN fit LEFT JOIN claimed c ON true`;
 
 /**
@@ -217,12 +220,12 @@ async function tryClaim(claiming: Claiming, claims: readonly Claim[]): Promise<C
           byteas(claims.map((claim) => (claim.requestId === null ? null : textKey(claim.requestId)))),
         ]),
   ];
-  const byRule = async (tx: Session): Promise<Claimed[]> => {
+  const byRule = async (tx: Transaction): Promise<Claimed[]> => {
     const answers: Claimed[] = [];
     for (const claim of claims) answers.push(await claimByRule(tx, ns, claim, allocate, now));
     return answers;
   };
-  const holding = async <Answer>(work: (tx: Session) => Promise<Answer>): Promise<Answer> =>
+  const holding = async <Answer>(work: (tx: Transaction) => Promise<Answer>): Promise<Answer> =>
     db.transaction(async (tx) => {
       await tx.rows("SELECT 1 FROM @spec WHERE id = $1 FOR UPDATE", [id]);
       return work(tx);
@@ -242,11 +245,12 @@ async function tryClaim(claiming: Claiming, claims: readonly Claim[]): Promise<C
     const sql = plain ? plainClaimSql : claimSql;
     const answer = limited.has(id)
       ? await holding(async (tx) => {
-          const read = readClaim(await tx.rows(sql, values(plain, true, at)), claims, places);
+          const rows = await tx.rows(sql, values(plain, true, at));
+          const read = readClaim(rows, claims, places, tx.noted, now);
           // an exhausted unit, or none for a spec that may make its own: decided here, while the row is held
           return read === "exhausted" || read === "generate" ? { claimed: await byRule(tx) } : read;
         })
-      : readClaim(await db.write(sql, values(plain, false, at), repeat), claims, places);
+      : readClaim(await db.write(sql, values(plain, false, at), repeat), claims, places, db.happened, now);
     if (typeof answer === "object") {
       const { claimed, last } = answer;
       if (last !== undefined) raise(last);
@@ -304,7 +308,13 @@ type ClaimAnswer =
   | "exhausted"
   | "generate";
 
-function readClaim(rows: readonly Row[], claims: readonly Claim[], places: number): ClaimAnswer {
+function readClaim(
+  rows: readonly Row[],
+  claims: readonly Claim[],
+  places: number,
+  notes: Notes,
+  now: number,
+): ClaimAnswer {
   const claimed = claims.map(nothing);
   const [first] = rows;
   if (first === undefined) return { claimed };
@@ -335,6 +345,7 @@ function readClaim(rows: readonly Row[], claims: readonly Claim[], places: numbe
     const caller = (row[13] as number) - 1;
     const claim = claims[caller];
     if (claim === undefined) throw new Error("unreachable");
+    notes.note(claim.workSpec.id, "started", now, Math.max(0, row[16] as number), 1);
     claimed[caller]?.attempts.push({
       id: attemptId(id, number),
       workSpec: claim.workSpec.name,
@@ -356,7 +367,7 @@ function readClaim(rows: readonly Row[], claims: readonly Claim[], places: numbe
 
 /** The claim as the rules say it, unit by unit; the spec's row is locked. */
 async function claimByRule(
-  tx: Session,
+  tx: Transaction,
   ns: string,
   claim: Claim,
   allocate: Allocate,

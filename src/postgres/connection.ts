@@ -11,7 +11,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { finished } from "node:stream/promises";
 import type pg from "pg";
 import { from as copyFrom } from "pg-copy-streams";
-import { backOffMs, CoordinateError } from "../core/index.ts";
+import { backOffMs, CoordinateError, Happened, Noted, type Notes } from "../core/index.ts";
 import { quoted } from "./schema.ts";
 import { rowTypes } from "./values.ts";
 
@@ -25,6 +25,8 @@ export interface Session {
 
 /** A connection in a transaction. */
 export interface Transaction extends Session {
+  /** For the history: counts once the transaction has been committed. */
+  readonly noted: Notes;
   /** Sends rows in binary form to `COPY … FROM STDIN`. */
   copy(sql: string, rows: Buffer): Promise<void>;
 }
@@ -105,6 +107,8 @@ export const isRow = (id: string, of: string): string => `${id} = ANY (ARRAY[${o
 
 export class Database implements Session {
   readonly counters: Counters;
+  /** For the history: what happened through this database. */
+  readonly happened: Happened;
   readonly #options: DatabaseOptions;
   readonly #texts = new Map<string, { text: string; name: string }>();
   readonly #begin: string;
@@ -114,9 +118,11 @@ export class Database implements Session {
   constructor(
     options: DatabaseOptions,
     counters: Counters = { statements: 0, transactions: 0, retries: 0, discarded: 0, unknown: 0 },
+    happened: Happened = new Happened(),
   ) {
     this.#options = options;
     this.counters = counters;
+    this.happened = happened;
     const local = options.local.map((setting) => `SET LOCAL ${setting};`).join("");
     this.#begin = `BEGIN ISOLATION LEVEL READ COMMITTED;${local}`;
     // where settings are per transaction, every statement needs one
@@ -156,7 +162,8 @@ export class Database implements Session {
   ): Promise<Answer> {
     return this.#trying(repeat, async (client, sent) => {
       this.counters.transactions++;
-      const tx = this.bound(client);
+      const noted = new Noted();
+      const tx = this.bound(client, noted);
       await this.#command(client, this.#begin);
       let answer: Answer;
       try {
@@ -168,13 +175,15 @@ export class Database implements Session {
       }
       sent();
       await this.#command(client, "COMMIT");
+      noted.moveTo(this.happened);
       return answer;
     });
   }
 
   /** A transaction's way to one connection. */
-  protected bound(client: Client): Transaction {
+  protected bound(client: Client, noted: Notes): Transaction {
     return {
+      noted,
       rows: (sql, values) => this.run(client, sql, values),
       copy: async (sql, rows) => {
         this.counters.statements++;
@@ -265,8 +274,8 @@ export class Database implements Session {
 export class BorrowedDatabase extends Database {
   readonly #client: Client;
 
-  constructor(options: DatabaseOptions, client: Client) {
-    super(options);
+  constructor(options: DatabaseOptions, client: Client, happened: Happened) {
+    super(options, undefined, happened);
     this.#client = client;
   }
 
@@ -281,11 +290,14 @@ export class BorrowedDatabase extends Database {
   /** In a savepoint, so that a refused request leaves the caller's transaction usable. */
   override async transaction<Answer>(work: (tx: Transaction) => Promise<Answer>): Promise<Answer> {
     const client = this.#client;
-    const tx = this.bound(client);
+    const noted = new Noted();
+    const tx = this.bound(client, noted);
     await client.query({ text: "SAVEPOINT coordinate" });
     try {
       const answer = await work(tx);
       await client.query({ text: "RELEASE SAVEPOINT coordinate" });
+      // whether the caller commits is not known here: it nearly always does
+      noted.moveTo(this.happened);
       return answer;
     } catch (error) {
       if (!isBroken(error)) await client.query({ text: "ROLLBACK TO SAVEPOINT coordinate" });

@@ -11,7 +11,7 @@ import {
   workSpecName,
   type WorkSpecRef,
 } from "../core/index.ts";
-import { isRow, type Database, type Session } from "./connection.ts";
+import { isRow, type Database } from "./connection.ts";
 import { epochOf, tallyConflict, tallyInsert } from "./tally.ts";
 import { readSpec, specColumns, type Spec } from "./units.ts";
 import { apply, PostgresSet } from "./working-set.ts";
@@ -112,6 +112,7 @@ async function movePlain(
 ): Promise<{ expired: number; due: number }> {
   const [row] = await db.write(moveSql, [spec, now, limit, epochOf(now)], { repeatable: true });
   const [expired = 0, due = 0] = row as number[];
+  if (expired > 0) db.happened.note(spec, "expired", now, -1, expired);
   return { expired, due };
 }
 
@@ -154,7 +155,7 @@ export async function expireNeedy(db: Database, now: number, limit: number): Pro
   const [any] = await db.rows(sql, [now, 1]);
   if (any === undefined || most <= 0) return 0;
   const moved = await db.transaction(
-    async (tx: Session) => {
+    async (tx) => {
       const rows = (await tx.rows(sql, [now, most])) as [number][];
       const set = new PostgresSet(tx, now, noIds);
       const ids = rows.map(([id]) => id);

@@ -189,6 +189,8 @@ const toldSql = `told AS (
     WHERE c.status >= 4
   ), `;
 
+const happeningOf = { finish: "finished", fail: "failed", retry: "retried", expire: "expired" } as const;
+
 const fastActions = { finish: 0, fail: 1, retry: 2, renew: 3 } as const;
 
 /**
@@ -228,7 +230,7 @@ const settleStatement = (queued: boolean): string => `
       attempt_own = u.attempt_own OR g.data IS NOT NULL,
       attempt_data = coalesce(g.data, u.attempt_data)
     FROM fit, given g WHERE ${isRow("u.id", "g.id")} AND ${plainUnit(queued)} AND fit.units = $3::bigint${queued ? " AND fit.enough" : ""}
-    RETURNING u.spec, u.status, u.attempt_expiration, u.place, u.key, g.at${queued ? toldColumns : ""}
+    RETURNING u.spec, u.status, u.attempt_expiration, u.place, u.key, g.at, u.attempt_end - u.attempt_start AS took${queued ? toldColumns : ""}
   ), ${queued ? toldSql : ""}tallied AS (
     ${tallyInsert}
     SELECT spec, pg_backend_pid(), count(*) FILTER (WHERE status = 0), count(*) FILTER (WHERE status = 1), 0,
@@ -239,7 +241,7 @@ const settleStatement = (queued: boolean): string => `
     FROM changed WHERE status <> 3 GROUP BY spec
     ${tallyConflict}
   )
-  SELECT at, attempt_expiration FROM changed UNION ALL SELECT 0, 0 FROM needy WHERE past`;
+  SELECT at, attempt_expiration, spec, took FROM changed UNION ALL SELECT 0, 0, 0, 0 FROM needy WHERE past`;
 
 export const settleSql = settleStatement(false);
 /** The same for units of which some have queues. $11 numbers for their messages, $12 the order of the changes. */
@@ -275,9 +277,10 @@ export async function settlePlain(
     const order = int4s(sorted.map(({ i }) => i));
     rows = await db.write(settleQueuedSql, [...plain, int8s(seqs), order], { repeatable: true });
   }
-  for (const [at, expirationTime] of rows as [number, number][]) {
+  for (const [at, expirationTime, spec, took] of rows as [number, number, number, number][]) {
     if (at === 0) return { answers, needyPast: true };
     const { change, i } = sorted[at - 1]!;
+    if (change.action !== "renew") db.happened.note(spec, happeningOf[change.action], now, took, 1);
     answers[i] = { ...unchanged(change), changed: true, status: actionStatus[change.action], expirationTime };
   }
   return { answers, needyPast: false };

@@ -280,6 +280,20 @@ export const migrations: readonly Migration[] = [
       // attempts that were taken from their worker before the lease ended, and that it has not settled yet
       "ALTER TABLE @history ADD COLUMN held boolean NOT NULL DEFAULT false",
       "CREATE INDEX history_held ON @history (worker, unit, number) WHERE held",
+      // what happened over time; spec 0 is the namespace as a whole; each daemon writes rows of its own
+      `CREATE TABLE @record (
+        namespace bigint NOT NULL,
+        spec bigint NOT NULL,
+        step integer NOT NULL,
+        time bigint NOT NULL,
+        writer bigint NOT NULL,
+        data text NOT NULL,
+        PRIMARY KEY (namespace, spec, step, time, writer)
+      ) WITH (
+        fillfactor = 70,
+        autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 1
+      )`,
+      "CREATE INDEX record_time ON @record (step, time)",
     ],
   },
 ];

@@ -1,4 +1,5 @@
 /** The store of many daemons: any number of them on one PostgreSQL. Every method is one transaction. */
+import { randomInt } from "node:crypto";
 import {
   addUnits,
   attemptRow,
@@ -26,6 +27,9 @@ import {
   type CandidatesAsk,
   type Claim,
   type CountSlice,
+  type Happened,
+  type HistoryKeeper,
+  type HistoryRow,
   type ListedAttempt,
   type LockDecision,
   type LockPath,
@@ -38,8 +42,9 @@ import {
   type Rule,
   type Settle,
   type Slice,
+  type SpecTally,
   type Store,
-  type TallyRow,
+  type StoredRecord,
   type Tidied,
   type TidyLimits,
   type UnitSlice,
@@ -98,6 +103,7 @@ import {
   putActions,
   takeMessages,
 } from "./queues.ts";
+import { dropOldRecords, putRecords, readRecords } from "./records.ts";
 import { purgeUnits, tidyStore, type LogCursor } from "./sweep.ts";
 import { readTallies } from "./tally.ts";
 import {
@@ -150,7 +156,7 @@ interface LookCall {
 /** Claims and settles of more than this go by themselves, so that several sessions share the work. */
 const few = 20;
 
-export class PostgresStore implements Store, Watchable {
+export class PostgresStore implements Store, Watchable, HistoryKeeper {
   readonly #parts: PostgresParts;
   readonly #db: Database;
   readonly #slow: Database;
@@ -198,7 +204,7 @@ export class PostgresStore implements Store, Watchable {
    * for others when the caller commits; those who wait for work hear of it then. Nothing is tried again.
    */
   within(client: Client): PostgresStore {
-    const db = new BorrowedDatabase(this.#parts.options, client);
+    const db = new BorrowedDatabase(this.#parts.options, client, this.#db.happened);
     const parts = {
       ...this.#parts,
       db,
@@ -340,7 +346,7 @@ export class PostgresStore implements Store, Watchable {
     }
   }
 
-  async tally(ns: string | null, now: number): Promise<TallyRow[]> {
+  async tally(ns: string | null, now: number): Promise<SpecTally[]> {
     const namespace = ns === null ? null : nameToBytes(ns);
     await this.#catchUpAll(namespace, now);
     return readTallies(this.#slow, namespace);
@@ -454,7 +460,9 @@ export class PostgresStore implements Store, Watchable {
           repeatable: request !== null,
           conflicts: false,
         });
-        return done ? answer : null;
+        if (!done) return null;
+        this.#db.happened.note(spec.id, "added", now, -1, puts.length);
+        return answer;
       }
       const values = insertValues(spec.id, rows, note, now);
       const written = await this.#db.write(
@@ -462,7 +470,9 @@ export class PostgresStore implements Store, Watchable {
         named ? [...values, ...namedValues(spec.id, rows)] : values,
         { repeatable: request !== null, conflicts: false },
       );
-      return written.length === 0 ? null : answer;
+      if (written.length === 0) return null;
+      this.#db.happened.note(spec.id, "added", now, -1, puts.length);
+      return answer;
     } catch (error) {
       if (!isUniqueViolation(error)) throw error;
       this.#upserts.set(spec.id, 16);
@@ -813,6 +823,34 @@ export class PostgresStore implements Store, Watchable {
     now: number,
   ): Promise<Answer> {
     return this.#db.transaction((tx) => decideLocks(tx, ns, paths, decide, now));
+  }
+
+  // ---- history
+
+  get happened(): Happened {
+    return this.#db.happened;
+  }
+
+  newWriter(): number {
+    return randomInt(2 ** 47);
+  }
+
+  putHistory(writer: number, rows: readonly HistoryRow[]): Promise<void> {
+    return putRecords(this.#slow, writer, rows);
+  }
+
+  readHistory(
+    ns: string,
+    specs: readonly number[],
+    stepMs: number,
+    from: number,
+    to: number,
+  ): Promise<StoredRecord[]> {
+    return readRecords(this.#slow, ns, specs, stepMs, from, to);
+  }
+
+  dropHistory(stepMs: number, before: number, limit: number): Promise<number> {
+    return dropOldRecords(this.#slow, stepMs, before, limit);
   }
 
   // ---- housekeeping

@@ -10,6 +10,7 @@ import {
 } from "../core/index.ts";
 import { isRow, type Database, type Session } from "./connection.ts";
 import { catchUp, isPast } from "./expiry.ts";
+import { dropRecords } from "./records.ts";
 import { purgeQueues } from "./queues.ts";
 import { foldTallies, tallyOf } from "./tally.ts";
 import { readMeta } from "./work-specs.ts";
@@ -43,10 +44,11 @@ export async function purgeUnits(
       if (done) {
         const gone = await tx.rows(
           `DELETE FROM @spec s WHERE s.dead AND s.died < now() - make_interval(hours => $1::int)
-             AND NOT EXISTS (SELECT 1 FROM @unit u WHERE u.spec = s.id) RETURNING s.id`,
+             AND NOT EXISTS (SELECT 1 FROM @unit u WHERE u.spec = s.id) RETURNING s.id, s.namespace`,
           [graveHours],
         );
         if (gone.length > 0) {
+          await dropRecords(tx, gone as [number, number][]);
           await tx.rows(
             "DELETE FROM @tally t WHERE NOT EXISTS (SELECT 1 FROM @spec s WHERE s.id = t.spec AND $1)",
             [true],

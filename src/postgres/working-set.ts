@@ -22,7 +22,7 @@ import {
   type WorkUnitPut,
   type WorkUnitStatus,
 } from "../core/index.ts";
-import { isRow, type Row, type Session } from "./connection.ts";
+import { isRow, type Row, type Session, type Transaction } from "./connection.ts";
 import { comparePlaces, placeOf } from "./floor.ts";
 import { extraArrays, extrasFrom, labelRows } from "./extras.ts";
 import { registerWorkers, writeLog } from "./log.ts";
@@ -98,8 +98,8 @@ export class PostgresSet extends WorkingSet<Unit> {
   #ids: number[] = [];
   #lastId = 0;
 
-  constructor(tx: Session, now: number, allocate: Allocate) {
-    super(now);
+  constructor(tx: Transaction, now: number, allocate: Allocate) {
+    super(now, tx.noted);
     this.#tx = tx;
     this.#allocate = allocate;
   }

@@ -15,6 +15,7 @@
 import {
   actionStatus,
   attemptId,
+  availableSince,
   mayGenerate,
   nameFromBytes,
   outputPut,
@@ -125,6 +126,7 @@ function enterNew(
   }
   spec.counts.available += available;
   spec.counts.delayed += puts.length - available;
+  state.noted.note(spec.id, "added", now, -1, puts.length);
   return puts.map(({ name, priority, notBefore, queues = [], labels = [] }, i) => {
     const id = first + i;
     const delayed = notBefore > now;
@@ -182,13 +184,20 @@ function claimSome(
   let lastPlace: Value = null;
   let lastName = "";
   let taken = 0;
-  for (const [unit, text, at, data, made, tries, status, queued, since, ended] of rows) {
+  for (const [unit, text, at, data, made, tries, status, queued, since, ended, created, notBefore] of rows) {
     const id = unit as number;
     if (maxRetries > 0 && (tries as number) >= maxRetries) break;
     const name = exactName(state, spec, id, text);
     const number = (made as number) + 1;
     const start = Math.max(now, (since as number | null) ?? 0, (ended as number | null) ?? 0);
     const expiration = start + lifetimeMs;
+    const waiting = availableSince({
+      created: created as number,
+      since: (since as number | null) ?? 0,
+      notBefore: notBefore as number,
+      attemptEnd: (ended as number | null) ?? 0,
+    });
+    state.noted.note(spec.id, "started", now, Math.max(0, start - waiting), 1);
     const key = `${number} ${start}`;
     const group = alike.get(key);
     if (group === undefined) alike.set(key, { number, start, units: [id] });
@@ -337,6 +346,7 @@ class Ends {
     state.setLease(lease.unit, undefined);
     this.#units.push(lease.unit);
     state.noteEnd(lease.unit);
+    state.noted.note(spec.id, status, this.#now, Math.max(this.#now, lease.start) - lease.start, 1);
     if (lease.queued) this.#tell(spec, lease, status, data);
     if (data === null && errors.length === 0) this.#gather(spec, lease, action);
     else this.#end(spec, lease, action, data, errors);
@@ -463,6 +473,7 @@ export function expirePlain(state: State, spec: Spec, leases: readonly Lease[], 
   const available = sql.waitAgain.run(ids, now);
   const delayed = available < leases.length ? sql.delayAgain.run(ids, now) : 0;
   for (const { unit } of leases) state.setLease(unit, undefined);
+  state.noted.note(spec.id, "expired", now, -1, leases.length);
   spec.counts.pending -= leases.length;
   spec.counts.available += available;
   spec.counts.delayed += delayed;

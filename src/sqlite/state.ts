@@ -4,8 +4,10 @@
  */
 import {
   emptyTally,
+  Happened,
   nameFromBytes,
   nameToBytes,
+  Noted,
   readStoredMeta,
   storedData,
   Watches,
@@ -105,6 +107,9 @@ export class State {
   /** Namespaces where work may have become available. */
   readonly changed = new Set<string>();
   readonly watches = new Watches();
+  /** For the history: what happened, and what will have happened when the transaction is committed. */
+  readonly happened = new Happened();
+  readonly noted = new Noted();
   /** What those who wait are to be told after the commit. */
   #ended: number[] = [];
   #allEnded = false;
@@ -273,12 +278,14 @@ export class State {
   }
 
   committed(): void {
+    this.noted.moveTo(this.happened);
     this.#undo.length = 0;
     this.#dirty.clear();
     this.#countersDirty = false;
   }
 
   rolledBack(): void {
+    this.noted.clear();
     for (let back = this.#undo.pop(); back !== undefined; back = this.#undo.pop()) back();
     this.committed();
     this.changed.clear();

@@ -43,6 +43,16 @@ export const sql = {
     UPDATE tally SET available = ?, delayed = ?, blocked = ?, pending = ?, finished = ?, failed = ?,
       removed_finished = ?, removed_failed = ? WHERE spec = ?`,
 
+  // ---- the history
+
+  putRecord: "INSERT OR REPLACE INTO record VALUES (?, ?, ?, ?, ?, ?)",
+  records: `
+    SELECT spec, time, data FROM record WHERE namespace = ? AND spec = ? AND step = ? AND time >= ? AND time < ?`,
+  oldRecords: "SELECT namespace, spec, time, writer FROM record WHERE step = ? AND time < ? LIMIT ? + 0",
+  dropRecord: "DELETE FROM record WHERE namespace = ? AND spec = ? AND step = ? AND time = ? AND writer = ?",
+  dropSpecRecords: "DELETE FROM record WHERE namespace = ? AND spec = ?",
+  dropSpaceRecords: "DELETE FROM record WHERE namespace = ?",
+
   // ---- namespaces and work specs
 
   addNamespace: "INSERT INTO namespace VALUES (?, ?, ?, 0)",
@@ -148,12 +158,13 @@ export const sql = {
   // ---- claiming and settling
 
   claimable: `
-    SELECT r.unit, r.name, r.place, u.data, u.attempts, u.tries, u.status, 0, u.since, u.ended
+    SELECT r.unit, r.name, r.place, u.data, u.attempts, u.tries, u.status, 0, u.since, u.ended, u.created, u.not_before
     FROM ready AS r CROSS JOIN unit AS u ON u.id = r.unit WHERE r.spec = ? ORDER BY r.place, r.name LIMIT ? + 0`,
   /** The same where units may have queues. */
   claimableQueued: `
     SELECT r.unit, r.name, r.place, u.data, u.attempts, u.tries, u.status,
-      EXISTS (SELECT 1 FROM extra AS e WHERE e.unit = r.unit AND e.queues IS NOT NULL), u.since, u.ended
+      EXISTS (SELECT 1 FROM extra AS e WHERE e.unit = r.unit AND e.queues IS NOT NULL), u.since, u.ended,
+      u.created, u.not_before
     FROM ready AS r CROSS JOIN unit AS u ON u.id = r.unit WHERE r.spec = ? ORDER BY r.place, r.name LIMIT ? + 0`,
   /** Of a row value with a CAST in it SQLite uses the first part only, so higher places go by themselves. */
   dropPlacesBefore: "DELETE FROM ready WHERE spec = ? AND place < ?",

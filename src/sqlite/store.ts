@@ -2,6 +2,7 @@
  * The embedded durable store: SQLite in one file, owned by one process. Every verb runs inside a transaction of the
  * committer, and is answered when that is on disk.
  */
+import { randomInt } from "node:crypto";
 import {
   addUnits,
   attemptRow,
@@ -29,6 +30,9 @@ import {
   type CandidatesAsk,
   type Claim,
   type CountSlice,
+  type Happened,
+  type HistoryKeeper,
+  type HistoryRow,
   type Lock,
   type ListedAttempt,
   type LockDecision,
@@ -41,8 +45,9 @@ import {
   type QueueRow,
   type Settle,
   type Slice,
+  type SpecTally,
   type Store,
-  type TallyRow,
+  type StoredRecord,
   type Tidied,
   type TidyLimits,
   type UnitSlice,
@@ -106,7 +111,7 @@ export interface OpenedFile {
 /** How many rows a listing reads before it lets others have a turn. */
 const rowsAtOnce = 1000;
 
-export class SqliteStore implements Store, Watchable {
+export class SqliteStore implements Store, Watchable, HistoryKeeper {
   readonly #opened: OpenedFile;
   readonly #state: State;
   readonly #committer: Committer;
@@ -314,11 +319,12 @@ export class SqliteStore implements Store, Watchable {
     });
   }
 
-  async tally(ns: string | null, now: number): Promise<TallyRow[]> {
+  async tally(ns: string | null, now: number): Promise<SpecTally[]> {
     return this.#read((state) => {
       const specs = allSpecs(state, ns);
       if (!this.#caughtUp(specs, now)) return again;
-      return specs.map(({ namespace, name, counts, removed }) => ({
+      return specs.map(({ id, namespace, name, counts, removed }) => ({
+        id,
         namespace,
         workSpec: name,
         counts: { ...counts },
@@ -690,6 +696,59 @@ export class SqliteStore implements Store, Watchable {
       for (const { path, owner, deadline } of set)
         sql.setLock.run(id, lockBytes(lockKey(path)), JSON.stringify(path), JSON.stringify(owner), deadline);
       return answer;
+    });
+  }
+
+  // ---- history
+
+  get happened(): Happened {
+    return this.#state.happened;
+  }
+
+  newWriter(): number {
+    return randomInt(2 ** 47);
+  }
+
+  async putHistory(writer: number, rows: readonly HistoryRow[]): Promise<void> {
+    return this.#write(function* (state): Steps<void> {
+      state.writes++;
+      for (const [i, { namespace, spec, stepMs, time, data }] of rows.entries()) {
+        if (i > 0 && i % rowsAtOnce === 0) yield;
+        const space = state.spaces.get(namespace);
+        const live = spec === 0 || state.specs.get(spec)?.deleted === false;
+        if (space !== undefined && live) state.sql.putRecord.run(space.id, spec, stepMs, time, writer, data);
+      }
+    });
+  }
+
+  async readHistory(
+    ns: string,
+    specs: readonly number[],
+    stepMs: number,
+    from: number,
+    to: number,
+  ): Promise<StoredRecord[]> {
+    return this.#read(function* (state): Steps<StoredRecord[]> {
+      const records: StoredRecord[] = [];
+      const space = state.spaces.get(ns);
+      if (space === undefined) return records;
+      for (const spec of specs) {
+        for (const [of, time, data] of state.sql.records.all(space.id, spec, stepMs, from, to))
+          records.push({ spec: of as number, time: time as number, data: data as string });
+        yield;
+      }
+      return records;
+    });
+  }
+
+  async dropHistory(stepMs: number, before: number, limit: number): Promise<number> {
+    return this.#write((state) => {
+      const old = state.sql.oldRecords.all(stepMs, before, limit);
+      for (const [namespace, spec, time, writer] of old) {
+        state.writes++;
+        state.sql.dropRecord.run(namespace!, spec!, stepMs, time!, writer!);
+      }
+      return old.length;
     });
   }
 

@@ -194,6 +194,7 @@ function* purgeSpec(state: State, spec: Spec, limit: number, now: number): Steps
   state.writes++;
   sql.dropSpec.run(spec.id);
   sql.dropTally.run(spec.id);
+  sql.dropSpecRecords.run(spec.space.id, spec.id);
   state.specs.delete(spec.id);
   state.deadSpecs.delete(spec);
   state.undo(() => {
@@ -226,6 +227,7 @@ function purgeSpace(state: State, space: number, limit: number): boolean {
     left--;
   }
   if (left <= 0) return false;
+  sql.dropSpaceRecords.run(space);
   sql.dropNamespace.run(space);
   state.deadSpaces.delete(space);
   state.undo(() => state.deadSpaces.add(space));

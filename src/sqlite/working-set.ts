@@ -33,7 +33,7 @@ export class SqliteSet extends WorkingSet<Unit> {
   readonly #log = new Map<number, [unit: number, number: number][]>();
 
   constructor(state: State, now: number) {
-    super(now);
+    super(now, state.noted);
     this.#state = state;
   }
 

@@ -11,6 +11,7 @@ import { continuous } from "./cases/continuous.ts";
 import { data } from "./cases/data.ts";
 import { dependencies } from "./cases/dependencies.ts";
 import { ending } from "./cases/ending.ts";
+import { history } from "./cases/history.ts";
 import { housekeeping } from "./cases/housekeeping.ts";
 import { input } from "./cases/input.ts";
 import { labels } from "./cases/labels.ts";
@@ -51,6 +52,7 @@ export const caseGroups: readonly CaseGroup[] = [
   ending,
   queueAge,
   locks,
+  history,
   housekeeping,
   input,
   races,
