@@ -25,7 +25,7 @@ const inUnit = ({ kind, unit = dataUnits[kind] }) => (unit === undefined ? "" : 
 export const docTables = {
   "work-spec keys": list([
     ...specific.map(([key, row]) => {
-      const kind = wantedKind(row.kind).replace(/^an? /, "") + inUnit(row);
+      const kind = wantedKind(row).replace(/^an? /, "") + inUnit(row);
       const otherwise =
         row.default === undefined ? "" : `; ${code(JSON.stringify(row.default))} if not given`;
       return `${code(key)} (${kind}${key === "name" ? "; required" : otherwise}): ${row.help}`;

@@ -150,6 +150,14 @@ export const commands: readonly CommandEntry[] = [
     load: () => import("./commands/status.ts"),
   },
   {
+    name: "schedules",
+    group: "looking",
+    summary: "work specs that make units by the clock, and their next runs",
+    store: "read",
+    args: "work_spec",
+    load: () => import("./commands/schedules.ts"),
+  },
+  {
     name: "explain",
     group: "looking",
     summary: "why is nothing running? The scheduler's answer in words",

@@ -30,6 +30,7 @@ import type { Explained, ScheduleRequest } from "./scheduler.ts";
 import type { WorkSpecMeta, WorkSpecMetaChange, WorkSpecRef, WorkSpecRow } from "./work-spec.ts";
 import type {
   AddedWorkUnit,
+  ConflictPolicy,
   Tally,
   TallyRow,
   WaitingSinceRow,
@@ -74,14 +75,14 @@ export interface Coordinate {
 
   /**
    * Adds units, all or none. A unit that exists gets the new data and metadata; available, delayed, blocked and
-   * pending units go on where they stand, finished and failed ones become available again.
+   * pending units go on where they stand, finished and failed ones become available again. `onConflict` says otherwise.
    * A repeated `requestId` for the same work spec within ten minutes answers what the first call answered, and changes nothing.
    */
   addWorkUnits(
     ns: string,
     ref: WorkSpecRef,
     units: readonly WorkUnitInput[],
-    options?: RequestOptions,
+    options?: AddWorkUnitsOptions,
   ): Promise<AddedWorkUnit[]>;
   /** By name, in the order asked for, null where there is none. */
   getWorkUnits(ns: string, ref: WorkSpecRef, names: readonly string[]): Promise<(WorkUnitRow | null)[]>;
@@ -238,6 +239,13 @@ export interface SetWorkSpecOptions {
 export interface RequestOptions {
   /** Names this request, so that repeating it after a lost answer does not carry it out twice. */
   requestId?: string;
+}
+
+export interface AddWorkUnitsOptions extends RequestOptions, WaitOptions {
+  /** For units that do not say it themselves. */
+  onConflict?: ConflictPolicy;
+  /** How long to wait for room in a work spec with `max_waiting`; 0 when absent. Then `queue_full`. */
+  waitMs?: number;
 }
 
 export interface WaitOptions {

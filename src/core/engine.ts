@@ -31,6 +31,7 @@ import {
 } from "./check.ts";
 import { nextTurn, systemClock, systemRandom, type Clock, type Random } from "./clock.ts";
 import type {
+  AddWorkUnitsOptions,
   AttemptMake,
   AttemptRequest,
   AwaitOptions,
@@ -39,14 +40,13 @@ import type {
   LockQuery,
   LockRequest,
   PriorityChange,
-  RequestOptions,
   SetWorkSpecOptions,
   TakeOptions,
   WorkerAttemptQuery,
   WorkSpecInput,
 } from "./coordinate.ts";
 import { EndWaits } from "./ending.ts";
-import { CoordinateError, WaitedError } from "./errors.ts";
+import { CoordinateError, isCoordinateError, WaitedError } from "./errors.ts";
 import {
   describeChange,
   finestStepMs,
@@ -77,6 +77,7 @@ import {
 import type { Page } from "./page.ts";
 import { defaultTake, mostTaken, type QueueMessage, type QueueRow } from "./queue.ts";
 import { keepsHistory, Recorder, stepOf, type StoredRecord } from "./recording.ts";
+import { runsDue, withRuns } from "./schedule.ts";
 import { choose, explainChoice, type Candidate, type Explained, type ScheduleRequest } from "./scheduler.ts";
 import {
   isWatchable,
@@ -106,11 +107,13 @@ import {
   type WorkSpecRow,
 } from "./work-spec.ts";
 import {
+  conflictPolicies,
   emptyTally,
   mostLabels,
   mostQueues,
   workUnitStatuses,
   type AddedWorkUnit,
+  type ConflictPolicy,
   type Tally,
   type TallyRow,
   type WaitingSinceRow,
@@ -142,6 +145,8 @@ export interface EngineOptions {
 const slice = 2000;
 /** When to look again for units that another transaction holds locked. */
 const lockedMs = 500;
+/** How often a producer looks whether there is room. */
+const roomMs = 100;
 const defaultPage = 1000;
 /** A larger limit is taken for this one: there is another page, and nobody's memory is at the caller's mercy. */
 const largestPage = 100_000;
@@ -231,6 +236,7 @@ export class Engine implements Coordinate {
     options: SetWorkSpecOptions = {},
   ): Promise<WorkSpecRow[]> {
     const namespace = this.#ns(ns);
+    const now = this.#clock.now();
     const changed = new Set<string>();
     const puts = this.#batch("specs", specs).map((input) => {
       const data = checkData("work spec", checkObject("work spec", input).data, this.#maxDataBytes);
@@ -245,7 +251,7 @@ export class Engine implements Coordinate {
       const keep = options.keepMeta ?? false;
       // many a program sets its work specs whenever it starts: only what made a difference is a mark in the history
       const reset = (old: WorkSpecMeta | null): WorkSpecMeta => {
-        const made = resetMeta(old, meta, keep);
+        const made = withRuns(old, resetMeta(old, meta, keep), now);
         if (JSON.stringify(made) === JSON.stringify(old)) changed.delete(name);
         else changed.add(name);
         return made;
@@ -306,33 +312,67 @@ export class Engine implements Coordinate {
     ns: string,
     ref: WorkSpecRef,
     units: readonly WorkUnitInput[],
-    options: RequestOptions = {},
+    options: AddWorkUnitsOptions = {},
   ): Promise<AddedWorkUnit[]> {
     const namespace = this.#ns(ns);
     const now = this.#clock.now();
     const spec = checkRef(ref);
     const name = workSpecName(spec);
+    const onConflict = checkConflict(options.onConflict);
     const puts = this.#batch("work units", units).map((unit, i) => {
       try {
-        return this.#readUnit(unit, name, now);
+        return this.#readUnit(unit, name, now, onConflict);
       } catch (error) {
         throw inItem(error, i, units.length);
       }
     });
-    return this.#store.putWorkUnits(namespace, spec, puts, checkRequestId(options.requestId), now);
+    const requestId = checkRequestId(options.requestId);
+    const waitMs = checkSpan("waitMs", options.waitMs, now);
+    const add = (): Promise<AddedWorkUnit[]> =>
+      this.#store.putWorkUnits(namespace, spec, puts, requestId, this.#clock.now());
+    return waitMs === 0 ? add() : this.#addWithRoom(namespace, name, add, now + waitMs, options.signal);
   }
 
-  #readUnit(unit: WorkUnitInput, spec: string, now: number): WorkUnitPut {
+  /** Adds when there is room, one caller of a work spec after the other; throws `queue_full` when there was none in time. */
+  async #addWithRoom(
+    ns: string,
+    spec: string,
+    add: () => Promise<AddedWorkUnit[]>,
+    deadline: number,
+    signal: AbortSignal | undefined,
+  ): Promise<AddedWorkUnit[]> {
+    let full: CoordinateError | null = null;
+    const look = async (): Promise<{ found: AddedWorkUnit[] | null; again: number }> => {
+      try {
+        return { found: await add(), again: 0 };
+      } catch (error) {
+        if (!isCoordinateError(error, "queue_full")) throw error;
+        full = error;
+        // claims make room and tell nobody
+        return { found: null, again: this.#clock.now() + roomMs };
+      }
+    };
+    const watch = (wake: () => void): (() => void) => watchesOf(this.#store).watchWork(ns, wake);
+    const added = await this.#waiting.wait({ group: `add ${ns}`, line: spec, deadline, signal, watch, look });
+    if (added !== null) return added;
+    throw full ?? new CoordinateError("queue_full", spec);
+  }
+
+  #readUnit(unit: WorkUnitInput, spec: string, now: number, onConflict: ConflictPolicy): WorkUnitPut {
     checkObject("work unit", unit);
     const notBefore = checkTime("notBefore", unit.notBefore);
     const delayMs = checkSpan("delayMs", unit.delayMs, now);
     if (notBefore > 0 && delayMs > 0)
       throw new CoordinateError("bad_argument", "delayMs: a unit has either notBefore or delayMs");
+    const debounceMs = checkSpan("debounceMs", unit.debounceMs, now);
+    if (debounceMs > 0 && (notBefore > 0 || delayMs > 0))
+      throw new CoordinateError("bad_argument", "debounceMs: not together with notBefore or delayMs");
+    const later = Math.max(delayMs, debounceMs);
     const put: WorkUnitPut = {
       name: checkName("work unit", unit.name),
       data: checkData("data", unit.data, this.#maxDataBytes),
       priority: unit.priority === undefined ? 0 : checkPriority(unit.priority),
-      notBefore: delayMs > 0 ? now + delayMs : notBefore,
+      notBefore: later > 0 ? now + later : notBefore,
       dependencies:
         unit.dependencies === undefined
           ? null
@@ -352,6 +392,10 @@ export class Engine implements Coordinate {
       const labels = checkNames("labels", "label", unit.labels, mostLabels);
       if (labels.length > 0) put.labels = labels;
     }
+    const policy = unit.onConflict === undefined ? onConflict : checkConflict(unit.onConflict);
+    if (policy !== "update") put.onConflict = policy;
+    const throttleMs = checkSpan("throttleMs", unit.throttleMs, now);
+    if (throttleMs > 0) put.throttleMs = throttleMs;
     return put;
   }
 
@@ -1089,6 +1133,9 @@ function checkNames(field: string, kind: NameKind, names: readonly string[], mos
   return distinct;
 }
 
+const checkConflict = (policy: ConflictPolicy | undefined): ConflictPolicy =>
+  policy === undefined ? "update" : checkOneOf("onConflict", policy, conflictPolicies);
+
 function checkRequestId(id: string | undefined): string | null {
   if (id === undefined) return null;
   if (checkText("requestId", id).length > 200)
@@ -1139,13 +1186,14 @@ function checkSchedule({
 
 const byName = (a: Candidate, b: Candidate): number => compareNames(a.name, b.name);
 
-/** When the next unit is due, a lease ends, a continuous spec may generate, or a spec starts: the earliest. */
+/** When the next unit is due, a lease ends, a spec may generate or its schedule does, or a spec starts: the earliest. */
 function whenDue(candidates: readonly Candidate[], now: number): number {
   let due = latestTime;
   for (const { meta, nextDue } of candidates) {
     if (nextDue > 0) due = Math.min(due, nextDue);
     if (meta.continuous && meta.nextContinuous > now) due = Math.min(due, meta.nextContinuous);
     if (meta.notBefore > now) due = Math.min(due, meta.notBefore);
+    if (runsDue(meta) > 0) due = Math.min(due, runsDue(meta));
   }
   return due;
 }

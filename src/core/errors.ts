@@ -29,6 +29,7 @@ const table = {
   not_pending: [409, "Attempt is not pending"],
   lost_lease: [409, "No longer the active attempt"],
   name_exists: [409, "Name exists already: {}"],
+  queue_full: [429, "Queue is full: {}"],
   // the system cannot answer now
   unavailable: [503, "Not available: {}"],
   unknown_outcome: [503, "The outcome is not known: {}"],

@@ -52,6 +52,7 @@ export type Exclusion =
   | "no_work"
   | "continuous_pending"
   | "continuous_not_due"
+  | "schedule_not_due"
   | "lower_priority"
   | "preempted"
   | "enough_running";
@@ -93,7 +94,7 @@ function filter(candidate: Candidate, request: ScheduleRequest, now: number): Ex
   if ((request.availableGb ?? 0) > 0 && meta.minGb > (request.availableGb ?? 0)) return "needs_memory";
   if (meta.maxRunning > 0 && pending >= meta.maxRunning) return "max_running";
   if (available > 0 || mayGenerate(meta, available, pending, now)) return null;
-  if (!meta.continuous) return "no_work";
+  if (!meta.continuous) return pending === 0 && meta.nextRun > now ? "schedule_not_due" : "no_work";
   return pending > 0 ? "continuous_pending" : "continuous_not_due";
 }
 
@@ -270,6 +271,8 @@ function reason(
       return `generates no work unit while ${pending} are pending`;
     case "continuous_not_due":
       return `generates its next work unit in ${((meta.nextContinuous - now) / 1000).toFixed(1)} s`;
+    case "schedule_not_due":
+      return `makes its next work unit at ${new Date(meta.nextRun).toISOString()}`;
     case "lower_priority":
       return "others with work have a higher priority";
     case "preempted":

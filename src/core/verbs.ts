@@ -13,6 +13,7 @@ import {
   type AttemptRow,
 } from "./attempt.ts";
 import type {
+  AddWorkUnitsOptions,
   AttemptMake,
   AttemptRequest,
   AwaitOptions,
@@ -67,6 +68,7 @@ import {
 } from "./work-spec-fields.ts";
 import type { WorkSpecRef, WorkSpecRow } from "./work-spec.ts";
 import {
+  conflictPolicies,
   workUnitStatuses,
   type AddedWorkUnit,
   type Tally,
@@ -172,9 +174,13 @@ const fieldShapes: Readonly<Record<Exclude<FieldKind, "object">, Shape>> = {
   arguments: {},
   duration: span,
   time,
+  times: list(time),
+  choice: text(),
 };
-const fieldShape = ({ kind, keys = {} }: MetaField): Shape =>
-  kind === "object" ? fieldsShape(Object.values(keys) as MetaField[]) : fieldShapes[kind];
+const fieldShape = ({ kind, keys = {}, words }: MetaField): Shape => {
+  if (kind === "object") return fieldsShape(Object.values(keys) as MetaField[]);
+  return kind === "choice" ? oneOf(words as readonly string[]) : fieldShapes[kind];
+};
 /** Members that may all be absent: of a field that is an object, and of a change. */
 const fieldsShape = (rows: readonly MetaField[]): Shape =>
   objectOf(Object.fromEntries(rows.map((row) => [row.field, maybe(fieldShape(row))])));
@@ -236,6 +242,8 @@ const schedule: Members<ScheduleRequest> = {
 const workUnitStatus = oneOf(workUnitStatuses);
 const dependencyKind = oneOf(["hard", "soft"]);
 
+const conflict = oneOf(conflictPolicies);
+
 /** One line of a bulk load, too. */
 export const workUnitInput = input<WorkUnitInput>({
   name: workUnit,
@@ -254,6 +262,9 @@ export const workUnitInput = input<WorkUnitInput>({
   ),
   queues: maybe(list(queue)),
   labels: maybe(list(label)),
+  onConflict: maybe(conflict),
+  debounceMs: maybe(span),
+  throttleMs: maybe(span),
 });
 export const workUnitRow = object<WorkUnitRow>({
   id: integer,
@@ -292,6 +303,7 @@ const tally = objectOf(
   Object.fromEntries(workUnitStatuses.map((status) => [status, integer])),
 ) as Shape<Tally>;
 const priority = number({ title: "priority" });
+const oneOfTrue = boolean() as Shape<true>;
 
 const spread = nullable(object<Spread>({ count: integer, p50: span, p90: span, p99: span }));
 const historyPoint = object<HistoryPoint>({
@@ -428,12 +440,23 @@ export const verbs: { readonly [V in Verb]: VerbRow<Awaited<ReturnType<Coordinat
   addWorkUnits: {
     scope: "write",
     params: { workSpec: workSpecRef, units: list(workUnitInput) },
-    options: requestOptions,
+    options: {
+      ...requestOptions,
+      ...waitOptions,
+      onConflict: maybe(conflict),
+    } satisfies Members<Omit<AddWorkUnitsOptions, "signal">>,
     answer: list(
-      object<AddedWorkUnit>({ name: workUnit, id: integer, created: boolean(), status: workUnitStatus }),
+      object<AddedWorkUnit>({
+        name: workUnit,
+        id: integer,
+        created: boolean(),
+        status: workUnitStatus,
+        ignored: maybe(oneOfTrue),
+      }),
     ),
     repeat: "id",
-    summary: "Adds work units, all or none; one that exists gets the new data.",
+    summary:
+      "Adds work units, all or none; one that exists gets the new data, unless onConflict says otherwise.",
   },
   getWorkUnits: {
     scope: "read",

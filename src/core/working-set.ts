@@ -198,6 +198,8 @@ export abstract class WorkingSet<Unit extends UnitState> {
   abstract remove(unit: Unit): void;
   /** No unit is generated before this time. */
   abstract setNextContinuous(spec: Unit["spec"], time: number): void;
+  /** When the schedule makes its next unit, and the time of the last one that it made. */
+  abstract setRuns(spec: Unit["spec"], nextRun: number, lastRun: number): void;
 
   // ---- events, from which messages, wake-ups and the lists of workers follow
 

@@ -1,10 +1,12 @@
-/** Expired leases and elapsed delays take effect by rule. Units are moved here, when a verb is about to look at them. */
-import { byExpiration, expireUnits, releaseDue } from "../core/index.ts";
+/** Expired leases, elapsed delays and schedules take effect by rule. Units are moved here, when a verb is about to look at them. */
+import { byExpiration, expireUnits, isRunDue, makeRuns, releaseDue } from "../core/index.ts";
 import type { Space, Spec, Unit } from "./state.ts";
 import { run, type MemorySet } from "./working-set.ts";
 
-const isBehind = ({ leases, due }: Spec, now: number): boolean =>
-  (leases.first()?.attempt?.expiration ?? Infinity) <= now || (due.first()?.notBefore ?? Infinity) <= now;
+const isBehind = ({ leases, due, meta }: Spec, now: number): boolean =>
+  isRunDue(meta, now) ||
+  (leases.first()?.attempt?.expiration ?? Infinity) <= now ||
+  (due.first()?.notBefore ?? Infinity) <= now;
 
 /**
  * Brings a spec up to date. Where units depend on others, all specs of the namespace: a lease that ends there may fail a unit
@@ -29,10 +31,11 @@ export function catchUpSpecs(
   specs: Iterable<Spec>,
   now: number,
   limit = Infinity,
-): { expired: number; due: number } {
+): { expired: number; due: number; generated: number } {
+  const behind = [...specs];
   const lapsed: Unit[] = [];
   const over: Unit[] = [];
-  for (const { leases, due } of specs) {
+  for (const { leases, due } of behind) {
     lapsed.push(...first(leases, (unit) => (unit.attempt?.expiration ?? Infinity) <= now, limit));
     over.push(...first(due, (unit) => unit.notBefore <= now, limit));
   }
@@ -40,7 +43,9 @@ export function catchUpSpecs(
   over.splice(limit);
   if (lapsed.length > 0) run(expireUnits(set.at(now), lapsed));
   if (over.length > 0) run(releaseDue(set.at(now), over));
-  return { expired: lapsed.length, due: over.length };
+  let generated = 0;
+  for (const spec of behind) if (isRunDue(spec.meta, now)) generated += run(makeRuns(set.at(now), spec));
+  return { expired: lapsed.length, due: over.length, generated };
 }
 
 function first(units: Iterable<Unit>, wanted: (unit: Unit) => boolean, limit: number): Unit[] {

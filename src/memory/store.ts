@@ -14,6 +14,7 @@ import {
   lockKey,
   makeAttempts,
   missingWorkSpec,
+  nothingTidied,
   nameHasPrefix,
   parentCycle,
   removeUnits,
@@ -664,11 +665,17 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
   // ---- housekeeping
 
   async tidy(limits: TidyLimits, now: number): Promise<Tidied> {
-    const tidied: Tidied = { expired: 0, due: 0, exhausted: 0, retired: 0, workers: 0, more: false };
+    const tidied = nothingTidied();
     for (const space of this.#spaces.values()) {
       const before = tidied.expired + tidied.due + tidied.exhausted + tidied.retired;
       const left = limits.units - tidied.expired - tidied.due - tidied.exhausted - tidied.retired;
-      const { expired, due } = catchUpSpecs(this.#set, space.specs.values(), now, Math.max(0, left));
+      const { expired, due, generated } = catchUpSpecs(
+        this.#set,
+        space.specs.values(),
+        now,
+        Math.max(0, left),
+      );
+      tidied.generated += generated;
       tidied.expired += expired;
       tidied.due += due;
       for (const spec of space.specs.values()) this.#tidySpec(spec, limits, now, tidied);
@@ -680,7 +687,8 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
       for (const worker of space.workers.values()) this.#trimLog(worker);
       for (const worker of space.workers.values())
         tidied.workers += forgetWorker(space, worker, limits.workersBefore);
-      if (tidied.expired + tidied.due + tidied.exhausted + tidied.retired > before) this.#changed(space.name);
+      const moved = tidied.expired + tidied.due + tidied.exhausted + tidied.retired - before;
+      if (moved + generated > 0) this.#changed(space.name);
     }
     return tidied;
   }

@@ -189,6 +189,10 @@ export class MemorySet extends WorkingSet<Unit> {
     spec.meta = { ...spec.meta, nextContinuous };
   }
 
+  setRuns(spec: Spec, nextRun: number, lastRun: number): void {
+    spec.meta = { ...spec.meta, nextRun, lastRun };
+  }
+
   // ---- events
 
   began(unit: Unit, attempt: AttemptState, claimed: boolean): void {

@@ -51,6 +51,8 @@ export interface WorkSpecKeys<Result = DataObject> {
   max_getwork?: number;
   /** Attempts after which a unit fails instead of being handed out again; 0 is unlimited */
   max_retries?: number;
+  /** Units that may wait; an add of more is refused with queue_full. 0 is unlimited */
+  max_waiting?: number;
   /** The full name of the work spec that gets the outputs */
   then?: string | SpecAccepting<OutputData<Result>>;
   /** Under the python policy: units of the next work spec go first */
@@ -63,6 +65,16 @@ export interface WorkSpecKeys<Result = DataObject> {
   retention?: {
     finished?: { max_age?: number; max_count?: number };
     failed?: { max_age?: number; max_count?: number };
+  };
+  /** The times at which it makes units of its own: by cron, every or at */
+  schedule?: (
+    { cron: string; timezone?: string } | { every: number } | { at: readonly (number | string)[] }
+  ) & {
+    start?: number | string;
+    end?: number | string;
+    jitter?: number;
+    catch_up?: "skip" | "one" | number;
+    overlap?: "allow" | "skip" | "wait";
   };
 }
 

@@ -7,6 +7,7 @@ import {
   missingWorkSpec,
   workSpecName,
   type AddedWorkUnit,
+  type AddWorkUnitsOptions,
   type AwaitOptions,
   type CancelOptions,
   type DataObject,
@@ -44,7 +45,7 @@ export interface AddProgress {
   created: number;
 }
 
-export interface AddManyOptions {
+export interface AddManyOptions extends Pick<AddWorkUnitsOptions, "onConflict" | "waitMs" | "signal"> {
   /** Called after every batch, with what has been added so far and what the batch was answered. */
   onProgress?: (progress: AddProgress, batch: readonly AddedWorkUnit[]) => void;
 }
@@ -171,7 +172,7 @@ export class WorkSpec<Data extends object = object, Result extends object = Data
    */
   async addWorkUnits(
     units: Iterable<NewWorkUnit<Data>> | AsyncIterable<NewWorkUnit<Data>>,
-    { onProgress }: AddManyOptions = {},
+    { onProgress, ...options }: AddManyOptions = {},
   ): Promise<AddProgress> {
     const { verbs, ns } = this.#scope;
     const progress: AddProgress = { count: 0, created: 0 };
@@ -179,7 +180,7 @@ export class WorkSpec<Data extends object = object, Result extends object = Data
       if (this.#schema !== undefined)
         for (const unit of batch)
           await (isPair(unit) ? this.#check(unit[0], unit[1]) : this.#check(unit.name, unit.data));
-      const added = await verbs.addWorkUnits(ns, this.#ref, batch.map(readNew));
+      const added = await verbs.addWorkUnits(ns, this.#ref, batch.map(readNew), options);
       progress.count += added.length;
       for (const { created } of added) if (created) progress.created++;
       onProgress?.({ ...progress }, added);

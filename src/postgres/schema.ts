@@ -280,6 +280,8 @@ export const migrations: readonly Migration[] = [
       // attempts that were taken from their worker before the lease ended, and that it has not settled yet
       "ALTER TABLE @history ADD COLUMN held boolean NOT NULL DEFAULT false",
       "CREATE INDEX history_held ON @history (worker, unit, number) WHERE held",
+      // of specs with a schedule: when it makes its next unit (null is never), and the time of the last one
+      "ALTER TABLE @spec ADD COLUMN next_run bigint, ADD COLUMN last_run bigint",
       // how far the running attempt has come, in JSON
       "ALTER TABLE @unit ADD COLUMN attempt_progress text",
       // names over 2,536 bytes: their keys have been in the order of a hash, and are in the order of names from now on (long-names.ts)

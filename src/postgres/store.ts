@@ -64,7 +64,7 @@ import {
 import { findAttempts, readAttempts } from "./attempts.ts";
 import { readCandidates } from "./candidates.ts";
 import { claimUnits, type Claimed, type ClaimHints, type Seen } from "./claims.ts";
-import { catchUp, expireNeedy, isPast, lookUp } from "./expiry.ts";
+import { catchUp, expireNeedy, isPast, lookUp, type Ways } from "./expiry.ts";
 import {
   copyFromUnits,
   copyUnits,
@@ -404,18 +404,25 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
   async #catchUpAll(namespace: Buffer | null, now: number): Promise<void> {
     const past = await this.#slow.rows(
       `SELECT s.id FROM @namespace n JOIN @spec s ON s.namespace = n.id AND NOT s.dead
-       WHERE NOT n.dead AND ($1::bytea IS NULL OR n.name = $1::bytea) AND ${isPast("s.id", "$2::bigint")}`,
+       WHERE NOT n.dead AND ($1::bytea IS NULL OR n.name = $1::bytea) AND ${isPast("s", "$2::bigint")}`,
       [namespace, now],
     );
     for (const [id] of past as [number][]) await this.#catchUp(this.#slow, id, now);
   }
 
   async #catchUp(db: Database, spec: number, now: number): Promise<void> {
-    await catchUp(db, spec, now, Infinity, this.#parts.fastPaths);
+    await catchUp(db, spec, now, Infinity, this.#ways);
+  }
+
+  get #ways(): Ways {
+    return {
+      fast: this.#parts.fastPaths,
+      allocate: (count, session) => this.#ids.take(count, session),
+    };
   }
 
   #lookUp(db: Database, ns: string, ref: WorkSpecRef, now: number): Promise<Spec> {
-    return lookUp(db, ns, ref, now, this.#parts.fastPaths);
+    return lookUp(db, ns, ref, now, this.#ways);
   }
 
   /** One transaction in which the rules of core decide. */
@@ -483,7 +490,8 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
     now: number,
   ): Promise<AddedWorkUnit[] | null> {
     const met = this.#upserts.get(spec.id) ?? 0;
-    if (!this.#parts.fastPaths) return null;
+    // room is counted by the rules
+    if (!this.#parts.fastPaths || spec.meta.maxWaiting > 0) return null;
     if (met > 0 || this.#borrowed) {
       // tried again now and then: adds of new units may have come back
       this.#upserts.set(spec.id, met - 1);
@@ -908,7 +916,7 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
   // ---- housekeeping
 
   async tidy(limits: TidyLimits, now: number): Promise<Tidied> {
-    const { tidied, changed } = await tidyStore(this.#slow, limits, this.#logs, now, this.#parts.fastPaths);
+    const { tidied, changed } = await tidyStore(this.#slow, limits, this.#logs, now, this.#ways);
     if (tidied.workers > 0) this.#hints.workers.clear();
     for (const ns of new Set(changed.map(nameFromBytes))) await this.#changed(ns);
     return tidied;

@@ -104,6 +104,7 @@ export class PostgresSet extends WorkingSet<Unit> {
   readonly #renamed = new Set<Unit>();
   readonly #begun = new Map<string, { namespaceId: number; worker: string; keys: AttemptKey[] }>();
   readonly #nextContinuous = new Map<number, number>();
+  readonly #runs = new Map<number, { nextRun: number; lastRun: number }>();
   readonly #messages: NewMessage[] = [];
   readonly #told = new Map<string, number>();
   readonly #woken: { namespace: string; unit: number }[] = [];
@@ -487,6 +488,10 @@ export class PostgresSet extends WorkingSet<Unit> {
     this.#nextContinuous.set(spec.id, time);
   }
 
+  setRuns(spec: Spec, nextRun: number, lastRun: number): void {
+    this.#runs.set(spec.id, { nextRun, lastRun });
+  }
+
   /** Counts ended units that retention removes. */
   retire(spec: Spec, status: "finished" | "failed", count: number): void {
     const counts = this.#retired.get(spec.id) ?? { finished: 0, failed: 0 };
@@ -556,6 +561,12 @@ export class PostgresSet extends WorkingSet<Unit> {
     await this.#writeBegun();
     for (const [spec, time] of this.#nextContinuous)
       await this.#tx.rows("UPDATE @spec SET next_continuous = $2 WHERE id = $1", [spec, time]);
+    for (const [spec, { nextRun, lastRun }] of this.#runs)
+      await this.#tx.rows("UPDATE @spec SET next_run = $2, last_run = $3 WHERE id = $1", [
+        spec,
+        nextRun > 0 ? nextRun : null,
+        lastRun > 0 ? lastRun : null,
+      ]);
     await writeTallies(this.#tx, deltas, this.now);
   }
 

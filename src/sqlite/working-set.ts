@@ -9,6 +9,7 @@ import {
   type Need,
   type QueueMessage,
   type Rule,
+  type WorkSpecMeta,
   type WorkUnitPut,
   type WorkUnitStatus,
 } from "../core/index.ts";
@@ -343,13 +344,21 @@ export class SqliteSet extends WorkingSet<Unit> {
   }
 
   setNextContinuous(spec: Spec, nextContinuous: number): void {
-    const { meta } = spec;
+    this.#setMeta(spec, { ...spec.meta, nextContinuous });
+  }
+
+  setRuns(spec: Spec, nextRun: number, lastRun: number): void {
+    this.#setMeta(spec, { ...spec.meta, nextRun, lastRun });
+  }
+
+  #setMeta(spec: Spec, meta: WorkSpecMeta): void {
+    const old = spec.meta;
     this.#state.undo(() => {
-      spec.meta = meta;
+      spec.meta = old;
     });
-    spec.meta = { ...meta, nextContinuous };
+    spec.meta = meta;
     this.#state.writes++;
-    this.#state.sql.setSpecMeta.run(JSON.stringify(spec.meta), spec.id);
+    this.#state.sql.setSpecMeta.run(JSON.stringify(meta), spec.id);
   }
 
   // ---- events

@@ -7,6 +7,7 @@ import { actions } from "./cases/actions.ts";
 import { attempts } from "./cases/attempts.ts";
 import { cancelling } from "./cases/cancelling.ts";
 import { chaining } from "./cases/chaining.ts";
+import { conflicts } from "./cases/conflicts.ts";
 import { consequences } from "./cases/consequences.ts";
 import { continuous } from "./cases/continuous.ts";
 import { data } from "./cases/data.ts";
@@ -24,6 +25,7 @@ import { queueAge } from "./cases/queue-age.ts";
 import { queues } from "./cases/queues.ts";
 import { races } from "./cases/races.ts";
 import { requests } from "./cases/requests.ts";
+import { schedules } from "./cases/schedules.ts";
 import { scheduling } from "./cases/scheduling.ts";
 import { settling } from "./cases/settling.ts";
 import { waiting } from "./cases/waiting.ts";
@@ -38,12 +40,14 @@ export const caseGroups: readonly CaseGroup[] = [
   namespaces,
   workSpecs,
   workUnits,
+  conflicts,
   attempts,
   settling,
   progress,
   cancelling,
   scheduling,
   continuous,
+  schedules,
   chaining,
   dependencies,
   consequences,

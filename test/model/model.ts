@@ -58,6 +58,7 @@ export interface ModelSpec {
   maxRunning: number;
   maxGetwork: number;
   maxRetries: number;
+  maxWaiting: number;
   retention: Partial<Record<"finished" | "failed", { maxAge?: number; maxCount?: number }>>;
   removed: { finished: number; failed: number };
 }
@@ -84,6 +85,8 @@ export interface ModelPut {
   needs?: { spec: string; name: string; hard: boolean }[];
   queues: readonly string[];
   labels: readonly string[];
+  /** What becomes of a unit that exists; undefined is `update`. */
+  conflict?: "replace" | "data" | "ignore" | "refuse" | undefined;
 }
 
 export type ModelStatus = "available" | "delayed" | "blocked" | "pending" | "finished" | "failed";
@@ -303,7 +306,25 @@ export class Model {
 
   /** The error code, or null. */
   refusal(spec: string, puts: readonly ModelPut[]): string | null {
+    const { maxWaiting = 0 } = this.spec(spec) ?? {};
     if (this.spec(spec) === undefined) return "no_such_work_spec";
+    for (const [i, { name, conflict }] of puts.entries())
+      if (
+        conflict === "refuse" &&
+        (this.find(spec, name) ?? puts.slice(0, i).find((put) => put.name === name))
+      )
+        return "name_exists";
+    const { available, delayed, blocked } = this.counts(spec);
+    const more = new Set(
+      puts
+        .filter((put) => {
+          const unit = this.find(spec, put.name);
+          return unit === undefined || (this.#comesBack(unit, put) && put.conflict !== "ignore");
+        })
+        .map(({ name }) => name),
+    );
+    if (maxWaiting > 0 && more.size > 0 && available + delayed + blocked + more.size > maxWaiting)
+      return "queue_full";
     const key = (spec: string, name: string): string => JSON.stringify([spec, name]);
     const edges = new Map<string, string[]>();
     for (const unit of this.units)
@@ -350,7 +371,8 @@ export class Model {
       const unit = units[i];
       if (unit === undefined) throw new Error("unreachable");
       const created = made.delete(unit);
-      this.#put(unit, put, null);
+      if (!created) this.#beforeChange(unit);
+      if (created || put.conflict !== "ignore") this.#put(unit, put, null, created);
       return { name: put.name, created, unit, status: this.status(unit) };
     });
     this.#follow();
@@ -378,14 +400,22 @@ export class Model {
     return unit;
   }
 
-  #put(unit: ModelUnit, put: ModelPut, origin: ModelAttempt | null): void {
-    this.#beforeChange(unit);
+  #comesBack(unit: ModelUnit, { conflict }: ModelPut): boolean {
     const status = this.status(unit);
-    if (status === "finished" || status === "failed") {
+    return status === "finished" || status === "failed" || (status === "pending" && conflict === "replace");
+  }
+
+  #put(unit: ModelUnit, put: ModelPut, origin: ModelAttempt | null, created = false): void {
+    this.#beforeChange(unit);
+    if (this.#comesBack(unit, put)) {
       this.#supersede(unit);
       unit.tries = 0;
     }
     unit.data = put.data;
+    if (put.conflict === "data" && !created) {
+      this.#failIfBroken(unit);
+      return;
+    }
     unit.priority = put.priority;
     unit.notBefore = put.delay > 0 ? this.now + put.delay : 0;
     unit.queues = put.queues;
