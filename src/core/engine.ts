@@ -346,7 +346,7 @@ export class Engine implements Coordinate {
     deadline: number,
     signal: AbortSignal | undefined,
   ): Promise<AddedWorkUnit[]> {
-    let full: CoordinateError | null = null;
+    let full = null as CoordinateError | null;
     const look = async (): Promise<{ found: AddedWorkUnit[] | null; again: number }> => {
       try {
         return { found: await add(), again: 0 };

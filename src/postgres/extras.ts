@@ -30,7 +30,7 @@ export const extrasFrom = (parameter: number): string => `
 export function retryArrays(units: readonly { id: number; retry?: UnitRetry | null }[]): Buffer[] {
   return [
     int8s(units.map(({ id }) => id)),
-    texts(units.map(({ retry }) => (retry == null ? null : JSON.stringify(retry)))),
+    texts(units.map(({ retry }) => (retry === undefined || retry === null ? null : JSON.stringify(retry)))),
     int4s(units.map(({ retry }) => ownTryLimit(retry ?? null))),
   ];
 }

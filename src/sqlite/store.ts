@@ -333,9 +333,9 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
   }
 
   async listFailures(ns: string, workSpec: string | null, now: number): Promise<FailureRow[]> {
-    return this.#grouped(ns, workSpec, now, function* (state, specs) {
-      return specs.flatMap((spec) => failureRows(state, spec));
-    });
+    return this.#grouped(ns, workSpec, now, (state, specs) =>
+      specs.flatMap((spec) => failureRows(state, spec)),
+    );
   }
 
   /** Reads when all failed units are in their groups. */
@@ -343,14 +343,14 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
     ns: string,
     ref: WorkSpecRef | null,
     now: number,
-    read: (state: State, specs: readonly Spec[]) => Steps<Answer>,
+    read: (state: State, specs: readonly Spec[]) => Answer,
   ): Promise<Answer> {
     const caughtUp = this.#caughtUp.bind(this);
     return this.#write(function* (state): Steps<Answer | typeof again> {
       const specs = ref === null ? allSpecs(state, ns) : [needSpec(state, ns, ref)];
       if (!caughtUp(specs, now)) return again;
       for (const spec of specs) while (!groupFailures(state, spec, groupedAtOnce)) yield;
-      return yield* read(state, specs);
+      return read(state, specs);
     });
   }
 
@@ -462,10 +462,7 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
 
   /** Before units of a failure group are looked for. */
   async #group(ns: string, ref: WorkSpecRef, { error }: WorkUnitWhere, now: number): Promise<void> {
-    if (error !== undefined)
-      await this.#grouped(ns, ref, now, function* () {
-        // nothing but the grouping
-      });
+    if (error !== undefined) await this.#grouped(ns, ref, now, () => null);
   }
 
   #readUnits<Answer>(
