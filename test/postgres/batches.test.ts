@@ -84,7 +84,7 @@ test("the unit that follows a batch is made once, by whichever of four engines e
       await new Promise((resolve) => setTimeout(resolve, 150));
       await query(
         url,
-        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()",
+        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'coordinate'",
       );
     }
   })();
