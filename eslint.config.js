@@ -4,7 +4,8 @@ import tseslint from "typescript-eslint";
 
 export default defineConfig(
   // The peers of bench are not installed here: what imports them by name, its JavaScript, cannot be checked.
-  globalIgnores(["dist/", "coverage/", "bench/*", "!bench/*.ts"]),
+  // The site has packages of its own as well.
+  globalIgnores(["dist/", "coverage/", "bench/*", "!bench/*.ts", "site/"]),
   {
     extends: [
       js.configs.recommended,

@@ -31,6 +31,7 @@ import {
   type BatchRow,
   type Candidate,
   type Candidates,
+  type CandidatesAsk,
   type Claim,
   type CountSlice,
   type Happened,
@@ -64,7 +65,7 @@ import {
   type WorkSpecPut,
   type WorkSpecRef,
   type WorkSpecRow,
-  type WorkUnitChange,
+  type WorkUnitUpdate,
   type WorkUnitPut,
   type WorkUnitRow,
   type WorkUnitWhere,
@@ -302,7 +303,7 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
     return this.#write((state) => purge(state, limit, now));
   }
 
-  async candidates(ns: string, requestId: string | null, _recent: boolean, now: number): Promise<Candidates> {
+  async candidates(ns: string, { requestId }: CandidatesAsk, now: number): Promise<Candidates> {
     const state = this.#state;
     // nothing to write and nothing open: the answer is in memory, and need not wait for a turn
     if (
@@ -455,9 +456,7 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
   async updateWorkUnits(
     ns: string,
     ref: WorkSpecRef,
-    where: WorkUnitWhere,
-    change: WorkUnitChange,
-    limit: number,
+    { where, change, limit }: WorkUnitUpdate,
     now: number,
   ): Promise<UnitSlice> {
     const caughtUp = this.#caughtUp.bind(this);
