@@ -78,6 +78,7 @@ export function begin<Unit extends UnitState>(
 export function supersede<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit, at: number): void {
   const { attempt } = unit;
   if (attempt === null) return;
+  set.reopened(unit);
   const lost = attempt.status === "pending";
   if (lost) {
     attempt.status = "expired";
@@ -203,6 +204,8 @@ export function endAttempt<Unit extends UnitState>(
   action: "finish" | "fail",
   reason: FailReason = "error",
 ): void {
+  // a failure that turns out to be none
+  set.reopened(unit);
   set.leave(unit);
   attempt.status = actionStatus[action];
   attempt.reason = reason === "error" ? null : reason;

@@ -26,6 +26,7 @@ export async function purgeUnits(
   db: Database,
   limit: number,
   now: number,
+  allocate: Allocate,
 ): Promise<Slice & { changed: string[] }> {
   return db.transaction(
     async (tx) => {
@@ -37,7 +38,7 @@ export async function purgeUnits(
         [limit],
       );
       const ids = (rows as [number][]).map(([id]) => id);
-      const set = new PostgresSet(tx, now, noIds);
+      const set = new PostgresSet(tx, now, allocate);
       if (ids.length > 0) {
         await set.loadUnits(ids);
         await apply(set, removeUnits(set, set.units(ids)));
@@ -77,8 +78,6 @@ export async function purgeUnits(
 /** Units that have reached a limit of their own: as the index of these has it. */
 const isOwnSpent = "u.status = 0 AND u.max_tries > 0 AND u.tries >= u.max_tries";
 
-const noIds: Allocate = () => Promise.resolve([]);
-
 interface TidySpec {
   id: number;
   namespace: Buffer;
@@ -111,7 +110,7 @@ export async function tidyStore(
     }
     // what was past its time may have been tried too often, and so may what one of them frees
     while ((spec.limit > 0 || spec.spent || spec.past) && left() > 0) {
-      const failed = await failExhausted(db, spec, left(), now);
+      const failed = await failExhausted(db, spec, left(), now, ways.allocate);
       if (failed === 0) break;
       tidied.exhausted += failed;
     }
@@ -119,7 +118,7 @@ export async function tidyStore(
     // what was failed just now counts: here, or in another spec whose units this one's waited for
     const { retention } = tidied.exhausted > 0 ? ((await readSpecs(db, spec.id, now))[0] ?? spec) : spec;
     for (const kept of retention)
-      if (left() > 0) tidied.retired += await retire(db, spec.id, kept, left(), now);
+      if (left() > 0) tidied.retired += await retire(db, spec.id, kept, left(), now, ways.allocate);
     if (total() > before) changed.push(spec.namespace);
   }
   if (left() === 0) tidied.more = true;
@@ -182,7 +181,13 @@ async function readSpecs(db: Database, only: number | null, now: number): Promis
   );
 }
 
-async function failExhausted(db: Database, spec: TidySpec, limit: number, now: number): Promise<number> {
+async function failExhausted(
+  db: Database,
+  spec: TidySpec,
+  limit: number,
+  now: number,
+  allocate: Allocate,
+): Promise<number> {
   const byLimit = `SELECT u.id FROM @unit u WHERE u.spec = $1 AND u.status = 0 AND u.tries > 0 AND u.tries >= $2
     AND u.max_tries IS NULL ORDER BY u.tries, u.id LIMIT $3`;
   const byOwn = `SELECT u.id FROM @unit u WHERE u.spec = $1 AND ${isOwnSpent} ORDER BY u.tries, u.id LIMIT $2`;
@@ -196,7 +201,7 @@ async function failExhausted(db: Database, spec: TidySpec, limit: number, now: n
   return db.transaction(
     async (tx) => {
       const ids = await find(tx, limit, " FOR UPDATE SKIP LOCKED");
-      const set = new PostgresSet(tx, now, noIds);
+      const set = new PostgresSet(tx, now, allocate);
       await set.loadUnits(ids);
       return apply(set, exhaustUnits(set, set.units(ids)));
     },
@@ -211,6 +216,7 @@ async function retire(
   { status, limit, count }: TidySpec["retention"][number],
   most: number,
   now: number,
+  allocate: Allocate,
 ): Promise<number> {
   const literal = status === "finished" ? "u.status = 4" : "u.status = 5";
   const oldest = `
@@ -228,7 +234,7 @@ async function retire(
     async (tx) => {
       const rows = await tx.rows(`${oldest} FOR UPDATE SKIP LOCKED`, [spec, most]);
       const ids = (rows as [number, number][]).slice(0, retired(rows)).map(([id]) => id);
-      const set = new PostgresSet(tx, now, noIds);
+      const set = new PostgresSet(tx, now, allocate);
       await set.loadUnits(ids);
       const units = set.units(ids);
       const [first] = units;
