@@ -5,10 +5,13 @@
  */
 import type { ActionInput, ActionRow } from "./action.ts";
 import {
+  cancelled,
   defaultLifetimeMs,
+  longestNote,
   parseAttemptId,
   type AttemptChange,
   type AttemptChanged,
+  type AttemptProgress,
   type AttemptRow,
 } from "./attempt.ts";
 import {
@@ -23,25 +26,27 @@ import {
   checkSpan,
   checkText,
   checkTime,
+  describeValue,
   latestTime,
 } from "./check.ts";
 import { nextTurn, systemClock, systemRandom, type Clock, type Random } from "./clock.ts";
 import type {
+  AddWorkUnitsOptions,
   AttemptMake,
   AttemptRequest,
+  AwaitOptions,
+  CancelOptions,
   Coordinate,
   LockQuery,
   LockRequest,
   PriorityChange,
-  RequestOptions,
   SetWorkSpecOptions,
   TakeOptions,
-  WaitOptions,
   WorkerAttemptQuery,
   WorkSpecInput,
 } from "./coordinate.ts";
 import { EndWaits } from "./ending.ts";
-import { CoordinateError } from "./errors.ts";
+import { CoordinateError, isCoordinateError, WaitedError } from "./errors.ts";
 import {
   describeChange,
   finestStepMs,
@@ -72,6 +77,7 @@ import {
 import type { Page } from "./page.ts";
 import { defaultTake, mostTaken, type QueueMessage, type QueueRow } from "./queue.ts";
 import { keepsHistory, Recorder, stepOf, type StoredRecord } from "./recording.ts";
+import { runsDue, withRuns } from "./schedule.ts";
 import { choose, explainChoice, type Candidate, type Explained, type ScheduleRequest } from "./scheduler.ts";
 import {
   isWatchable,
@@ -101,11 +107,13 @@ import {
   type WorkSpecRow,
 } from "./work-spec.ts";
 import {
+  conflictPolicies,
   emptyTally,
   mostLabels,
   mostQueues,
   workUnitStatuses,
   type AddedWorkUnit,
+  type ConflictPolicy,
   type Tally,
   type TallyRow,
   type WaitingSinceRow,
@@ -137,6 +145,8 @@ export interface EngineOptions {
 const slice = 2000;
 /** When to look again for units that another transaction holds locked. */
 const lockedMs = 500;
+/** How often a producer looks whether there is room. */
+const roomMs = 100;
 const defaultPage = 1000;
 /** A larger limit is taken for this one: there is another page, and nobody's memory is at the caller's mercy. */
 const largestPage = 100_000;
@@ -207,7 +217,10 @@ export class Engine implements Coordinate {
   }
 
   async deleteNamespace(ns: string): Promise<void> {
-    if (await this.#store.deleteNamespace(this.#ns(ns))) await this.#purge();
+    const namespace = this.#ns(ns);
+    const found = await this.#store.deleteNamespace(namespace);
+    for (const key of this.#known.keys()) if (key.startsWith(`${namespace}\u0000`)) this.#known.delete(key);
+    if (found) await this.#purge();
   }
 
   /** Takes away the rows of what was deleted. */
@@ -223,6 +236,7 @@ export class Engine implements Coordinate {
     options: SetWorkSpecOptions = {},
   ): Promise<WorkSpecRow[]> {
     const namespace = this.#ns(ns);
+    const now = this.#clock.now();
     const changed = new Set<string>();
     const puts = this.#batch("specs", specs).map((input) => {
       const data = checkData("work spec", checkObject("work spec", input).data, this.#maxDataBytes);
@@ -237,7 +251,7 @@ export class Engine implements Coordinate {
       const keep = options.keepMeta ?? false;
       // many a program sets its work specs whenever it starts: only what made a difference is a mark in the history
       const reset = (old: WorkSpecMeta | null): WorkSpecMeta => {
-        const made = resetMeta(old, meta, keep);
+        const made = withRuns(old, resetMeta(old, meta, keep), now);
         if (JSON.stringify(made) === JSON.stringify(old)) changed.delete(name);
         else changed.add(name);
         return made;
@@ -298,33 +312,67 @@ export class Engine implements Coordinate {
     ns: string,
     ref: WorkSpecRef,
     units: readonly WorkUnitInput[],
-    options: RequestOptions = {},
+    options: AddWorkUnitsOptions = {},
   ): Promise<AddedWorkUnit[]> {
     const namespace = this.#ns(ns);
     const now = this.#clock.now();
     const spec = checkRef(ref);
     const name = workSpecName(spec);
+    const onConflict = checkConflict(options.onConflict);
     const puts = this.#batch("work units", units).map((unit, i) => {
       try {
-        return this.#readUnit(unit, name, now);
+        return this.#readUnit(unit, name, now, onConflict);
       } catch (error) {
         throw inItem(error, i, units.length);
       }
     });
-    return this.#store.putWorkUnits(namespace, spec, puts, checkRequestId(options.requestId), now);
+    const requestId = checkRequestId(options.requestId);
+    const waitMs = checkSpan("waitMs", options.waitMs, now);
+    const add = (): Promise<AddedWorkUnit[]> =>
+      this.#store.putWorkUnits(namespace, spec, puts, requestId, this.#clock.now());
+    return waitMs === 0 ? add() : this.#addWithRoom(namespace, name, add, now + waitMs, options.signal);
   }
 
-  #readUnit(unit: WorkUnitInput, spec: string, now: number): WorkUnitPut {
+  /** Adds when there is room, one caller of a work spec after the other; throws `queue_full` when there was none in time. */
+  async #addWithRoom(
+    ns: string,
+    spec: string,
+    add: () => Promise<AddedWorkUnit[]>,
+    deadline: number,
+    signal: AbortSignal | undefined,
+  ): Promise<AddedWorkUnit[]> {
+    let full: CoordinateError | null = null;
+    const look = async (): Promise<{ found: AddedWorkUnit[] | null; again: number }> => {
+      try {
+        return { found: await add(), again: 0 };
+      } catch (error) {
+        if (!isCoordinateError(error, "queue_full")) throw error;
+        full = error;
+        // claims make room and tell nobody
+        return { found: null, again: this.#clock.now() + roomMs };
+      }
+    };
+    const watch = (wake: () => void): (() => void) => watchesOf(this.#store).watchWork(ns, wake);
+    const added = await this.#waiting.wait({ group: `add ${ns}`, line: spec, deadline, signal, watch, look });
+    if (added !== null) return added;
+    throw full ?? new CoordinateError("queue_full", spec);
+  }
+
+  #readUnit(unit: WorkUnitInput, spec: string, now: number, onConflict: ConflictPolicy): WorkUnitPut {
     checkObject("work unit", unit);
     const notBefore = checkTime("notBefore", unit.notBefore);
     const delayMs = checkSpan("delayMs", unit.delayMs, now);
     if (notBefore > 0 && delayMs > 0)
       throw new CoordinateError("bad_argument", "delayMs: a unit has either notBefore or delayMs");
+    const debounceMs = checkSpan("debounceMs", unit.debounceMs, now);
+    if (debounceMs > 0 && (notBefore > 0 || delayMs > 0))
+      throw new CoordinateError("bad_argument", "debounceMs: not together with notBefore or delayMs");
+    const later = Math.max(delayMs, debounceMs);
     const put: WorkUnitPut = {
       name: checkName("work unit", unit.name),
       data: checkData("data", unit.data, this.#maxDataBytes),
       priority: unit.priority === undefined ? 0 : checkPriority(unit.priority),
-      notBefore: delayMs > 0 ? now + delayMs : notBefore,
+      notBefore: later > 0 ? now + later : notBefore,
       dependencies:
         unit.dependencies === undefined
           ? null
@@ -344,6 +392,10 @@ export class Engine implements Coordinate {
       const labels = checkNames("labels", "label", unit.labels, mostLabels);
       if (labels.length > 0) put.labels = labels;
     }
+    const policy = unit.onConflict === undefined ? onConflict : checkConflict(unit.onConflict);
+    if (policy !== "update") put.onConflict = policy;
+    const throttleMs = checkSpan("throttleMs", unit.throttleMs, now);
+    if (throttleMs > 0) put.throttleMs = throttleMs;
     return put;
   }
 
@@ -393,7 +445,7 @@ export class Engine implements Coordinate {
     ns: string,
     ref: WorkSpecRef,
     names: readonly string[],
-    options: WaitOptions = {},
+    options: AwaitOptions = {},
   ): Promise<(WorkUnitRow | null)[]> {
     const namespace = this.#ns(ns);
     const spec = checkRef(ref);
@@ -403,6 +455,7 @@ export class Engine implements Coordinate {
       ns: namespace,
       workSpec: spec,
       names: checked,
+      any: options.any !== undefined && checkBoolean("any", options.any),
       deadline: now + checkSpan("waitMs", options.waitMs, now),
       signal: options.signal,
     });
@@ -438,6 +491,18 @@ export class Engine implements Coordinate {
 
   async resetWorkUnits(ns: string, ref: WorkSpecRef, selection: WorkUnitSelection): Promise<number> {
     return this.#updateUnits(ns, ref, selection, { kind: "reset" });
+  }
+
+  async cancelWorkUnits(
+    ns: string,
+    ref: WorkSpecRef,
+    selection: WorkUnitSelection,
+    options: CancelOptions = {},
+  ): Promise<number> {
+    const by = checkNote("by", options.by);
+    const why = checkNote("why", options.why);
+    const traceback = cancelled + (by === "" ? "" : ` by ${by}`) + (why === "" ? "" : `: ${why}`);
+    return this.#updateUnits(ns, ref, selection, { kind: "cancel", traceback });
   }
 
   async #updateUnits(
@@ -547,7 +612,7 @@ export class Engine implements Coordinate {
       const look = await this.#store.candidates(ns, ask.requestId, tries === 0, now);
       const { settings, candidates, repeated } = look;
       if (repeated !== null && repeated.length > 0) return { found: repeated, again: 0 };
-      if (ask.schedule.tasks !== undefined && (await this.#deriveTasks(ns, candidates))) continue;
+      if (asksForTasks(ask.schedule) && (await this.#deriveTasks(ns, candidates))) continue;
       // in one order whatever the store, so that the same draw is the same choice
       candidates.sort(byName);
       const open = tries < 3 ? candidates : candidates.filter(({ id }) => id !== failed?.id);
@@ -559,7 +624,7 @@ export class Engine implements Coordinate {
           found: null,
           again: Math.min(now + (failed === null ? this.#pollMs : lockedMs), whenDue(candidates, now)),
         };
-      const attempts = await this.#claim(ns, chosen, ask, look.recent, now);
+      const attempts = await this.#claim(ns, chosen, ask, look.recent);
       if (attempts.length > 0) return { found: attempts, again: 0 };
       failed = chosen;
     }
@@ -589,7 +654,6 @@ export class Engine implements Coordinate {
     { id, name, meta, pending }: Candidate,
     ask: Ask,
     recent: number | undefined,
-    now: number,
   ): Promise<AttemptRow[]> {
     let limit = Math.min(ask.number, this.#maxBatch);
     if (meta.maxGetwork > 0) limit = Math.min(limit, meta.maxGetwork);
@@ -604,14 +668,28 @@ export class Engine implements Coordinate {
       ...(recent !== undefined && { recent }),
     };
     for (;;) {
-      const { attempts, more } = await this.#store.claim(ns, claim, now);
+      const { attempts, more } = await this.#timely((now) => this.#store.claim(ns, claim, now));
       if (!more) return attempts;
       await nextTurn();
     }
   }
 
+  /** Leases, delays and ends count from when they are written: what had to wait for others is tried again with a later time. */
+  async #timely<Answer>(work: (now: number) => Promise<Answer>): Promise<Answer> {
+    for (let waited = 0; ;) {
+      try {
+        return await work(this.#clock.now());
+      } catch (error) {
+        if (!(error instanceof WaitedError) || (waited += error.waitedMs) >= error.limitMs) throw error;
+      }
+    }
+  }
+
   async makeAttempts(ns: string, requests: readonly AttemptMake[]): Promise<AttemptRow[]> {
-    const now = this.#clock.now();
+    return this.#timely((now) => this.#makeAttempts(ns, requests, now));
+  }
+
+  async #makeAttempts(ns: string, requests: readonly AttemptMake[], now: number): Promise<AttemptRow[]> {
     const makes = this.#batch("requests", requests).map((request) => {
       const { workSpec, workUnit, worker, lifetimeMs } = checkObject("request", request);
       return {
@@ -625,8 +703,15 @@ export class Engine implements Coordinate {
   }
 
   async settleAttempts(ns: string, changes: readonly AttemptChange[]): Promise<AttemptChanged[]> {
+    return this.#timely((now) => this.#settleAttempts(ns, changes, now));
+  }
+
+  async #settleAttempts(
+    ns: string,
+    changes: readonly AttemptChange[],
+    now: number,
+  ): Promise<AttemptChanged[]> {
     const namespace = this.#ns(ns);
-    const now = this.#clock.now();
     const settles: Settle[] = [];
     // a name that was never handed out cannot be looked up: it is answered in its place
     const unknown: { at: number; answer: AttemptChanged }[] = [];
@@ -648,16 +733,29 @@ export class Engine implements Coordinate {
     const { action } = checkObject("change", change);
     checkOneOf("action", action, ["finish", "fail", "retry", "expire", "renew"]);
     const data = checkData("data", change.data, this.#maxDataBytes);
-    const delay = checkSpan("delayMs", change.delayMs, now, 0, -Infinity);
+    const delay = checkSpan("delayMs", change.delayMs, now);
     const lifetime = checkSpan("lifetimeMs", change.lifetimeMs, now, defaultLifetimeMs, -Infinity);
     const untried = change.untried !== undefined && checkBoolean("untried", change.untried);
     if (untried && action !== "expire")
       throw new CoordinateError("bad_argument", `untried: only with expire, not with ${action}`);
+    const progress = change.progress === undefined ? null : checkProgress(change.progress);
+    if (progress !== null && action !== "renew")
+      throw new CoordinateError("bad_argument", `progress: only with renew, not with ${action}`);
+    const recordTaken = change.recordTaken !== undefined && checkBoolean("recordTaken", change.recordTaken);
     const key = parseAttemptId(change.attempt);
     if (key === null) return null;
     const time =
       action === "renew" ? now + Math.max(0, lifetime) : action === "retry" && delay > 0 ? now + delay : 0;
-    return { unitId: key.unitId, number: key.number, action, data, time, untried };
+    return {
+      unitId: key.unitId,
+      number: key.number,
+      action,
+      data,
+      time,
+      untried,
+      progress,
+      recordTaken,
+    };
   }
 
   async getAttempts(ns: string, ids: readonly string[]): Promise<(AttemptRow | null)[]> {
@@ -863,8 +961,7 @@ export class Engine implements Coordinate {
   async explain(ns: string, request: ScheduleRequest = {}): Promise<Explained[]> {
     const now = this.#clock.now();
     const { settings, candidates } = await this.#store.candidates(this.#ns(ns), null, false, now);
-    if (request.tasks !== undefined && (await this.#deriveTasks(ns, candidates)))
-      return this.explain(ns, request);
+    if (asksForTasks(request) && (await this.#deriveTasks(ns, candidates))) return this.explain(ns, request);
     return explainChoice(candidates.sort(byName), checkSchedule(request), now, settings.policy);
   }
 
@@ -1036,6 +1133,9 @@ function checkNames(field: string, kind: NameKind, names: readonly string[], mos
   return distinct;
 }
 
+const checkConflict = (policy: ConflictPolicy | undefined): ConflictPolicy =>
+  policy === undefined ? "update" : checkOneOf("onConflict", policy, conflictPolicies);
+
 function checkRequestId(id: string | undefined): string | null {
   if (id === undefined) return null;
   if (checkText("requestId", id).length > 200)
@@ -1043,7 +1143,35 @@ function checkRequestId(id: string | undefined): string | null {
   return id;
 }
 
-function checkSchedule({ workSpecs, runtimes, tasks, availableGb }: ScheduleRequest): ScheduleRequest {
+function checkProgress(progress: AttemptProgress): AttemptProgress {
+  const { done, note } = checkObject("progress", progress);
+  if (typeof done !== "number" || !(done >= 0 && done <= 1))
+    throw new CoordinateError(
+      "bad_argument",
+      `progress.done: expected a number from 0 to 1, got ${describeValue(done)}`,
+    );
+  return { done, note: checkNote("progress.note", note) };
+}
+
+/** A few words for people; none when absent. */
+function checkNote(field: string, text: string | undefined): string {
+  if (text === undefined) return "";
+  if (checkText(field, text).length > longestNote)
+    throw new CoordinateError("too_large", `${field}: at most ${longestNote} characters`);
+  return text;
+}
+
+/** Whether the choice depends on what a work spec runs. */
+const asksForTasks = ({ tasks, modules }: ScheduleRequest): boolean =>
+  tasks !== undefined || modules === true;
+
+function checkSchedule({
+  workSpecs,
+  runtimes,
+  tasks,
+  modules,
+  availableGb,
+}: ScheduleRequest): ScheduleRequest {
   const schedule: ScheduleRequest = {};
   if (workSpecs !== undefined)
     schedule.workSpecs = checkList("workSpecs", workSpecs, 10_000).map((one) => checkText("workSpecs", one));
@@ -1051,19 +1179,21 @@ function checkSchedule({ workSpecs, runtimes, tasks, availableGb }: ScheduleRequ
     schedule.runtimes = checkList("runtimes", runtimes, 1000).map((one) => checkText("runtimes", one));
   if (tasks !== undefined)
     schedule.tasks = checkList("tasks", tasks, 10_000).map((one) => checkText("tasks", one));
+  if (modules !== undefined) schedule.modules = checkBoolean("modules", modules);
   if (availableGb !== undefined) schedule.availableGb = checkNumber("availableGb", availableGb);
   return schedule;
 }
 
 const byName = (a: Candidate, b: Candidate): number => compareNames(a.name, b.name);
 
-/** When the next unit is due, a lease ends, a continuous spec may generate, or a spec starts: the earliest. */
+/** When the next unit is due, a lease ends, a spec may generate or its schedule does, or a spec starts: the earliest. */
 function whenDue(candidates: readonly Candidate[], now: number): number {
   let due = latestTime;
   for (const { meta, nextDue } of candidates) {
     if (nextDue > 0) due = Math.min(due, nextDue);
     if (meta.continuous && meta.nextContinuous > now) due = Math.min(due, meta.nextContinuous);
     if (meta.notBefore > now) due = Math.min(due, meta.notBefore);
+    if (runsDue(meta) > 0) due = Math.min(due, runsDue(meta));
   }
   return due;
 }

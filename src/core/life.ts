@@ -6,7 +6,7 @@
  *                       ^                     |
  *                       +-- retried, expired -+
  */
-import { actionStatus, tooManyRetries } from "./attempt.ts";
+import { actionStatus, tooManyRetries, type AttemptProgress } from "./attempt.ts";
 import { dataWithText, type Data } from "./data.ts";
 import { brokenDependency, dependencyState, type DependencyState } from "./dependency.ts";
 import type { WorkUnitChange } from "./store.ts";
@@ -32,6 +32,7 @@ const newAttempt = (
   data,
   late: false,
   chainingErrors: noErrors,
+  progress: null,
 });
 
 /**
@@ -203,12 +204,15 @@ export function renewLease<Unit extends UnitState>(
   unit: Unit,
   attempt: AttemptState,
   expiration: number,
+  progress: AttemptProgress | null,
 ): void {
   const lapsed = attempt.status === "expired";
   set.leave(unit);
   attempt.status = "pending";
   attempt.expiration = expiration;
   attempt.end = 0;
+  if (lapsed) attempt.progress = null;
+  if (progress !== null) attempt.progress = progress;
   if (lapsed) set.began(unit, attempt, false);
   set.enter(unit, "pending");
 }
@@ -244,6 +248,13 @@ export function changeUnit<Unit extends UnitState>(
     unit.tries = 0;
     unit.since = set.now;
     wait(set, unit, set.now);
+    return true;
+  }
+  if (change.kind === "cancel") {
+    if (status === "finished" || status === "failed") return false;
+    // taken from its attempt: a task that ends in the same moment cannot finish what was cancelled
+    set.leave(unit);
+    failUnrun(set, unit, "", change.traceback, set.now);
     return true;
   }
   if (change.kind === "set-delay" && !waits) return false;

@@ -107,22 +107,37 @@ const mostSteps = 60;
 /** Counts by step and work spec. */
 export class Happened implements Notes {
   readonly #steps = new Map<number, Map<number, HistoryRecord>>();
-  #time = -1;
+  // the latest notes, which differ in nothing: units of one batch are counted together
   #spec = -1;
-  #record = emptyRecord();
+  #happening: Happening = "added";
+  #at = -1;
+  #ms = -1;
+  #count = 0;
 
   note(spec: number, happening: Happening, at: number, ms: number, count: number): void {
-    const time = at - (at % finestStepMs);
-    // nearly always the same spec and step as the time before
-    if (spec !== this.#spec || time !== this.#time) this.#find(spec, time);
-    const { counts, durations, waits } = this.#record;
-    counts[happening] += count;
-    if (ms < 0) return;
-    if (happening === "started") add(waits, ms, count);
-    else if (happening === "finished" || happening === "failed") add(durations, ms, count);
+    if (ms !== this.#ms || at !== this.#at || happening !== this.#happening || spec !== this.#spec) {
+      this.#add();
+      this.#spec = spec;
+      this.#happening = happening;
+      this.#at = at;
+      this.#ms = ms;
+    }
+    this.#count += count;
   }
 
-  #find(spec: number, time: number): void {
+  #add(): void {
+    const count = this.#count;
+    if (count === 0) return;
+    this.#count = 0;
+    const { counts, durations, waits } = this.#find(this.#spec, stepOf(this.#at, finestStepMs));
+    const happening = this.#happening;
+    counts[happening] += count;
+    if (this.#ms < 0) return;
+    if (happening === "started") add(waits, this.#ms, count);
+    else if (happening === "finished" || happening === "failed") add(durations, this.#ms, count);
+  }
+
+  #find(spec: number, time: number): HistoryRecord {
     let specs = this.#steps.get(time);
     if (specs === undefined) {
       this.#steps.set(time, (specs = new Map<number, HistoryRecord>()));
@@ -130,15 +145,15 @@ export class Happened implements Notes {
     }
     let record = specs.get(spec);
     if (record === undefined) specs.set(spec, (record = emptyRecord()));
-    [this.#spec, this.#time, this.#record] = [spec, time, record];
+    return record;
   }
 
   /** Takes out what happened before a time. */
   take(before: number): Map<number, Map<number, HistoryRecord>> {
+    this.#add();
     const taken = new Map<number, Map<number, HistoryRecord>>();
     for (const [time, specs] of this.#steps) if (time < before) taken.set(time, specs);
     for (const time of taken.keys()) this.#steps.delete(time);
-    this.#spec = -1;
     return taken;
   }
 }

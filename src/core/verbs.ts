@@ -5,10 +5,19 @@
  * To add a verb: declare it in coordinate.ts, implement it in engine.ts, describe it here.
  */
 import type { ActionInput, ActionRow } from "./action.ts";
-import { attemptStatuses, type AttemptChange, type AttemptChanged, type AttemptRow } from "./attempt.ts";
+import {
+  attemptStatuses,
+  type AttemptChange,
+  type AttemptChanged,
+  type AttemptProgress,
+  type AttemptRow,
+} from "./attempt.ts";
 import type {
+  AddWorkUnitsOptions,
   AttemptMake,
   AttemptRequest,
+  AwaitOptions,
+  CancelOptions,
   Coordinate,
   LockQuery,
   LockRequest,
@@ -59,6 +68,7 @@ import {
 } from "./work-spec-fields.ts";
 import type { WorkSpecRef, WorkSpecRow } from "./work-spec.ts";
 import {
+  conflictPolicies,
   workUnitStatuses,
   type AddedWorkUnit,
   type Tally,
@@ -164,9 +174,13 @@ const fieldShapes: Readonly<Record<Exclude<FieldKind, "object">, Shape>> = {
   arguments: {},
   duration: span,
   time,
+  times: list(time),
+  choice: text(),
 };
-const fieldShape = ({ kind, keys = {} }: MetaField): Shape =>
-  kind === "object" ? fieldsShape(Object.values(keys) as MetaField[]) : fieldShapes[kind];
+const fieldShape = ({ kind, keys = {}, words }: MetaField): Shape => {
+  if (kind === "object") return fieldsShape(Object.values(keys) as MetaField[]);
+  return kind === "choice" ? oneOf(words as readonly string[]) : fieldShapes[kind];
+};
 /** Members that may all be absent: of a field that is an object, and of a change. */
 const fieldsShape = (rows: readonly MetaField[]): Shape =>
   objectOf(Object.fromEntries(rows.map((row) => [row.field, maybe(fieldShape(row))])));
@@ -194,6 +208,7 @@ const attemptRow = object<AttemptRow>({
   data,
   late: boolean(),
   chainingErrors: list(text()),
+  progress: nullable(object<AttemptProgress>({ done: number(), note: text() })),
 });
 const attemptChange = input<AttemptChange>({
   attempt: text(),
@@ -202,6 +217,8 @@ const attemptChange = input<AttemptChange>({
   delayMs: maybe(span),
   lifetimeMs: maybe(span),
   untried: maybe(boolean()),
+  progress: maybe(input<AttemptProgress>({ done: number(), note: text() })),
+  recordTaken: maybe(boolean()),
 });
 const attemptChanged = object<AttemptChanged>({
   attempt: text(),
@@ -216,6 +233,7 @@ const schedule: Members<ScheduleRequest> = {
   workSpecs: maybe(list(text())),
   runtimes: maybe(list(text())),
   tasks: maybe(list(text())),
+  modules: maybe(boolean()),
   availableGb: maybe(number()),
 };
 
@@ -223,6 +241,8 @@ const schedule: Members<ScheduleRequest> = {
 
 const workUnitStatus = oneOf(workUnitStatuses);
 const dependencyKind = oneOf(["hard", "soft"]);
+
+const conflict = oneOf(conflictPolicies);
 
 /** One line of a bulk load, too. */
 export const workUnitInput = input<WorkUnitInput>({
@@ -242,6 +262,9 @@ export const workUnitInput = input<WorkUnitInput>({
   ),
   queues: maybe(list(queue)),
   labels: maybe(list(label)),
+  onConflict: maybe(conflict),
+  debounceMs: maybe(span),
+  throttleMs: maybe(span),
 });
 export const workUnitRow = object<WorkUnitRow>({
   id: integer,
@@ -280,6 +303,7 @@ const tally = objectOf(
   Object.fromEntries(workUnitStatuses.map((status) => [status, integer])),
 ) as Shape<Tally>;
 const priority = number({ title: "priority" });
+const oneOfTrue = boolean() as Shape<true>;
 
 const spread = nullable(object<Spread>({ count: integer, p50: span, p90: span, p99: span }));
 const historyPoint = object<HistoryPoint>({
@@ -416,12 +440,23 @@ export const verbs: { readonly [V in Verb]: VerbRow<Awaited<ReturnType<Coordinat
   addWorkUnits: {
     scope: "write",
     params: { workSpec: workSpecRef, units: list(workUnitInput) },
-    options: requestOptions,
+    options: {
+      ...requestOptions,
+      ...waitOptions,
+      onConflict: maybe(conflict),
+    } satisfies Members<Omit<AddWorkUnitsOptions, "signal">>,
     answer: list(
-      object<AddedWorkUnit>({ name: workUnit, id: integer, created: boolean(), status: workUnitStatus }),
+      object<AddedWorkUnit>({
+        name: workUnit,
+        id: integer,
+        created: boolean(),
+        status: workUnitStatus,
+        ignored: maybe(oneOfTrue),
+      }),
     ),
     repeat: "id",
-    summary: "Adds work units, all or none; one that exists gets the new data.",
+    summary:
+      "Adds work units, all or none; one that exists gets the new data, unless onConflict says otherwise.",
   },
   getWorkUnits: {
     scope: "read",
@@ -449,7 +484,10 @@ export const verbs: { readonly [V in Verb]: VerbRow<Awaited<ReturnType<Coordinat
   awaitWorkUnits: {
     scope: "read",
     params: { workSpec: workSpecRef, names: list(workUnit) },
-    options: waitOptions,
+    options: {
+      ...waitOptions,
+      any: maybe(boolean("One that has ended is enough")),
+    } satisfies Members<Omit<AwaitOptions, "signal">>,
     answer: list(nullable(workUnitRow)),
     repeat: "same",
     summary:
@@ -485,6 +523,18 @@ export const verbs: { readonly [V in Verb]: VerbRow<Awaited<ReturnType<Coordinat
     repeat: "never",
     slow: true,
     summary: "Clears the active attempt of the selected units, which become available; answers how many.",
+  },
+  cancelWorkUnits: {
+    scope: "write",
+    params: { workSpec: workSpecRef, selection },
+    options: {
+      by: maybe(text({ description: "Who cancels" })),
+      why: maybe(text({ description: "Why" })),
+    } satisfies Members<CancelOptions>,
+    answer: integer,
+    repeat: "never",
+    slow: true,
+    summary: "Fails the selected units that have not ended, running ones included; answers how many.",
   },
   deleteWorkUnits: {
     scope: "write",

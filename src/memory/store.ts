@@ -14,6 +14,7 @@ import {
   lockKey,
   makeAttempts,
   missingWorkSpec,
+  nothingTidied,
   nameHasPrefix,
   parentCycle,
   removeUnits,
@@ -77,13 +78,7 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
   readonly #spaces = new Map<string, Space>();
   readonly #units = new UnitTable();
   readonly happened = new Happened();
-  readonly #tables = {
-    spaces: this.#spaces,
-    units: this.#units,
-    watches: this.#watches,
-    happened: this.happened,
-    lastSeq: 0,
-  };
+  readonly #set = new MemorySet(this.#spaces, this.#units, this.#watches, this.happened);
   /** Deleted specs whose units are still to be taken away. */
   readonly #dead = new Set<Spec>();
   #lastSpecId = 0;
@@ -217,7 +212,7 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
   }
 
   #remove(units: readonly Unit[], now: number): void {
-    run(removeUnits(new MemorySet(this.#tables, now), units));
+    run(removeUnits(this.#set.at(now), units));
   }
 
   #find(ns: string, ref: WorkSpecRef): Spec | undefined {
@@ -229,7 +224,7 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
   #spec(ns: string, ref: WorkSpecRef, now: number): Spec {
     const spec = this.#find(ns, ref);
     if (spec === undefined) throw missingWorkSpec(ref);
-    catchUp(this.#tables, spec, now);
+    catchUp(this.#set, spec, now);
     return spec;
   }
 
@@ -241,7 +236,7 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
     const space = this.#spaces.get(ns);
     if (space === undefined) return { settings: defaultNamespaceSettings, candidates: [], repeated: null };
     const candidates = [];
-    catchUpSpace(this.#tables, space, now);
+    catchUpSpace(this.#set, space, now);
     for (const spec of space.specs.values()) {
       candidates.push({
         id: spec.id,
@@ -271,7 +266,7 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
     const names = ns === null ? [...this.#spaces.keys()].sort(compareNames) : [ns];
     for (const name of names) {
       const space = this.#spaces.get(name);
-      if (space !== undefined) catchUpSpace(this.#tables, space, now);
+      if (space !== undefined) catchUpSpace(this.#set, space, now);
     }
     return names.flatMap((name) => this.#specs(name));
   }
@@ -294,7 +289,7 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
     const spec = this.#spec(ns, ref, now);
     const before = requestId === null ? undefined : spec.space.requests.get(`add ${spec.id} ${requestId}`);
     if (before !== undefined) return before.answer as AddedWorkUnit[];
-    const answer = run(addUnits(new MemorySet(this.#tables, now), spec, puts));
+    const answer = run(addUnits(this.#set.at(now), spec, puts));
     if (requestId !== null) spec.space.requests.set(`add ${spec.id} ${requestId}`, { time: now, answer });
     this.#changed(ns);
     return answer;
@@ -347,7 +342,7 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
     now: number,
   ): Promise<UnitSlice> {
     const { units, next } = takeSlice(this.#spec(ns, ref, now), where, limit);
-    const count = run(changeUnits(new MemorySet(this.#tables, now), units, change));
+    const count = run(changeUnits(this.#set.at(now), units, change));
     this.#changed(ns);
     return { count, next };
   }
@@ -370,11 +365,11 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
   async claim(ns: string, claim: Claim, now: number): Promise<{ attempts: AttemptRow[]; more: boolean }> {
     const spec = this.#find(ns, claim.workSpec);
     if (spec === undefined) return { attempts: [], more: false };
-    catchUp(this.#tables, spec, now);
+    catchUp(this.#set, spec, now);
     const repeated = this.#claimedBefore(spec.space, claim.requestId, now);
     if (repeated !== null) return { attempts: repeated, more: false };
     registerWorker(spec.space, claim.worker, now);
-    const answer = run(claimUnits(new MemorySet(this.#tables, now), spec, claim));
+    const answer = run(claimUnits(this.#set.at(now), spec, claim));
     if (claim.requestId !== null && answer.attempts.length > 0)
       spec.space.requests.set(`claim ${claim.requestId}`, {
         time: now,
@@ -400,13 +395,13 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
       if (unit === undefined) throw new CoordinateError("no_such_work_unit", workUnit);
       return unit;
     });
-    return makeAttempts(new MemorySet(this.#tables, now), units, makes);
+    return makeAttempts(this.#set.at(now), units, makes);
   }
 
   async settle(ns: string, changes: readonly Settle[], now: number): Promise<AttemptChanged[]> {
     const space = this.#spaces.get(ns);
     if (space !== undefined) this.#catchUpUnits(space, changes, now);
-    const answers = run(settleAttempts(new MemorySet(this.#tables, now), ns, changes));
+    const answers = run(settleAttempts(this.#set.at(now), ns, changes));
     this.#changed(ns);
     return answers;
   }
@@ -414,14 +409,14 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
   /** Brings the specs of these units up to date. */
   #catchUpUnits(space: Space, keys: readonly AttemptKey[], now: number): void {
     if (space.needy > 0) {
-      catchUpSpace(this.#tables, space, now);
+      catchUpSpace(this.#set, space, now);
       return;
     }
     let last: Spec | undefined;
     for (const { unitId } of keys) {
       const spec = this.#units.get(unitId)?.spec;
       if (spec === undefined || spec === last || spec.space !== space) continue;
-      catchUp(this.#tables, spec, now);
+      catchUp(this.#set, spec, now);
       last = spec;
     }
   }
@@ -433,7 +428,7 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
   #attempt(ns: string, { unitId, number }: AttemptKey, now: number): AttemptRow | null {
     const unit = this.#units.get(unitId);
     if (unit === undefined || unit.spec.deleted || unit.spec.space.name !== ns) return null;
-    catchUp(this.#tables, unit.spec, now);
+    catchUp(this.#set, unit.spec, now);
     const attempt =
       unit.attempt?.number === number ? unit.attempt : unit.history?.find((one) => one.number === number);
     return attempt === undefined ? null : attemptRow(unit, attempt);
@@ -456,7 +451,7 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
     const worker = space?.workers.get(name);
     if (space === undefined || worker === undefined) return [];
     if (which === "all") return this.#logged(ns, worker, previous, limit, now);
-    catchUpSpace(this.#tables, space, now);
+    catchUpSpace(this.#set, space, now);
     const names = which === "active" ? [name] : [...worker.children];
     return names
       .flatMap((one) => this.#held(space.workers.get(one), now))
@@ -670,11 +665,17 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
   // ---- housekeeping
 
   async tidy(limits: TidyLimits, now: number): Promise<Tidied> {
-    const tidied: Tidied = { expired: 0, due: 0, exhausted: 0, retired: 0, workers: 0, more: false };
+    const tidied = nothingTidied();
     for (const space of this.#spaces.values()) {
       const before = tidied.expired + tidied.due + tidied.exhausted + tidied.retired;
       const left = limits.units - tidied.expired - tidied.due - tidied.exhausted - tidied.retired;
-      const { expired, due } = catchUpSpecs(this.#tables, space.specs.values(), now, Math.max(0, left));
+      const { expired, due, generated } = catchUpSpecs(
+        this.#set,
+        space.specs.values(),
+        now,
+        Math.max(0, left),
+      );
+      tidied.generated += generated;
       tidied.expired += expired;
       tidied.due += due;
       for (const spec of space.specs.values()) this.#tidySpec(spec, limits, now, tidied);
@@ -686,7 +687,8 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
       for (const worker of space.workers.values()) this.#trimLog(worker);
       for (const worker of space.workers.values())
         tidied.workers += forgetWorker(space, worker, limits.workersBefore);
-      if (tidied.expired + tidied.due + tidied.exhausted + tidied.retired > before) this.#changed(space.name);
+      const moved = tidied.expired + tidied.due + tidied.exhausted + tidied.retired - before;
+      if (moved + generated > 0) this.#changed(space.name);
     }
     return tidied;
   }
@@ -703,7 +705,7 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
     // what one of them frees may have been tried too often as well
     while (spec.exhausted.size > 0 && left() > 0) {
       const units = [...spec.exhausted].sort((a, b) => a.tries - b.tries || a.id - b.id).slice(0, left());
-      tidied.exhausted += run(exhaustUnits(new MemorySet(this.#tables, now), units));
+      tidied.exhausted += run(exhaustUnits(this.#set.at(now), units));
     }
     for (const status of ["finished", "failed"] as const) {
       const limit = spec.meta.retention[status];

@@ -47,7 +47,7 @@ const isStale = `CASE WHEN $12::bigint IS NULL THEN false ELSE
           (SELECT sum(t.arrivals) AS arrivals FROM @tally t WHERE t.spec = o.id) c
           WHERE o.namespace = s.namespace AND NOT o.dead)
         OR EXISTS (SELECT 1 FROM @spec o WHERE o.namespace = s.namespace AND NOT o.dead AND o.id <> s.id
-          AND (o.continuous OR ${isPast("o.id", "$3::bigint")})) END`;
+          AND (o.continuous OR ${isPast("o", "$3::bigint")})) END`;
 
 /**
  * The claim. `picked` is fenced (MATERIALIZED): without that PostgreSQL may run it again for every row of the join and
@@ -62,7 +62,7 @@ const isStale = `CASE WHEN $12::bigint IS NULL THEN false ELSE
 const claimStatement = (whole: boolean): string => `
   WITH spec AS MATERIALIZED (
     SELECT s.id, s.namespace, s.paused, (s.max_running > 0 OR s.continuous) AND NOT $8::boolean AS limited,
-      s.continuous, ${isPast("s.id", "$3::bigint")} AS past,
+      s.continuous, ${isPast("s", "$3::bigint")} AS past,
       ${
         whole
           ? `(SELECT r.answer FROM unnest($15::bytea[]) AS g (id), @request r
@@ -98,7 +98,7 @@ const claimStatement = (whole: boolean): string => `
     UPDATE @unit u SET status = 3, attempts = p.attempts + 1, tries = p.tries + 1,
       attempt_status = 0, attempt_worker = ($5::bytea[])[p.caller], attempt_start = p.begins, attempt_end = 0,
       attempt_expiration = p.begins + ($6::bigint[])[p.caller],
-      attempt_late = false, attempt_own = false, attempt_errors = NULL, attempt_data = NULL
+      attempt_late = false, attempt_own = false, attempt_errors = NULL, attempt_data = NULL, attempt_progress = NULL
     FROM given p, fit WHERE ${isRow("u.id", "p.id")} AND NOT fit.exhausted AND NOT fit.tried AND fit.picked <= $2::bigint
     RETURNING u.id, u.key, u.long_name, u.attempts, u.place, u.data, u.attempt_start, p.caller, p.turn,
       p.begins - p.waits AS waited,
@@ -231,7 +231,7 @@ async function tryClaim(claiming: Claiming, claims: readonly Claim[]): Promise<C
       return work(tx);
     }, repeat);
   if (!claiming.fastPaths) {
-    await catchUp(db, id, now, Infinity, false);
+    await catchUp(db, id, now, Infinity, { fast: false, allocate });
     return holding(byRule);
   }
   for (let tries = 0; ; tries++) {
@@ -268,7 +268,7 @@ async function tryClaim(claiming: Claiming, claims: readonly Claim[]): Promise<C
     // others may lock what is past its time, and then it is not ours to wait for
     if (tries > 5) return claims.map(nothing);
     if (answer === "past") {
-      await catchUp(db, id, now, 2000, true);
+      await catchUp(db, id, now, 2000, { fast: true, allocate });
       floors.reset(id);
     } else if (answer === "limited") limited.add(id);
     else if (answer === "tried") tried.set(id, 50);
@@ -360,6 +360,7 @@ function readClaim(
       data: bytesData(row[10] as Buffer | null),
       late: false,
       chainingErrors: [],
+      progress: null,
     });
   }
   return { claimed, last: placed.at(-1)!.at };

@@ -11,7 +11,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { finished } from "node:stream/promises";
 import type pg from "pg";
 import { from as copyFrom } from "pg-copy-streams";
-import { backOffMs, CoordinateError, Happened, Noted, type Notes } from "../core/index.ts";
+import { backOffMs, CoordinateError, Happened, Noted, WaitedError, type Notes } from "../core/index.ts";
 import { quoted } from "./schema.ts";
 import { rowTypes } from "./values.ts";
 
@@ -73,6 +73,10 @@ export interface DatabaseOptions {
   local: readonly string[];
   /** How long to go on trying while the server cannot be reached. */
   patienceMs: number;
+  /** How long to wait for locks in all. A statement gives up after `lockSliceMs`, and is tried again. */
+  lockTimeoutMs: number;
+  /** Whether the time that a statement is given must be the time at which it is carried out: see `WaitedError`. */
+  timely?: boolean;
   random: () => number;
 }
 
@@ -104,6 +108,9 @@ export const planSettings = [
  * status implies must not stand beside it, for the same reason.
  */
 export const isRow = (id: string, of: string): string => `${id} = ANY (ARRAY[${of}])`;
+
+/** So long a statement waits for a lock at a time: its time is at most this much too early. */
+export const lockSliceMs = 250;
 
 export class Database implements Session {
   readonly counters: Counters;
@@ -225,25 +232,50 @@ export class Database implements Session {
     return found;
   }
 
+  /** Two that waited for each other gave up at the same moment: not both come back at the same moment. */
+  #yieldTo(): Promise<void> {
+    return delay(this.#options.random() * 20);
+  }
+
+  #waited(message: string, began: number, cause?: unknown): WaitedError {
+    this.counters.retries++;
+    return new WaitedError(message, performance.now() - began, this.#options.lockTimeoutMs, { cause });
+  }
+
   async #trying<Answer>(
     { repeatable = false, conflicts = true }: Repeat,
     work: (client: Client, sent: () => void) => Promise<Answer>,
   ): Promise<Answer> {
-    const deadline = performance.now() + this.#options.patienceMs;
+    const { patienceMs, lockTimeoutMs, timely = false } = this.#options;
+    const began = performance.now();
+    const deadline = began + patienceMs;
+    /** The connection of a statement that waits on for a lock: it keeps its place among those who want one. */
+    let held: PooledClient | null = null;
     for (let tries = 0; ; tries++) {
-      if (this.#closed) throw new CoordinateError("closed");
+      if (this.#closed && held === null) throw new CoordinateError("closed");
       const state = { sent: false };
-      let client: PooledClient | null = null;
+      let client: PooledClient | null = held;
       let failure: unknown;
+      held = null;
       try {
-        client = await this.#options.pool.connect();
-        client.on("error", unheard);
+        if (client === null) {
+          client = await this.#options.pool.connect();
+          client.on("error", unheard);
+        }
+        if (timely && performance.now() - began > lockSliceMs)
+          throw this.#waited("no connection was free", began);
         const answer = await work(client, () => (state.sent = true));
         client.removeListener("error", unheard);
         client.release();
         return answer;
       } catch (error) {
         failure = error;
+        if (!timely && !this.#closed && isLocked(error) && performance.now() - began <= lockTimeoutMs) {
+          held = client;
+          this.counters.retries++;
+          await this.#yieldTo();
+          continue;
+        }
         const discard = client !== null && mustDiscard(error);
         if (discard) this.counters.discarded++;
         if (!discard) client?.removeListener("error", unheard);
@@ -261,6 +293,9 @@ export class Database implements Session {
           const code = isUncertain ? "unknown_outcome" : "unavailable";
           throw new CoordinateError(code, messageOf(failure), { cause: failure });
         }
+      } else if (timely && isLocked(failure)) {
+        await this.#yieldTo();
+        throw this.#waited(messageOf(failure), began, failure);
       } else if (!isRetryable(failure) || tries >= 20 || (!conflicts && isUniqueViolation(failure)))
         throw translate(failure);
       this.counters.retries++;
@@ -349,6 +384,9 @@ const mustDiscard = (error: unknown): boolean => isBroken(error);
 
 /** Conflicts with others that are gone when tried again: also a name or a row that somebody else was quicker to make. */
 const isRetryable = (error: unknown): boolean => /^(40001|40P01|23505)$/.test(codeOf(error));
+
+/** Another transaction holds what this one waited for. */
+const isLocked = (error: unknown): boolean => codeOf(error) === "55P03";
 
 export const isUniqueViolation = (error: unknown): boolean => codeOf(error) === "23505";
 

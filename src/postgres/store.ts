@@ -64,7 +64,7 @@ import {
 import { findAttempts, readAttempts } from "./attempts.ts";
 import { readCandidates } from "./candidates.ts";
 import { claimUnits, type Claimed, type ClaimHints, type Seen } from "./claims.ts";
-import { catchUp, expireNeedy, isPast, lookUp } from "./expiry.ts";
+import { catchUp, expireNeedy, isPast, lookUp, type Ways } from "./expiry.ts";
 import {
   copyFromUnits,
   copyUnits,
@@ -89,6 +89,7 @@ import {
 } from "./connection.ts";
 import { Floors } from "./floor.ts";
 import { decideLocks } from "./locks.ts";
+import { findKeys } from "./long-names.ts";
 import { Merge } from "./merge.ts";
 import type { Notifier } from "./notify.ts";
 import {
@@ -114,7 +115,7 @@ import {
   type Spec,
   type Unit,
 } from "./units.ts";
-import { nameKey, textKey } from "./values.ts";
+import { longestKey, textKey } from "./values.ts";
 import type { LivePool } from "./live.ts";
 import { Watching } from "./watching.ts";
 import { heldAttempts, loggedAttempts, pageWorkers, readWorkers, writeWorkers } from "./workers.ts";
@@ -134,6 +135,8 @@ export interface PostgresParts {
   db: Database;
   /** The same with fewer connections, for what may take long. */
   slow: Database;
+  /** The same for what counts from the moment it is written: leases, delays, ends. */
+  timely: Database;
   live: LivePool;
   options: DatabaseOptions;
   notifier: Notifier;
@@ -221,6 +224,7 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
       ...this.#parts,
       db,
       slow: db,
+      timely: db,
       end: () => Promise.resolve(),
     };
     const store = new PostgresStore(parts, this.#ids, this.#watching);
@@ -256,6 +260,7 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
     await this.#parts.notifier.close();
     this.#db.close();
     this.#slow.close();
+    this.#parts.timely.close();
     await this.#parts.end();
   }
 
@@ -399,18 +404,25 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
   async #catchUpAll(namespace: Buffer | null, now: number): Promise<void> {
     const past = await this.#slow.rows(
       `SELECT s.id FROM @namespace n JOIN @spec s ON s.namespace = n.id AND NOT s.dead
-       WHERE NOT n.dead AND ($1::bytea IS NULL OR n.name = $1::bytea) AND ${isPast("s.id", "$2::bigint")}`,
+       WHERE NOT n.dead AND ($1::bytea IS NULL OR n.name = $1::bytea) AND ${isPast("s", "$2::bigint")}`,
       [namespace, now],
     );
     for (const [id] of past as [number][]) await this.#catchUp(this.#slow, id, now);
   }
 
   async #catchUp(db: Database, spec: number, now: number): Promise<void> {
-    await catchUp(db, spec, now, Infinity, this.#parts.fastPaths);
+    await catchUp(db, spec, now, Infinity, this.#ways);
+  }
+
+  get #ways(): Ways {
+    return {
+      fast: this.#parts.fastPaths,
+      allocate: (count, session) => this.#ids.take(count, session),
+    };
   }
 
   #lookUp(db: Database, ns: string, ref: WorkSpecRef, now: number): Promise<Spec> {
-    return lookUp(db, ns, ref, now, this.#parts.fastPaths);
+    return lookUp(db, ns, ref, now, this.#ways);
   }
 
   /** One transaction in which the rules of core decide. */
@@ -478,7 +490,8 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
     now: number,
   ): Promise<AddedWorkUnit[] | null> {
     const met = this.#upserts.get(spec.id) ?? 0;
-    if (!this.#parts.fastPaths) return null;
+    // room is counted by the rules
+    if (!this.#parts.fastPaths || spec.meta.maxWaiting > 0) return null;
     if (met > 0 || this.#borrowed) {
       // tried again now and then: adds of new units may have come back
       this.#upserts.set(spec.id, met - 1);
@@ -492,6 +505,7 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
     if (puts.length > 1 && new Set(puts.map(({ name }) => name)).size < puts.length) return null;
     const ids = await this.#ids.take(puts.length);
     const rows = inKeyOrder(puts, ids);
+    if (rows.some(({ key }) => key.length > longestKey)) return null;
     const answer = puts.map(({ name, notBefore }, i): AddedWorkUnit => {
       return { name, id: ids[i] ?? 0, created: true, status: notBefore > now ? "delayed" : "available" };
     });
@@ -681,7 +695,7 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
     const claims = asked.map(({ claim }) => claim);
     const held = claims.filter(holds);
     const claiming = {
-      db: this.#db,
+      db: this.#parts.timely,
       ns,
       hints: this.#hints,
       allocate: (count: number, session?: Session) => this.#ids.take(count, session),
@@ -710,7 +724,7 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
       await found(name).catch((error: unknown) => {
         if (!isCoordinateError(error)) throw error;
       });
-    return this.#apply(this.#db, now, function* (set): Rule<AttemptRow[]> {
+    return this.#apply(this.#parts.timely, now, function* (set): Rule<AttemptRow[]> {
       for (const [name, spec] of specs)
         yield set.loadNames(
           spec,
@@ -748,13 +762,15 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
   async #settle(ns: string, changes: readonly Settle[], now: number): Promise<AttemptChanged[]> {
     const queues = this.#queues.get(ns) ?? 0;
     const { answers: plain, needyPast } = this.#parts.fastPaths
-      ? await settlePlain(this.#db, ns, changes, queues, now)
+      ? await settlePlain(this.#parts.timely, ns, changes, queues, now)
       : { answers: [], needyPast: true };
     // what is not plain, and what another transaction changed at the same moment
     const left = changes.filter((_, i) => plain[i] === undefined);
     if (left.length === 0) return plain as AttemptChanged[];
     if (needyPast) await expireNeedy(this.#db, now, Infinity);
-    const decided = await this.#apply(this.#db, now, (set) => settleAttempts(set, ns, left), true);
+    // what was settled already must not be asked for again
+    const db = left.length === changes.length ? this.#parts.timely : this.#db;
+    const decided = await this.#apply(db, now, (set) => settleAttempts(set, ns, left), true);
     return changes.map((_, i) => plain[i] ?? decided.shift()!);
   }
 
@@ -777,9 +793,10 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
 
   async listUnitAttempts(ns: string, ref: WorkSpecRef, name: string, now: number): Promise<AttemptRow[]> {
     const spec = await this.#lookUp(this.#slow, ns, ref, now);
+    const [key = null] = await findKeys(this.#slow, spec.id, [name]);
     const [row] = await this.#slow.rows(
       `SELECT ${unitColumns} FROM @unit u WHERE u.spec = $1 AND u.key = $2`,
-      [spec.id, nameKey(name).key],
+      [spec.id, key],
     );
     if (row === undefined) throw new CoordinateError("no_such_work_unit", name);
     const unit = readUnit(row, spec);
@@ -899,7 +916,7 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
   // ---- housekeeping
 
   async tidy(limits: TidyLimits, now: number): Promise<Tidied> {
-    const { tidied, changed } = await tidyStore(this.#slow, limits, this.#logs, now, this.#parts.fastPaths);
+    const { tidied, changed } = await tidyStore(this.#slow, limits, this.#logs, now, this.#ways);
     if (tidied.workers > 0) this.#hints.workers.clear();
     for (const ns of new Set(changed.map(nameFromBytes))) await this.#changed(ns);
     return tidied;

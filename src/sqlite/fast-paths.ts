@@ -179,28 +179,25 @@ function claimSome(
   const rows = (state.counters.extras === 0 ? sql.claimable : sql.claimableQueued).all(spec.id, limit);
   const { lifetimeMs, maxRetries } = claim;
   // units by the number and start of their next attempt: nearly always the first one, now
-  const alike = new Map<string, { number: number; start: number; units: number[] }>();
+  const alike: { number: number; start: number; units: number[] }[] = [];
   const superseded: number[] = [];
   let lastPlace: Value = null;
   let lastName = "";
   let taken = 0;
-  for (const [unit, text, at, data, made, tries, status, queued, since, ended, created, notBefore] of rows) {
+  for (const [unit, text, at, data, made, tries, status, given, ended, created, delayed, queued] of rows) {
     const id = unit as number;
     if (maxRetries > 0 && (tries as number) >= maxRetries) break;
     const name = exactName(state, spec, id, text);
     const number = (made as number) + 1;
-    const start = Math.max(now, (since as number | null) ?? 0, (ended as number | null) ?? 0);
+    const since = (given as number | null) ?? 0;
+    const attemptEnd = (ended as number | null) ?? 0;
+    const notBefore = delayed as number;
+    const start = Math.max(now, since, attemptEnd);
     const expiration = start + lifetimeMs;
-    const waiting = availableSince({
-      created: created as number,
-      since: (since as number | null) ?? 0,
-      notBefore: notBefore as number,
-      attemptEnd: (ended as number | null) ?? 0,
-    });
+    const waiting = availableSince({ created: created as number, since, notBefore, attemptEnd });
     state.noted.note(spec.id, "started", now, Math.max(0, start - waiting), 1);
-    const key = `${number} ${start}`;
-    const group = alike.get(key);
-    if (group === undefined) alike.set(key, { number, start, units: [id] });
+    const group = alike.find((one) => one.number === number && one.start === start);
+    if (group === undefined) alike.push({ number, start, units: [id] });
     else group.units.push(id);
     if (status !== null) superseded.push(id);
     attempts.push({
@@ -217,6 +214,7 @@ function claimSome(
       data: readData(data),
       late: false,
       chainingErrors: [],
+      progress: null,
     });
     state.setLease(id, {
       unit: id,
@@ -239,11 +237,11 @@ function claimSome(
   if (superseded.length > 0) sql.supersedeMany.run(JSON.stringify(superseded));
   if (rows[0]?.[2] !== lastPlace) sql.dropPlacesBefore.run(spec.id, lastPlace);
   sql.dropClaimed.run(spec.id, lastPlace, nameValue(lastName));
-  for (const { number, start, units } of alike.values()) {
+  for (const { number, start, units } of alike) {
     const expiration = start + lifetimeMs;
     if (units.length > 1)
       sql.addLeases.run(spec.id, number, worker, start, expiration, JSON.stringify(units));
-    else sql.addLease.run(units[0]!, spec.id, number, worker, start, expiration, 0, 0, null);
+    else sql.addLease.run(units[0]!, spec.id, number, worker, start, expiration, 0, 0, null, null);
   }
   spec.counts.available -= taken;
   spec.counts.pending += taken;

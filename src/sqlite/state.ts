@@ -23,6 +23,7 @@ import type { Connection, Statement, Value } from "./driver.ts";
 import { Leases, type Lease } from "./leases.ts";
 import { prepare, type Statements } from "./statements.ts";
 import { readData } from "./values.ts";
+import { SqliteSet } from "./working-set.ts";
 
 export class Space {
   readonly id: number;
@@ -122,6 +123,8 @@ export class State {
   writes = 0;
   /** Whether the plain course of add, claim, settle, expire and delete may take the set-based statements of `fast-paths.ts`. */
   readonly fastPaths: boolean;
+  /** Of the verb that runs. */
+  readonly set = new SqliteSet(this);
 
   readonly #version: Statement;
   #seen: Value | undefined;

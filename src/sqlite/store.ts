@@ -94,7 +94,7 @@ import { findUnit, findUnitByName, pastAttempt, pastAttempts } from "./units.ts"
 import { dataValue } from "./values.ts";
 import { countUnits, findUnits, readUnitRow, sliceUnits, waitingSince, type Steps } from "./work-units.ts";
 import { checkParents, childrenOf, findWorkers, getWorker, loggedAttempts, putWorker } from "./workers.ts";
-import { applied, SqliteSet } from "./working-set.ts";
+import { applied } from "./working-set.ts";
 
 export interface OpenedFile {
   readonly file: string;
@@ -124,7 +124,8 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
     this.#committer = new Committer(opened.file, opened.connection, this.#state, () => this.#tell());
   }
 
-  // ---- the one place that every verb goes through
+  // ---- the one place that every verb goes through. The verbs of the hot path are generator methods: a generator expression would be
+  // a function with a hidden class of its own for each call, which V8 makes slowly and does not optimize.
 
   #read<Answer>(
     work: (state: State) => Answer | typeof again | Steps<Answer | typeof again>,
@@ -155,9 +156,9 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
     if (this.#opened.readOnly) return true;
     const state = this.#state;
     const { writes } = state;
-    const behind: Spec[] = [];
-    for (const spec of this.#concerned(specs)) if (isBehind(state, spec, now)) behind.push(spec);
-    if (behind.length === 0) return true;
+    let behind: Spec[] | undefined;
+    for (const spec of this.#concerned(specs)) if (isBehind(state, spec, now)) (behind ??= []).push(spec);
+    if (behind === undefined) return true;
     const { done } = catchUp(state, behind, now);
     for (const { namespace } of behind) state.changed.add(namespace);
     // that much is true whatever becomes of the verb
@@ -351,18 +352,26 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
     requestId: string | null,
     now: number,
   ): Promise<AddedWorkUnit[]> {
-    const caughtUp = this.#caughtUp.bind(this);
-    return this.#write(function* (state): Steps<AddedWorkUnit[]> {
-      const spec = needSpec(state, ns, ref);
-      caughtUp([spec], now);
-      const id = requestId === null ? null : JSON.stringify(`add ${spec.id} ${requestId}`);
-      const before = id === null ? undefined : state.sql.request.get(spec.space.id, id)?.[0];
-      if (typeof before === "string") return JSON.parse(before) as AddedWorkUnit[];
-      const answer = yield* applied(state, now, (set) => addUnits(set, spec, puts));
-      if (id !== null) state.sql.addRequest.run(spec.space.id, id, now, JSON.stringify(answer));
-      state.changed.add(ns);
-      return answer;
-    });
+    return this.#write(() => this.#put(ns, ref, puts, requestId, now));
+  }
+
+  *#put(
+    ns: string,
+    ref: WorkSpecRef,
+    puts: readonly WorkUnitPut[],
+    requestId: string | null,
+    now: number,
+  ): Steps<AddedWorkUnit[]> {
+    const state = this.#state;
+    const spec = needSpec(state, ns, ref);
+    this.#caughtUp([spec], now);
+    const id = requestId === null ? null : JSON.stringify(`add ${spec.id} ${requestId}`);
+    const before = id === null ? undefined : state.sql.request.get(spec.space.id, id)?.[0];
+    if (typeof before === "string") return JSON.parse(before) as AddedWorkUnit[];
+    const answer = yield* applied(state, now, (set) => addUnits(set, spec, puts));
+    if (id !== null) state.sql.addRequest.run(spec.space.id, id, now, JSON.stringify(answer));
+    state.changed.add(ns);
+    return answer;
   }
 
   async getWorkUnits(
@@ -488,22 +497,24 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
   // ---- attempts
 
   async claim(ns: string, claim: Claim, now: number): Promise<{ attempts: AttemptRow[]; more: boolean }> {
-    const caughtUp = this.#caughtUp.bind(this);
-    return this.#write(function* (state): Steps<{ attempts: AttemptRow[]; more: boolean }> {
-      const spec = findSpec(state, ns, claim.workSpec);
-      if (spec === undefined) return { attempts: [], more: false };
-      // when very many leases end at once, who asks for work gets what is there and does not wait for all of them
-      caughtUp([spec], now);
-      const repeated = claimedBefore(state, spec.space, claim.requestId);
-      if (repeated !== null) return { attempts: repeated, more: false };
-      state.worker(spec.space, claim.worker, now);
-      const answer = yield* claimSome(state, spec, claim, now);
-      if (claim.requestId !== null && answer.attempts.length > 0) {
-        const ids = JSON.stringify(answer.attempts.map(({ id }) => id));
-        state.sql.addRequest.run(spec.space.id, JSON.stringify(`claim ${claim.requestId}`), now, ids);
-      }
-      return answer;
-    });
+    return this.#write(() => this.#claim(ns, claim, now));
+  }
+
+  *#claim(ns: string, claim: Claim, now: number): Steps<{ attempts: AttemptRow[]; more: boolean }> {
+    const state = this.#state;
+    const spec = findSpec(state, ns, claim.workSpec);
+    if (spec === undefined) return { attempts: [], more: false };
+    // when very many leases end at once, who asks for work gets what is there and does not wait for all of them
+    this.#caughtUp([spec], now);
+    const repeated = claimedBefore(state, spec.space, claim.requestId);
+    if (repeated !== null) return { attempts: repeated, more: false };
+    state.worker(spec.space, claim.worker, now);
+    const answer = yield* claimSome(state, spec, claim, now);
+    if (claim.requestId !== null && answer.attempts.length > 0) {
+      const ids = JSON.stringify(answer.attempts.map(({ id }) => id));
+      state.sql.addRequest.run(spec.space.id, JSON.stringify(`claim ${claim.requestId}`), now, ids);
+    }
+    return answer;
   }
 
   async makeAttempts(ns: string, makes: readonly Make[], now: number): Promise<AttemptRow[]> {
@@ -512,7 +523,7 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
         .map(({ workSpec }) => findSpec(state, ns, workSpec))
         .filter((spec) => spec !== undefined);
       if (!this.#caughtUp(specs, now)) return again;
-      const set = new SqliteSet(state, now);
+      const set = state.set.at(now);
       const units = makes.map(({ workSpec, workUnit }) => {
         const unit = set.find(needSpec(state, ns, workSpec), workUnit);
         if (unit === undefined) throw new CoordinateError("no_such_work_unit", workUnit);
@@ -525,21 +536,24 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
   }
 
   async settle(ns: string, changes: readonly Settle[], now: number): Promise<AttemptChanged[]> {
-    const caughtUp = this.#caughtUp.bind(this);
-    return this.#write(function* (state): Steps<AttemptChanged[]> {
-      const specs = new Set<Spec>();
-      for (const { unitId } of changes) {
-        const id = state.leases.get(unitId)?.spec ?? state.sql.unitSpec.get(unitId)?.[0];
-        const spec = typeof id === "number" ? state.specs.get(id) : undefined;
-        if (spec !== undefined && !spec.deleted && spec.space.name === ns) specs.add(spec);
-      }
-      caughtUp(specs, now);
-      state.changed.add(ns);
-      return (
-        (yield* settlePlain(state, ns, changes, now)) ??
-        (yield* applied(state, now, (set) => settleAttempts(set, ns, changes)))
-      );
-    });
+    return this.#write(() => this.#settle(ns, changes, now));
+  }
+
+  *#settle(ns: string, changes: readonly Settle[], now: number): Steps<AttemptChanged[]> {
+    const state = this.#state;
+    const specs: Spec[] = [];
+    for (const { unitId } of changes) {
+      const id = state.leases.get(unitId)?.spec ?? state.sql.unitSpec.get(unitId)?.[0];
+      if (id === specs.at(-1)?.id) continue;
+      const spec = typeof id === "number" ? state.specs.get(id) : undefined;
+      if (spec !== undefined && !spec.deleted && spec.space.name === ns) specs.push(spec);
+    }
+    this.#caughtUp(specs.length > 1 ? new Set(specs) : specs, now);
+    state.changed.add(ns);
+    return (
+      (yield* settlePlain(state, ns, changes, now)) ??
+      (yield* applied(state, now, (set) => settleAttempts(set, ns, changes)))
+    );
   }
 
   async getAttempts(ns: string, ids: readonly AttemptKey[], now: number): Promise<(AttemptRow | null)[]> {

@@ -38,6 +38,8 @@ export interface Pair {
   specIds: Map<string, { memory: number; other: number }[]>;
   /** Names for requests that are made once. */
   lastRequest: number;
+  /** A work spec has had a schedule: what it makes depends on when somebody looks, so both are looked at after each step. */
+  scheduled?: boolean;
 }
 
 /** One of the two, as a verb sees it. */

@@ -28,6 +28,7 @@ export const attempts: CaseGroup = {
           data: data(1),
           late: false,
           chainingErrors: [],
+          progress: null,
         });
         assert.deepEqual(await t.attempt(attempt.id), attempt);
         const unit = await t.unit("s", "u");
