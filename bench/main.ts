@@ -10,7 +10,7 @@
  *   --factor   multiplies numbers of units and seconds
  *   --write    puts results into bench/results.json, docs/performance.md and docs/images; what was not measured now stays
  *
- * The peers are the dependencies of bench/package.json, which the first run installs. PostgreSQL and Redis are started for the purpose. What
+ * The peers are the dependencies of bench/package.json, which the first run installs unless BENCH_INSTALL=no. PostgreSQL and Redis are started for the purpose. What
  * cannot be measured is named with the reason.
  */
 import { execFileSync } from "node:child_process";
@@ -42,6 +42,7 @@ const say = (line: string): void => console.log(line);
 /** Why the peers are not there, or null when they are. */
 function installPeers(): string | null {
   if (existsSync(path.join(here, "node_modules"))) return null;
+  if (process.env.BENCH_INSTALL === "no") return "its package is not installed: npm ci in bench/";
   say("installing the peers of bench/package.json");
   try {
     execFileSync("npm", ["ci", "--no-audit", "--no-fund"], { cwd: here, stdio: "ignore", timeout: 120_000 });

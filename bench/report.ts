@@ -53,7 +53,7 @@ export function workloadMarkdown(
         `${figure(row.median, row.unit)} ${row.unit}`,
         `${figure(Math.min(...row.values), row.unit)}-${figure(Math.max(...row.values), row.unit)}`,
         ...details.map((one) =>
-          one in row.detail ? figure(row.detail[one] ?? NaN, one.startsWith("p") ? "ms" : "") : "",
+          one in row.detail ? figure(row.detail[one] ?? NaN, /^p\d/.test(one) ? "ms" : "") : "",
         ),
       ]),
   );

@@ -4,6 +4,7 @@
  */
 import { performance } from "node:perf_hooks";
 import { setTimeout as sleep } from "node:timers/promises";
+import { probes, type Figures } from "./probes/probe.ts";
 import { systemOf } from "./systems.ts";
 import type { Driver, WorkSetting } from "./systems/driver.ts";
 
@@ -23,7 +24,13 @@ export type Role =
   /** Adds units with the time in them, one after the other. */
   | { role: "send"; count: number; pauseMs: number }
   /** Works, and tells how long after its adding each task began. */
-  | { role: "listen"; count: number };
+  | { role: "listen"; count: number }
+  /** Claims units and keeps them until it is killed. */
+  | { role: "hold"; units: number; lifetimeMs: number }
+  /** Works, and tells when each task began. */
+  | { role: "drain"; units: number }
+  /** Measures this system alone. */
+  | { role: "probe"; probe: string; factor: number };
 
 export type SubjectRequest = Role & { system: string; address: string };
 
@@ -122,14 +129,66 @@ async function listen(driver: Driver, { count }: Role & { role: "listen" }): Pro
   return { times };
 }
 
-const request = JSON.parse(process.argv[2] ?? "{}") as SubjectRequest;
+async function hold(driver: Driver, { units, lifetimeMs }: Role & { role: "hold" }): Promise<never> {
+  await driver.fill(units);
+  let held = 0;
+  let all: () => void = () => undefined;
+  const full = new Promise<void>((resolve) => (all = resolve));
+  await driver.work(
+    () => {
+      if (++held === units) all();
+      return new Promise(() => undefined);
+    },
+    { how: "tasks", atOnce: units, lifetimeMs },
+  );
+  await full;
+  process.send?.("ready");
+  return new Promise(() => undefined);
+}
+
+async function drain(driver: Driver, { units }: Role & { role: "drain" }): Promise<Heard> {
+  const times: number[] = [];
+  let over: () => void = () => undefined;
+  const all = new Promise<void>((resolve) => (over = resolve));
+  await driver.work(
+    () => {
+      times.push(now());
+      if (times.length === units) over();
+    },
+    { how: "latency" },
+  );
+  process.send?.("ready");
+  await all;
+  return { times };
+}
+
+async function runProbe({ probe, factor }: Role & { role: "probe" }, address: string): Promise<Figures> {
+  const run = await probes[probe]?.();
+  if (run === undefined) throw new Error(`no probe ${probe}`);
+  // those that prepare something say themselves when they are ready
+  if (probe !== "idle") process.send?.("ready");
+  return run(address, factor);
+}
+
+async function play(request: SubjectRequest): Promise<unknown> {
+  if (request.role === "probe") return runProbe(request, request.address);
+  const driver = await systemOf(request.system).open(request.address);
+  switch (request.role) {
+    case "add":
+      return add(driver, request);
+    case "work":
+      return work(driver, request);
+    case "send":
+      return send(driver, request);
+    case "listen":
+      return listen(driver, request);
+    case "hold":
+      return hold(driver, request);
+    case "drain":
+      return drain(driver, request);
+  }
+}
+
 process.on("disconnect", () => process.exit(1));
-const driver = await systemOf(request.system).open(request.address);
-const result = await (request.role === "add"
-  ? add(driver, request)
-  : request.role === "work"
-    ? work(driver, request)
-    : request.role === "send"
-      ? send(driver, request)
-      : listen(driver, request));
+const result = await play(JSON.parse(process.argv[2] ?? "{}") as SubjectRequest);
 process.send?.({ result }, () => process.exit(0));

@@ -2,6 +2,7 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import path from "node:path";
 import { here, sourceFlags, subjectNode } from "./machine.ts";
+import type { Figures } from "./probes/probe.ts";
 import type { Added, Heard, Role, SubjectRequest, Worked } from "./subject.ts";
 
 interface Results {
@@ -9,6 +10,9 @@ interface Results {
   work: Worked;
   send: Added;
   listen: Heard;
+  hold: never;
+  drain: Heard;
+  probe: Figures;
 }
 
 export interface Subject<Result> {

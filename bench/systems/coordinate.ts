@@ -57,7 +57,10 @@ export async function coordinateDriver(address: string): Promise<Driver> {
   };
 }
 
-function workerOptions({ how, atOnce }: WorkSetting): WorkerOptions {
+function workerOptions({ how, atOnce, lifetimeMs }: WorkSetting): WorkerOptions {
   if (how === "single") return { concurrency: atOnce ?? 1, maxAttempts: 1 };
-  return atOnce === undefined ? {} : { concurrency: atOnce };
+  return {
+    ...(atOnce !== undefined && { concurrency: atOnce }),
+    ...(lifetimeMs !== undefined && { lifetimeMs }),
+  };
 }

@@ -15,6 +15,8 @@ export type Task = (data: UnitData) => void | Promise<void>;
 export interface WorkSetting {
   readonly how: "defaults" | "best" | "single" | "tasks" | "latency";
   readonly atOnce?: number;
+  /** The lease, where a system has one to set. */
+  readonly lifetimeMs?: number;
 }
 
 export interface Working {
