@@ -61,6 +61,7 @@ function workerOptions({ how, atOnce, lifetimeMs }: WorkSetting): WorkerOptions 
   if (how === "single") return { concurrency: atOnce ?? 1, maxAttempts: 1 };
   return {
     ...(atOnce !== undefined && { concurrency: atOnce }),
-    ...(lifetimeMs !== undefined && { lifetimeMs }),
+    // renewed as long as the process lives
+    ...(lifetimeMs !== undefined && { lifetimeMs, renewForMs: 600_000 }),
   };
 }
