@@ -42,7 +42,8 @@ const everyLibrary = [
 export const folders = {
   core: {
     imports: [],
-    packages: ["node:assert", "node:buffer", "node:crypto", "node:events", "node:util"],
+    // croner for the times of cron expressions: pure, and without dependencies.
+    packages: ["croner", "node:assert", "node:buffer", "node:crypto", "node:events", "node:util"],
     pure: true,
   },
   objects: { imports: ["core"], packages: [], pure: true },

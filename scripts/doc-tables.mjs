@@ -1,11 +1,11 @@
-// The tables of the documentation that are made from tables of the code. `scripts/schemas.mjs` writes them into the pages,
+// The lists of the documentation that are made from tables of the code. `scripts/schemas.mjs` writes them into the pages,
 // between the comments `<!-- NAME: made by npm run schemas -->` and `<!-- end -->`; a test sees that they are the same.
 
 import { metaFields, wantedKind, workSpecKeys } from "../src/core/index.ts";
 
-/** @param {readonly (readonly string[])[]} rows the first is the head */
-const table = ([head = [], ...rows]) =>
-  [head, head.map(() => "---"), ...rows].map((cells) => `| ${cells.join(" | ")} |`).join("\n");
+/** Not tables: what is said of a key is often too long for a cell.
+ * @param {readonly string[]} items */
+const list = (items) => items.map((item) => `- ${item}`).join("\n");
 
 /** @param {string} name */
 const code = (name) => `\`${name}\``;
@@ -23,25 +23,22 @@ const inUnit = ({ kind, unit = dataUnits[kind] }) => (unit === undefined ? "" : 
 
 /** @type {Readonly<Record<string, string>>} By the name that stands in the page's comment. */
 export const docTables = {
-  "work-spec keys": table([
-    ["key", "type", "default", "meaning"],
-    ...specific.map(([key, row]) => [
-      code(key),
-      wantedKind(row.kind).replace(/^an? /, "") + inUnit(row),
-      key === "name" ? "required" : row.default === undefined ? "" : code(JSON.stringify(row.default)),
-      row.help,
-    ]),
-    [forWorkers.map(([key]) => code(key)).join(", "), "any", "", "Stored and handed to workers"],
+  "work-spec keys": list([
+    ...specific.map(([key, row]) => {
+      const kind = wantedKind(row).replace(/^an? /, "") + inUnit(row);
+      const otherwise =
+        row.default === undefined ? "" : `; ${code(JSON.stringify(row.default))} if not given`;
+      return `${code(key)} (${kind}${key === "name" ? "; required" : otherwise}): ${row.help}`;
+    }),
+    `${forWorkers.map(([key]) => code(key)).join(", ")}: stored and handed to workers`,
   ]),
-  "work-spec metadata": table([
-    ["field", "from the key", "`coordinate set`", "meaning"],
-    ...metaFields.map(({ field, key, name, aliases = [], metaOnly, settable, kind, help }) => [
-      code(field),
-      metaOnly === true ? "" : code(key),
-      settable === true ? [name, ...aliases].map(code).join(", ") : "no",
-      help + (metaUnits[kind] ?? ""),
-    ]),
-  ]),
+  "work-spec metadata": list(
+    metaFields.map(({ field, key, name, aliases = [], metaOnly, settable, kind, help }) => {
+      const from = metaOnly === true ? "" : `from the key ${code(key)}; `;
+      const set = settable === true ? `set as ${[name, ...aliases].map(code).join(" or ")}` : "cannot be set";
+      return `${code(field)} (${from}${set}): ${help}${metaUnits[kind] ?? ""}`;
+    }),
+  ),
 };
 
 /**

@@ -38,7 +38,7 @@ from .transport import Cancel
 from .work_unit import Retry, WorkUnit
 from .worker import Worker
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "BadArgument",

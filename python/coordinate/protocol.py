@@ -77,6 +77,7 @@ VERBS: Dict[str, Verb] = {
     "deleteActions": Verb("never"),
     "tally": Verb("same"),
     "waitingSince": Verb("same"),
+    "history": Verb("same"),
     "explain": Verb("same"),
     "lock": Verb("never"),
     "lockSome": Verb("never"),

@@ -10,6 +10,7 @@ import type { Socket } from "node:net";
 import {
   checkArguments,
   CoordinateError,
+  isCoordinateError,
   isVerb,
   isWait,
   serveVerb,
@@ -362,12 +363,22 @@ export class Connection {
     const to = new Writer();
     to.map(2).nameBytes("id").raw(id).nameBytes("error");
     to.map(isVerb ? 3 : 1);
-    to.text("message").text(message);
     if (isVerb) {
+      writeNaming(to.text("message"), message);
       to.text("code").text(known?.code ?? (error instanceof RpcError ? "bad_argument" : "internal"));
-      to.text("value").text(known?.value ?? message);
-    }
+      writeNaming(to.text("value"), known?.value ?? message);
+    } else to.text("message").text(message);
     this.#send(to.frame());
+  }
+}
+
+/** The text of an error may have names in it, of any bytes: it is written as a name is, unless it cannot be one. */
+function writeNaming(to: Writer, text: string): void {
+  try {
+    to.name(text);
+  } catch (error) {
+    if (!isCoordinateError(error)) throw error;
+    to.text(text);
   }
 }
 

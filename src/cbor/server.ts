@@ -60,6 +60,8 @@ export interface CborRpcOptions {
   verbs?: boolean;
   /** What `archive` does, besides answering. */
   archive?: () => Promise<unknown>;
+  /** What a connection from this address asks, for somebody who watches it. */
+  watch?: (coordinate: Coordinate, address: string) => Coordinate;
   /** How long requests that were taken may go on when it is closed; 5 s. */
   graceMs?: number;
   onBug?: (error: unknown, method: string) => void;
@@ -114,7 +116,7 @@ export async function listenCborRpc(
   const serve = (socket: Socket, raw: Socket): void => {
     socket.setNoDelay(true);
     const call: Omit<Call, "gone"> = {
-      coordinate,
+      coordinate: options.watch?.(coordinate, raw.remoteAddress ?? "") ?? coordinate,
       ns: options.namespace ?? "",
       clock,
       fencing: new Fencing(options.legacyFencing ?? "strict"),

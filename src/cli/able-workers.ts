@@ -111,6 +111,7 @@ function readAsk(told: unknown): ScheduleRequest {
     ...(runtimes !== undefined && { runtimes }),
     ...(workSpecs !== undefined && { workSpecs }),
     ...(tasks !== undefined && { tasks }),
+    ...(ask.modules === true && { modules: true }),
     ...(typeof availableGb === "number" && availableGb > 0 && { availableGb }),
   };
 }

@@ -61,6 +61,14 @@ export const commands: readonly CommandEntry[] = [
     load: () => import("./commands/retry.ts"),
   },
   {
+    name: "cancel",
+    group: "work",
+    summary: "fail units that wait or run, and tell their tasks",
+    store: "write",
+    args: "work_spec",
+    load: () => import("./commands/cancel.ts"),
+  },
+  {
     name: "clear",
     group: "work",
     summary: "delete units of a work spec",
@@ -142,6 +150,14 @@ export const commands: readonly CommandEntry[] = [
     load: () => import("./commands/status.ts"),
   },
   {
+    name: "schedules",
+    group: "looking",
+    summary: "work specs that make units by the clock, and their next runs",
+    store: "read",
+    args: "work_spec",
+    load: () => import("./commands/schedules.ts"),
+  },
+  {
     name: "explain",
     group: "looking",
     summary: "why is nothing running? The scheduler's answer in words",
@@ -179,6 +195,14 @@ export const commands: readonly CommandEntry[] = [
     store: "read",
     args: "work_spec",
     load: () => import("./commands/work-unit.ts"),
+  },
+  {
+    name: "history",
+    group: "looking",
+    summary: "what happened over time: rates, failures, durations and waits",
+    store: "read",
+    args: "work_spec",
+    load: () => import("./commands/history.ts"),
   },
   {
     name: "top",

@@ -13,6 +13,8 @@ class RawJson {
   }
 }
 
+export const rawText = (json: string): unknown => new RawJson(json);
+
 /** Data as a part of what is printed. */
 export const rawData = (data: Data | null): unknown =>
   data === null ? null : new RawJson(dataToJson(data).text);

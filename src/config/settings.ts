@@ -123,6 +123,11 @@ export const daemonSettings = {
     help: "what audit.log in the data directory tells, once there are tokens: changes of specs, units and namespaces with all refusals; or claims and settles too",
   },
   metrics: { type: "flag", default: true, help: "serve /metrics for Prometheus" },
+  statistics: {
+    type: "flag",
+    default: true,
+    help: "keep records of what happens to each work spec over time, for the dashboard and coordinate history",
+  },
   traces: {
     type: "flag",
     default: false,

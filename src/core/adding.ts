@@ -9,16 +9,76 @@ import { noExtras, type Need, type Rule, type UnitState, type WorkingSet } from 
 /** Units between two places where others may have a turn. */
 const unitsPerTurn = 100;
 
-/** Adds units, all or none: throws `bad_dependency` or `dependency_cycle` before anything is changed. */
+/**
+ * Adds units, all or none: throws `name_exists`, `queue_full`, `bad_dependency` or `dependency_cycle` before anything is
+ * changed.
+ */
 export function* addUnits<Unit extends UnitState>(
   set: WorkingSet<Unit>,
   spec: Unit["spec"],
   puts: readonly WorkUnitPut[],
 ): Rule<AddedWorkUnit[]> {
+  if (puts.some(({ onConflict }) => onConflict === "refuse")) yield* refuseExisting(set, spec, puts);
+  if (spec.meta.maxWaiting > 0) yield* refuseFull(set, spec, puts);
   const added = yield* putUnits(set, spec, puts);
-  yield* follow(set);
+  if (set.isUnresolved()) yield* follow(set);
   return added;
 }
+
+function* refuseExisting<Unit extends UnitState>(
+  set: WorkingSet<Unit>,
+  spec: Unit["spec"],
+  puts: readonly WorkUnitPut[],
+): Rule<void> {
+  yield set.loadNames(
+    spec,
+    puts.map(({ name }) => name),
+  );
+  const before = new Set<string>();
+  for (const { name, onConflict } of puts) {
+    if (onConflict === "refuse" && (before.has(name) || set.find(spec, name) !== undefined))
+      throw new CoordinateError("name_exists", `work unit ${name} of work spec ${spec.name}`);
+    before.add(name);
+  }
+}
+
+/**
+ * Holds producers to `max_waiting`. What the work itself brings about is always taken: outputs, retries, runs of a schedule. Counts
+ * are exact, and nobody else adds to the spec until this call has ended.
+ */
+function* refuseFull<Unit extends UnitState>(
+  set: WorkingSet<Unit>,
+  spec: Unit["spec"],
+  puts: readonly WorkUnitPut[],
+): Rule<void> {
+  yield set.loadCounts(spec);
+  yield set.loadNames(
+    spec,
+    puts.map(({ name }) => name),
+  );
+  const { maxWaiting } = spec.meta;
+  const waiting = set.count(spec, "available") + set.count(spec, "delayed") + set.count(spec, "blocked");
+  const more = new Set<string>();
+  for (const put of puts) {
+    const unit = set.find(spec, put.name);
+    if (unit === undefined || (comesBack(unit, put) && !isLeft(unit, put, set.now))) more.add(put.name);
+  }
+  if (more.size > 0 && waiting + more.size > maxWaiting)
+    throw new CoordinateError(
+      "queue_full",
+      `${waiting} work units of ${spec.name} wait and ${more.size} more were added; max_waiting is ${maxWaiting}`,
+    );
+}
+
+const isEnded = ({ status }: UnitState): boolean => status === "finished" || status === "failed";
+
+/** Whether adding it again makes the unit wait that does not wait now. */
+const comesBack = (unit: UnitState, { onConflict }: WorkUnitPut): boolean =>
+  isEnded(unit) || (unit.status === "pending" && onConflict === "replace");
+
+/** Whether an add leaves the unit as it is. */
+const isLeft = (unit: UnitState, { onConflict, throttleMs = 0 }: WorkUnitPut, now: number): boolean =>
+  onConflict === "ignore" || Math.max(unit.created, unit.since) + throttleMs > now;
 
 /** The same within a verb that does more. */
 export function* putUnits<Unit extends UnitState>(
@@ -41,35 +101,50 @@ export function* putUnits<Unit extends UnitState>(
   // a unit may depend on a later one of the same add: all of them exist before any is looked at
   const fresh = new Set(plan?.fresh);
   for (const unit of fresh) set.add(unit);
-  for (const [i, put] of puts.entries()) {
+  for (let i = 0; i < puts.length; i++) {
+    const put = puts[i]!;
     if (i > 0 && i % unitsPerTurn === 0) yield undefined;
     let unit = set.find(spec, put.name);
     const created = unit === undefined || fresh.delete(unit);
+    let again = false;
     if (unit === undefined) {
       unit = set.make(spec, put);
       set.add(unit);
     } else if (!created) {
       if (set.isUnresolved()) yield* followBefore(set, unit);
+      if (isLeft(unit, put, set.now)) {
+        added.push({ name: unit.name, id: unit.id, created, status: unit.status, ignored: true });
+        continue;
+      }
       set.leave(unit);
-      if (unit.status === "finished" || unit.status === "failed") {
+      again = comesBack(unit, put);
+      if (again) {
         supersede(set, unit, set.now);
         unit.tries = 0;
         unit.since = set.now;
+        if (isEnded(unit)) set.happened(unit, "added", -1);
       }
       unit.data = put.data;
     }
-    unit.priority = put.priority;
-    unit.notBefore = put.notBefore;
-    if (put.origin !== undefined) unit.origin = put.origin;
-    if (put.queues !== undefined || put.labels !== undefined || set.extras(unit) !== noExtras)
-      set.setExtras(unit, { queues: put.queues ?? noExtras.queues, labels: put.labels ?? noExtras.labels });
-    const needs = plan?.needs[i] ?? null;
+    if (created) set.happened(unit, "added", -1);
+    const keepsPlace = !created && put.onConflict === "data";
+    if (!keepsPlace) describe(set, unit, put);
+    const needs = keepsPlace ? null : (plan?.needs[i] ?? null);
     if (needs !== null) setNeeds(set, unit, needs);
-    if (!created && unit.status === "pending") set.enter(unit, "pending");
+    if (!created && !again && unit.status === "pending") set.enter(unit, "pending");
     else wait(set, unit, set.now);
     added.push({ name: unit.name, id: unit.id, created, status: unit.status });
   }
   return added;
+}
+
+/** Gives the unit what the put says of it besides its data. */
+function describe<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit, put: WorkUnitPut): void {
+  unit.priority = put.priority;
+  unit.notBefore = put.notBefore;
+  if (put.origin !== undefined) unit.origin = put.origin;
+  if (put.queues !== undefined || put.labels !== undefined || set.extras(unit) !== noExtras)
+    set.setExtras(unit, { queues: put.queues ?? noExtras.queues, labels: put.labels ?? noExtras.labels });
 }
 
 function setNeeds<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit, needs: readonly Need[]): void {

@@ -30,12 +30,27 @@ export interface AttemptRow {
   late: boolean;
   /** What could not be read in its `output`. */
   chainingErrors: readonly string[];
+  /** How far it has come, as its worker last said; null when it said nothing, and when the attempt does not run. */
+  progress: AttemptProgress | null;
 }
+
+export interface AttemptProgress {
+  /** From 0 to 1. */
+  done: number;
+  /** A few words for people; may be empty. */
+  note: string;
+}
+
+/** Characters of a progress note. */
+export const longestNote = 1000;
 
 export const defaultLifetimeMs = 15 * 60 * 1000;
 
 /** A unit that cannot go on is failed by an attempt of its own that nobody ran, so that its history says so. */
 export const tooManyRetries = "too many retries";
+
+/** How the traceback of a cancelled unit begins. */
+export const cancelled = "cancelled";
 
 export type AttemptAction = "finish" | "fail" | "retry" | "expire" | "renew";
 
@@ -50,6 +65,13 @@ export interface AttemptChange {
   lifetimeMs?: number;
   /** `expire` of a pending attempt: the worker never began, and it does not count against `max_retries`. */
   untried?: boolean;
+  /** `renew`: how far the attempt has come. Absent leaves what was said before. */
+  progress?: AttemptProgress;
+  /**
+   * `finish`, `fail` or `retry` of an attempt that the unit was taken from before its lease ended, as by a reset: it is recorded on the
+   * attempt, which ended when the unit was taken, and nothing else changes. Without it: `lost_lease`. For clients that were promised it.
+   */
+  recordTaken?: boolean;
 }
 
 /** What became of one change. Refused changes have an error and changed nothing, but for the data of a lost renew. */

@@ -34,10 +34,17 @@ export async function serveVerb<V extends Verb>(
     throw new CoordinateError("closed");
   }
   // The caller asks another server; rows that say "not yet" would look like the end of its wait.
-  if (verb === "awaitWorkUnits" && caller.isStopping() && !(answer as (WorkUnitRow | null)[]).every(hasEnded))
+  if (
+    verb === "awaitWorkUnits" &&
+    caller.isStopping() &&
+    !isOver(answer as (WorkUnitRow | null)[], optionsOf(verb, asked))
+  )
     throw new CoordinateError("closed");
   return answer as Awaited<ReturnType<Coordinate[V]>>;
 }
+
+const isOver = (rows: readonly (WorkUnitRow | null)[], { any }: { any?: unknown }): boolean =>
+  any === true ? rows.some(hasEnded) : rows.every(hasEnded);
 
 async function giveBack(coordinate: Coordinate, ns: string, attempts: readonly AttemptRow[]): Promise<void> {
   if (attempts.length === 0) return;

@@ -7,8 +7,7 @@ import { Float, Tuple, Uuid } from "./data-value.ts";
 import { CoordinateError } from "./errors.ts";
 import { nameToBytes } from "./names.ts";
 
-/** What an escaped byte is in a name; the second half of a pair is not. */
-const loneLow = /(?<![\ud800-\udbff])[\udc00-\udfff]/;
+const loneSurrogate = /\p{Surrogate}/u;
 
 /** The value as one CBOR item, within the limits. See `encodeData` for what becomes what. */
 export function writeCbor(value: unknown, limits: { maxBytes: number; maxDepth: number }): Uint8Array {
@@ -105,13 +104,13 @@ class CborWriter {
     this.value(key, "", 0);
   }
 
-  /** CBOR text is UTF-8: a string with escaped bytes is written as those bytes; other lone surrogates as U+FFFD. */
+  /**
+   * CBOR text is UTF-8: a string with escaped bytes is written as those bytes, and one with another lone surrogate as bytes in
+   * which it has the three that UTF-8 would give it.
+   */
   #text(text: string): void {
-    const bytes = loneLow.test(text) ? bytesOfEscaped(text) : null;
-    return bytes === null ? this.#wellFormed(text) : this.#string(major.bytes, bytes);
-  }
-
-  #wellFormed(text: string): void {
+    if (loneSurrogate.test(text))
+      return this.#string(major.bytes, bytesOfEscaped(text) ?? generalBytes(text));
     const length = Buffer.byteLength(text, "utf8");
     this.head(major.text, length);
     this.#room(length);
@@ -204,6 +203,17 @@ function bytesOfEscaped(text: string): Buffer | null {
     if (error instanceof CoordinateError) return null;
     throw error;
   }
+}
+
+function generalBytes(text: string): Uint8Array {
+  return Buffer.concat(
+    Array.from(text, (character) => {
+      const code = character.codePointAt(0) ?? 0;
+      return loneSurrogate.test(character)
+        ? Buffer.of(0xe0 | (code >> 12), 0x80 | ((code >> 6) & 0x3f), 0x80 | (code & 0x3f))
+        : Buffer.from(character);
+    }),
+  );
 }
 
 export function hasToJson(value: object): value is { toJSON(key: string): unknown } {

@@ -18,7 +18,7 @@ export function* changeUnits<Unit extends UnitState>(
     if (set.isUnresolved()) yield* followBefore(set, unit);
     if (changeUnit(set, unit, change)) count++;
   }
-  yield* follow(set);
+  if (set.isUnresolved()) yield* follow(set);
   return count;
 }
 
@@ -31,5 +31,5 @@ export function* removeUnits<Unit extends UnitState>(
     if (i > 0 && i % unitsPerTurn === 0) yield undefined;
     removeUnit(set, unit);
   }
-  yield* follow(set);
+  if (set.isUnresolved()) yield* follow(set);
 }

@@ -2,8 +2,9 @@
  * The caller's side of any wire: all verbs over one function that sends a call. Requests are named so that they may be
  * sent twice, long waits are asked for in pieces, and a call whose answer was lost is sent again where that is safe.
  */
+import { backOffMs } from "./back-off.ts";
 import type { Random } from "./clock.ts";
-import { CoordinateError } from "./errors.ts";
+import { CoordinateError, isCoordinateError } from "./errors.ts";
 import { optionsOf, signatures, verbNames, verbs, withOptions, type Verb, type Verbs } from "./verbs.ts";
 import { hasEnded, type WorkUnitRow } from "./work-unit.ts";
 
@@ -79,11 +80,16 @@ async function wait(link: Link, verb: Verb, args: readonly unknown[]): Promise<u
     // Attempts that nobody waits for any more are given back by the server: none are asked for.
     if (ended && verb === "requestAttempts") return [];
     const waitMs = ended ? 0 : left > link.longestWaitMs ? link.longestWaitMs : left;
-    const answer = await ask(link, {
+    const call = {
       verb,
       args: withOptions(verb, args, { ...options, ...(options.waitMs !== undefined && { waitMs }) }),
       waitMs,
       signal: ended ? undefined : signal,
+    };
+    const answer = await ask(link, call).catch((error: unknown) => {
+      // no room yet: the next piece of the wait is asked for
+      if (isCoordinateError(error, "queue_full") && left > waitMs && !ended) return [];
+      throw error;
     });
     // The wait was ended before its answer came: once more, without waiting. Messages that were taken meanwhile are
     // answered to the same request id.
@@ -112,7 +118,7 @@ async function ask(link: Link, call: OutgoingCall): Promise<unknown> {
         throw new CoordinateError("unknown_outcome", error.message, { cause: error });
       if (tries >= link.retries)
         throw error.refusal ?? new CoordinateError("unavailable", error.message, { cause: error });
-      await link.pause(Math.min(5000, link.backoffMs * 2 ** tries) * (0.5 + link.random() / 2));
+      await link.pause(backOffMs(tries, link.backoffMs, 5000) * (0.5 + link.random() / 2));
     }
   }
 }

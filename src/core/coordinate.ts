@@ -21,6 +21,7 @@
 import type { ActionInput, ActionRow } from "./action.ts";
 import type { AttemptChange, AttemptChanged, AttemptRow } from "./attempt.ts";
 import type { Data } from "./data.ts";
+import type { History, HistoryQuery } from "./history.ts";
 import type { Lock, LockPath, LockRefusal } from "./lock.ts";
 import type { NamespaceRow, NamespaceSettings } from "./namespace.ts";
 import type { Page } from "./page.ts";
@@ -29,6 +30,7 @@ import type { Explained, ScheduleRequest } from "./scheduler.ts";
 import type { WorkSpecMeta, WorkSpecMetaChange, WorkSpecRef, WorkSpecRow } from "./work-spec.ts";
 import type {
   AddedWorkUnit,
+  ConflictPolicy,
   Tally,
   TallyRow,
   WaitingSinceRow,
@@ -73,14 +75,14 @@ export interface Coordinate {
 
   /**
    * Adds units, all or none. A unit that exists gets the new data and metadata; available, delayed, blocked and
-   * pending units go on where they stand, finished and failed ones become available again.
+   * pending units go on where they stand, finished and failed ones become available again. `onConflict` says otherwise.
    * A repeated `requestId` for the same work spec within ten minutes answers what the first call answered, and changes nothing.
    */
   addWorkUnits(
     ns: string,
     ref: WorkSpecRef,
     units: readonly WorkUnitInput[],
-    options?: RequestOptions,
+    options?: AddWorkUnitsOptions,
   ): Promise<AddedWorkUnit[]>;
   /** By name, in the order asked for, null where there is none. */
   getWorkUnits(ns: string, ref: WorkSpecRef, names: readonly string[]): Promise<(WorkUnitRow | null)[]>;
@@ -94,13 +96,14 @@ export interface Coordinate {
   /**
    * Waits until all of the named units have ended: finished, failed, or gone. Answers their rows in the order asked for, null
    * where there is none: once that is so, or at the end of `waitMs`, or when the signal aborts, as they stand then. Without
-   * `waitMs` it does not wait. A unit that ended and was added again before anybody looked is waited for again.
+   * `waitMs` it does not wait. A unit that ended and was added again before anybody looked is waited for again. With `any`, one
+   * unit that has ended is enough.
    */
   awaitWorkUnits(
     ns: string,
     ref: WorkSpecRef,
     names: readonly string[],
-    options?: WaitOptions,
+    options?: AwaitOptions,
   ): Promise<(WorkUnitRow | null)[]>;
   /** Sets or adjusts the priority of the selected units; answers how many. Goes in slices when they are many. */
   setWorkUnitPriorities(
@@ -121,6 +124,16 @@ export interface Coordinate {
    * and their retries are counted anew. Units without an active attempt are not touched. Answers how many were.
    */
   resetWorkUnits(ns: string, ref: WorkSpecRef, selection: WorkUnitSelection): Promise<number>;
+  /**
+   * Fails the selected units that have not ended, running ones included, with a traceback that says who did it and why. The worker of a
+   * running unit has lost it: its task is told, and cannot settle the unit any more. Answers how many were cancelled.
+   */
+  cancelWorkUnits(
+    ns: string,
+    ref: WorkSpecRef,
+    selection: WorkUnitSelection,
+    options?: CancelOptions,
+  ): Promise<number>;
   /** Deletes the selected units with their attempts; answers how many. Goes in slices when they are many. */
   deleteWorkUnits(ns: string, ref: WorkSpecRef, selection: WorkUnitSelection): Promise<number>;
 
@@ -183,6 +196,12 @@ export interface Coordinate {
   tally(ns?: string): Promise<TallyRow[]>;
   /** Per work spec with available units, how long they have waited: see `WaitingSinceRow` for what is promised. */
   waitingSince(ns?: string): Promise<WaitingSinceRow[]>;
+  /**
+   * What happened over time: of a namespace, of the work specs named, or of each. Kept in steps of 10 seconds for two hours, of a
+   * minute for a day, and of a quarter of an hour for a month. Counts are those of the daemons that keep records: a time when
+   * none ran has no points.
+   */
+  history(ns: string, query?: HistoryQuery): Promise<History>;
   /** For every work spec, why this request would or would not be given work from it. */
   explain(ns: string, request?: ScheduleRequest): Promise<Explained[]>;
 
@@ -222,10 +241,28 @@ export interface RequestOptions {
   requestId?: string;
 }
 
+export interface AddWorkUnitsOptions extends RequestOptions, WaitOptions {
+  /** For units that do not say it themselves. */
+  onConflict?: ConflictPolicy;
+  /** How long to wait for room in a work spec with `max_waiting`; 0 when absent. Then `queue_full`. */
+  waitMs?: number;
+}
+
 export interface WaitOptions {
   waitMs?: number;
   /** Ends the wait, which is then answered as at its end. */
   signal?: AbortSignal;
+}
+
+export interface AwaitOptions extends WaitOptions {
+  /** Do not wait for all of them: one that has ended is enough. */
+  any?: boolean;
+}
+
+export interface CancelOptions {
+  /** Who cancels, and why: for people. A daemon with tokens adds the name of the token. At most 1,000 characters each. */
+  by?: string;
+  why?: string;
 }
 
 export interface TakeOptions extends RequestOptions, WaitOptions {

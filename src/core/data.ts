@@ -155,9 +155,37 @@ export function dataToJson(data: Data): { text: string; lossless: boolean } {
   return typeof data === "string" ? { text: data, lossless: true } : cborToJson(data, 0);
 }
 
+const mark = "$cbor";
+
+/**
+ * JSON for people that comes back as it was: data that JSON has no form for has one more key, `$cbor`, with all of it in
+ * base64. `dataFromMarked` reads it.
+ */
+export function dataToMarkedJson(data: Data): string {
+  const { text, lossless } = dataToJson(data);
+  if (lossless || typeof data === "string") return text;
+  const whole = Buffer.from(data.buffer, data.byteOffset, data.byteLength).toString("base64");
+  return jsonWithText(text as JsonText, mark, whole);
+}
+
+/** The data of an object, or the data that it was written from. Throws `bad_data` when it was changed since. */
+export function dataFromMarked(value: Readonly<Record<string, unknown>>): Data {
+  if (!Object.hasOwn(value, mark)) return encodeData(value);
+  const { [mark]: whole, ...rest } = value;
+  const data = typeof whole === "string" ? cborData(new Uint8Array(Buffer.from(whole, "base64"))) : null;
+  const shown =
+    data === null ? null : dataToJson(encodeData(decodeData(dataToJson(data).text as JsonText))).text;
+  if (data === null || shown !== dataToJson(encodeData(rest)).text)
+    throw new CoordinateError(
+      "bad_data",
+      `${mark}: the other keys were changed since it was written; without this one they count`,
+    );
+  return data;
+}
+
 /**
  * Data for a reader on a CBOR wire: 1.0 is a float and 1 an integer, key order is kept; of a repeated key the last
- * value is kept. An escaped lone surrogate, which UTF-8 cannot say, becomes a byte by the rule of names, else U+FFFD.
+ * value is kept. Text with an escaped lone surrogate, which UTF-8 cannot say, becomes bytes: by the rule of names, else with three for it.
  */
 export function dataToCbor(data: Data): Uint8Array {
   if (typeof data !== "string") return data;
@@ -182,6 +210,21 @@ export function dataGetText(data: Data, key: string): string | null {
 export function dataWithText(data: Data | null, key: string, text: string): Data {
   if (data === null) return JSON.stringify({ [key]: text }) as JsonText;
   return typeof data === "string" ? jsonWithText(data, key, text) : cborWithText(data, key, text);
+}
+
+/** Data without one top-level key; the values of the others are untouched to the byte. */
+export function dataWithout(data: Data, key: string): Data {
+  if (typeof data === "string") {
+    const members = [...jsonMembers(data)];
+    const left = members.filter((member) => member.key !== key);
+    if (left.length === members.length) return data;
+    return `{${left.map((one) => `${JSON.stringify(one.key)}:${data.slice(one.start, one.end)}`).join(",")}}` as JsonText;
+  }
+  const entries = [...cborEntries(data, 0)];
+  const left = entries.filter((entry) => !isCborKey(data, entry.key.start, key));
+  if (left.length === entries.length) return data;
+  const pieces = left.map((entry) => data.subarray(entry.key.start, entry.end));
+  return new Uint8Array(Buffer.concat([cborMapHead(left.length), ...pieces])) as CborBytes;
 }
 
 function jsonWithText(data: JsonText, key: string, text: string): JsonText {

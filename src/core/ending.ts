@@ -13,6 +13,8 @@ export interface EndWait {
   ns: string;
   workSpec: WorkSpecRef;
   names: readonly string[];
+  /** The first end is enough. */
+  any: boolean;
   deadline: number;
   /** Ends the wait; they are looked at once more. */
   signal: AbortSignal | undefined;
@@ -55,7 +57,7 @@ export class EndWaits {
     return this.#stopped;
   }
 
-  async wait({ ns, workSpec, names, deadline, signal }: EndWait): Promise<(WorkUnitRow | null)[]> {
+  async wait({ ns, workSpec, names, any, deadline, signal }: EndWait): Promise<(WorkUnitRow | null)[]> {
     const rows = new Map<string, WorkUnitRow | null>();
     const keep = (asked: readonly string[], found: readonly (WorkUnitRow | null)[]): void =>
       asked.forEach((name, i) => rows.set(name, found[i] ?? null));
@@ -75,10 +77,12 @@ export class EndWaits {
     };
     const over = (): boolean => this.#clock.now() >= deadline || signal?.aborted === true || this.#stopped;
     keep(distinct, await look(distinct));
-    while (open().length > 0 && !over())
+    const enough = (left: number): boolean => left === 0 || (any && left < rows.size);
+    while (!enough(open().length) && !over())
       await this.#sleep(
         ns,
         open().map(({ id }) => id),
+        any,
         deadline,
         signal,
         async () => {
@@ -130,10 +134,11 @@ export class EndWaits {
     return rows;
   }
 
-  /** Until all of the units have ended, the time has passed, or the wait is ended. `look` answers which go on. */
+  /** Until all of the units have ended, or any of them; the time has passed; or the wait is ended. `look` answers which go on. */
   async #sleep(
     ns: string,
     units: readonly number[],
+    any: boolean,
     deadline: number,
     signal: AbortSignal | undefined,
     look: () => Promise<number[]>,
@@ -143,14 +148,14 @@ export class EndWaits {
     const left = new Set(units);
     const stop = watchesOf(this.#store).watchEnds(ns, units, (unit) => {
       left.delete(unit);
-      if (left.size === 0) wake.abort();
+      if (any || left.size === 0) wake.abort();
     });
     signal?.addEventListener("abort", giveUp);
     try {
       const open = new Set(await look());
       // of those that ended before anybody listened nothing will be told
       for (const unit of left) if (!open.has(unit)) left.delete(unit);
-      if (left.size === 0 || left.size < open.size) return;
+      if (left.size === 0 || left.size < open.size || (any && left.size < units.length)) return;
       this.#asleep.add(wake);
       if (this.#stopped) return;
       await this.#clock.waitUntil(Math.min(deadline, this.#clock.now() + this.#pollMs), wake.signal);

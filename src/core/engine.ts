@@ -5,10 +5,13 @@
  */
 import type { ActionInput, ActionRow } from "./action.ts";
 import {
+  cancelled,
   defaultLifetimeMs,
+  longestNote,
   parseAttemptId,
   type AttemptChange,
   type AttemptChanged,
+  type AttemptProgress,
   type AttemptRow,
 } from "./attempt.ts";
 import {
@@ -23,25 +26,35 @@ import {
   checkSpan,
   checkText,
   checkTime,
+  describeValue,
   latestTime,
 } from "./check.ts";
 import { nextTurn, systemClock, systemRandom, type Clock, type Random } from "./clock.ts";
 import type {
+  AddWorkUnitsOptions,
   AttemptMake,
   AttemptRequest,
+  AwaitOptions,
+  CancelOptions,
   Coordinate,
   LockQuery,
   LockRequest,
   PriorityChange,
-  RequestOptions,
   SetWorkSpecOptions,
   TakeOptions,
-  WaitOptions,
   WorkerAttemptQuery,
   WorkSpecInput,
 } from "./coordinate.ts";
 import { EndWaits } from "./ending.ts";
-import { CoordinateError } from "./errors.ts";
+import { CoordinateError, isCoordinateError, WaitedError } from "./errors.ts";
+import {
+  describeChange,
+  finestStepMs,
+  gatherPoints,
+  planHistory,
+  type History,
+  type HistoryQuery,
+} from "./history.ts";
 import {
   decideLock,
   decideLockSome,
@@ -63,11 +76,14 @@ import {
 } from "./namespace.ts";
 import type { Page } from "./page.ts";
 import { defaultTake, mostTaken, type QueueMessage, type QueueRow } from "./queue.ts";
+import { keepsHistory, Recorder, stepOf, type StoredRecord } from "./recording.ts";
+import { runsDue, withRuns } from "./schedule.ts";
 import { choose, explainChoice, type Candidate, type Explained, type ScheduleRequest } from "./scheduler.ts";
 import {
   isWatchable,
   watchesOf,
-  type AttemptKey,
+  type AttemptCursor,
+  type ListedAttempt,
   type Settle,
   type Store,
   type Tidied,
@@ -91,11 +107,13 @@ import {
   type WorkSpecRow,
 } from "./work-spec.ts";
 import {
+  conflictPolicies,
   emptyTally,
   mostLabels,
   mostQueues,
   workUnitStatuses,
   type AddedWorkUnit,
+  type ConflictPolicy,
   type Tally,
   type TallyRow,
   type WaitingSinceRow,
@@ -117,6 +135,8 @@ export interface EngineOptions {
   pollMs?: number;
   /** Inactive workers are forgotten after this long; 7 days. */
   workerRetentionMs?: number;
+  /** Whether it keeps records of what happens through it; yes. See `history`. */
+  history?: boolean;
   /** Work specs of these runtimes may not be set; those that are there already are left as they are. */
   refusedRuntimes?: readonly string[];
 }
@@ -125,12 +145,20 @@ export interface EngineOptions {
 const slice = 2000;
 /** When to look again for units that another transaction holds locked. */
 const lockedMs = 500;
+/** How often a producer looks whether there is room. */
+const roomMs = 100;
 const defaultPage = 1000;
 /** A larger limit is taken for this one: there is another page, and nobody's memory is at the caller's mercy. */
 const largestPage = 100_000;
 /** So long a worker is taken to be known. */
 const knownWorkerMs = 60_000;
 const requestMemoryMs = 10 * 60 * 1000;
+/** So long after a step has ended it is taken to be recorded. */
+const recordingMs = 2000;
+const defaultHistoryMs = 3_600_000;
+const defaultPoints = 360;
+const mostPoints = 3000;
+const mostSeries = 1000;
 
 export class Engine implements Coordinate {
   readonly #store: Store;
@@ -144,6 +172,7 @@ export class Engine implements Coordinate {
   readonly #waiting: Waiting;
   readonly #takers: Takers;
   readonly #ends: EndWaits;
+  readonly #recorder: Recorder | null;
   #closed = false;
   /** When workers were last registered: saves a write for each request that finds nothing. */
   readonly #known = new Map<string, number>();
@@ -160,6 +189,8 @@ export class Engine implements Coordinate {
     this.#waiting = new Waiting(this.#clock);
     this.#takers = new Takers(store, this.#clock, this.#pollMs);
     this.#ends = new EndWaits(store, this.#clock, this.#pollMs);
+    const keeps = (options.history ?? true) && keepsHistory(store);
+    this.#recorder = keeps ? new Recorder(store, this.#clock.now()) : null;
   }
 
   // ---- namespaces
@@ -186,7 +217,10 @@ export class Engine implements Coordinate {
   }
 
   async deleteNamespace(ns: string): Promise<void> {
-    if (await this.#store.deleteNamespace(this.#ns(ns))) await this.#purge();
+    const namespace = this.#ns(ns);
+    const found = await this.#store.deleteNamespace(namespace);
+    for (const key of this.#known.keys()) if (key.startsWith(`${namespace}\u0000`)) this.#known.delete(key);
+    if (found) await this.#purge();
   }
 
   /** Takes away the rows of what was deleted. */
@@ -202,6 +236,8 @@ export class Engine implements Coordinate {
     options: SetWorkSpecOptions = {},
   ): Promise<WorkSpecRow[]> {
     const namespace = this.#ns(ns);
+    const now = this.#clock.now();
+    const changed = new Set<string>();
     const puts = this.#batch("specs", specs).map((input) => {
       const data = checkData("work spec", checkObject("work spec", input).data, this.#maxDataBytes);
       if (data === null) throw new CoordinateError("bad_data", "work spec: no data");
@@ -213,9 +249,18 @@ export class Engine implements Coordinate {
         );
       if (input.name !== undefined && input.name !== name) throw new CoordinateError("changed_name");
       const keep = options.keepMeta ?? false;
-      return { ref: name, data, meta: (old: WorkSpecMeta | null) => resetMeta(old, meta, keep) };
+      // many a program sets its work specs whenever it starts: only what made a difference is a mark in the history
+      const reset = (old: WorkSpecMeta | null): WorkSpecMeta => {
+        const made = withRuns(old, resetMeta(old, meta, keep), now);
+        if (JSON.stringify(made) === JSON.stringify(old)) changed.delete(name);
+        else changed.add(name);
+        return made;
+      };
+      return { ref: name, data, meta: reset };
     });
-    return this.#store.putWorkSpecs(namespace, puts);
+    const rows = await this.#store.putWorkSpecs(namespace, puts);
+    for (const name of changed) this.#mark(namespace, name, "set");
+    return rows;
   }
 
   async getWorkSpecs(ns: string, refs: readonly WorkSpecRef[]): Promise<(WorkSpecRow | null)[]> {
@@ -244,7 +289,12 @@ export class Engine implements Coordinate {
     };
     const [row] = await this.#store.putWorkSpecs(namespace, [{ ref: checkRef(ref), data: null, meta }]);
     if (row === undefined) throw missingWorkSpec(ref);
+    this.#mark(namespace, row.name, describeChange(checked));
     return row.meta;
+  }
+
+  #mark(namespace: string, workSpec: string, what: string): void {
+    this.#recorder?.changed(namespace, { time: this.#clock.now(), workSpec, what });
   }
 
   async deleteWorkSpecs(ns: string, refs: readonly WorkSpecRef[]): Promise<boolean[]> {
@@ -262,33 +312,67 @@ export class Engine implements Coordinate {
     ns: string,
     ref: WorkSpecRef,
     units: readonly WorkUnitInput[],
-    options: RequestOptions = {},
+    options: AddWorkUnitsOptions = {},
   ): Promise<AddedWorkUnit[]> {
     const namespace = this.#ns(ns);
     const now = this.#clock.now();
     const spec = checkRef(ref);
     const name = workSpecName(spec);
+    const onConflict = checkConflict(options.onConflict);
     const puts = this.#batch("work units", units).map((unit, i) => {
       try {
-        return this.#readUnit(unit, name, now);
+        return this.#readUnit(unit, name, now, onConflict);
       } catch (error) {
         throw inItem(error, i, units.length);
       }
     });
-    return this.#store.putWorkUnits(namespace, spec, puts, checkRequestId(options.requestId), now);
+    const requestId = checkRequestId(options.requestId);
+    const waitMs = checkSpan("waitMs", options.waitMs, now);
+    const add = (): Promise<AddedWorkUnit[]> =>
+      this.#store.putWorkUnits(namespace, spec, puts, requestId, this.#clock.now());
+    return waitMs === 0 ? add() : this.#addWithRoom(namespace, name, add, now + waitMs, options.signal);
   }
 
-  #readUnit(unit: WorkUnitInput, spec: string, now: number): WorkUnitPut {
+  /** Adds when there is room, one caller of a work spec after the other; throws `queue_full` when there was none in time. */
+  async #addWithRoom(
+    ns: string,
+    spec: string,
+    add: () => Promise<AddedWorkUnit[]>,
+    deadline: number,
+    signal: AbortSignal | undefined,
+  ): Promise<AddedWorkUnit[]> {
+    let full: CoordinateError | null = null;
+    const look = async (): Promise<{ found: AddedWorkUnit[] | null; again: number }> => {
+      try {
+        return { found: await add(), again: 0 };
+      } catch (error) {
+        if (!isCoordinateError(error, "queue_full")) throw error;
+        full = error;
+        // claims make room and tell nobody
+        return { found: null, again: this.#clock.now() + roomMs };
+      }
+    };
+    const watch = (wake: () => void): (() => void) => watchesOf(this.#store).watchWork(ns, wake);
+    const added = await this.#waiting.wait({ group: `add ${ns}`, line: spec, deadline, signal, watch, look });
+    if (added !== null) return added;
+    throw full ?? new CoordinateError("queue_full", spec);
+  }
+
+  #readUnit(unit: WorkUnitInput, spec: string, now: number, onConflict: ConflictPolicy): WorkUnitPut {
     checkObject("work unit", unit);
     const notBefore = checkTime("notBefore", unit.notBefore);
     const delayMs = checkSpan("delayMs", unit.delayMs, now);
     if (notBefore > 0 && delayMs > 0)
       throw new CoordinateError("bad_argument", "delayMs: a unit has either notBefore or delayMs");
+    const debounceMs = checkSpan("debounceMs", unit.debounceMs, now);
+    if (debounceMs > 0 && (notBefore > 0 || delayMs > 0))
+      throw new CoordinateError("bad_argument", "debounceMs: not together with notBefore or delayMs");
+    const later = Math.max(delayMs, debounceMs);
     const put: WorkUnitPut = {
       name: checkName("work unit", unit.name),
       data: checkData("data", unit.data, this.#maxDataBytes),
       priority: unit.priority === undefined ? 0 : checkPriority(unit.priority),
-      notBefore: delayMs > 0 ? now + delayMs : notBefore,
+      notBefore: later > 0 ? now + later : notBefore,
       dependencies:
         unit.dependencies === undefined
           ? null
@@ -308,6 +392,10 @@ export class Engine implements Coordinate {
       const labels = checkNames("labels", "label", unit.labels, mostLabels);
       if (labels.length > 0) put.labels = labels;
     }
+    const policy = unit.onConflict === undefined ? onConflict : checkConflict(unit.onConflict);
+    if (policy !== "update") put.onConflict = policy;
+    const throttleMs = checkSpan("throttleMs", unit.throttleMs, now);
+    if (throttleMs > 0) put.throttleMs = throttleMs;
     return put;
   }
 
@@ -357,7 +445,7 @@ export class Engine implements Coordinate {
     ns: string,
     ref: WorkSpecRef,
     names: readonly string[],
-    options: WaitOptions = {},
+    options: AwaitOptions = {},
   ): Promise<(WorkUnitRow | null)[]> {
     const namespace = this.#ns(ns);
     const spec = checkRef(ref);
@@ -367,6 +455,7 @@ export class Engine implements Coordinate {
       ns: namespace,
       workSpec: spec,
       names: checked,
+      any: options.any !== undefined && checkBoolean("any", options.any),
       deadline: now + checkSpan("waitMs", options.waitMs, now),
       signal: options.signal,
     });
@@ -402,6 +491,18 @@ export class Engine implements Coordinate {
 
   async resetWorkUnits(ns: string, ref: WorkSpecRef, selection: WorkUnitSelection): Promise<number> {
     return this.#updateUnits(ns, ref, selection, { kind: "reset" });
+  }
+
+  async cancelWorkUnits(
+    ns: string,
+    ref: WorkSpecRef,
+    selection: WorkUnitSelection,
+    options: CancelOptions = {},
+  ): Promise<number> {
+    const by = checkNote("by", options.by);
+    const why = checkNote("why", options.why);
+    const traceback = cancelled + (by === "" ? "" : ` by ${by}`) + (why === "" ? "" : `: ${why}`);
+    return this.#updateUnits(ns, ref, selection, { kind: "cancel", traceback });
   }
 
   async #updateUnits(
@@ -511,7 +612,7 @@ export class Engine implements Coordinate {
       const look = await this.#store.candidates(ns, ask.requestId, tries === 0, now);
       const { settings, candidates, repeated } = look;
       if (repeated !== null && repeated.length > 0) return { found: repeated, again: 0 };
-      if (ask.schedule.tasks !== undefined && (await this.#deriveTasks(ns, candidates))) continue;
+      if (asksForTasks(ask.schedule) && (await this.#deriveTasks(ns, candidates))) continue;
       // in one order whatever the store, so that the same draw is the same choice
       candidates.sort(byName);
       const open = tries < 3 ? candidates : candidates.filter(({ id }) => id !== failed?.id);
@@ -523,7 +624,7 @@ export class Engine implements Coordinate {
           found: null,
           again: Math.min(now + (failed === null ? this.#pollMs : lockedMs), whenDue(candidates, now)),
         };
-      const attempts = await this.#claim(ns, chosen, ask, look.recent, now);
+      const attempts = await this.#claim(ns, chosen, ask, look.recent);
       if (attempts.length > 0) return { found: attempts, again: 0 };
       failed = chosen;
     }
@@ -553,7 +654,6 @@ export class Engine implements Coordinate {
     { id, name, meta, pending }: Candidate,
     ask: Ask,
     recent: number | undefined,
-    now: number,
   ): Promise<AttemptRow[]> {
     let limit = Math.min(ask.number, this.#maxBatch);
     if (meta.maxGetwork > 0) limit = Math.min(limit, meta.maxGetwork);
@@ -568,14 +668,28 @@ export class Engine implements Coordinate {
       ...(recent !== undefined && { recent }),
     };
     for (;;) {
-      const { attempts, more } = await this.#store.claim(ns, claim, now);
+      const { attempts, more } = await this.#timely((now) => this.#store.claim(ns, claim, now));
       if (!more) return attempts;
       await nextTurn();
     }
   }
 
+  /** Leases, delays and ends count from when they are written: what had to wait for others is tried again with a later time. */
+  async #timely<Answer>(work: (now: number) => Promise<Answer>): Promise<Answer> {
+    for (let waited = 0; ;) {
+      try {
+        return await work(this.#clock.now());
+      } catch (error) {
+        if (!(error instanceof WaitedError) || (waited += error.waitedMs) >= error.limitMs) throw error;
+      }
+    }
+  }
+
   async makeAttempts(ns: string, requests: readonly AttemptMake[]): Promise<AttemptRow[]> {
-    const now = this.#clock.now();
+    return this.#timely((now) => this.#makeAttempts(ns, requests, now));
+  }
+
+  async #makeAttempts(ns: string, requests: readonly AttemptMake[], now: number): Promise<AttemptRow[]> {
     const makes = this.#batch("requests", requests).map((request) => {
       const { workSpec, workUnit, worker, lifetimeMs } = checkObject("request", request);
       return {
@@ -589,8 +703,15 @@ export class Engine implements Coordinate {
   }
 
   async settleAttempts(ns: string, changes: readonly AttemptChange[]): Promise<AttemptChanged[]> {
+    return this.#timely((now) => this.#settleAttempts(ns, changes, now));
+  }
+
+  async #settleAttempts(
+    ns: string,
+    changes: readonly AttemptChange[],
+    now: number,
+  ): Promise<AttemptChanged[]> {
     const namespace = this.#ns(ns);
-    const now = this.#clock.now();
     const settles: Settle[] = [];
     // a name that was never handed out cannot be looked up: it is answered in its place
     const unknown: { at: number; answer: AttemptChanged }[] = [];
@@ -612,16 +733,29 @@ export class Engine implements Coordinate {
     const { action } = checkObject("change", change);
     checkOneOf("action", action, ["finish", "fail", "retry", "expire", "renew"]);
     const data = checkData("data", change.data, this.#maxDataBytes);
-    const delay = checkSpan("delayMs", change.delayMs, now, 0, -Infinity);
+    const delay = checkSpan("delayMs", change.delayMs, now);
     const lifetime = checkSpan("lifetimeMs", change.lifetimeMs, now, defaultLifetimeMs, -Infinity);
     const untried = change.untried !== undefined && checkBoolean("untried", change.untried);
     if (untried && action !== "expire")
       throw new CoordinateError("bad_argument", `untried: only with expire, not with ${action}`);
+    const progress = change.progress === undefined ? null : checkProgress(change.progress);
+    if (progress !== null && action !== "renew")
+      throw new CoordinateError("bad_argument", `progress: only with renew, not with ${action}`);
+    const recordTaken = change.recordTaken !== undefined && checkBoolean("recordTaken", change.recordTaken);
     const key = parseAttemptId(change.attempt);
     if (key === null) return null;
     const time =
       action === "renew" ? now + Math.max(0, lifetime) : action === "retry" && delay > 0 ? now + delay : 0;
-    return { unitId: key.unitId, number: key.number, action, data, time, untried };
+    return {
+      unitId: key.unitId,
+      number: key.number,
+      action,
+      data,
+      time,
+      untried,
+      progress,
+      recordTaken,
+    };
   }
 
   async getAttempts(ns: string, ids: readonly string[]): Promise<(AttemptRow | null)[]> {
@@ -645,14 +779,11 @@ export class Engine implements Coordinate {
     const namespace = this.#ns(ns);
     const name = checkName("worker", worker);
     const which = checkOneOf("which", query.which, ["active", "all", "children"]);
-    let previous: AttemptKey | null = null;
-    if (query.previous !== undefined) {
-      previous = parseAttemptId(query.previous);
-      if (previous === null) throw new CoordinateError("no_such_attempt", query.previous);
-    }
-    const read = (limit: number): Promise<AttemptRow[]> =>
-      this.#store.listWorkerAttempts(namespace, name, which, previous, limit, this.#clock.now());
-    return page(query.limit, read, (row) => row.id);
+    const previous = query.previous === undefined ? null : readCursor(query.previous);
+    const read = (limit: number): Promise<ListedAttempt[]> =>
+      this.#store.listWorkerAttempts(namespace, name, { which, previous, limit }, this.#clock.now());
+    const { rows, next } = await page(query.limit, read, writeCursor);
+    return { rows: rows.map(({ row }) => row), next };
   }
 
   // ---- workers
@@ -772,7 +903,8 @@ export class Engine implements Coordinate {
 
   async tally(ns?: string): Promise<TallyRow[]> {
     this.#open();
-    return this.#store.tally(ns === undefined ? null : this.#ns(ns), this.#clock.now());
+    const rows = await this.#store.tally(ns === undefined ? null : this.#ns(ns), this.#clock.now());
+    return rows.map(({ id: _id, ...row }) => row);
   }
 
   async waitingSince(ns?: string): Promise<WaitingSinceRow[]> {
@@ -780,11 +912,56 @@ export class Engine implements Coordinate {
     return this.#store.waitingSince(ns === undefined ? null : this.#ns(ns), this.#clock.now());
   }
 
+  async history(ns: string, query: HistoryQuery = {}): Promise<History> {
+    const namespace = this.#ns(ns);
+    const store = this.#store;
+    if (!keepsHistory(store)) throw new CoordinateError("not_supported", "this store keeps no history");
+    const now = this.#clock.now();
+    const to = query.to === undefined ? now : Math.min(checkTime("to", query.to), now);
+    if (query.from !== undefined && query.lastMs !== undefined)
+      throw new CoordinateError("bad_argument", "lastMs: a query has either from or lastMs");
+    const lastMs = checkSpan("lastMs", query.lastMs, now, defaultHistoryMs);
+    const from = query.from === undefined ? to - lastMs : checkTime("from", query.from);
+    if (from >= to)
+      throw new CoordinateError("bad_argument", `from: expected a time before ${to}, got ${from}`);
+    const points = Math.min(checkCount("points", query.points, defaultPoints, 1), mostPoints);
+    const each = query.each !== undefined && checkBoolean("each", query.each);
+    const specs: { id: number; name: string | null }[] = [];
+    if (query.workSpecs === undefined) specs.push({ id: 0, name: null });
+    else {
+      const names = checkList("workSpecs", query.workSpecs, mostSeries).map((one) =>
+        checkName("work spec", one),
+      );
+      const rows = await store.getWorkSpecs(namespace, names);
+      for (const [i, row] of rows.entries()) {
+        if (row === null) throw missingWorkSpec(names[i] ?? "");
+        specs.push({ id: row.id, name: row.name });
+      }
+    }
+    if (each) {
+      const rows = await store.tally(namespace, now);
+      if (rows.length > mostSeries)
+        throw new CoordinateError("too_large", `each: ${rows.length} work specs, at most ${mostSeries}`);
+      for (const { id, workSpec } of rows) specs.push({ id, name: workSpec });
+    }
+    const plan = planHistory(from, to, points, now);
+    const stepMs = plan.recordMs * plan.times;
+    const end = Math.min(plan.to, stepOf(now - recordingMs, finestStepMs));
+    const ids = [...new Set(specs.map(({ id }) => id))];
+    const rows = await store.readHistory(namespace, ids, plan.recordMs, plan.from, end);
+    const bySpec = new Map<number, StoredRecord[]>(ids.map((id) => [id, []]));
+    for (const row of rows) bySpec.get(row.spec)?.push(row);
+    const series = specs.map(({ id, name }) => ({
+      workSpec: name,
+      points: gatherPoints(bySpec.get(id) ?? [], stepMs),
+    }));
+    return { from: plan.from, to: Math.max(plan.from, end), stepMs, series };
+  }
+
   async explain(ns: string, request: ScheduleRequest = {}): Promise<Explained[]> {
     const now = this.#clock.now();
     const { settings, candidates } = await this.#store.candidates(this.#ns(ns), null, false, now);
-    if (request.tasks !== undefined && (await this.#deriveTasks(ns, candidates)))
-      return this.explain(ns, request);
+    if (asksForTasks(request) && (await this.#deriveTasks(ns, candidates))) return this.explain(ns, request);
     return explainChoice(candidates.sort(byName), checkSchedule(request), now, settings.policy);
   }
 
@@ -896,6 +1073,7 @@ export class Engine implements Coordinate {
     const tidied = await this.#store.tidy(limits, now);
     if (tidied.workers > 0) this.#known.clear();
     const { done } = await this.#store.purge(units, now);
+    await this.#recorder?.record(now);
     return { ...tidied, more: tidied.more || !done };
   }
 
@@ -910,6 +1088,12 @@ export class Engine implements Coordinate {
     this.#waiting.stop();
     this.#takers.stop();
     this.#ends.stop();
+    try {
+      // what happened in the step under way
+      await this.#recorder?.record(this.#clock.now(), true);
+    } catch {
+      // a store that cannot be written any more must still be closed, and ten seconds of statistics are no loss
+    }
     await this.#store.close();
   }
 
@@ -949,6 +1133,9 @@ function checkNames(field: string, kind: NameKind, names: readonly string[], mos
   return distinct;
 }
 
+const checkConflict = (policy: ConflictPolicy | undefined): ConflictPolicy =>
+  policy === undefined ? "update" : checkOneOf("onConflict", policy, conflictPolicies);
+
 function checkRequestId(id: string | undefined): string | null {
   if (id === undefined) return null;
   if (checkText("requestId", id).length > 200)
@@ -956,7 +1143,35 @@ function checkRequestId(id: string | undefined): string | null {
   return id;
 }
 
-function checkSchedule({ workSpecs, runtimes, tasks, availableGb }: ScheduleRequest): ScheduleRequest {
+function checkProgress(progress: AttemptProgress): AttemptProgress {
+  const { done, note } = checkObject("progress", progress);
+  if (typeof done !== "number" || !(done >= 0 && done <= 1))
+    throw new CoordinateError(
+      "bad_argument",
+      `progress.done: expected a number from 0 to 1, got ${describeValue(done)}`,
+    );
+  return { done, note: checkNote("progress.note", note) };
+}
+
+/** A few words for people; none when absent. */
+function checkNote(field: string, text: string | undefined): string {
+  if (text === undefined) return "";
+  if (checkText(field, text).length > longestNote)
+    throw new CoordinateError("too_large", `${field}: at most ${longestNote} characters`);
+  return text;
+}
+
+/** Whether the choice depends on what a work spec runs. */
+const asksForTasks = ({ tasks, modules }: ScheduleRequest): boolean =>
+  tasks !== undefined || modules === true;
+
+function checkSchedule({
+  workSpecs,
+  runtimes,
+  tasks,
+  modules,
+  availableGb,
+}: ScheduleRequest): ScheduleRequest {
   const schedule: ScheduleRequest = {};
   if (workSpecs !== undefined)
     schedule.workSpecs = checkList("workSpecs", workSpecs, 10_000).map((one) => checkText("workSpecs", one));
@@ -964,19 +1179,21 @@ function checkSchedule({ workSpecs, runtimes, tasks, availableGb }: ScheduleRequ
     schedule.runtimes = checkList("runtimes", runtimes, 1000).map((one) => checkText("runtimes", one));
   if (tasks !== undefined)
     schedule.tasks = checkList("tasks", tasks, 10_000).map((one) => checkText("tasks", one));
+  if (modules !== undefined) schedule.modules = checkBoolean("modules", modules);
   if (availableGb !== undefined) schedule.availableGb = checkNumber("availableGb", availableGb);
   return schedule;
 }
 
 const byName = (a: Candidate, b: Candidate): number => compareNames(a.name, b.name);
 
-/** When the next unit is due, a lease ends, a continuous spec may generate, or a spec starts: the earliest. */
+/** When the next unit is due, a lease ends, a spec may generate or its schedule does, or a spec starts: the earliest. */
 function whenDue(candidates: readonly Candidate[], now: number): number {
   let due = latestTime;
   for (const { meta, nextDue } of candidates) {
     if (nextDue > 0) due = Math.min(due, nextDue);
     if (meta.continuous && meta.nextContinuous > now) due = Math.min(due, meta.nextContinuous);
     if (meta.notBefore > now) due = Math.min(due, meta.notBefore);
+    if (runsDue(meta) > 0) due = Math.min(due, runsDue(meta));
   }
   return due;
 }
@@ -993,6 +1210,25 @@ async function page<Row>(
   rows.length = limit;
   const last = rows.at(-1);
   return { rows, next: last === undefined ? null : nameOf(last) };
+}
+
+/** The cursor of a list of attempts is the id of the last one, and its position in the worker's log if it has one. */
+const writeCursor = ({ row, position }: ListedAttempt): string =>
+  position === null ? row.id : `${row.id}@${position.join(",")}`;
+
+function readCursor(cursor: string): AttemptCursor {
+  const at = typeof cursor === "string" ? cursor.indexOf("@") : -1;
+  const key = parseAttemptId(at === -1 ? cursor : cursor.slice(0, at));
+  const position =
+    at === -1
+      ? null
+      : cursor
+          .slice(at + 1)
+          .split(",")
+          .map(Number);
+  if (key === null || position?.every(Number.isSafeInteger) === false)
+    throw new CoordinateError("no_such_attempt", cursor);
+  return { ...key, position };
 }
 
 const noSuchAttempt = (attempt: string): AttemptChanged => ({

@@ -29,6 +29,7 @@ const table = {
   not_pending: [409, "Attempt is not pending"],
   lost_lease: [409, "No longer the active attempt"],
   name_exists: [409, "Name exists already: {}"],
+  queue_full: [429, "Queue is full: {}"],
   // the system cannot answer now
   unavailable: [503, "Not available: {}"],
   unknown_outcome: [503, "The outcome is not known: {}"],
@@ -54,6 +55,21 @@ export class CoordinateError extends Error {
 
   get status(): number {
     return table[this.code][0];
+  }
+}
+
+/**
+ * A store had to wait for others, and did nothing: the time that it was given is no longer the time. The engine asks again
+ * with another, until it has waited for `limitMs` in all; then it is an error like any other.
+ */
+export class WaitedError extends CoordinateError {
+  readonly waitedMs: number;
+  readonly limitMs: number;
+
+  constructor(value: string, waitedMs: number, limitMs: number, options?: ErrorOptions) {
+    super("unavailable", value, options);
+    this.waitedMs = waitedMs;
+    this.limitMs = limitMs;
   }
 }
 

@@ -6,10 +6,11 @@
  *                       ^                     |
  *                       +-- retried, expired -+
  */
-import { actionStatus, tooManyRetries } from "./attempt.ts";
+import { actionStatus, tooManyRetries, type AttemptProgress } from "./attempt.ts";
 import { dataWithText, type Data } from "./data.ts";
 import { brokenDependency, dependencyState, type DependencyState } from "./dependency.ts";
 import type { WorkUnitChange } from "./store.ts";
+import { availableSince } from "./work-unit.ts";
 import type { AttemptState, Need, Rule, UnitState, WorkingSet } from "./working-set.ts";
 
 const noErrors: readonly string[] = [];
@@ -31,6 +32,7 @@ const newAttempt = (
   data,
   late: false,
   chainingErrors: noErrors,
+  progress: null,
 });
 
 /**
@@ -38,6 +40,12 @@ const newAttempt = (
  * never shows two at once. Daemons and requests that waited may bring an earlier `now`.
  */
 const startOf = (unit: UnitState, at: number): number => Math.max(at, unit.since, unit.attempt?.end ?? 0);
+
+/** How long a unit has waited that begins now; below 0 for one that was not available. */
+function waitedMs({ status, created, since, notBefore, attempt }: UnitState, start: number): number {
+  if (status !== "available") return -1;
+  return Math.max(0, start - availableSince({ created, since, notBefore, attemptEnd: attempt?.end ?? 0 }));
+}
 
 /** Gives the unit to a worker, wherever it stands. */
 export function begin<Unit extends UnitState>(
@@ -47,6 +55,7 @@ export function begin<Unit extends UnitState>(
   lifetimeMs: number,
 ): AttemptState {
   const start = startOf(unit, set.now);
+  set.happened(unit, "started", waitedMs(unit, start));
   set.leave(unit);
   supersede(set, unit, set.now);
   unit.tries++;
@@ -82,6 +91,7 @@ function failUnrun<Unit extends UnitState>(
   supersede(set, unit, at);
   const data = dataWithText(unit.data, "traceback", traceback);
   unit.attempt = newAttempt(++unit.attempts, worker, "failed", time, time, data);
+  set.happened(unit, "failed", -1);
   set.enter(unit, "failed");
   set.ended(unit, "failed", time);
 }
@@ -139,6 +149,7 @@ export function expire<Unit extends UnitState>(
   set.leave(unit);
   attempt.status = "expired";
   attempt.end = Math.max(at, attempt.start);
+  set.happened(unit, "expired", -1);
   set.released(unit, attempt);
   wait(set, unit, attempt.end);
 }
@@ -168,6 +179,7 @@ export function endAttempt<Unit extends UnitState>(
   attempt.end = Math.max(set.now, attempt.start);
   set.released(unit, attempt);
   const status = action === "finish" ? "finished" : "failed";
+  set.happened(unit, status, attempt.end - attempt.start);
   set.enter(unit, status);
   set.ended(unit, status, attempt.end);
 }
@@ -181,6 +193,7 @@ export function retryUnit<Unit extends UnitState>(
   set.leave(unit);
   attempt.status = actionStatus.retry;
   attempt.end = Math.max(set.now, attempt.start);
+  set.happened(unit, "retried", -1);
   set.released(unit, attempt);
   unit.notBefore = notBefore;
   wait(set, unit, attempt.end);
@@ -191,12 +204,15 @@ export function renewLease<Unit extends UnitState>(
   unit: Unit,
   attempt: AttemptState,
   expiration: number,
+  progress: AttemptProgress | null,
 ): void {
   const lapsed = attempt.status === "expired";
   set.leave(unit);
   attempt.status = "pending";
   attempt.expiration = expiration;
   attempt.end = 0;
+  if (lapsed) attempt.progress = null;
+  if (progress !== null) attempt.progress = progress;
   if (lapsed) set.began(unit, attempt, false);
   set.enter(unit, "pending");
 }
@@ -232,6 +248,13 @@ export function changeUnit<Unit extends UnitState>(
     unit.tries = 0;
     unit.since = set.now;
     wait(set, unit, set.now);
+    return true;
+  }
+  if (change.kind === "cancel") {
+    if (status === "finished" || status === "failed") return false;
+    // taken from its attempt: a task that ends in the same moment cannot finish what was cancelled
+    set.leave(unit);
+    failUnrun(set, unit, "", change.traceback, set.now);
     return true;
   }
   if (change.kind === "set-delay" && !waits) return false;

@@ -33,6 +33,8 @@ export interface ScheduleRequest {
    * only the ones of the runtime "" or "node", unless `runtimes` lists others, and none that has a `module`. Absent is all; empty is none.
    */
   tasks?: readonly string[];
+  /** Of work specs without a runtime only those that have a `module`. */
+  modules?: boolean;
   /** Not those that need more; absent or 0 is "not stated". */
   availableGb?: number;
 }
@@ -50,6 +52,7 @@ export type Exclusion =
   | "no_work"
   | "continuous_pending"
   | "continuous_not_due"
+  | "schedule_not_due"
   | "lower_priority"
   | "preempted"
   | "enough_running";
@@ -87,10 +90,11 @@ function filter(candidate: Candidate, request: ScheduleRequest, now: number): Ex
   const runtimes = runtimesOf(request);
   if (runtimes !== null && !runtimes.includes(meta.runtime)) return "other_runtime";
   if (request.tasks !== undefined && !hasTask(request.tasks, meta)) return "no_task";
+  if (request.modules === true && meta.runtime === "" && !meta.runsModule) return "no_task";
   if ((request.availableGb ?? 0) > 0 && meta.minGb > (request.availableGb ?? 0)) return "needs_memory";
   if (meta.maxRunning > 0 && pending >= meta.maxRunning) return "max_running";
   if (available > 0 || mayGenerate(meta, available, pending, now)) return null;
-  if (!meta.continuous) return "no_work";
+  if (!meta.continuous) return pending === 0 && meta.nextRun > now ? "schedule_not_due" : "no_work";
   return pending > 0 ? "continuous_pending" : "continuous_not_due";
 }
 
@@ -254,7 +258,9 @@ function reason(
     case "no_task":
       return meta.runsModule
         ? "runs a module; asked for work specs that run a task"
-        : `runs the task ${JSON.stringify(meta.taskName)}; asked for ${JSON.stringify(request.tasks)}`;
+        : request.tasks === undefined
+          ? "has no module; asked for work specs that have one"
+          : `runs the task ${JSON.stringify(meta.taskName)}; asked for ${JSON.stringify(request.tasks)}`;
     case "needs_memory":
       return `needs ${meta.minGb} GB; ${request.availableGb} GB are available`;
     case "max_running":
@@ -265,6 +271,8 @@ function reason(
       return `generates no work unit while ${pending} are pending`;
     case "continuous_not_due":
       return `generates its next work unit in ${((meta.nextContinuous - now) / 1000).toFixed(1)} s`;
+    case "schedule_not_due":
+      return `makes its next work unit at ${new Date(meta.nextRun).toISOString()}`;
     case "lower_priority":
       return "others with work have a higher priority";
     case "preempted":

@@ -1,7 +1,7 @@
 /** Settling: finish, fail, retry, expire and renew, each under its guard. */
-import { attemptId, judge, type AttemptChanged } from "./attempt.ts";
+import { actionStatus, attemptId, judge, type AttemptAction, type AttemptChanged } from "./attempt.ts";
 import { readOutputs, type OutputUnit } from "./chaining.ts";
-import type { Data } from "./data.ts";
+import { dataWithout, type Data } from "./data.ts";
 import { putUnits } from "./adding.ts";
 import { catchUpUnit, endAttempt, follow, followBefore, releaseUnit, renewLease, retryUnit } from "./life.ts";
 import type { AttemptKey, Settle, WorkUnitPut } from "./store.ts";
@@ -20,15 +20,13 @@ export function* settleAttempts<Unit extends UnitState>(
   changes: readonly Settle[],
 ): Rule<AttemptChanged[]> {
   yield set.loadUnits(changes.map(({ unitId }) => unitId));
-  for (const { unitId } of changes) {
-    const unit = set.unit(unitId);
-    if (unit !== undefined) catchUpUnit(set, unit);
-  }
+  catchUpUnits(set, changes);
   if (set.isUnresolved()) yield* follow(set);
   yield set.loadPast(changes.filter(({ unitId, number }) => set.unit(unitId)?.attempt?.number !== number));
-  yield* loadOutputs(set, changes);
+  if (set.readsAhead) yield* loadOutputs(set, changes);
   const answers: AttemptChanged[] = [];
-  for (const [i, change] of changes.entries()) {
+  for (let i = 0; i < changes.length; i++) {
+    const change = changes[i]!;
     if (i > 0 && i % changesPerTurn === 0) yield undefined;
     const unit = set.unit(change.unitId);
     if (unit === undefined || unit.spec.deleted || unit.spec.namespace !== namespace) {
@@ -41,11 +39,20 @@ export function* settleAttempts<Unit extends UnitState>(
     if (mayTakePlace(unit, change, set.now)) yield set.loadCounts(unit.spec);
     const answer = unchanged(change);
     const finished = settleOne(set, unit, change, answer);
-    if (finished !== null) yield* chain(set, unit, finished, answer);
+    const next = finished === null ? undefined : nextSpec(set, unit);
+    if (finished !== null && next !== undefined) yield* chain(set, next, unit, finished, answer);
     answers.push(answer);
   }
-  yield* follow(set);
+  if (set.isUnresolved()) yield* follow(set);
   return answers;
+}
+
+/** Applies the rule of time to the units of these changes. */
+function catchUpUnits<Unit extends UnitState>(set: WorkingSet<Unit>, changes: readonly Settle[]): void {
+  for (const { unitId } of changes) {
+    const unit = set.unit(unitId);
+    if (unit !== undefined) catchUpUnit(set, unit);
+  }
 }
 
 export const unchanged = ({ unitId, number }: AttemptKey): AttemptChanged => ({
@@ -65,6 +72,13 @@ const mayTakePlace = (unit: UnitState, { action, number, time }: Settle, now: nu
   unit.spec.meta.maxRunning > 0 &&
   unit.attempt?.number === number &&
   unit.attempt.status === "expired";
+
+/** Whether the unit was taken from it before its lease ended; what a worker gives back has no lease left. */
+const wasTaken = ({ status, end, expiration }: AttemptState): boolean =>
+  status === "expired" && end < expiration;
+
+const isOutcome = (action: AttemptAction): boolean =>
+  action === "finish" || action === "fail" || action === "retry";
 
 /** Gives the unit back: to expire, or to renew for no time. */
 const isRelease = ({ action, time }: Settle, now: number): boolean =>
@@ -96,6 +110,20 @@ function settleOne<Unit extends UnitState>(
   )
     verdict = "lost_lease";
   if (verdict === "nothing") return null;
+  if (
+    verdict === "lost_lease" &&
+    current === null &&
+    change.recordTaken &&
+    isOutcome(action) &&
+    wasTaken(attempt)
+  ) {
+    attempt.status = actionStatus[action];
+    if (change.data !== null) attempt.data = change.data;
+    set.savePast(unit, attempt);
+    answer.changed = true;
+    answer.status = attempt.status;
+    return null;
+  }
   if (verdict !== "apply") {
     // a renewal that comes too late keeps what the worker found out, on its own attempt
     if (verdict === "lost_lease" && action === "renew" && change.data !== null) {
@@ -109,11 +137,14 @@ function settleOne<Unit extends UnitState>(
   const release = isRelease(change, set.now);
   if (attempt.status === "expired" && release && change.data === null) return null;
   if (change.data !== null) attempt.data = change.data;
+  // a finish that wins over a failure: what the failure wrote of itself is not true any more
+  else if (attempt.status === "failed" && attempt.data !== null && attempt.data !== unit.data)
+    attempt.data = dataWithout(attempt.data, "traceback");
   if (attempt.status === "expired" && !release) attempt.late = true;
   if (release) {
     if (attempt.status === "pending") releaseUnit(set, unit, attempt, change.untried);
     else set.save(unit);
-  } else if (action === "renew") renewLease(set, unit, attempt, change.time);
+  } else if (action === "renew") renewLease(set, unit, attempt, change.time, change.progress);
   else if (action === "retry") retryUnit(set, unit, attempt, change.time);
   else if (action !== "expire") endAttempt(set, unit, attempt, action);
   answer.changed = true;
@@ -138,16 +169,20 @@ export const outputPut = (
   origin,
 });
 
+/** Where the output of the unit goes. */
+function nextSpec<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit): Unit["spec"] | undefined {
+  const { namespace, meta } = unit.spec;
+  return meta.nextWorkSpecName === "" ? undefined : set.spec(namespace, meta.nextWorkSpecName);
+}
+
 /** Makes the units of a finished attempt's `output`, in the same step. */
 function* chain<Unit extends UnitState>(
   set: WorkingSet<Unit>,
+  next: Unit["spec"],
   unit: Unit,
   attempt: AttemptState,
   answer: AttemptChanged,
 ): Rule<void> {
-  const { namespace, meta } = unit.spec;
-  const next = meta.nextWorkSpecName === "" ? undefined : set.spec(namespace, meta.nextWorkSpecName);
-  if (next === undefined) return;
   const { units, errors } = readOutputs(attempt.data);
   answer.outputs = units.length;
   answer.chainingErrors = errors;
@@ -162,7 +197,6 @@ function* chain<Unit extends UnitState>(
 
 /** Loads at once what the outputs of all changes may touch. */
 function* loadOutputs<Unit extends UnitState>(set: WorkingSet<Unit>, changes: readonly Settle[]): Rule<void> {
-  if (!set.readsAhead) return;
   const finishing: { unit: Unit; data: Data | null }[] = [];
   const specs = new Map<string, Set<string>>();
   for (const { action, unitId, data } of changes) {
@@ -178,7 +212,7 @@ function* loadOutputs<Unit extends UnitState>(set: WorkingSet<Unit>, changes: re
   for (const [namespace, names] of specs) yield set.loadSpecs(namespace, names);
   const wanted = new Map<Unit["spec"], string[]>();
   for (const { unit, data } of finishing) {
-    const next = set.spec(unit.spec.namespace, unit.spec.meta.nextWorkSpecName);
+    const next = nextSpec(set, unit);
     if (next === undefined) continue;
     const names = wanted.get(next) ?? [];
     wanted.set(next, names);

@@ -7,11 +7,12 @@
  * of it has. What was answered is as durable as the store promises to be.
  *
  * "Past its time" holds by rule: wherever `now` is given, a pending attempt whose expiration is at or before it
- * is expired and its unit waits again, and a delayed unit whose time has come is available. A store may move such
- * rows when it meets them, in any method; nobody may see the difference.
+ * is expired and its unit waits again, a delayed unit whose time has come is available, and a schedule has made the units
+ * whose time has come. A store may move such rows when it meets them, in any method; nobody may see the difference.
  */
 import type { ActionInput, ActionRow } from "./action.ts";
-import type { AttemptAction, AttemptChanged, AttemptRow } from "./attempt.ts";
+import type { AttemptAction, AttemptChanged, AttemptProgress, AttemptRow } from "./attempt.ts";
+import type { WorkerAttemptQuery } from "./coordinate.ts";
 import type { Data } from "./data.ts";
 import type { DependencyKind } from "./dependency.ts";
 import type { LockDecision, LockPath, LockView } from "./lock.ts";
@@ -21,6 +22,7 @@ import type { Candidate } from "./scheduler.ts";
 import type { WorkSpecMeta, WorkSpecRef, WorkSpecRow } from "./work-spec.ts";
 import type {
   AddedWorkUnit,
+  ConflictPolicy,
   Tally,
   TallyRow,
   WaitingSinceRow,
@@ -54,7 +56,7 @@ export interface Store {
    */
   candidates(ns: string, requestId: string | null, recent: boolean, now: number): Promise<Candidates>;
   /** Without counting rows. In order of namespace and work spec. */
-  tally(ns: string | null, now: number): Promise<TallyRow[]>;
+  tally(ns: string | null, now: number): Promise<SpecTally[]>;
   /** Of specs with available units, in order of namespace and work spec; looks at `waitingSample` units from each end. */
   waitingSince(ns: string | null, now: number): Promise<WaitingSinceRow[]>;
 
@@ -126,11 +128,9 @@ export interface Store {
   listWorkerAttempts(
     ns: string,
     worker: string,
-    which: "active" | "all" | "children",
-    previous: AttemptKey | null,
-    limit: number,
+    page: WorkerAttemptPage,
     now: number,
-  ): Promise<AttemptRow[]>;
+  ): Promise<ListedAttempt[]>;
 
   /** Creates what is not known. Throws `worker_cycle`. */
   putWorkers(ns: string, changes: readonly WorkerChange[], now: number): Promise<WorkerRow[]>;
@@ -204,6 +204,11 @@ export interface Slice {
   done: boolean;
 }
 
+/** The counts of a work spec, with its id. */
+export interface SpecTally extends TallyRow {
+  id: number;
+}
+
 export interface Candidates {
   settings: NamespaceSettings;
   candidates: Candidate[];
@@ -242,6 +247,9 @@ export interface WorkUnitPut {
   labels?: readonly string[];
   /** The attempt whose output the unit is. */
   origin?: string;
+  /** Absent is `update`. */
+  onConflict?: ConflictPolicy;
+  throttleMs?: number;
 }
 
 /** As a query, checked. Absent is no condition; an empty list matches nothing. */
@@ -257,7 +265,8 @@ export type WorkUnitChange =
   | { kind: "set-priority"; priority: number }
   | { kind: "adjust-priority"; by: number }
   | { kind: "set-delay"; notBefore: number }
-  | { kind: "reset" };
+  | { kind: "reset" }
+  | { kind: "cancel"; traceback: string };
 
 export interface Claim {
   /** The id of the candidate that was chosen. */
@@ -285,6 +294,22 @@ export interface AttemptKey {
   number: number;
 }
 
+/** A place in a list of attempts. `position` is the store's own, in its log of what a worker claimed: the row may be gone since. */
+export interface AttemptCursor extends AttemptKey {
+  position: readonly number[] | null;
+}
+
+export interface WorkerAttemptPage {
+  which: WorkerAttemptQuery["which"];
+  previous: AttemptCursor | null;
+  limit: number;
+}
+
+export interface ListedAttempt {
+  row: AttemptRow;
+  position: AttemptCursor["position"];
+}
+
 export interface Settle extends AttemptKey {
   action: AttemptAction;
   data: Data | null;
@@ -292,6 +317,9 @@ export interface Settle extends AttemptKey {
   time: number;
   /** `expire`: a pending attempt that nobody began is given back, and is not counted as a try. */
   untried: boolean;
+  /** `renew`: how far the attempt has come; null leaves what was said before. */
+  progress: AttemptProgress | null;
+  recordTaken: boolean;
 }
 
 export interface TidyLimits {
@@ -306,7 +334,19 @@ export interface Tidied {
   due: number;
   exhausted: number;
   retired: number;
+  /** Units that schedules made. */
+  generated: number;
   workers: number;
   /** There is more to do now. */
   more: boolean;
 }
+
+export const nothingTidied = (): Tidied => ({
+  expired: 0,
+  due: 0,
+  exhausted: 0,
+  retired: 0,
+  generated: 0,
+  workers: 0,
+  more: false,
+});

@@ -7,8 +7,11 @@ import type { Rule, UnitState, WorkingSet } from "./working-set.ts";
 const unitsPerTurn = 100;
 
 /** The order in which leases end. */
-export const byExpiration = (a: UnitState, b: UnitState): number =>
-  (a.attempt?.expiration ?? 0) - (b.attempt?.expiration ?? 0) || a.id - b.id;
+export function byExpiration(a: UnitState, b: UnitState): number {
+  const first = a.attempt?.expiration ?? 0;
+  const second = b.attempt?.expiration ?? 0;
+  return first < second ? -1 : first > second ? 1 : a.id - b.id;
+}
 
 /**
  * The leases of these units have ended, in the order of `units`. What follows for their dependents is dated back to that
@@ -23,7 +26,7 @@ export function* expireUnits<Unit extends UnitState>(
     if (unit.attempt?.status === "pending" && unit.attempt.expiration <= set.now)
       expire(set, unit, unit.attempt, unit.attempt.expiration);
   }
-  yield* follow(set);
+  if (set.isUnresolved()) yield* follow(set);
 }
 
 /** The delays of these units are over. */
@@ -36,7 +39,7 @@ export function* releaseDue<Unit extends UnitState>(
     set.leave(unit);
     wait(set, unit, set.now);
   }
-  yield* follow(set);
+  if (set.isUnresolved()) yield* follow(set);
 }
 
 /** Fails those of the units that were tried too often, one after the other; answers how many. */

@@ -5,10 +5,19 @@
  * To add a verb: declare it in coordinate.ts, implement it in engine.ts, describe it here.
  */
 import type { ActionInput, ActionRow } from "./action.ts";
-import { attemptStatuses, type AttemptChange, type AttemptChanged, type AttemptRow } from "./attempt.ts";
+import {
+  attemptStatuses,
+  type AttemptChange,
+  type AttemptChanged,
+  type AttemptProgress,
+  type AttemptRow,
+} from "./attempt.ts";
 import type {
+  AddWorkUnitsOptions,
   AttemptMake,
   AttemptRequest,
+  AwaitOptions,
+  CancelOptions,
   Coordinate,
   LockQuery,
   LockRequest,
@@ -21,6 +30,7 @@ import type {
 } from "./coordinate.ts";
 import type { Data } from "./data.ts";
 import { errorCodes } from "./errors.ts";
+import type { History, HistoryChange, HistoryPoint, HistoryQuery, HistorySeries, Spread } from "./history.ts";
 import type { Lock, LockPath, LockRefusal } from "./lock.ts";
 import type { NameKind } from "./names.ts";
 import { schedulingPolicies, type NamespaceRow, type NamespaceSettings } from "./namespace.ts";
@@ -58,6 +68,7 @@ import {
 } from "./work-spec-fields.ts";
 import type { WorkSpecRef, WorkSpecRow } from "./work-spec.ts";
 import {
+  conflictPolicies,
   workUnitStatuses,
   type AddedWorkUnit,
   type Tally,
@@ -163,9 +174,13 @@ const fieldShapes: Readonly<Record<Exclude<FieldKind, "object">, Shape>> = {
   arguments: {},
   duration: span,
   time,
+  times: list(time),
+  choice: text(),
 };
-const fieldShape = ({ kind, keys = {} }: MetaField): Shape =>
-  kind === "object" ? fieldsShape(Object.values(keys) as MetaField[]) : fieldShapes[kind];
+const fieldShape = ({ kind, keys = {}, words }: MetaField): Shape => {
+  if (kind === "object") return fieldsShape(Object.values(keys) as MetaField[]);
+  return kind === "choice" ? oneOf(words as readonly string[]) : fieldShapes[kind];
+};
 /** Members that may all be absent: of a field that is an object, and of a change. */
 const fieldsShape = (rows: readonly MetaField[]): Shape =>
   objectOf(Object.fromEntries(rows.map((row) => [row.field, maybe(fieldShape(row))])));
@@ -193,6 +208,7 @@ const attemptRow = object<AttemptRow>({
   data,
   late: boolean(),
   chainingErrors: list(text()),
+  progress: nullable(object<AttemptProgress>({ done: number(), note: text() })),
 });
 const attemptChange = input<AttemptChange>({
   attempt: text(),
@@ -201,6 +217,8 @@ const attemptChange = input<AttemptChange>({
   delayMs: maybe(span),
   lifetimeMs: maybe(span),
   untried: maybe(boolean()),
+  progress: maybe(input<AttemptProgress>({ done: number(), note: text() })),
+  recordTaken: maybe(boolean()),
 });
 const attemptChanged = object<AttemptChanged>({
   attempt: text(),
@@ -215,6 +233,7 @@ const schedule: Members<ScheduleRequest> = {
   workSpecs: maybe(list(text())),
   runtimes: maybe(list(text())),
   tasks: maybe(list(text())),
+  modules: maybe(boolean()),
   availableGb: maybe(number()),
 };
 
@@ -222,6 +241,8 @@ const schedule: Members<ScheduleRequest> = {
 
 const workUnitStatus = oneOf(workUnitStatuses);
 const dependencyKind = oneOf(["hard", "soft"]);
+
+const conflict = oneOf(conflictPolicies);
 
 /** One line of a bulk load, too. */
 export const workUnitInput = input<WorkUnitInput>({
@@ -241,6 +262,9 @@ export const workUnitInput = input<WorkUnitInput>({
   ),
   queues: maybe(list(queue)),
   labels: maybe(list(label)),
+  onConflict: maybe(conflict),
+  debounceMs: maybe(span),
+  throttleMs: maybe(span),
 });
 export const workUnitRow = object<WorkUnitRow>({
   id: integer,
@@ -279,6 +303,26 @@ const tally = objectOf(
   Object.fromEntries(workUnitStatuses.map((status) => [status, integer])),
 ) as Shape<Tally>;
 const priority = number({ title: "priority" });
+const oneOfTrue = boolean() as Shape<true>;
+
+const spread = nullable(object<Spread>({ count: integer, p50: span, p90: span, p99: span }));
+const historyPoint = object<HistoryPoint>({
+  time,
+  added: integer,
+  started: integer,
+  finished: integer,
+  failed: integer,
+  retried: integer,
+  expired: integer,
+  running: nullable(number()),
+  waiting: nullable(number()),
+  delayed: nullable(number()),
+  blocked: nullable(number()),
+  oldestMs: span,
+  duration: spread,
+  wait: spread,
+  changes: list(object<HistoryChange>({ time, workSpec, what: text() })),
+});
 
 // ---- workers, queues, actions, locks
 
@@ -396,12 +440,23 @@ export const verbs: { readonly [V in Verb]: VerbRow<Awaited<ReturnType<Coordinat
   addWorkUnits: {
     scope: "write",
     params: { workSpec: workSpecRef, units: list(workUnitInput) },
-    options: requestOptions,
+    options: {
+      ...requestOptions,
+      ...waitOptions,
+      onConflict: maybe(conflict),
+    } satisfies Members<Omit<AddWorkUnitsOptions, "signal">>,
     answer: list(
-      object<AddedWorkUnit>({ name: workUnit, id: integer, created: boolean(), status: workUnitStatus }),
+      object<AddedWorkUnit>({
+        name: workUnit,
+        id: integer,
+        created: boolean(),
+        status: workUnitStatus,
+        ignored: maybe(oneOfTrue),
+      }),
     ),
     repeat: "id",
-    summary: "Adds work units, all or none; one that exists gets the new data.",
+    summary:
+      "Adds work units, all or none; one that exists gets the new data, unless onConflict says otherwise.",
   },
   getWorkUnits: {
     scope: "read",
@@ -429,7 +484,10 @@ export const verbs: { readonly [V in Verb]: VerbRow<Awaited<ReturnType<Coordinat
   awaitWorkUnits: {
     scope: "read",
     params: { workSpec: workSpecRef, names: list(workUnit) },
-    options: waitOptions,
+    options: {
+      ...waitOptions,
+      any: maybe(boolean("One that has ended is enough")),
+    } satisfies Members<Omit<AwaitOptions, "signal">>,
     answer: list(nullable(workUnitRow)),
     repeat: "same",
     summary:
@@ -465,6 +523,18 @@ export const verbs: { readonly [V in Verb]: VerbRow<Awaited<ReturnType<Coordinat
     repeat: "never",
     slow: true,
     summary: "Clears the active attempt of the selected units, which become available; answers how many.",
+  },
+  cancelWorkUnits: {
+    scope: "write",
+    params: { workSpec: workSpecRef, selection },
+    options: {
+      by: maybe(text({ description: "Who cancels" })),
+      why: maybe(text({ description: "Why" })),
+    } satisfies Members<CancelOptions>,
+    answer: integer,
+    repeat: "never",
+    slow: true,
+    summary: "Fails the selected units that have not ended, running ones included; answers how many.",
   },
   deleteWorkUnits: {
     scope: "write",
@@ -646,6 +716,26 @@ export const verbs: { readonly [V in Verb]: VerbRow<Awaited<ReturnType<Coordinat
     answer: list(object<WaitingSinceRow>({ namespace, workSpec, since: time, exact: boolean() })),
     repeat: "same",
     summary: "Per work spec with available units, since when one of them has waited.",
+  },
+  history: {
+    scope: "read",
+    options: {
+      workSpecs: maybe(list(workSpec)),
+      each: maybe(boolean("Besides the namespace as a whole, a series for every work spec")),
+      from: maybe(time),
+      lastMs: maybe(span),
+      to: maybe(time),
+      points: maybe(integer),
+    } satisfies Members<HistoryQuery>,
+    answer: object<History>({
+      from: time,
+      to: time,
+      stepMs: span,
+      series: list(object<HistorySeries>({ workSpec: nullable(workSpec), points: list(historyPoint) })),
+    }),
+    repeat: "same",
+    summary:
+      "What happened over time, in steps: counts of units added and ended, how many ran and waited, durations and waits.",
   },
   explain: {
     scope: "read",

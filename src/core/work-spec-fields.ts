@@ -6,6 +6,7 @@
  */
 import { latestTime } from "./check.ts";
 import { nameFromBytes } from "./names.ts";
+import { overlapPolicies, type Schedule } from "./schedule.ts";
 
 /** What the scheduler looks at. Derived from the data when a work spec is set; then some of it may be set on its own. */
 export interface WorkSpecMeta {
@@ -27,6 +28,8 @@ export interface WorkSpecMeta {
   maxRunning: number;
   maxGetwork: number;
   maxRetries: number;
+  /** Units that may wait when others are added. */
+  maxWaiting: number;
   /** The `then` key; empty is none. */
   nextWorkSpecName: string;
   thenPreempts: boolean;
@@ -36,6 +39,11 @@ export interface WorkSpecMeta {
   /** It has a `module`: it runs a function of that, and no task. */
   runsModule: boolean;
   retention: Retention;
+  schedule: Schedule;
+  /** When the schedule makes its next unit; 0 is never. */
+  nextRun: number;
+  /** The time of the last unit that it made; 0 is none. */
+  lastRun: number;
 }
 
 /** How long ended units are kept, by status; an absent limit keeps them for ever. */
@@ -52,10 +60,20 @@ export interface RetentionLimit {
 /**
  * What a value is. In data, a `duration` is seconds, and a `time` is seconds since 1970 or a date as RFC 3339 has it; in
  * metadata both are milliseconds. An `amount` is a number of 0 or more, a `count` an integer of 0 or more, `arguments`
- * are a list or an object.
+ * are a list or an object, `times` a list of times, and a `choice` is one of the words of its row.
  */
 export type FieldKind =
-  "number" | "amount" | "count" | "boolean" | "text" | "object" | "arguments" | "duration" | "time";
+  | "number"
+  | "amount"
+  | "count"
+  | "boolean"
+  | "text"
+  | "object"
+  | "arguments"
+  | "duration"
+  | "time"
+  | "times"
+  | "choice";
 
 export interface WorkSpecField {
   readonly kind: FieldKind;
@@ -77,6 +95,8 @@ export interface WorkSpecField {
   readonly newer?: true;
   /** What a number counts, where its kind does not say so. */
   readonly unit?: string;
+  /** Of a choice: the words. Of a count: words that may stand for a number. */
+  readonly words?: readonly string[] | Readonly<Record<string, number>>;
   /** Of an object whose keys are known too. */
   readonly keys?: Readonly<Record<string, WorkSpecField>>;
   /** Stored and handed to workers, which read it; the engine takes whatever stands there. */
@@ -91,6 +111,44 @@ const retentionLimit = {
   },
   max_count: { kind: "count", field: "maxCount", help: "How many units are kept, the newest" },
 } as const satisfies Record<string, WorkSpecField>;
+
+const scheduleKeys = {
+  cron: {
+    kind: "text",
+    field: "cron",
+    help: "A cron expression of five fields, or six that begin with seconds",
+  },
+  timezone: {
+    kind: "text",
+    field: "timezone",
+    help: "The time zone of cron, such as Europe/Brussels; UTC if not given",
+  },
+  every: {
+    kind: "duration",
+    field: "everyMs",
+    help: "A unit every so many seconds, counted from start, else from 1970",
+  },
+  at: { kind: "times", field: "at", help: "A unit at each of these times" },
+  start: { kind: "time", field: "start", help: "No run before this time" },
+  end: { kind: "time", field: "end", help: "No run after this time" },
+  jitter: {
+    kind: "duration",
+    field: "jitterMs",
+    help: "Each unit begins up to so many seconds later than its time",
+  },
+  catch_up: {
+    kind: "count",
+    field: "catchUp",
+    words: { skip: 0, one: 1 },
+    help: "How many missed runs are made after an outage, the latest ones: skip, one (the default), or a number",
+  },
+  overlap: {
+    kind: "choice",
+    field: "overlap",
+    words: overlapPolicies,
+    help: "While the unit of the run before has not ended: allow (the default) makes the next one, skip makes none, wait makes one that waits for it",
+  },
+} as const satisfies Record<string, WorkSpecField & { field: keyof Schedule }>;
 
 /** By key, in the order in which metadata is written. */
 export const workSpecFields = {
@@ -208,6 +266,14 @@ export const workSpecFields = {
     settable: true,
     help: "Attempts after which a unit fails instead of being handed out again; 0 is unlimited",
   },
+  max_waiting: {
+    kind: "count",
+    field: "maxWaiting",
+    default: 0,
+    settable: true,
+    newer: true,
+    help: "Units that may wait; an add of more is refused with queue_full. 0 is unlimited",
+  },
   then: {
     kind: "text",
     field: "nextWorkSpecName",
@@ -249,6 +315,28 @@ export const workSpecFields = {
       finished: { kind: "object", field: "finished", help: "Of finished units", keys: retentionLimit },
       failed: { kind: "object", field: "failed", help: "Of failed units", keys: retentionLimit },
     },
+  },
+  schedule: {
+    kind: "object",
+    field: "schedule",
+    default: {},
+    newer: true,
+    help: "The times at which it makes units of its own: by cron, every or at",
+    keys: scheduleKeys,
+  },
+  next_run: {
+    kind: "time",
+    field: "nextRun",
+    default: 0,
+    metaOnly: true,
+    help: "When the schedule makes its next unit; 0 is never",
+  },
+  last_run: {
+    kind: "time",
+    field: "lastRun",
+    default: 0,
+    metaOnly: true,
+    help: "The time of the last unit that the schedule made; 0 is none",
   },
 } as const satisfies Record<string, WorkSpecField & { field?: keyof WorkSpecMeta }>;
 
@@ -309,12 +397,31 @@ const wanted: Readonly<Record<FieldKind, string>> = {
   arguments: "a list or an object",
   duration: "a number of 0 or more",
   time: "a time",
+  times: "a list of times",
+  choice: "a word",
 };
 
-export const wantedKind = (kind: FieldKind): string => wanted[kind];
+/** What a value of the field is, in words. */
+export function wantedKind({ kind, words }: Pick<WorkSpecField, "kind" | "words">): string {
+  if (words === undefined) return wanted[kind];
+  const known = wordsOf(words).join(", ");
+  return kind === "choice" ? `one of ${known}` : `${wanted[kind]}, or one of ${known}`;
+}
+
+const wordsOf = (words: NonNullable<WorkSpecField["words"]>): readonly string[] =>
+  Array.isArray(words) ? (words as readonly string[]) : Object.keys(words);
 
 /** The metadata's value for a value of data; undefined when it is of another kind. */
 export const readKind = (kind: FieldKind, value: unknown): unknown => dataReaders[kind](value);
+
+/** The same of a field, which may have words of its own. */
+export function readField({ kind, words }: WorkSpecField, value: unknown): unknown {
+  if (words === undefined) return readKind(kind, value);
+  const word = textOf(value);
+  if (word === undefined || !wordsOf(words).includes(word))
+    return kind === "choice" ? undefined : readKind(kind, value);
+  return Array.isArray(words) ? word : (words as Readonly<Record<string, number>>)[word];
+}
 
 /** A value of metadata itself, checked: durations and times are milliseconds already. */
 export const checkKind = (kind: FieldKind, value: unknown): unknown =>
@@ -326,6 +433,15 @@ const objectOf = (value: unknown): unknown =>
   typeof value === "object" && value !== null && !Array.isArray(value) && !(value instanceof Uint8Array)
     ? value
     : undefined;
+
+const timeOf = (value: unknown): unknown => {
+  const text = textOf(value);
+  if (text === undefined) return inMilliseconds(between(0, value, latestTime / 1000));
+  // a date without an offset would mean another time on every machine
+  return /^\d{4}-\d\d-\d\dT.*(Z|[-+]\d\d:\d\d)$/.test(text)
+    ? between(0, Date.parse(text), latestTime)
+    : undefined;
+};
 
 const dataReaders: Readonly<Record<FieldKind, (value: unknown) => unknown>> = {
   number: (value) => between(-Infinity, value),
@@ -339,14 +455,12 @@ const dataReaders: Readonly<Record<FieldKind, (value: unknown) => unknown>> = {
   object: objectOf,
   arguments: (value) => (Array.isArray(value) ? value : objectOf(value)),
   duration: (value) => inMilliseconds(between(0, value)),
-  time: (value) => {
-    const text = textOf(value);
-    if (text === undefined) return inMilliseconds(between(0, value, latestTime / 1000));
-    // a date without an offset would mean another time on every machine
-    return /^\d{4}-\d\d-\d\dT.*(Z|[-+]\d\d:\d\d)$/.test(text)
-      ? between(0, Date.parse(text), latestTime)
-      : undefined;
+  time: timeOf,
+  times: (value) => {
+    const times = Array.isArray(value) ? value.map(timeOf) : [undefined];
+    return times.includes(undefined) ? undefined : times;
   },
+  choice: textOf,
 };
 
 function between(least: number, value: unknown, most = Infinity): number | undefined {

@@ -6,10 +6,11 @@ import { describeValue } from "./check.ts";
 import { decodeData, type Data } from "./data.ts";
 import { CoordinateError } from "./errors.ts";
 import { checkName } from "./names.ts";
+import { hasSchedule, wrongInSchedule, type Schedule } from "./schedule.ts";
 import {
   checkKind,
   defaultMeta,
-  readKind,
+  readField,
   settableFields,
   textOf,
   wantedKind,
@@ -53,6 +54,11 @@ export function readWorkSpec(data: Data, lenient = false): { name: string; meta:
   if (called === undefined) throw new CoordinateError("bad_work_spec_name");
   const name = checkName("work spec", called);
   const given = readFields(spec, workSpecKeys, lenient) as Partial<WorkSpecMeta>;
+  if (given.schedule !== undefined) {
+    const problem = scheduleProblem(given.schedule, spec.schedule as object, given.continuous ?? false);
+    if (problem !== null && !lenient) throw new CoordinateError("bad_work_spec", problem);
+    if (problem !== null) delete given.schedule;
+  }
   const meta = {
     ...defaultMeta,
     ...given,
@@ -64,6 +70,15 @@ export function readWorkSpec(data: Data, lenient = false): { name: string; meta:
   if (given.weight === undefined && nice !== undefined && nice !== null)
     meta.weight = Math.max(1, defaultMeta.weight - Number(nice));
   return { name, meta };
+}
+
+/** What is wrong with a schedule, given what stands in the data; null when it is well. */
+function scheduleProblem(schedule: Schedule, written: object, continuous: boolean): string | null {
+  if (!hasSchedule(schedule))
+    return Object.keys(written).length === 0 ? null : "schedule: expected one of cron, every and at";
+  const wrong = wrongInSchedule(schedule);
+  if (wrong !== null) return `schedule${wrong.key === "" ? "" : "."}${wrong.key}: ${wrong.problem}`;
+  return continuous ? "schedule: a continuous work spec has none" : null;
 }
 
 /** A key of workers, which judge other types than text. */
@@ -96,7 +111,7 @@ export function checkMetaChange(change: WorkSpecMetaChange): WorkSpecMetaChange 
     if (typeof value === "bigint" || checkKind(row.kind, value) === undefined)
       throw new CoordinateError(
         "bad_argument",
-        `${field}: expected ${wantedKind(row.kind)}, got ${describeValue(value)}`,
+        `${field}: expected ${wantedKind(row)}, got ${describeValue(value)}`,
       );
   }
   return change;
@@ -117,21 +132,26 @@ function readFields(
   path = "",
 ): Record<string, unknown> {
   const fields: Record<string, unknown> = {};
-  for (const [key, { kind, field, keys: inner, forWorkers, newer }] of Object.entries(keys)) {
+  for (const [key, row] of Object.entries(keys)) {
+    const { field, keys: inner, forWorkers, newer } = row;
     const value = Object.hasOwn(object, key) ? object[key] : undefined;
     if (value === undefined || value === null || forWorkers === true) continue;
-    const read = readKind(kind, value);
+    const read = readField(row, value);
     if (read === undefined && lenient && newer === true) continue;
     if (read === undefined)
       throw new CoordinateError(
         "bad_work_spec",
-        `${path}${key}: expected ${wantedKind(kind)}, got ${describeValue(value)}`,
+        `${path}${key}: expected ${wantedKind(row)}, got ${describeValue(value)}`,
       );
     if (field === undefined) continue;
-    fields[field] =
-      inner === undefined
-        ? read
-        : readFields(read as Record<string, unknown>, inner, lenient, `${path}${key}.`);
+    try {
+      fields[field] =
+        inner === undefined
+          ? read
+          : readFields(read as Record<string, unknown>, inner, lenient, `${path}${key}.`);
+    } catch (error) {
+      if (!lenient || newer !== true) throw error;
+    }
   }
   return fields;
 }

@@ -23,7 +23,25 @@ export interface WorkUnitInput {
   queues?: readonly string[];
   /** A few short words to find the unit by; at most 8, each of 1 to 256 bytes. Absent is none, also when added again. */
   labels?: readonly string[];
+  /** What becomes of a unit of this name that exists; see `ConflictPolicy`. */
+  onConflict?: ConflictPolicy;
+  /**
+   * The unit begins this long from now; added again before it has begun, it has the new data and waits anew: the last one within
+   * the time wins. Not together with `notBefore` or `delayMs`.
+   */
+  debounceMs?: number;
+  /** A unit of this name that was added less than this long ago, or became available again, is left as it is. */
+  throttleMs?: number;
 }
+
+/**
+ * What an add does with a unit that exists. `update`, when absent: it gets the new data and metadata; one that runs goes on, one
+ * that has ended becomes available again. `replace`: the same, and one that runs is taken from its attempt. `data`: it gets the
+ * new data and keeps its priority, delay, dependencies, queues and labels. `ignore`: it stays as it is. `refuse`: the call is
+ * refused with `name_exists`, and nothing is added.
+ */
+export const conflictPolicies = ["update", "replace", "data", "ignore", "refuse"] as const;
+export type ConflictPolicy = (typeof conflictPolicies)[number];
 
 export const mostQueues = 16;
 export const mostLabels = 8;
@@ -79,6 +97,8 @@ export interface AddedWorkUnit {
   /** False when a unit of this name existed and was written over. */
   created: boolean;
   status: WorkUnitStatus;
+  /** A unit of this name existed and was left as it is. */
+  ignored?: true;
 }
 
 /**

@@ -6,13 +6,15 @@
  * costs about 40 ns, as much as the rule itself.
  *
  * A store implements loading, looking and writing. It decides nothing: which status a unit enters, what is counted as a
- * try, who hears of an end are decided in `life.ts` and the files beside it. One working set belongs to one verb and one
- * transaction, and in it the same unit is always the same object.
+ * try, who hears of an end are decided in `life.ts` and the files beside it. A working set belongs to one verb and one
+ * transaction at a time, and in it the same unit is always the same object.
  */
-import { attemptId, type AttemptRow, type AttemptStatus } from "./attempt.ts";
+import { attemptId, type AttemptProgress, type AttemptRow, type AttemptStatus } from "./attempt.ts";
 import type { Data } from "./data.ts";
 import type { DependencyKind } from "./dependency.ts";
+import type { Happening } from "./history.ts";
 import type { QueueMessage } from "./queue.ts";
+import type { Notes } from "./recording.ts";
 import type { AttemptKey, WorkUnitPut } from "./store.ts";
 import type { WorkSpecMeta } from "./work-spec.ts";
 import type { AddedWorkUnit, DependencyRow, WorkUnitRow, WorkUnitStatus } from "./work-unit.ts";
@@ -44,6 +46,8 @@ export interface AttemptState {
   data: Data | null;
   late: boolean;
   chainingErrors: readonly string[];
+  /** Of a running attempt; what stands here of another means nothing. */
+  progress: AttemptProgress | null;
 }
 
 export interface UnitState {
@@ -88,12 +92,15 @@ export interface Extras {
 export const noExtras: Extras = { queues: [], labels: [] };
 
 export abstract class WorkingSet<Unit extends UnitState> {
-  readonly now: number;
+  /** The time of the verb. */
+  now: number;
+  readonly #notes: Notes;
   /** Units that ended or were removed, with the time of it, whose dependents have not been looked at yet. */
   #unresolved: Map<Unit, number> | null = null;
 
-  constructor(now: number) {
+  constructor(now: number, notes: Notes) {
     this.now = now;
+    this.#notes = notes;
   }
 
   /** Whether a rule should load what later changes of the same call need as well: where each load is a round trip. */
@@ -191,6 +198,8 @@ export abstract class WorkingSet<Unit extends UnitState> {
   abstract remove(unit: Unit): void;
   /** No unit is generated before this time. */
   abstract setNextContinuous(spec: Unit["spec"], time: number): void;
+  /** When the schedule makes its next unit, and the time of the last one that it made. */
+  abstract setRuns(spec: Unit["spec"], nextRun: number, lastRun: number): void;
 
   // ---- events, from which messages, wake-ups and the lists of workers follow
 
@@ -203,12 +212,18 @@ export abstract class WorkingSet<Unit extends UnitState> {
   /** Wakes those who wait for the unit to end, once the verb has taken effect. */
   protected abstract wake(unit: Unit): void;
 
+  /** For the history; `ms` is how long the attempt took, or the unit had waited for it, and below 0 when it did neither. */
+  happened(unit: Unit, happening: Happening, ms: number): void {
+    this.#notes.note(unit.spec.id, happening, this.now, ms, 1);
+  }
+
   /** The unit has ended: its queues get a message, and its dependents are looked at before the verb answers. */
   ended(unit: Unit, status: "finished" | "failed", at: number): void {
     this.wake(unit);
+    const { queues } = this.extras(unit);
     // nobody hears of a unit of a deleted work spec, though its row may still be there
-    if (!unit.spec.deleted)
-      for (const queue of this.extras(unit).queues)
+    if (queues.length > 0 && !unit.spec.deleted)
+      for (const queue of queues)
         this.tell(
           {
             queue,
@@ -271,6 +286,7 @@ export function attemptRow(unit: UnitState, attempt: AttemptState): AttemptRow {
     data: attempt.data,
     late: attempt.late,
     chainingErrors: attempt.chainingErrors,
+    progress: attempt.status === "pending" ? attempt.progress : null,
   };
 }
 

@@ -1,6 +1,7 @@
 /** The audit log: who changed what, when; and who was refused. A line of JSON each, without data. */
 import { createWriteStream, type WriteStream } from "node:fs";
 import type { FastifyReply, FastifyRequest } from "fastify";
+import { around, isCoordinateError, verbs, type Coordinate } from "../core/index.ts";
 import type { Route } from "../rest/index.ts";
 
 /** Of everything longer, the beginning. */
@@ -23,19 +24,60 @@ export class Audit {
   answered(request: FastifyRequest, reply: FastifyReply, route: Route | null): void {
     const refused = reply.statusCode === 401 || reply.statusCode === 403 || reply.statusCode === 429;
     if (!refused && (route === null || !this.#isChange(route))) return;
-    this.#stream.write(
-      JSON.stringify({
-        time: new Date().toISOString(),
-        request: request.id,
-        token: request.identity?.id ?? null,
-        address: request.ip,
-        namespace: request.ns.slice(0, longest),
-        action: route?.id ?? null,
-        // without the query: a client may have put a token there
-        path: (request.url.split("?", 1)[0] ?? "").slice(0, longest),
-        status: reply.statusCode,
-      }) + "\n",
-    );
+    this.#write({
+      request: request.id,
+      token: request.identity?.id ?? null,
+      address: request.ip,
+      namespace: request.ns,
+      action: route?.id ?? null,
+      // without the query: a client may have put a token there
+      path: (request.url.split("?", 1)[0] ?? "").slice(0, longest),
+      status: reply.statusCode,
+    });
+  }
+
+  /**
+   * The verbs that a connection of CBOR-RPC has carried out, those of its methods included. It takes no tokens: the address is
+   * all that is known.
+   */
+  watch(coordinate: Coordinate, address: string): Coordinate {
+    return around(coordinate, async (action, [namespace], next) => {
+      const { scope } = verbs[action];
+      if (scope === "read" || (scope === "work" && !this.#all)) return next();
+      const note = (status: number): void => this.#write({ address, namespace, action, status });
+      try {
+        const answer = await next();
+        note(200);
+        return answer;
+      } catch (error) {
+        note(isCoordinateError(error) ? error.status : 500);
+        throw error;
+      }
+    });
+  }
+
+  #write(line: {
+    request?: string;
+    token?: string | null;
+    address: string;
+    namespace: unknown;
+    action: string | null;
+    path?: string;
+    status: number;
+  }): void {
+    const { request = null, token = null, address, namespace, action, path = null, status } = line;
+    const ns = typeof namespace === "string" ? namespace.slice(0, longest) : "";
+    const row = {
+      time: new Date().toISOString(),
+      request,
+      token,
+      address,
+      namespace: ns,
+      action,
+      path,
+      status,
+    };
+    this.#stream.write(JSON.stringify(row) + "\n");
   }
 
   #isChange({ scope, method, id }: Route): boolean {

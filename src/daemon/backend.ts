@@ -27,7 +27,7 @@ export interface Backend {
 
 /** What a backend needs to know of the configuration. */
 export type BackendConfig = Pick<Config, "backend" | "dataDir" | "maxDataBytes" | "maxBatch"> &
-  Partial<Pick<Config, "inlineJobs">>;
+  Partial<Pick<Config, "inlineJobs" | "statistics">>;
 
 /** Of work specs whose units bring code along; a daemon has them only when it is told so. */
 const inlineRuntime = "jobs-inline";
@@ -42,11 +42,11 @@ type Open = (
 function overStore(
   store: Store,
   clock: Clock,
-  { maxDataBytes, maxBatch, inlineJobs = true }: BackendConfig,
+  { maxDataBytes, maxBatch, inlineJobs = true, statistics = true }: BackendConfig,
   durable: boolean,
 ): Omit<Backend, "kind"> {
   const refusedRuntimes = inlineJobs ? [] : [inlineRuntime];
-  const engine = new Engine(store, { clock, maxDataBytes, maxBatch, refusedRuntimes });
+  const engine = new Engine(store, { clock, maxDataBytes, maxBatch, refusedRuntimes, history: statistics });
   return { coordinate: engine, engine, clock, durable };
 }
 

@@ -11,7 +11,7 @@ import path from "node:path";
 import { createSecureContext } from "node:tls";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { listenCborRpc, type CborRpcListener } from "../cbor/index.ts";
-import { isMapping, readDocument, reasonOf, redactUrl, withoutSecrets } from "../config/index.ts";
+import { isMapping, readDocument, reasonOf, redactUrl, starred, withoutSecrets } from "../config/index.ts";
 import { CoordinateError, ManualClock, shape, type Coordinate } from "../core/index.ts";
 import {
   coalesce,
@@ -126,6 +126,7 @@ async function serve(config: Config, log: Logger, parts: Parts): Promise<Daemon>
       now: () => clock.now(),
       metrics: config.metrics,
     }),
+    configRoute(config),
     documentRoute(() => document),
   ];
   const { app, routes } = restServer({
@@ -173,7 +174,7 @@ async function serve(config: Config, log: Logger, parts: Parts): Promise<Daemon>
     config.cborrpc === ""
       ? null
       : await listenStep(`--cborrpc ${config.cborrpc}`, () =>
-          listenRpc(config, coordinate, backend, { tls, large, log }),
+          listenRpc(config, coordinate, backend, { tls, large, log, audit }),
         );
   if (rpc !== null) undo.push(() => rpc.close());
   if (rpc !== null && !tokens.isEmpty && !(config.cborrpcTls && config.tlsClientCa !== ""))
@@ -207,7 +208,12 @@ async function listenRpc(
   config: Config,
   coordinate: Coordinate,
   { clock, engine }: Backend,
-  { tls, large, log }: { tls: ReturnType<typeof readTls>; large: LargeRequests; log: Logger },
+  {
+    tls,
+    large,
+    log,
+    audit,
+  }: { tls: ReturnType<typeof readTls>; large: LargeRequests; log: Logger; audit: Audit | null },
 ): Promise<CborRpcListener> {
   const listening = listenCborRpc(coordinate, {
     at: readAddress("--cborrpc", config.cborrpc),
@@ -226,6 +232,7 @@ async function listenRpc(
     clock,
     graceMs: config.graceMs,
     ...(engine !== null && { archive: () => engine.tidy() }),
+    ...(audit !== null && { watch: (asked: Coordinate, address: string) => audit.watch(asked, address) }),
     onBug: (error, method) => log.error({ method, err: error }, "a CBOR-RPC request failed: this is a bug"),
     onMalformed: (error) =>
       log.warn({ reason: error.message }, "a CBOR-RPC connection sent no message and was closed"),
@@ -415,6 +422,14 @@ const metricsRoute = (metrics: Metrics): Route =>
     summary: "Metrics for Prometheus. Needs scope read in all namespaces.",
     answerType: "text/plain; version=0.0.4; charset=utf-8",
     handle: () => metrics.text(),
+  });
+
+const configRoute = (config: Config): Route =>
+  route("config", "GET", "/config", {
+    scope: "admin",
+    summary:
+      "The settings that the daemon runs with; secrets are stars. Needs scope admin in all namespaces.",
+    handle: async () => JSON.stringify(starred(config)),
   });
 
 const documentRoute = (text: () => string): Route =>

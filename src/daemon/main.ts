@@ -4,6 +4,7 @@ import { help, ConfigError, readConfig, type Config } from "./config.ts";
 import { startDaemon, type Daemon } from "./daemon.ts";
 import { makeLog } from "./log.ts";
 import { exitCodes, openStep, StartError } from "./start-error.ts";
+import { systemdNotifier } from "./systemd.ts";
 
 /** Runs until a signal comes; answers the exit code. */
 export async function runDaemon(
@@ -35,6 +36,8 @@ export async function runDaemon(
   }
   for (const url of daemon.urls) console.log(`coordinated serves ${url}`);
   log.info({ urls: daemon.urls, clock: config.clock }, "started");
+  const systemd = systemdNotifier(env, log);
+  systemd.ready();
   process.on("uncaughtException", (error) => log.error({ err: error }, "uncaught: this is a bug"));
   process.on("unhandledRejection", (error) => log.error({ err: error }, "unhandled: this is a bug"));
   await new Promise<void>((resolve) => {
@@ -48,6 +51,7 @@ export async function runDaemon(
       });
     }
   });
+  systemd.stopping();
   await daemon.stop();
   if (config.pid !== "") rmSync(config.pid, { force: true });
   return 0;

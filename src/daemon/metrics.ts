@@ -212,7 +212,7 @@ export class Metrics {
   }
 
   tidied(done: Tidied): void {
-    for (const what of ["expired", "due", "exhausted", "retired", "workers"] as const) {
+    for (const what of ["expired", "due", "exhausted", "retired", "generated", "workers"] as const) {
       if (done[what] > 0) this.#tidied.inc({ what }, done[what]);
     }
   }

@@ -13,6 +13,7 @@ import { useKeys } from "./keys.ts";
 import { Home } from "./pages/home.tsx";
 import { SignIn } from "./pages/sign-in.tsx";
 import { Palette } from "./palette.tsx";
+import { Fenced } from "./parts/fenced.tsx";
 import { IconShapes } from "./parts/icon.tsx";
 import { Trouble } from "./parts/text.tsx";
 import { go, usePlace, type PageName, type Place } from "./place.ts";
@@ -129,9 +130,11 @@ function Namespace(props: { place: Place; ns: string; session: Session; token: s
           <main id="main" tabIndex={-1}>
             {look.error !== null && <Trouble text={sayError(look.error)} />}
             {session.scopes.includes("read") ? (
-              <Suspense fallback={null}>
-                <Page key={`${place.page} ${place.spec ?? ""} ${place.unit ?? ""}`} />
-              </Suspense>
+              <Fenced key={`${place.page} ${place.spec ?? ""} ${place.unit ?? ""}`}>
+                <Suspense fallback={null}>
+                  <Page />
+                </Suspense>
+              </Fenced>
             ) : (
               <Trouble
                 text={`This token may not read ${nsTitle(ns)}. Choose another namespace, or sign in with another token.`}

@@ -1,5 +1,5 @@
 /** Keys: every page has the same. They do nothing while somebody writes, or while a dialog is open. */
-import { useEffect } from "react";
+import { useEffect, useRef } from "react";
 import { switchTheme } from "./theme.ts";
 import { go, type PageName, type Place } from "./place.ts";
 
@@ -53,8 +53,9 @@ function moveRow(step: number): void {
 }
 
 export function useKeys(place: Place, ns: string, does: Does): void {
+  // when "g" was pressed; it outlives the renders that events bring between two keys
+  const goes = useRef(0);
   useEffect(() => {
-    let goes = 0;
     const pressed = (event: KeyboardEvent): void => {
       if ((event.metaKey || event.ctrlKey) && event.key.toLowerCase() === "k") {
         event.preventDefault();
@@ -63,15 +64,15 @@ export function useKeys(place: Place, ns: string, does: Does): void {
       }
       if (event.metaKey || event.ctrlKey || event.altKey || isWriting(event.target)) return;
       if (document.querySelector("dialog[open]") !== null) return;
-      const page = Date.now() - goes < 1500 ? places[event.key] : undefined;
-      goes = 0;
+      const page = Date.now() - goes.current < 1500 ? places[event.key] : undefined;
+      goes.current = 0;
       if (page !== undefined) {
         go({ ns, page, ...(page === "units" && place.spec !== undefined && { spec: place.spec }) });
         return;
       }
       switch (event.key) {
         case "g":
-          goes = Date.now();
+          goes.current = Date.now();
           return;
         case "/": {
           const search = document.querySelector<HTMLElement>("[data-search]");

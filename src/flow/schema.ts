@@ -60,9 +60,19 @@ const propertiesOf = (keys: Readonly<Record<string, WorkSpecField>>): Record<str
   Object.fromEntries(Object.entries(keys).map(([key, known]) => [key, schemaOf(known)]));
 
 /** Null counts as absent, as everywhere. */
-function schemaOf({ kind, help, keys }: WorkSpecField): Record<string, unknown> {
-  return { description: help, ...forms[kind], ...(keys !== undefined && { properties: propertiesOf(keys) }) };
+function schemaOf({ kind, help, keys, words }: WorkSpecField): Record<string, unknown> {
+  const form = {
+    description: help,
+    ...forms[kind],
+    ...(keys !== undefined && { properties: propertiesOf(keys) }),
+  };
+  if (words === undefined) return form;
+  if (kind === "choice") return { ...form, enum: [...(words as readonly string[]), null] };
+  const { description, ...number } = form;
+  return { description, anyOf: [number, { enum: Object.keys(words) }] };
 }
+
+const time = { minimum: 0, pattern: "T.*(Z|[-+]\\d\\d:\\d\\d)$" };
 
 const forms: Readonly<Record<FieldKind, Record<string, unknown>>> = {
   number: { type: ["number", "null"] },
@@ -73,5 +83,7 @@ const forms: Readonly<Record<FieldKind, Record<string, unknown>>> = {
   object: { type: ["object", "null"] },
   arguments: { type: ["array", "object", "null"] },
   duration: { type: ["number", "null"], minimum: 0 },
-  time: { type: ["number", "string", "null"], minimum: 0, pattern: "T.*(Z|[-+]\\d\\d:\\d\\d)$" },
+  time: { type: ["number", "string", "null"], ...time },
+  times: { type: ["array", "null"], items: { type: ["number", "string"], ...time } },
+  choice: { type: ["string", "null"] },
 };

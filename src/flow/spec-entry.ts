@@ -2,7 +2,7 @@
 import {
   checkName,
   CoordinateError,
-  readKind,
+  readField,
   wantedKind,
   workSpecKeys,
   type WorkSpecField,
@@ -38,9 +38,9 @@ export function checkEntry(
       continue;
     }
     const value = document.isFromEnvironment(there) ? fromText(known, given) : given;
-    if (value !== null && readKind(known.kind, value) === undefined) {
+    if (value !== null && readField(known, value) === undefined) {
       findings.wrong.push(
-        `${where}: expected ${wantedKind(known.kind)}, got ${shown(value)}${hint(known, value)}`,
+        `${where}: expected ${wantedKind(known)}, got ${shown(value)}${hint(known, value)}`,
       );
       continue;
     }
@@ -65,7 +65,8 @@ export function checkSpecName(name: string, where: string, { wrong }: Findings):
 }
 
 function fromText({ kind }: WorkSpecField, value: unknown): unknown {
-  if (typeof value !== "string" || ["text", "object", "arguments"].includes(kind)) return value;
+  if (typeof value !== "string" || ["text", "object", "arguments", "times", "choice"].includes(kind))
+    return value;
   if (kind === "boolean") return value === "true" ? true : value === "false" ? false : value;
   return /^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$/i.test(value) ? Number(value) : value;
 }

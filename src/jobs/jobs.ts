@@ -6,6 +6,7 @@ import type { KeyLike } from "node:crypto";
 import {
   CoordinateError,
   decodeData,
+  eachRow,
   isCoordinateError,
   systemClock,
   throwChanged,
@@ -391,12 +392,8 @@ export class Jobs implements JobKeeper {
   }
 
   async *actions(): AsyncGenerator<Action, void, undefined> {
-    for (let previous: string | null = ""; previous !== null;) {
-      const from: { previous?: string } = previous === "" ? {} : { previous };
-      const page = await this.#verbs.listActions(this.namespace, from);
-      for (const row of page.rows) if (isActionKey(row.key)) yield readAction(row);
-      previous = page.next;
-    }
+    for await (const row of eachRow((from) => this.#verbs.listActions(this.namespace, from)))
+      if (isActionKey(row.key)) yield readAction(row);
   }
 
   /** How many jobs wait to be taken. */

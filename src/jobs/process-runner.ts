@@ -5,6 +5,7 @@
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
+import { backOffMs } from "../core/index.ts";
 import {
   ChildEndedError,
   childEnvironment,
@@ -147,7 +148,7 @@ export class ProcessRunner implements Runner {
     if (this.#closed.signal.aborted || pool !== this.#modules) return;
     this.#shortLives = ageMs < shortLifeMs ? this.#shortLives + 1 : 0;
     if (this.#shortLives <= 1) return pool.prestart();
-    const delayMs = Math.min(longestDelayMs, firstDelayMs * 2 ** (this.#shortLives - 2));
+    const delayMs = backOffMs(this.#shortLives - 2, firstDelayMs, longestDelayMs);
     clearTimeout(this.#delay);
     this.#delay = setTimeout(() => pool.prestart(), delayMs);
   }

@@ -1,5 +1,5 @@
 /** The workers of a namespace as records: who is there, what each does, and asking one to halt. */
-import { CoordinateError, type Coordinate, type WorkerRow } from "../core/index.ts";
+import { CoordinateError, eachRow, type Coordinate, type WorkerRow } from "../core/index.ts";
 import { isJobWorker, workerOf, type JobWorkerRecord } from "./worker-record.ts";
 
 export interface WorkerCheck {
@@ -22,14 +22,9 @@ export class JobWorkers {
   /** In name order; those that have stopped too, until they are pruned, unless only `running` ones are asked for. */
   async list({ running, pool }: { running?: boolean; pool?: string } = {}): Promise<JobWorkerRecord[]> {
     const found: JobWorkerRecord[] = [];
-    for (let previous: string | null = ""; previous !== null;) {
-      const page: { rows: WorkerRow[]; next: string | null } = await this.#verbs.listWorkers(this.#ns, {
-        ...(previous !== "" && { previous }),
-        ...(pool !== undefined && { parent: pool }),
-      });
-      for (const row of page.rows.filter(isJobWorker)) found.push(await this.#record(row));
-      previous = page.next;
-    }
+    const query = pool === undefined ? {} : { parent: pool };
+    for await (const row of eachRow((from) => this.#verbs.listWorkers(this.#ns, { ...query, ...from })))
+      if (isJobWorker(row)) found.push(await this.#record(row));
     return running === undefined ? found : found.filter((worker) => worker.running === running);
   }
 

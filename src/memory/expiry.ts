@@ -1,46 +1,51 @@
-/** Expired leases and elapsed delays take effect by rule. Units are moved here, when a verb is about to look at them. */
-import { byExpiration, expireUnits, releaseDue } from "../core/index.ts";
+/** Expired leases, elapsed delays and schedules take effect by rule. Units are moved here, when a verb is about to look at them. */
+import { byExpiration, expireUnits, isRunDue, makeRuns, releaseDue } from "../core/index.ts";
 import type { Space, Spec, Unit } from "./state.ts";
-import { MemorySet, run, type Tables } from "./working-set.ts";
+import { run, type MemorySet } from "./working-set.ts";
 
-const isBehind = ({ leases, due }: Spec, now: number): boolean =>
-  (leases.first()?.attempt?.expiration ?? Infinity) <= now || (due.first()?.notBefore ?? Infinity) <= now;
+const isBehind = ({ leases, due, meta }: Spec, now: number): boolean =>
+  isRunDue(meta, now) ||
+  (leases.first()?.attempt?.expiration ?? Infinity) <= now ||
+  (due.first()?.notBefore ?? Infinity) <= now;
 
 /**
  * Brings a spec up to date. Where units depend on others, all specs of the namespace: a lease that ends there may fail a unit
  * here.
  */
-export function catchUp(tables: Tables, spec: Spec, now: number): void {
-  if (spec.space.needy > 0) catchUpSpace(tables, spec.space, now);
-  else if (isBehind(spec, now)) catchUpSpecs(tables, [spec], now);
+export function catchUp(set: MemorySet, spec: Spec, now: number): void {
+  if (spec.space.needy > 0) catchUpSpace(set, spec.space, now);
+  else if (isBehind(spec, now)) catchUpSpecs(set, [spec], now);
 }
 
-export function catchUpSpace(tables: Tables, space: Space, now: number): void {
+export function catchUpSpace(set: MemorySet, space: Space, now: number): void {
   for (const spec of space.specs.values())
     if (isBehind(spec, now)) {
-      catchUpSpecs(tables, space.specs.values(), now);
+      catchUpSpecs(set, space.specs.values(), now);
       return;
     }
 }
 
 /** Leases end in the order of time, whatever the spec: what the first does may decide what becomes of the second. */
 export function catchUpSpecs(
-  tables: Tables,
+  set: MemorySet,
   specs: Iterable<Spec>,
   now: number,
   limit = Infinity,
-): { expired: number; due: number } {
+): { expired: number; due: number; generated: number } {
+  const behind = [...specs];
   const lapsed: Unit[] = [];
   const over: Unit[] = [];
-  for (const { leases, due } of specs) {
+  for (const { leases, due } of behind) {
     lapsed.push(...first(leases, (unit) => (unit.attempt?.expiration ?? Infinity) <= now, limit));
     over.push(...first(due, (unit) => unit.notBefore <= now, limit));
   }
   lapsed.sort(byExpiration).splice(limit);
   over.splice(limit);
-  if (lapsed.length > 0) run(expireUnits(new MemorySet(tables, now), lapsed));
-  if (over.length > 0) run(releaseDue(new MemorySet(tables, now), over));
-  return { expired: lapsed.length, due: over.length };
+  if (lapsed.length > 0) run(expireUnits(set.at(now), lapsed));
+  if (over.length > 0) run(releaseDue(set.at(now), over));
+  let generated = 0;
+  for (const spec of behind) if (isRunDue(spec.meta, now)) generated += run(makeRuns(set.at(now), spec));
+  return { expired: lapsed.length, due: over.length, generated };
 }
 
 function first(units: Iterable<Unit>, wanted: (unit: Unit) => boolean, limit: number): Unit[] {

@@ -25,6 +25,7 @@ import {
   type WorkUnitStatus,
   type WorkerRow,
 } from "../core/index.ts";
+import { SpaceHistory } from "./history.ts";
 import type { Queue } from "./queues.ts";
 import { SortedList } from "./sorted-list.ts";
 import { UnitNames, type NameChunk } from "./unit-names.ts";
@@ -223,8 +224,9 @@ export class Worker {
   readonly holds = new Set<Unit>();
   /** Attempts that were taken from it before their lease ended, and that it has not settled yet. */
   readonly lost = new Map<AttemptState, Unit>();
-  /** Every attempt it made, as pairs of unit id and number. */
+  /** Every attempt it made: its place in this order, unit id and number. Places stay when others are removed. */
   log: number[] = [];
+  claims = 0;
   /** How long the log was when it was last looked through. */
   trimmed = 0;
 
@@ -263,6 +265,7 @@ export class Space {
   readonly taken = new Map<string, { time: number; messages: readonly QueueMessage[] }>();
   readonly actions = new Map<string, ActionRow>();
   readonly watches: Watches;
+  readonly history = new SpaceHistory();
   /** What requests with an id were answered, oldest first. */
   readonly requests = new Map<string, { time: number; answer: unknown }>();
   /** How many units have dependencies: while there are none, a spec is looked at by itself. */

@@ -9,10 +9,12 @@ import {
   countRetired,
   defaultNamespaceSettings,
   exhaustUnits,
+  Happened,
   lockAncestors,
   lockKey,
   makeAttempts,
   missingWorkSpec,
+  nothingTidied,
   nameHasPrefix,
   parentCycle,
   removeUnits,
@@ -24,12 +26,16 @@ import {
   type ActionRow,
   type AddedWorkUnit,
   type AttemptChanged,
+  type AttemptCursor,
   type AttemptKey,
   type AttemptRow,
   type AttemptState,
   type Candidates,
   type Claim,
   type CountSlice,
+  type HistoryKeeper,
+  type HistoryRow,
+  type ListedAttempt,
   type Lock,
   type LockDecision,
   type LockPath,
@@ -41,13 +47,15 @@ import {
   type QueueRow,
   type Settle,
   type Slice,
+  type SpecTally,
   type Store,
-  type TallyRow,
+  type StoredRecord,
   type Tidied,
   type TidyLimits,
   type UnitSlice,
   type WaitingSinceRow,
   type Watchable,
+  type WorkerAttemptPage,
   type WorkerChange,
   type WorkerQuery,
   type WorkerRow,
@@ -65,11 +73,12 @@ import { Space, Spec, UnitTable, type Unit, type Worker } from "./state.ts";
 import { countUnits, findUnits, readUnit, takeSlice, waitingSince } from "./work-units.ts";
 import { MemorySet, registerWorker, run } from "./working-set.ts";
 
-export class MemoryStore implements Store, Watchable {
+export class MemoryStore implements Store, Watchable, HistoryKeeper {
   readonly #watches = new Watches();
   readonly #spaces = new Map<string, Space>();
   readonly #units = new UnitTable();
-  readonly #tables = { spaces: this.#spaces, units: this.#units, watches: this.#watches, lastSeq: 0 };
+  readonly happened = new Happened();
+  readonly #set = new MemorySet(this.#spaces, this.#units, this.#watches, this.happened);
   /** Deleted specs whose units are still to be taken away. */
   readonly #dead = new Set<Spec>();
   #lastSpecId = 0;
@@ -185,6 +194,7 @@ export class MemoryStore implements Store, Watchable {
 
   #bury(spec: Spec): void {
     spec.deleted = true;
+    spec.space.history.forget(spec.id);
     this.#dead.add(spec);
   }
 
@@ -202,7 +212,7 @@ export class MemoryStore implements Store, Watchable {
   }
 
   #remove(units: readonly Unit[], now: number): void {
-    run(removeUnits(new MemorySet(this.#tables, now), units));
+    run(removeUnits(this.#set.at(now), units));
   }
 
   #find(ns: string, ref: WorkSpecRef): Spec | undefined {
@@ -214,7 +224,7 @@ export class MemoryStore implements Store, Watchable {
   #spec(ns: string, ref: WorkSpecRef, now: number): Spec {
     const spec = this.#find(ns, ref);
     if (spec === undefined) throw missingWorkSpec(ref);
-    catchUp(this.#tables, spec, now);
+    catchUp(this.#set, spec, now);
     return spec;
   }
 
@@ -226,7 +236,7 @@ export class MemoryStore implements Store, Watchable {
     const space = this.#spaces.get(ns);
     if (space === undefined) return { settings: defaultNamespaceSettings, candidates: [], repeated: null };
     const candidates = [];
-    catchUpSpace(this.#tables, space, now);
+    catchUpSpace(this.#set, space, now);
     for (const spec of space.specs.values()) {
       candidates.push({
         id: spec.id,
@@ -241,8 +251,9 @@ export class MemoryStore implements Store, Watchable {
     return { settings: space.settings, candidates, repeated: this.#claimedBefore(space, requestId, now) };
   }
 
-  async tally(ns: string | null, now: number): Promise<TallyRow[]> {
+  async tally(ns: string | null, now: number): Promise<SpecTally[]> {
     return this.#current(ns, now).map((spec) => ({
+      id: spec.id,
       namespace: spec.namespace,
       workSpec: spec.name,
       counts: { ...spec.names.counts },
@@ -255,7 +266,7 @@ export class MemoryStore implements Store, Watchable {
     const names = ns === null ? [...this.#spaces.keys()].sort(compareNames) : [ns];
     for (const name of names) {
       const space = this.#spaces.get(name);
-      if (space !== undefined) catchUpSpace(this.#tables, space, now);
+      if (space !== undefined) catchUpSpace(this.#set, space, now);
     }
     return names.flatMap((name) => this.#specs(name));
   }
@@ -278,7 +289,7 @@ export class MemoryStore implements Store, Watchable {
     const spec = this.#spec(ns, ref, now);
     const before = requestId === null ? undefined : spec.space.requests.get(`add ${spec.id} ${requestId}`);
     if (before !== undefined) return before.answer as AddedWorkUnit[];
-    const answer = run(addUnits(new MemorySet(this.#tables, now), spec, puts));
+    const answer = run(addUnits(this.#set.at(now), spec, puts));
     if (requestId !== null) spec.space.requests.set(`add ${spec.id} ${requestId}`, { time: now, answer });
     this.#changed(ns);
     return answer;
@@ -331,7 +342,7 @@ export class MemoryStore implements Store, Watchable {
     now: number,
   ): Promise<UnitSlice> {
     const { units, next } = takeSlice(this.#spec(ns, ref, now), where, limit);
-    const count = run(changeUnits(new MemorySet(this.#tables, now), units, change));
+    const count = run(changeUnits(this.#set.at(now), units, change));
     this.#changed(ns);
     return { count, next };
   }
@@ -354,11 +365,11 @@ export class MemoryStore implements Store, Watchable {
   async claim(ns: string, claim: Claim, now: number): Promise<{ attempts: AttemptRow[]; more: boolean }> {
     const spec = this.#find(ns, claim.workSpec);
     if (spec === undefined) return { attempts: [], more: false };
-    catchUp(this.#tables, spec, now);
+    catchUp(this.#set, spec, now);
     const repeated = this.#claimedBefore(spec.space, claim.requestId, now);
     if (repeated !== null) return { attempts: repeated, more: false };
     registerWorker(spec.space, claim.worker, now);
-    const answer = run(claimUnits(new MemorySet(this.#tables, now), spec, claim));
+    const answer = run(claimUnits(this.#set.at(now), spec, claim));
     if (claim.requestId !== null && answer.attempts.length > 0)
       spec.space.requests.set(`claim ${claim.requestId}`, {
         time: now,
@@ -384,13 +395,13 @@ export class MemoryStore implements Store, Watchable {
       if (unit === undefined) throw new CoordinateError("no_such_work_unit", workUnit);
       return unit;
     });
-    return makeAttempts(new MemorySet(this.#tables, now), units, makes);
+    return makeAttempts(this.#set.at(now), units, makes);
   }
 
   async settle(ns: string, changes: readonly Settle[], now: number): Promise<AttemptChanged[]> {
     const space = this.#spaces.get(ns);
     if (space !== undefined) this.#catchUpUnits(space, changes, now);
-    const answers = run(settleAttempts(new MemorySet(this.#tables, now), ns, changes));
+    const answers = run(settleAttempts(this.#set.at(now), ns, changes));
     this.#changed(ns);
     return answers;
   }
@@ -398,14 +409,14 @@ export class MemoryStore implements Store, Watchable {
   /** Brings the specs of these units up to date. */
   #catchUpUnits(space: Space, keys: readonly AttemptKey[], now: number): void {
     if (space.needy > 0) {
-      catchUpSpace(this.#tables, space, now);
+      catchUpSpace(this.#set, space, now);
       return;
     }
     let last: Spec | undefined;
     for (const { unitId } of keys) {
       const spec = this.#units.get(unitId)?.spec;
       if (spec === undefined || spec === last || spec.space !== space) continue;
-      catchUp(this.#tables, spec, now);
+      catchUp(this.#set, spec, now);
       last = spec;
     }
   }
@@ -417,7 +428,7 @@ export class MemoryStore implements Store, Watchable {
   #attempt(ns: string, { unitId, number }: AttemptKey, now: number): AttemptRow | null {
     const unit = this.#units.get(unitId);
     if (unit === undefined || unit.spec.deleted || unit.spec.space.name !== ns) return null;
-    catchUp(this.#tables, unit.spec, now);
+    catchUp(this.#set, unit.spec, now);
     const attempt =
       unit.attempt?.number === number ? unit.attempt : unit.history?.find((one) => one.number === number);
     return attempt === undefined ? null : attemptRow(unit, attempt);
@@ -433,16 +444,14 @@ export class MemoryStore implements Store, Watchable {
   async listWorkerAttempts(
     ns: string,
     name: string,
-    which: "active" | "all" | "children",
-    previous: AttemptKey | null,
-    limit: number,
+    { which, previous, limit }: WorkerAttemptPage,
     now: number,
-  ): Promise<AttemptRow[]> {
+  ): Promise<ListedAttempt[]> {
     const space = this.#spaces.get(ns);
     const worker = space?.workers.get(name);
     if (space === undefined || worker === undefined) return [];
     if (which === "all") return this.#logged(ns, worker, previous, limit, now);
-    catchUpSpace(this.#tables, space, now);
+    catchUpSpace(this.#set, space, now);
     const names = which === "active" ? [name] : [...worker.children];
     return names
       .flatMap((one) => this.#held(space.workers.get(one), now))
@@ -451,7 +460,7 @@ export class MemoryStore implements Store, Watchable {
       .filter((one) => previous === null || compareKeys(one, previous) > 0)
       .sort(compareKeys)
       .slice(0, limit)
-      .map(({ unit, attempt }) => attemptRow(unit, attempt));
+      .map(({ unit, attempt }) => ({ row: attemptRow(unit, attempt), position: null }));
   }
 
   /** What a worker holds, and what it lost while its lease had not ended. */
@@ -469,18 +478,20 @@ export class MemoryStore implements Store, Watchable {
   #logged(
     ns: string,
     { log }: Worker,
-    previous: AttemptKey | null,
+    previous: AttemptCursor | null,
     limit: number,
     now: number,
-  ): AttemptRow[] {
-    const rows: AttemptRow[] = [];
-    let skipping = previous !== null;
-    for (let i = log.length - 2; i >= 0 && rows.length < limit; i -= 2) {
-      const [unitId = 0, number = 0] = [log[i], log[i + 1]];
+  ): ListedAttempt[] {
+    const rows: ListedAttempt[] = [];
+    const [before = Infinity] = previous?.position ?? [];
+    let skipping = previous !== null && previous.position === null;
+    for (let i = log.length - 3; i >= 0 && rows.length < limit; i -= 3) {
+      const [place = 0, unitId = 0, number = 0] = log.slice(i, i + 3);
+      if (place >= before) continue;
       if (skipping) skipping = unitId !== previous?.unitId || number !== previous.number;
       else {
         const row = this.#attempt(ns, { unitId, number }, now);
-        if (row !== null) rows.push(row);
+        if (row !== null) rows.push({ row, position: [place] });
       }
     }
     return rows;
@@ -619,14 +630,52 @@ export class MemoryStore implements Store, Watchable {
     return answer;
   }
 
+  // ---- history
+
+  #lastWriter = 0;
+
+  newWriter(): number {
+    return ++this.#lastWriter;
+  }
+
+  async putHistory(writer: number, rows: readonly HistoryRow[]): Promise<void> {
+    const spaces = [...this.#spaces.values()];
+    const live = new Set(spaces.flatMap(({ specs }) => [...specs.values()].map(({ id }) => id)));
+    for (const row of rows)
+      if (row.spec === 0 || live.has(row.spec)) this.#spaces.get(row.namespace)?.history.put(writer, row);
+  }
+
+  async readHistory(
+    ns: string,
+    specs: readonly number[],
+    stepMs: number,
+    from: number,
+    to: number,
+  ): Promise<StoredRecord[]> {
+    const history = this.#spaces.get(ns)?.history;
+    return specs.flatMap((spec) => history?.read(spec, stepMs, from, to) ?? []);
+  }
+
+  async dropHistory(stepMs: number, before: number, limit: number): Promise<number> {
+    let count = 0;
+    for (const { history } of this.#spaces.values()) count += history.drop(stepMs, before, limit - count);
+    return count;
+  }
+
   // ---- housekeeping
 
   async tidy(limits: TidyLimits, now: number): Promise<Tidied> {
-    const tidied: Tidied = { expired: 0, due: 0, exhausted: 0, retired: 0, workers: 0, more: false };
+    const tidied = nothingTidied();
     for (const space of this.#spaces.values()) {
       const before = tidied.expired + tidied.due + tidied.exhausted + tidied.retired;
       const left = limits.units - tidied.expired - tidied.due - tidied.exhausted - tidied.retired;
-      const { expired, due } = catchUpSpecs(this.#tables, space.specs.values(), now, Math.max(0, left));
+      const { expired, due, generated } = catchUpSpecs(
+        this.#set,
+        space.specs.values(),
+        now,
+        Math.max(0, left),
+      );
+      tidied.generated += generated;
       tidied.expired += expired;
       tidied.due += due;
       for (const spec of space.specs.values()) this.#tidySpec(spec, limits, now, tidied);
@@ -638,15 +687,16 @@ export class MemoryStore implements Store, Watchable {
       for (const worker of space.workers.values()) this.#trimLog(worker);
       for (const worker of space.workers.values())
         tidied.workers += forgetWorker(space, worker, limits.workersBefore);
-      if (tidied.expired + tidied.due + tidied.exhausted + tidied.retired > before) this.#changed(space.name);
+      const moved = tidied.expired + tidied.due + tidied.exhausted + tidied.retired - before;
+      if (moved + generated > 0) this.#changed(space.name);
     }
     return tidied;
   }
 
   /** Forgets attempts of units that are gone, when the log has doubled since it was last looked through. */
   #trimLog(worker: Worker): void {
-    if (worker.log.length < 2 * worker.trimmed + 2000) return;
-    worker.log = worker.log.filter((_, i, log) => this.#units.get(log[i - (i % 2)] ?? 0) !== undefined);
+    if (worker.log.length < 2 * worker.trimmed + 3000) return;
+    worker.log = worker.log.filter((_, i, log) => this.#units.get(log[i - (i % 3) + 1] ?? 0) !== undefined);
     worker.trimmed = worker.log.length;
   }
 
@@ -655,7 +705,7 @@ export class MemoryStore implements Store, Watchable {
     // what one of them frees may have been tried too often as well
     while (spec.exhausted.size > 0 && left() > 0) {
       const units = [...spec.exhausted].sort((a, b) => a.tries - b.tries || a.id - b.id).slice(0, left());
-      tidied.exhausted += run(exhaustUnits(new MemorySet(this.#tables, now), units));
+      tidied.exhausted += run(exhaustUnits(this.#set.at(now), units));
     }
     for (const status of ["finished", "failed"] as const) {
       const limit = spec.meta.retention[status];

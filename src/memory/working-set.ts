@@ -1,4 +1,4 @@
-/** The rows of a verb in the memory store: the units themselves. Nothing has to be loaded, and what is written is there at once. */
+/** The rows of the memory store: the units themselves. Nothing has to be loaded, and what is written is there at once. */
 import {
   noExtras,
   type Watches,
@@ -6,6 +6,7 @@ import {
   WorkingSet,
   type AttemptState,
   type Extras,
+  type Happened,
   type Need,
   type QueueMessage,
   type Rule,
@@ -16,26 +17,33 @@ import { Queue } from "./queues.ts";
 import { SortedList } from "./sorted-list.ts";
 import { byName, Unit, Worker, type Space, type Spec, type UnitTable } from "./state.ts";
 
-/** What working sets of one store share. */
-export interface Tables {
-  readonly spaces: ReadonlyMap<string, Space>;
-  readonly units: UnitTable;
-  readonly watches: Watches;
-  lastSeq: number;
-}
-
 export class MemorySet extends WorkingSet<Unit> {
-  readonly #tables: Tables;
+  readonly #spaces: ReadonlyMap<string, Space>;
+  readonly #units: UnitTable;
+  readonly #watches: Watches;
+  #lastSeq = 0;
 
-  constructor(tables: Tables, now: number) {
-    super(now);
-    this.#tables = tables;
+  constructor(spaces: ReadonlyMap<string, Space>, units: UnitTable, watches: Watches, happened: Happened) {
+    super(0, happened);
+    this.#spaces = spaces;
+    this.#units = units;
+    this.#watches = watches;
+  }
+
+  /**
+   * For the next verb. Verbs run one after the other, and one set serves them all: V8 throws away the compiled rules when it
+   * collects garbage while no set exists.
+   */
+  at(now: number): this {
+    this.now = now;
+    this.takeUnresolved();
+    return this;
   }
 
   // ---- looking
 
   unit(id: number): Unit | undefined {
-    return this.#tables.units.get(id);
+    return this.#units.get(id);
   }
 
   find(spec: Spec, name: string): Unit | undefined {
@@ -43,11 +51,11 @@ export class MemorySet extends WorkingSet<Unit> {
   }
 
   spec(namespace: string, name: string): Spec | undefined {
-    return this.#tables.spaces.get(namespace)?.specs.get(name);
+    return this.#spaces.get(namespace)?.specs.get(name);
   }
 
   everMade(id: number): boolean {
-    return id <= this.#tables.units.lastId;
+    return id <= this.#units.lastId;
   }
 
   past(unit: Unit, number: number): AttemptState | undefined {
@@ -55,11 +63,11 @@ export class MemorySet extends WorkingSet<Unit> {
   }
 
   needs(unit: number): readonly Need[] {
-    return this.#tables.units.get(unit)?.needs ?? [];
+    return this.#units.get(unit)?.needs ?? [];
   }
 
   targetStatus(need: Need): WorkUnitStatus | null {
-    return targetStatus(this.#tables.units, need);
+    return targetStatus(this.#units, need);
   }
 
   hasDependents(unit: Unit): boolean {
@@ -69,7 +77,7 @@ export class MemorySet extends WorkingSet<Unit> {
   *dependents(unit: Unit): Iterable<Unit> {
     // one that was removed after this unit was could not be taken out of its list any more
     for (const dependent of unit.dependents ?? [])
-      if (this.#tables.units.get(dependent.id) === dependent) yield dependent;
+      if (this.#units.get(dependent.id) === dependent) yield dependent;
   }
 
   count(spec: Spec, status: WorkUnitStatus): number {
@@ -91,7 +99,7 @@ export class MemorySet extends WorkingSet<Unit> {
   }
 
   make(spec: Spec, { name, data, priority, notBefore }: WorkUnitPut): Unit {
-    return new Unit(++this.#tables.units.lastId, spec, name, data, priority, notBefore, this.now);
+    return new Unit(++this.#units.lastId, spec, name, data, priority, notBefore, this.now);
   }
 
   add(unit: Unit): void {
@@ -99,7 +107,7 @@ export class MemorySet extends WorkingSet<Unit> {
     spec.noteName(unit.name);
     spec.units.set(unit.name, unit);
     spec.names.add(unit);
-    this.#tables.units.add(unit);
+    this.#units.add(unit);
   }
 
   leave(unit: Unit): void {
@@ -142,12 +150,12 @@ export class MemorySet extends WorkingSet<Unit> {
     this.#dropNeeds(unit);
     unit.needs = needs;
     if (needs.length > 0) unit.spec.space.needy++;
-    for (const { target } of needs) this.#tables.units.get(target)?.addDependent(unit);
+    for (const { target } of needs) this.#units.get(target)?.addDependent(unit);
   }
 
   #dropNeeds(unit: Unit): void {
     if (unit.needs.length > 0) unit.spec.space.needy--;
-    for (const { target } of unit.needs) this.#tables.units.get(target)?.dropDependent(unit);
+    for (const { target } of unit.needs) this.#units.get(target)?.dropDependent(unit);
   }
 
   meet(_unit: Unit, need: Need): void {
@@ -174,11 +182,15 @@ export class MemorySet extends WorkingSet<Unit> {
     this.#dropNeeds(unit);
     unit.spec.units.delete(unit.name);
     unit.spec.names.remove(unit);
-    this.#tables.units.delete(unit);
+    this.#units.delete(unit);
   }
 
   setNextContinuous(spec: Spec, nextContinuous: number): void {
     spec.meta = { ...spec.meta, nextContinuous };
+  }
+
+  setRuns(spec: Spec, nextRun: number, lastRun: number): void {
+    spec.meta = { ...spec.meta, nextRun, lastRun };
   }
 
   // ---- events
@@ -186,7 +198,7 @@ export class MemorySet extends WorkingSet<Unit> {
   began(unit: Unit, attempt: AttemptState, claimed: boolean): void {
     const worker = registerWorker(unit.spec.space, attempt.worker, this.now);
     worker.holds.add(unit);
-    if (claimed) worker.log.push(unit.id, attempt.number);
+    if (claimed) worker.log.push(++worker.claims, unit.id, attempt.number);
   }
 
   released(unit: Unit, attempt: AttemptState): void {
@@ -198,12 +210,12 @@ export class MemorySet extends WorkingSet<Unit> {
   protected tell(message: Omit<QueueMessage, "seq">, { spec: { space } }: Unit): void {
     let queue = space.queues.get(message.queue);
     if (queue === undefined) space.queues.set(message.queue, (queue = new Queue()));
-    queue.append({ seq: ++this.#tables.lastSeq, ...message });
-    this.#tables.watches.appended(space.name, message.queue);
+    queue.append({ seq: ++this.#lastSeq, ...message });
+    this.#watches.appended(space.name, message.queue);
   }
 
   protected wake(unit: Unit): void {
-    if (this.#tables.watches.hasUnits) this.#tables.watches.ended(unit.id);
+    if (this.#watches.hasUnits) this.#watches.ended(unit.id);
   }
 }
 

@@ -8,6 +8,7 @@ import {
   type AttemptAction,
   type AttemptChange,
   type AttemptChanged,
+  type AttemptProgress,
   type AttemptRow,
   type AttemptStatus,
   type Coordinate,
@@ -39,14 +40,16 @@ const batchSize = 1000;
  * throws `not_pending`, `lost_lease`, `gone` or `no_such_attempt` and, where the answer told it, updates `status`.
  * `endTime` and `late` are known after `refresh()`.
  */
-export class Attempt {
+export class Attempt<Given extends object = DataObject, Result extends object = object> {
   readonly #scope: Scope;
+  readonly #lifetimeMs: number;
   #row: AttemptRow;
-  #data: DataObject | null = null;
+  #data: Given | null = null;
 
   constructor(scope: Scope, row: AttemptRow) {
     this.#scope = scope;
     this.#row = row;
+    this.#lifetimeMs = row.expirationTime - row.startTime;
   }
 
   get id(): string {
@@ -97,6 +100,11 @@ export class Attempt {
     return this.#row.late;
   }
 
+  /** How far it has come, as its worker last said; null when it said nothing, and when the attempt does not run. */
+  get reported(): AttemptProgress | null {
+    return this.#row.progress;
+  }
+
   /** What could not be read in its `output`. */
   get chainingErrors(): readonly string[] {
     return this.#row.chainingErrors;
@@ -106,8 +114,9 @@ export class Attempt {
    * What the attempt wrote, else what it was given; `{}` when there is none. Decoded when first asked for, and the same
    * object each time: to change it changes nothing in the store until it is given to `finish` or another change.
    */
-  get data(): DataObject {
-    this.#data ??= this.#row.data === null ? {} : decodeData(this.#row.data);
+  get data(): Given {
+    // the type says what the units of the work spec were declared to have
+    this.#data ??= (this.#row.data === null ? {} : decodeData(this.#row.data)) as Given;
     return this.#data;
   }
 
@@ -117,12 +126,12 @@ export class Attempt {
   }
 
   /** The unit as it stands now. Throws `gone` when it was deleted, also when another of its name was added since. */
-  async workUnit(): Promise<WorkUnit> {
+  async workUnit(): Promise<WorkUnit<Given, Result>> {
     const { verbs, ns } = this.#scope;
     const { workSpec, workUnit: name } = this.#row;
     const row = only(await seenBefore(name, verbs.getWorkUnits(ns, workSpec, [name])));
     if (row === null || row.id !== parseAttemptId(this.id)?.unitId) throw new CoordinateError("gone", name);
-    return this.#scope.workUnit(workSpec, row);
+    return this.#scope.workUnit<Given, Result>(workSpec, row);
   }
 
   /** Reads the attempt again. Throws `gone` when its unit was deleted. */
@@ -138,7 +147,7 @@ export class Attempt {
    * Ends it well. With `data`, that is the result, as an object or as data in the encoding it is carried in; its `output`
    * makes units of the next work spec in the same step.
    */
-  async finish(data?: object | Data): Promise<AttemptChanged> {
+  async finish(data?: Result | Data): Promise<AttemptChanged> {
     return this.#settle({ attempt: this.id, action: "finish", data: encodeIfAny(data) });
   }
 
@@ -176,6 +185,15 @@ export class Attempt {
     return this.#settle({ attempt: this.id, action: "renew", ...lifetime, data: encodeIfAny(data) });
   }
 
+  /**
+   * Says how far it has come, from 0 to 1, with a few words for people. Carried by a renew: the lease begins anew, as long as it was when the
+   * attempt was made.
+   */
+  async progress(done: number, note = ""): Promise<AttemptChanged> {
+    const lifetimeMs = this.#lifetimeMs > 0 ? { lifetimeMs: this.#lifetimeMs } : {};
+    return this.#settle({ attempt: this.id, action: "renew", ...lifetimeMs, progress: { done, note } });
+  }
+
   async #settle(change: AttemptChange): Promise<AttemptChanged> {
     const { verbs, ns } = this.#scope;
     const changed = only(await verbs.settleAttempts(ns, [change]));
@@ -185,7 +203,7 @@ export class Attempt {
 
   /** Takes over what an answer tells. A change that was carried out before tells where the attempt stood already. */
   #note(
-    { action, data }: AttemptChange,
+    { action, data, progress }: AttemptChange,
     { error, changed, status, expirationTime, chainingErrors }: AttemptChanged,
   ): void {
     if (status === null) return;
@@ -200,6 +218,7 @@ export class Attempt {
       data: written ? data : this.#row.data,
       chainingErrors: changed ? chainingErrors : this.#row.chainingErrors,
       active: mayBeActive && (changed || this.#row.active),
+      progress: status === "pending" ? (progress ?? this.#row.progress) : null,
     };
     if (written) this.#data = null;
   }

@@ -2,7 +2,7 @@
  * Work specs with types: what their keys are, and what the data and the results of their units are.
  *
  * The object that `defineSpec` takes has the known keys and no others, so that the compiler finds a misspelt one and says which
- * was meant. Keys of your own are the second argument.
+ * was meant. Keys of your own are among the options, which are the second argument.
  */
 import {
   CoordinateError,
@@ -11,9 +11,10 @@ import {
   type DataObject,
   type workSpecFields,
 } from "../core/index.ts";
+import type { StandardSchema } from "./standard-schema.ts";
 
-/** The known keys of a work spec, in the words of `workSpecFields`. Times are seconds. */
-export interface WorkSpecKeys {
+/** The known keys of a work spec, in the words of `workSpecFields`. Times are seconds. `then` may be a spec that takes the outputs of these results. */
+export interface WorkSpecKeys<Result = DataObject> {
   /** The name of the work spec, of 1 to 1,024 bytes. It cannot be changed */
   name: string;
   /** A description for people */
@@ -50,8 +51,10 @@ export interface WorkSpecKeys {
   max_getwork?: number;
   /** Attempts after which a unit fails instead of being handed out again; 0 is unlimited */
   max_retries?: number;
+  /** Units that may wait; an add of more is refused with queue_full. 0 is unlimited */
+  max_waiting?: number;
   /** The full name of the work spec that gets the outputs */
-  then?: string;
+  then?: string | SpecAccepting<OutputData<Result>>;
   /** Under the python policy: units of the next work spec go first */
   then_preempts?: boolean;
   /** What the jobs run in. A request that lists runtimes is given only work specs of these, exactly */
@@ -62,6 +65,16 @@ export interface WorkSpecKeys {
   retention?: {
     finished?: { max_age?: number; max_count?: number };
     failed?: { max_age?: number; max_count?: number };
+  };
+  /** The times at which it makes units of its own: by cron, every or at */
+  schedule?: (
+    { cron: string; timezone?: string } | { every: number } | { at: readonly (number | string)[] }
+  ) & {
+    start?: number | string;
+    end?: number | string;
+    jitter?: number;
+    catch_up?: "skip" | "one" | number;
+    overlap?: "allow" | "skip" | "wait";
   };
 }
 
@@ -76,18 +89,58 @@ const _everyKeyIsTyped: [
   ? true
   : false = true;
 
+/** The data of the units that an `output` makes: of a result without `output`, none. */
+export type OutputData<Result> = string extends keyof Result
+  ? never
+  : Result extends { readonly output?: infer Output }
+    ? Entry<NonNullable<Output>>
+    : never;
+type Entry<Output> = Output extends readonly (infer Item)[]
+  ? Item extends readonly [string, infer Data extends object, ...unknown[]]
+    ? Data
+    : never
+  : Output extends Readonly<Record<string, infer Data>>
+    ? Data
+    : never;
+
+/** A work spec whose units may have this data. */
+export interface SpecAccepting<Data> {
+  readonly name: string;
+  readonly types: { readonly accepts: (data: Data) => void };
+}
+
+export interface DefineOptions<Data extends object, Result extends object> {
+  /** Keys of your own: any name that is not known and not one slip away from a known one. */
+  own?: Readonly<Record<string, unknown>>;
+  /**
+   * Schemas that check: the data of units where they are added and where they are run, and the results of tasks. Anything that follows the
+   * Standard Schema: zod, valibot, arktype. What is stored is what was given; a task gets what the schema made of it.
+   */
+  data?: StandardSchema<Data>;
+  result?: StandardSchema<Result>;
+}
+
 /** A work spec, and the types of its units. `namespace.setWorkSpec` stores it. */
 export class SpecDefinition<Data extends object = DataObject, Result extends object = DataObject> {
   readonly name: string;
   /** What is stored. */
   readonly spec: Readonly<Record<string, unknown>>;
+  readonly schemas: { readonly data?: StandardSchema<Data>; readonly result?: StandardSchema<Result> };
   /** For the compiler: nothing is there when the program runs. */
-  declare readonly types: { readonly data: Data; readonly result: Result };
+  declare readonly types: {
+    readonly data: Data;
+    readonly result: Result;
+    readonly accepts: (data: Data) => void;
+  };
 
-  constructor(spec: WorkSpecKeys & Record<string, unknown>) {
+  constructor(
+    spec: { readonly name: string } & Readonly<Record<string, unknown>>,
+    schemas: { data?: StandardSchema<Data>; result?: StandardSchema<Result> } = {},
+  ) {
     checkSlips(spec);
     this.name = spec.name;
     this.spec = spec;
+    this.schemas = schemas;
   }
 }
 
@@ -96,13 +149,14 @@ export class SpecDefinition<Data extends object = DataObject, Result extends obj
  * one slip away from a known one.
  */
 export function defineSpec<Data extends object = DataObject, Result extends object = DataObject>(
-  keys: WorkSpecKeys,
-  own: Readonly<Record<string, unknown>> = {},
+  { then, ...keys }: WorkSpecKeys<Result>,
+  { own = {}, ...schemas }: DefineOptions<Data, Result> = {},
 ): SpecDefinition<Data, Result> {
   for (const key of Object.keys(own))
     if (Object.hasOwn(workSpecKeys, key))
       throw new CoordinateError("bad_work_spec", `${key}: a known key; it belongs into the first object`);
-  return new SpecDefinition({ ...own, ...keys });
+  const next = then === undefined ? {} : { then: typeof then === "string" ? then : then.name };
+  return new SpecDefinition({ ...own, ...keys, ...next }, schemas);
 }
 
 /** Throws `bad_work_spec` for a key that is one slip away from a known one: it would be stored and do nothing. */

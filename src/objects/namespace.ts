@@ -8,6 +8,8 @@ import {
   type Coordinate,
   type DataObject,
   type Explained,
+  type History,
+  type HistoryQuery,
   type Lock,
   type LockPath,
   type LockRefusal,
@@ -26,7 +28,7 @@ import { Queue } from "./queue.ts";
 import { encode, only, pageLimit, type PageOptions, type Scope } from "./scope.ts";
 import { WorkSpec } from "./work-spec.ts";
 import { WorkUnit } from "./work-unit.ts";
-import { Worker } from "./worker.ts";
+import { WorkerHandle } from "./worker.ts";
 
 export type WorkerListing = Omit<WorkerQuery, "limit"> & PageOptions;
 
@@ -45,7 +47,7 @@ export class Namespace {
       ns: name,
       workUnit: (ref, row) => new WorkUnit(scope, ref, row),
       attempt: (row) => new Attempt(scope, row),
-      worker: (worker, row) => new Worker(scope, worker, row),
+      worker: (worker, row) => new WorkerHandle(scope, worker, row),
     };
     this.#scope = scope;
   }
@@ -54,9 +56,12 @@ export class Namespace {
 
   /** A handle by name, without asking whether there is such a spec. */
   workSpec(name: string): WorkSpec;
-  workSpec<Data extends object>(spec: SpecDefinition<Data, object>): WorkSpec<Data>;
-  workSpec(spec: string | SpecDefinition<object, object>): WorkSpec {
-    return new WorkSpec(this.#scope, typeof spec === "string" ? spec : spec.name);
+  workSpec<Data extends object, Result extends object>(
+    spec: SpecDefinition<Data, Result>,
+  ): WorkSpec<Data, Result>;
+  workSpec(spec: string | SpecDefinition): WorkSpec {
+    if (typeof spec === "string") return new WorkSpec(this.#scope, spec);
+    return new WorkSpec(this.#scope, spec.name, spec.schemas.data);
   }
 
   /** A handle pinned to the spec that has this name now. Throws `no_such_work_spec`. */
@@ -70,10 +75,10 @@ export class Namespace {
    * Creates the spec that the object's `name` says or replaces its data; the handle is pinned to it. Throws `bad_work_spec` for
    * a key that is one slip away from a known one, such as `max_retires`; keys of your own may have any other name.
    */
-  async setWorkSpec<Data extends object>(
-    spec: SpecDefinition<Data, object>,
+  async setWorkSpec<Data extends object, Result extends object>(
+    spec: SpecDefinition<Data, Result>,
     options?: SetWorkSpecOptions,
-  ): Promise<WorkSpec<Data>>;
+  ): Promise<WorkSpec<Data, Result>>;
   async setWorkSpec(spec: object, options?: SetWorkSpecOptions): Promise<WorkSpec>;
   async setWorkSpec(spec: object, options: SetWorkSpecOptions = {}): Promise<WorkSpec> {
     return only(await this.setWorkSpecs([spec], options));
@@ -87,7 +92,11 @@ export class Namespace {
       return { data: encode(data) };
     });
     const rows = await this.#scope.verbs.setWorkSpecs(this.name, inputs, options);
-    return rows.map(({ name, id }) => new WorkSpec(this.#scope, { name, id }));
+    return rows.map(({ name, id }, i) => {
+      const spec = specs[i];
+      const schema = spec instanceof SpecDefinition ? spec.schemas.data : undefined;
+      return new WorkSpec(this.#scope, { name, id }, schema);
+    });
   }
 
   /** In name order, each pinned. */
@@ -100,15 +109,15 @@ export class Namespace {
   // ---- workers
 
   /** A handle by name, without asking whether there is such a worker. */
-  worker(name: string): Worker {
-    return new Worker(this.#scope, name);
+  worker(name: string): WorkerHandle {
+    return new WorkerHandle(this.#scope, name);
   }
 
   /** In name order; `last` of each tells its state. */
-  async *workers({ pageSize, ...query }: WorkerListing = {}): AsyncGenerator<Worker, void, undefined> {
+  async *workers({ pageSize, ...query }: WorkerListing = {}): AsyncGenerator<WorkerHandle, void, undefined> {
     const read = (from: PageStart) =>
       this.#scope.verbs.listWorkers(this.name, { ...query, ...pageLimit(pageSize), ...from });
-    for await (const row of eachRow(read)) yield new Worker(this.#scope, row.name, row);
+    for await (const row of eachRow(read)) yield new WorkerHandle(this.#scope, row.name, row);
   }
 
   // ---- queues and actions
@@ -159,6 +168,11 @@ export class Namespace {
   /** Per work spec with available units, since when one of them has waited. */
   async waitingSince(): Promise<WaitingSinceRow[]> {
     return this.#scope.verbs.waitingSince(this.name);
+  }
+
+  /** What happened over time: in the namespace as a whole, in the work specs named, or in each. */
+  async history(query: HistoryQuery = {}): Promise<History> {
+    return this.#scope.verbs.history(this.name, query);
   }
 
   /** For every work spec, why such a request would or would not be given work from it. */

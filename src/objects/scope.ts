@@ -13,7 +13,7 @@ import {
   type WorkUnitRow,
 } from "../core/index.ts";
 import type { Attempt } from "./attempt.ts";
-import type { Worker } from "./worker.ts";
+import type { WorkerHandle } from "./worker.ts";
 import type { WorkUnit } from "./work-unit.ts";
 
 /**
@@ -23,9 +23,12 @@ import type { WorkUnit } from "./work-unit.ts";
 export interface Scope {
   readonly verbs: Coordinate;
   readonly ns: string;
-  workUnit(ref: WorkSpecRef, row: WorkUnitRow): WorkUnit;
-  attempt(row: AttemptRow): Attempt;
-  worker(name: string, row?: WorkerRow): Worker;
+  workUnit<Given extends object, Result extends object>(
+    ref: WorkSpecRef,
+    row: WorkUnitRow,
+  ): WorkUnit<Given, Result>;
+  attempt<Given extends object, Result extends object>(row: AttemptRow): Attempt<Given, Result>;
+  worker(name: string, row?: WorkerRow): WorkerHandle;
 }
 
 /** Its size is judged by whoever implements the verbs: a limit here would refuse what a daemon was configured to take. */

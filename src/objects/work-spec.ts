@@ -7,10 +7,12 @@ import {
   missingWorkSpec,
   workSpecName,
   type AddedWorkUnit,
+  type AddWorkUnitsOptions,
+  type AwaitOptions,
+  type CancelOptions,
   type DataObject,
   type SetWorkSpecOptions,
   type Tally,
-  type WaitOptions,
   type WorkSpecMeta,
   type WorkSpecMetaChange,
   type WorkSpecRef,
@@ -21,7 +23,14 @@ import {
 } from "../core/index.ts";
 import { checkSlips } from "./define-spec.ts";
 import { encode, encodeIfAny, only, pageLimit, type PageOptions, type Scope } from "./scope.ts";
+import { checkedBy, type StandardSchema } from "./standard-schema.ts";
+import { waitForEnds, type WaitForOptions } from "./waiting.ts";
 import type { WorkUnit } from "./work-unit.ts";
+
+export type { WaitForOptions } from "./waiting.ts";
+
+/** What is read of units whose data may be any object. */
+export type ReadData<Data extends object> = object extends Data ? DataObject : Data;
 
 export type AddOptions = Omit<WorkUnitInput, "name" | "data">;
 
@@ -36,7 +45,7 @@ export interface AddProgress {
   created: number;
 }
 
-export interface AddManyOptions {
+export interface AddManyOptions extends Pick<AddWorkUnitsOptions, "onConflict" | "waitMs" | "signal"> {
   /** Called after every batch, with what has been added so far and what the batch was answered. */
   onProgress?: (progress: AddProgress, batch: readonly AddedWorkUnit[]) => void;
 }
@@ -49,15 +58,18 @@ const batchSize = 1000;
 /**
  * A handle by name means whatever has the name when a method is called, and throws `no_such_work_spec` when nothing
  * has. A pinned one, with an `id`, means the spec that was seen: once that was deleted every method throws `gone`,
- * also when another spec of its name was set since. `Data` is that of its units, where the spec was made by `defineSpec`.
+ * also when another spec of its name was set since. `Data` is that of its units and `Result` what they are finished with, where the spec was
+ * made by `defineSpec`; data is checked by the schema of its definition, if that has one.
  */
-export class WorkSpec<Data extends object = object> {
+export class WorkSpec<Data extends object = object, Result extends object = DataObject> {
   readonly #scope: Scope;
   readonly #ref: WorkSpecRef;
+  readonly #schema: StandardSchema | undefined;
 
-  constructor(scope: Scope, ref: WorkSpecRef) {
+  constructor(scope: Scope, ref: WorkSpecRef, schema?: StandardSchema) {
     this.#scope = scope;
     this.#ref = ref;
+    this.#schema = schema;
   }
 
   get name(): string {
@@ -133,13 +145,24 @@ export class WorkSpec<Data extends object = object> {
   // ---- its units
 
   /** Adds one unit, or writes over the one of its name, and reads it back. */
-  async addWorkUnit(name: string, data?: Data | null, options: AddOptions = {}): Promise<WorkUnit> {
+  async addWorkUnit(
+    name: string,
+    data?: Data | null,
+    options: AddOptions = {},
+  ): Promise<WorkUnit<ReadData<Data>, Result>> {
     const { verbs, ns } = this.#scope;
+    await this.#check(name, data);
     const unit = { ...options, name, data: encodeIfAny(data) };
     const added = only(await verbs.addWorkUnits(ns, this.#ref, [unit]));
     const row = only(await verbs.getWorkUnits(ns, this.#ref, [added.name]));
     if (row?.id !== added.id) throw new CoordinateError("gone", added.name);
     return this.#scope.workUnit(this.#ref, row);
+  }
+
+  /** Throws `bad_data` for data that the schema of the definition refuses. */
+  async #check(name: string, data: unknown): Promise<void> {
+    if (this.#schema === undefined) return;
+    await checkedBy(this.#schema, data ?? {}, `work unit ${JSON.stringify(name)}`);
   }
 
   /**
@@ -149,12 +172,15 @@ export class WorkSpec<Data extends object = object> {
    */
   async addWorkUnits(
     units: Iterable<NewWorkUnit<Data>> | AsyncIterable<NewWorkUnit<Data>>,
-    { onProgress }: AddManyOptions = {},
+    { onProgress, ...options }: AddManyOptions = {},
   ): Promise<AddProgress> {
     const { verbs, ns } = this.#scope;
     const progress: AddProgress = { count: 0, created: 0 };
     for await (const batch of inBatches(units, batchSize)) {
-      const added = await verbs.addWorkUnits(ns, this.#ref, batch.map(readNew));
+      if (this.#schema !== undefined)
+        for (const unit of batch)
+          await (isPair(unit) ? this.#check(unit[0], unit[1]) : this.#check(unit.name, unit.data));
+      const added = await verbs.addWorkUnits(ns, this.#ref, batch.map(readNew), options);
       progress.count += added.length;
       for (const { created } of added) if (created) progress.created++;
       onProgress?.({ ...progress }, added);
@@ -163,7 +189,7 @@ export class WorkSpec<Data extends object = object> {
   }
 
   /** Throws `no_such_work_unit`. */
-  async workUnit(name: string): Promise<WorkUnit> {
+  async workUnit(name: string): Promise<WorkUnit<ReadData<Data>, Result>> {
     const { verbs, ns } = this.#scope;
     const row = only(await verbs.getWorkUnits(ns, this.#ref, [name]));
     if (row === null) throw new CoordinateError("no_such_work_unit", name);
@@ -174,21 +200,44 @@ export class WorkSpec<Data extends object = object> {
    * The matching units in name order, all when nothing is asked for. Reads a page at a time: a unit that changes
    * while the loop runs is told as it was when its page was read.
    */
-  async *workUnits({ pageSize, ...query }: WorkUnitListing = {}): AsyncGenerator<WorkUnit, void, undefined> {
+  async *workUnits({ pageSize, ...query }: WorkUnitListing = {}): AsyncGenerator<
+    WorkUnit<ReadData<Data>, Result>,
+    void,
+    undefined
+  > {
     const { verbs, ns } = this.#scope;
     const read = (from: PageStart) =>
       verbs.listWorkUnits(ns, this.#ref, { ...query, ...pageLimit(pageSize), ...from });
-    for await (const row of eachRow(read)) yield this.#scope.workUnit(this.#ref, row);
+    for await (const row of eachRow(read)) yield this.#scope.workUnit<ReadData<Data>, Result>(this.#ref, row);
   }
 
   /**
    * Waits until all of these units have ended, for `waitMs` at most, and answers them in order as they stand then; null
    * where there is none.
    */
-  async awaitWorkUnits(names: readonly string[], options: WaitOptions = {}): Promise<(WorkUnit | null)[]> {
+  async awaitWorkUnits(
+    names: readonly string[],
+    options: AwaitOptions = {},
+  ): Promise<(WorkUnit<ReadData<Data>, Result> | null)[]> {
     const { verbs, ns } = this.#scope;
     const rows = await verbs.awaitWorkUnits(ns, this.#ref, names, options);
     return rows.map((row) => (row === null ? null : this.#scope.workUnit(this.#ref, row)));
+  }
+
+  /**
+   * Waits until all of these units have ended, for ever or for `waitMs`, and answers them in order: finished or failed, as their `status` says.
+   * Throws `no_such_work_unit` for one that is not there, `unavailable` when the time was over before all had ended.
+   */
+  async wait(
+    names: readonly string[],
+    options: WaitForOptions = {},
+  ): Promise<WorkUnit<ReadData<Data>, Result>[]> {
+    const { verbs, ns } = this.#scope;
+    const rows = await waitForEnds(verbs, ns, this.#ref, names, options);
+    return rows.map((row, i) => {
+      if (row === null) throw new CoordinateError("no_such_work_unit", names[i]);
+      return this.#scope.workUnit(this.#ref, row);
+    });
   }
 
   /** How many of the selected units there are, by status. */
@@ -220,6 +269,12 @@ export class WorkSpec<Data extends object = object> {
   async retry(selection: WorkUnitSelection = { statuses: ["failed"] }): Promise<number> {
     const { verbs, ns } = this.#scope;
     return verbs.resetWorkUnits(ns, this.#ref, selection);
+  }
+
+  /** Fails those of the units that have not ended, running ones included: their tasks are told. */
+  async cancel(selection: WorkUnitSelection, options: CancelOptions = {}): Promise<number> {
+    const { verbs, ns } = this.#scope;
+    return verbs.cancelWorkUnits(ns, this.#ref, selection, options);
   }
 
   /** With their attempts. */

@@ -4,6 +4,8 @@ import {
   decodeData,
   isCoordinateError,
   parseAttemptId,
+  type AttemptProgress,
+  type CancelOptions,
   type Data,
   type DataObject,
   type DependencyRow,
@@ -13,7 +15,30 @@ import {
   type WorkUnitStatus,
 } from "../core/index.ts";
 import type { Attempt } from "./attempt.ts";
+import { waitForEnds, type WaitForOptions } from "./waiting.ts";
 import { only, seenBefore, type Scope } from "./scope.ts";
+
+/** The unit failed: its message has the first line of what was written down about it, `traceback` all of it. */
+export class WorkUnitFailedError extends Error {
+  override readonly name = "WorkUnitFailedError";
+  readonly workSpecName: string;
+  readonly workUnitName: string;
+  readonly traceback: string;
+  /** What the last attempt left. */
+  readonly data: DataObject;
+
+  constructor({ workSpec, name, data }: WorkUnitRow) {
+    const decoded = data === null ? {} : decodeData(data);
+    const traceback = typeof decoded.traceback === "string" ? decoded.traceback : "";
+    super(`work unit ${name} of ${workSpec} failed: ${firstLine(traceback)}`);
+    this.workSpecName = workSpec;
+    this.workUnitName = name;
+    this.traceback = traceback;
+    this.data = decoded;
+  }
+}
+
+const firstLine = (text: string): string => /\S.*/.exec(text)?.[0] ?? "no reason given";
 
 /** One step back: the attempt whose `output` made a unit, and the unit that was attempted. */
 export interface LineageStep {
@@ -27,11 +52,11 @@ export interface LineageStep {
  *
  * Not promised: that nobody deletes and adds the unit anew between the look and the change, which are two requests.
  */
-export class WorkUnit {
+export class WorkUnit<Given extends object = DataObject, Result extends object = DataObject> {
   readonly #scope: Scope;
   readonly #ref: WorkSpecRef;
   #row: WorkUnitRow;
-  #data: DataObject | null = null;
+  #data: Given | Result | null = null;
 
   constructor(scope: Scope, ref: WorkSpecRef, row: WorkUnitRow) {
     this.#scope = scope;
@@ -92,16 +117,18 @@ export class WorkUnit {
   }
 
   /** Pending, finished or failed; null while the unit waits. */
-  get activeAttempt(): Attempt | null {
-    return this.#row.activeAttempt === null ? null : this.#scope.attempt(this.#row.activeAttempt);
+  get activeAttempt(): Attempt<Given, Result> | null {
+    const { activeAttempt } = this.#row;
+    return activeAttempt === null ? null : this.#scope.attempt<Given, Result>(activeAttempt);
   }
 
   /**
    * The active attempt's data if it has any, else the unit's own; `{}` when there is none. Decoded when first asked
    * for, and the same object each time. Changing it changes nothing in the store.
    */
-  get data(): DataObject {
-    this.#data ??= this.#row.data === null ? {} : decodeData(this.#row.data);
+  get data(): Given | Result {
+    // the types say what the units of the work spec were declared to have
+    this.#data ??= (this.#row.data === null ? {} : decodeData(this.#row.data)) as Given | Result;
     return this.#data;
   }
 
@@ -130,12 +157,40 @@ export class WorkUnit {
     return this;
   }
 
+  /**
+   * What its task returned. Waits until the unit has ended, for ever or for `waitMs`. Throws a `WorkUnitFailedError` when it failed, `gone` when
+   * it was deleted, and `unavailable` when the time was over; when the signal aborts, what it was aborted with.
+   */
+  async result(options: WaitForOptions = {}): Promise<Result> {
+    const { verbs, ns } = this.#scope;
+    const row = only(await this.#seen(waitForEnds(verbs, ns, this.#ref, [this.name], options)));
+    if (row?.id !== this.id) throw new CoordinateError("gone", this.name);
+    this.#row = row;
+    this.#data = null;
+    if (row.status === "failed") throw new WorkUnitFailedError(row);
+    // finished: the data is what the attempt was finished with
+    return this.data as Result;
+  }
+
+  /** How far the running attempt has come, as its worker last said; null when it said nothing, and when nothing runs. */
+  get progress(): AttemptProgress | null {
+    return this.#row.activeAttempt?.progress ?? null;
+  }
+
+  /**
+   * Fails the unit, whether it waits or runs; the task of a running one is told. `by` and `why` are kept in its traceback. A unit that has ended is
+   * left as it is.
+   */
+  async cancel(options: CancelOptions = {}): Promise<this> {
+    return this.#change((verbs, ns, ref, which) => verbs.cancelWorkUnits(ns, ref, which, options));
+  }
+
   /** Every attempt, in the order they were made. */
-  async attempts(): Promise<Attempt[]> {
+  async attempts(): Promise<Attempt<Given, Result>[]> {
     const { verbs, ns } = this.#scope;
     await this.refresh();
     const rows = await this.#seen(verbs.listUnitAttempts(ns, this.#ref, this.name));
-    return rows.map((row) => this.#scope.attempt(row));
+    return rows.map((row) => this.#scope.attempt<Given, Result>(row));
   }
 
   async setPriority(priority: number): Promise<this> {

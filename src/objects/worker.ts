@@ -24,7 +24,7 @@ export type WorkerUpdate = Omit<WorkerChange, "name" | "data"> & { data?: object
 export type CheckIn = Pick<WorkerUpdate, "mode" | "data" | "lastUpdate" | "expiration" | "parent">;
 
 /** A worker comes to be when it first asks for work, checks in or is changed; a handle alone creates nothing. */
-export class Worker {
+export class WorkerHandle {
   readonly name: string;
   readonly #scope: Scope;
   #row: WorkerRow | null;
@@ -93,17 +93,17 @@ export class Worker {
   }
 
   /** Null clears it. A parent that is not known is created; a worker cannot be its own ancestor (`worker_cycle`). */
-  async setParent(parent: Worker | string | null): Promise<WorkerState> {
-    return this.update({ parent: parent instanceof Worker ? parent.name : parent });
+  async setParent(parent: WorkerHandle | string | null): Promise<WorkerState> {
+    return this.update({ parent: parent instanceof WorkerHandle ? parent.name : parent });
   }
 
-  async parent(): Promise<Worker | null> {
+  async parent(): Promise<WorkerHandle | null> {
     const parent = (await this.#read())?.parent ?? null;
     return parent === null ? null : this.#scope.worker(parent);
   }
 
   /** In name order. */
-  async *children(options: PageOptions = {}): AsyncGenerator<Worker, void, undefined> {
+  async *children(options: PageOptions = {}): AsyncGenerator<WorkerHandle, void, undefined> {
     const { verbs, ns } = this.#scope;
     const read = (from: PageStart) =>
       verbs.listWorkers(ns, { parent: this.name, ...pageLimit(options.pageSize), ...from });

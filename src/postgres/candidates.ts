@@ -3,6 +3,7 @@ import { createHash } from "node:crypto";
 import {
   nameFromBytes,
   nameToBytes,
+  runsDue,
   type AttemptKey,
   type Candidate,
   type DesiredState,
@@ -34,7 +35,7 @@ export const candidatesSql = `
      ORDER BY u.not_before LIMIT 1),
     (SELECT string_agg(g.at || ':' || r.answer, ';') FROM unnest($2::bytea[]) WITH ORDINALITY AS g (id, at)
      JOIN @request r ON r.namespace = n.id AND r.spec = 0 AND r.id = g.id WHERE $2::bytea[] IS NOT NULL),
-    c.arrivals
+    c.arrivals, s.next_run, s.last_run
   FROM @namespace n LEFT JOIN @spec s ON s.namespace = n.id AND NOT s.dead
     LEFT JOIN LATERAL ${tallyOf("s.id")} c ON true
   WHERE n.name = $1 AND NOT n.dead`;
@@ -72,17 +73,22 @@ export async function readCandidates(
     if (row[2] === null) continue;
     arrivals.set(row[2] as number, row[12] as number);
     const [lease, delay] = [row[9] as number | null, row[10] as number | null];
+    const meta = readMeta(
+      row[4] as string,
+      row[5] as number,
+      row[13] as number | null,
+      row[14] as number | null,
+    );
+    const due = Math.min(lease ?? Infinity, delay ?? Infinity, runsDue(meta) || Infinity);
     candidates.push({
       id: row[2] as number,
       name: nameFromBytes(row[3] as Buffer),
-      meta: readMeta(row[4] as string, row[5] as number),
+      meta,
       available: row[6] as number,
       pending: row[7] as number,
       topPriority: (row[8] as number | null) ?? 0,
-      nextDue: Math.min(lease ?? Infinity, delay ?? Infinity),
+      nextDue: due === Infinity ? 0 : due,
     });
-    const candidate = candidates.at(-1);
-    if (candidate?.nextDue === Infinity) candidate.nextDue = 0;
   }
   return {
     settings: { policy: first[0] as SchedulingPolicy, desired: first[1] as DesiredState },

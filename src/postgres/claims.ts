@@ -9,10 +9,11 @@ import {
   nameToBytes,
   type AttemptRow,
   type Claim,
+  type Notes,
 } from "../core/index.ts";
 import { readAttempts } from "./attempts.ts";
 import { catchUp, isPast } from "./expiry.ts";
-import { isRow, type Database, type Row, type Session } from "./connection.ts";
+import { isRow, type Database, type Row, type Transaction } from "./connection.ts";
 import { comparePlaces, start, type Floors, type Place } from "./floor.ts";
 import { readKeys, registerWorkers } from "./log.ts";
 import { noArrivals, tallyConflict, tallyInsert } from "./tally.ts";
@@ -46,7 +47,7 @@ const isStale = `CASE WHEN $12::bigint IS NULL THEN false ELSE
           (SELECT sum(t.arrivals) AS arrivals FROM @tally t WHERE t.spec = o.id) c
           WHERE o.namespace = s.namespace AND NOT o.dead)
         OR EXISTS (SELECT 1 FROM @spec o WHERE o.namespace = s.namespace AND NOT o.dead AND o.id <> s.id
-          AND (o.continuous OR ${isPast("o.id", "$3::bigint")})) END`;
+          AND (o.continuous OR ${isPast("o", "$3::bigint")})) END`;
 
 /**
  * The claim. `picked` is fenced (MATERIALIZED): without that PostgreSQL may run it again for every row of the join and
@@ -61,7 +62,7 @@ const isStale = `CASE WHEN $12::bigint IS NULL THEN false ELSE
 const claimStatement = (whole: boolean): string => `
   WITH spec AS MATERIALIZED (
     SELECT s.id, s.namespace, s.paused, (s.max_running > 0 OR s.continuous) AND NOT $8::boolean AS limited,
-      s.continuous, ${isPast("s.id", "$3::bigint")} AS past,
+      s.continuous, ${isPast("s", "$3::bigint")} AS past,
       ${
         whole
           ? `(SELECT r.answer FROM unnest($15::bytea[]) AS g (id), @request r
@@ -80,7 +81,8 @@ const claimStatement = (whole: boolean): string => `
   ), picked AS MATERIALIZED (
     SELECT u.id, u.attempts, u.tries, u.attempt_status, u.attempt_late, u.attempt_start, u.attempt_end,
       u.attempt_expiration, u.attempt_worker, u.attempt_errors, u.attempt_own, u.attempt_data,
-      greatest($3::bigint, u.since, u.attempt_end) AS begins
+      greatest($3::bigint, u.since, u.attempt_end) AS begins,
+      greatest(coalesce(u.since, u.created), u.not_before, u.attempt_end) AS waits
     FROM @unit u WHERE u.spec = $1 AND u.status = 0
       AND (u.place, u.key) >= ($10::float8, $11::bytea)
     ORDER BY u.place, u.key
@@ -96,9 +98,10 @@ const claimStatement = (whole: boolean): string => `
     UPDATE @unit u SET status = 3, attempts = p.attempts + 1, tries = p.tries + 1,
       attempt_status = 0, attempt_worker = ($5::bytea[])[p.caller], attempt_start = p.begins, attempt_end = 0,
       attempt_expiration = p.begins + ($6::bigint[])[p.caller],
-      attempt_late = false, attempt_own = false, attempt_errors = NULL, attempt_data = NULL
+      attempt_late = false, attempt_own = false, attempt_errors = NULL, attempt_data = NULL, attempt_progress = NULL
     FROM given p, fit WHERE ${isRow("u.id", "p.id")} AND NOT fit.exhausted AND NOT fit.tried AND fit.picked <= $2::bigint
     RETURNING u.id, u.key, u.long_name, u.attempts, u.place, u.data, u.attempt_start, p.caller, p.turn,
+      p.begins - p.waits AS waited,
       p.attempt_status AS old_status, p.attempt_late AS old_late, p.attempt_start AS old_start, p.attempt_end AS old_end,
       p.attempt_expiration AS old_expiration, p.attempt_worker AS old_worker, p.attempt_errors AS old_errors,
       CASE WHEN p.attempt_own THEN p.attempt_data ELSE u.data END AS old_data
@@ -112,7 +115,7 @@ ${whole ? wholeClaim : ""}  ), logged AS (
     ${tallyConflict}
   )
   SELECT spec.paused, spec.limited, spec.past, fit.exhausted, spec.continuous, spec.repeated,
-    c.id, c.key, c.long_name, c.attempts, c.data, c.place, fit.tried, c.caller, spec.stale, c.attempt_start
+    c.id, c.key, c.long_name, c.attempts, c.data, c.place, fit.tried, c.caller, spec.stale, c.attempt_start, c.waited
   FROM spec CROSS JOIN fit LEFT JOIN claimed c ON true`;
 
 /**
@@ -217,18 +220,18 @@ async function tryClaim(claiming: Claiming, claims: readonly Claim[]): Promise<C
           byteas(claims.map((claim) => (claim.requestId === null ? null : textKey(claim.requestId)))),
         ]),
   ];
-  const byRule = async (tx: Session): Promise<Claimed[]> => {
+  const byRule = async (tx: Transaction): Promise<Claimed[]> => {
     const answers: Claimed[] = [];
     for (const claim of claims) answers.push(await claimByRule(tx, ns, claim, allocate, now));
     return answers;
   };
-  const holding = async <Answer>(work: (tx: Session) => Promise<Answer>): Promise<Answer> =>
+  const holding = async <Answer>(work: (tx: Transaction) => Promise<Answer>): Promise<Answer> =>
     db.transaction(async (tx) => {
       await tx.rows("SELECT 1 FROM @spec WHERE id = $1 FOR UPDATE", [id]);
       return work(tx);
     }, repeat);
   if (!claiming.fastPaths) {
-    await catchUp(db, id, now, Infinity, false);
+    await catchUp(db, id, now, Infinity, { fast: false, allocate });
     return holding(byRule);
   }
   for (let tries = 0; ; tries++) {
@@ -242,11 +245,12 @@ async function tryClaim(claiming: Claiming, claims: readonly Claim[]): Promise<C
     const sql = plain ? plainClaimSql : claimSql;
     const answer = limited.has(id)
       ? await holding(async (tx) => {
-          const read = readClaim(await tx.rows(sql, values(plain, true, at)), claims, places);
+          const rows = await tx.rows(sql, values(plain, true, at));
+          const read = readClaim(rows, claims, places, tx.noted, now);
           // an exhausted unit, or none for a spec that may make its own: decided here, while the row is held
           return read === "exhausted" || read === "generate" ? { claimed: await byRule(tx) } : read;
         })
-      : readClaim(await db.write(sql, values(plain, false, at), repeat), claims, places);
+      : readClaim(await db.write(sql, values(plain, false, at), repeat), claims, places, db.happened, now);
     if (typeof answer === "object") {
       const { claimed, last } = answer;
       if (last !== undefined) raise(last);
@@ -264,7 +268,7 @@ async function tryClaim(claiming: Claiming, claims: readonly Claim[]): Promise<C
     // others may lock what is past its time, and then it is not ours to wait for
     if (tries > 5) return claims.map(nothing);
     if (answer === "past") {
-      await catchUp(db, id, now, 2000, true);
+      await catchUp(db, id, now, 2000, { fast: true, allocate });
       floors.reset(id);
     } else if (answer === "limited") limited.add(id);
     else if (answer === "tried") tried.set(id, 50);
@@ -304,7 +308,13 @@ type ClaimAnswer =
   | "exhausted"
   | "generate";
 
-function readClaim(rows: readonly Row[], claims: readonly Claim[], places: number): ClaimAnswer {
+function readClaim(
+  rows: readonly Row[],
+  claims: readonly Claim[],
+  places: number,
+  notes: Notes,
+  now: number,
+): ClaimAnswer {
   const claimed = claims.map(nothing);
   const [first] = rows;
   if (first === undefined) return { claimed };
@@ -335,6 +345,7 @@ function readClaim(rows: readonly Row[], claims: readonly Claim[], places: numbe
     const caller = (row[13] as number) - 1;
     const claim = claims[caller];
     if (claim === undefined) throw new Error("unreachable");
+    notes.note(claim.workSpec.id, "started", now, Math.max(0, row[16] as number), 1);
     claimed[caller]?.attempts.push({
       id: attemptId(id, number),
       workSpec: claim.workSpec.name,
@@ -349,6 +360,7 @@ function readClaim(rows: readonly Row[], claims: readonly Claim[], places: numbe
       data: bytesData(row[10] as Buffer | null),
       late: false,
       chainingErrors: [],
+      progress: null,
     });
   }
   return { claimed, last: placed.at(-1)!.at };
@@ -356,7 +368,7 @@ function readClaim(rows: readonly Row[], claims: readonly Claim[], places: numbe
 
 /** The claim as the rules say it, unit by unit; the spec's row is locked. */
 async function claimByRule(
-  tx: Session,
+  tx: Transaction,
   ns: string,
   claim: Claim,
   allocate: Allocate,

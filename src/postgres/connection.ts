@@ -11,7 +11,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { finished } from "node:stream/promises";
 import type pg from "pg";
 import { from as copyFrom } from "pg-copy-streams";
-import { backOffMs, CoordinateError } from "../core/index.ts";
+import { backOffMs, CoordinateError, Happened, Noted, WaitedError, type Notes } from "../core/index.ts";
 import { quoted } from "./schema.ts";
 import { rowTypes } from "./values.ts";
 
@@ -25,6 +25,8 @@ export interface Session {
 
 /** A connection in a transaction. */
 export interface Transaction extends Session {
+  /** For the history: counts once the transaction has been committed. */
+  readonly noted: Notes;
   /** Sends rows in binary form to `COPY … FROM STDIN`. */
   copy(sql: string, rows: Buffer): Promise<void>;
 }
@@ -71,6 +73,10 @@ export interface DatabaseOptions {
   local: readonly string[];
   /** How long to go on trying while the server cannot be reached. */
   patienceMs: number;
+  /** How long to wait for locks in all. A statement gives up after `lockSliceMs`, and is tried again. */
+  lockTimeoutMs: number;
+  /** Whether the time that a statement is given must be the time at which it is carried out: see `WaitedError`. */
+  timely?: boolean;
   random: () => number;
 }
 
@@ -103,8 +109,13 @@ export const planSettings = [
  */
 export const isRow = (id: string, of: string): string => `${id} = ANY (ARRAY[${of}])`;
 
+/** So long a statement waits for a lock at a time: its time is at most this much too early. */
+export const lockSliceMs = 250;
+
 export class Database implements Session {
   readonly counters: Counters;
+  /** For the history: what happened through this database. */
+  readonly happened: Happened;
   readonly #options: DatabaseOptions;
   readonly #texts = new Map<string, { text: string; name: string }>();
   readonly #begin: string;
@@ -114,9 +125,11 @@ export class Database implements Session {
   constructor(
     options: DatabaseOptions,
     counters: Counters = { statements: 0, transactions: 0, retries: 0, discarded: 0, unknown: 0 },
+    happened: Happened = new Happened(),
   ) {
     this.#options = options;
     this.counters = counters;
+    this.happened = happened;
     const local = options.local.map((setting) => `SET LOCAL ${setting};`).join("");
     this.#begin = `BEGIN ISOLATION LEVEL READ COMMITTED;${local}`;
     // where settings are per transaction, every statement needs one
@@ -156,7 +169,8 @@ export class Database implements Session {
   ): Promise<Answer> {
     return this.#trying(repeat, async (client, sent) => {
       this.counters.transactions++;
-      const tx = this.bound(client);
+      const noted = new Noted();
+      const tx = this.bound(client, noted);
       await this.#command(client, this.#begin);
       let answer: Answer;
       try {
@@ -168,13 +182,15 @@ export class Database implements Session {
       }
       sent();
       await this.#command(client, "COMMIT");
+      noted.moveTo(this.happened);
       return answer;
     });
   }
 
   /** A transaction's way to one connection. */
-  protected bound(client: Client): Transaction {
+  protected bound(client: Client, noted: Notes): Transaction {
     return {
+      noted,
       rows: (sql, values) => this.run(client, sql, values),
       copy: async (sql, rows) => {
         this.counters.statements++;
@@ -216,25 +232,50 @@ export class Database implements Session {
     return found;
   }
 
+  /** Two that waited for each other gave up at the same moment: not both come back at the same moment. */
+  #yieldTo(): Promise<void> {
+    return delay(this.#options.random() * 20);
+  }
+
+  #waited(message: string, began: number, cause?: unknown): WaitedError {
+    this.counters.retries++;
+    return new WaitedError(message, performance.now() - began, this.#options.lockTimeoutMs, { cause });
+  }
+
   async #trying<Answer>(
     { repeatable = false, conflicts = true }: Repeat,
     work: (client: Client, sent: () => void) => Promise<Answer>,
   ): Promise<Answer> {
-    const deadline = performance.now() + this.#options.patienceMs;
+    const { patienceMs, lockTimeoutMs, timely = false } = this.#options;
+    const began = performance.now();
+    const deadline = began + patienceMs;
+    /** The connection of a statement that waits on for a lock: it keeps its place among those who want one. */
+    let held: PooledClient | null = null;
     for (let tries = 0; ; tries++) {
-      if (this.#closed) throw new CoordinateError("closed");
+      if (this.#closed && held === null) throw new CoordinateError("closed");
       const state = { sent: false };
-      let client: PooledClient | null = null;
+      let client: PooledClient | null = held;
       let failure: unknown;
+      held = null;
       try {
-        client = await this.#options.pool.connect();
-        client.on("error", unheard);
+        if (client === null) {
+          client = await this.#options.pool.connect();
+          client.on("error", unheard);
+        }
+        if (timely && performance.now() - began > lockSliceMs)
+          throw this.#waited("no connection was free", began);
         const answer = await work(client, () => (state.sent = true));
         client.removeListener("error", unheard);
         client.release();
         return answer;
       } catch (error) {
         failure = error;
+        if (!timely && !this.#closed && isLocked(error) && performance.now() - began <= lockTimeoutMs) {
+          held = client;
+          this.counters.retries++;
+          await this.#yieldTo();
+          continue;
+        }
         const discard = client !== null && mustDiscard(error);
         if (discard) this.counters.discarded++;
         if (!discard) client?.removeListener("error", unheard);
@@ -252,6 +293,9 @@ export class Database implements Session {
           const code = isUncertain ? "unknown_outcome" : "unavailable";
           throw new CoordinateError(code, messageOf(failure), { cause: failure });
         }
+      } else if (timely && isLocked(failure)) {
+        await this.#yieldTo();
+        throw this.#waited(messageOf(failure), began, failure);
       } else if (!isRetryable(failure) || tries >= 20 || (!conflicts && isUniqueViolation(failure)))
         throw translate(failure);
       this.counters.retries++;
@@ -265,8 +309,8 @@ export class Database implements Session {
 export class BorrowedDatabase extends Database {
   readonly #client: Client;
 
-  constructor(options: DatabaseOptions, client: Client) {
-    super(options);
+  constructor(options: DatabaseOptions, client: Client, happened: Happened) {
+    super(options, undefined, happened);
     this.#client = client;
   }
 
@@ -281,11 +325,14 @@ export class BorrowedDatabase extends Database {
   /** In a savepoint, so that a refused request leaves the caller's transaction usable. */
   override async transaction<Answer>(work: (tx: Transaction) => Promise<Answer>): Promise<Answer> {
     const client = this.#client;
-    const tx = this.bound(client);
+    const noted = new Noted();
+    const tx = this.bound(client, noted);
     await client.query({ text: "SAVEPOINT coordinate" });
     try {
       const answer = await work(tx);
       await client.query({ text: "RELEASE SAVEPOINT coordinate" });
+      // whether the caller commits is not known here: it nearly always does
+      noted.moveTo(this.happened);
       return answer;
     } catch (error) {
       if (!isBroken(error)) await client.query({ text: "ROLLBACK TO SAVEPOINT coordinate" });
@@ -337,6 +384,9 @@ const mustDiscard = (error: unknown): boolean => isBroken(error);
 
 /** Conflicts with others that are gone when tried again: also a name or a row that somebody else was quicker to make. */
 const isRetryable = (error: unknown): boolean => /^(40001|40P01|23505)$/.test(codeOf(error));
+
+/** Another transaction holds what this one waited for. */
+const isLocked = (error: unknown): boolean => codeOf(error) === "55P03";
 
 export const isUniqueViolation = (error: unknown): boolean => codeOf(error) === "23505";
 

@@ -1,32 +1,43 @@
 /**
- * Expired leases and elapsed delays take effect by rule. Rows are updated when a verb meets them; whether there are any is
+ * Expired leases, elapsed delays and schedules take effect by rule. Rows are updated when a verb meets them; whether there are any is
  * one probe of small indexes, part of the statement that looks for the work spec.
  */
 import {
   byExpiration,
   expireUnits,
+  makeRuns,
   missingWorkSpec,
   nameToBytes,
   releaseDue,
   workSpecName,
   type WorkSpecRef,
 } from "../core/index.ts";
-import { isRow, type Database, type Session } from "./connection.ts";
+import { isRow, type Database } from "./connection.ts";
 import { epochOf, tallyConflict, tallyInsert } from "./tally.ts";
 import { readSpec, specColumns, type Spec } from "./units.ts";
-import { apply, PostgresSet } from "./working-set.ts";
+import { apply, PostgresSet, type Allocate } from "./working-set.ts";
+
+/** Whether rows are moved many to a statement, and where the ids of units come from that a schedule makes. */
+export interface Ways {
+  fast: boolean;
+  allocate: Allocate;
+}
 
 /** Rows moved in one statement: few enough that nobody waits long for them. */
 const slice = 2000;
 
 /**
- * Whether anything in a spec is past its time; or anywhere a lease of a unit with dependencies, for when that ends, units of
- * other specs may fail.
+ * Whether anything in a spec is past its time, a run of its schedule included; or anywhere a lease of a unit with dependencies,
+ * for when that ends, units of other specs may fail. `spec` is the alias of its row.
  */
 export const isPast = (spec: string, now: string): string => `(
-  EXISTS (SELECT 1 FROM @unit p WHERE p.spec = ${spec} AND p.status = 3 AND p.attempt_expiration <= ${now})
-  OR EXISTS (SELECT 1 FROM @unit p WHERE p.spec = ${spec} AND p.status = 1 AND p.not_before <= ${now})
+  EXISTS (SELECT 1 FROM @unit p WHERE p.spec = ${spec}.id AND p.status = 3 AND p.attempt_expiration <= ${now})
+  OR EXISTS (SELECT 1 FROM @unit p WHERE p.spec = ${spec}.id AND p.status = 1 AND p.not_before <= ${now})
+  OR ${hasRunDue(spec, now)}
   OR ${isNeedyPast(now)})`;
+
+const hasRunDue = (spec: string, now: string): string =>
+  `coalesce(${spec}.next_run <= ${now} AND NOT ${spec}.paused, false)`;
 
 /** By the attempt's status, not the unit's: with that, the planner may take the index of leases, and walk through all of it. */
 export const isNeedyPast = (now: string): string =>
@@ -38,17 +49,17 @@ export async function lookUp(
   ns: string,
   ref: WorkSpecRef,
   now: number,
-  fast: boolean,
+  ways: Ways,
 ): Promise<Spec> {
   const [row] = await db.rows(
-    `SELECT s.id, ${isPast("s.id", "$3::bigint")}, ${specColumns}
+    `SELECT s.id, ${isPast("s", "$3::bigint")}, ${specColumns}
      FROM @namespace n JOIN @spec s ON s.namespace = n.id AND NOT s.dead
      WHERE n.name = $1 AND NOT n.dead AND s.name = $2`,
     [nameToBytes(ns), nameToBytes(workSpecName(ref)), now],
   );
   if (row === undefined || (typeof ref !== "string" && ref.id !== row[0])) throw missingWorkSpec(ref);
   const spec = readSpec(row[0] as number, row.slice(2));
-  if (row[1] === true) await catchUp(db, spec.id, now, Infinity, fast);
+  if (row[1] === true) await catchUp(db, spec.id, now, Infinity, ways);
   return spec;
 }
 
@@ -81,7 +92,7 @@ export const moveSql = `
     FROM moved WHERE available + delayed + due > 0
     ${tallyConflict}
   )
-  SELECT available + delayed, due, needy FROM moved`;
+  SELECT available + delayed, due, needy, (SELECT ${hasRunDue("s", "$2::bigint")} FROM @spec s WHERE s.id = $1) FROM moved`;
 
 /** Moves what is past its time in one work spec. Another daemon that does the same is not waited for. */
 export async function catchUp(
@@ -89,19 +100,40 @@ export async function catchUp(
   spec: number,
   now: number,
   limit: number,
-  fast: boolean,
-): Promise<{ expired: number; due: number }> {
-  const moved = { expired: await expireNeedy(db, now, limit), due: 0 };
+  { fast, allocate }: Ways,
+): Promise<{ expired: number; due: number; generated: number }> {
+  const moved = { expired: await expireNeedy(db, now, limit), due: 0, generated: 0 };
   for (;;) {
     const most = Math.min(slice, limit - Math.max(moved.expired, moved.due));
     if (most <= 0) return moved;
-    const { expired, due } = fast
+    const { expired, due, runDue } = fast
       ? await movePlain(db, spec, now, most)
       : await moveByRule(db, spec, now, most);
     moved.expired += expired;
     moved.due += due;
+    if (runDue) moved.generated += await makeDueRuns(db, spec, now, allocate);
     if (expired < most && due < most) return moved;
   }
+}
+
+/** Makes the units of a schedule while its spec is locked: one daemon makes them, and the others find them made. */
+function makeDueRuns(db: Database, id: number, now: number, allocate: Allocate): Promise<number> {
+  return db.transaction(
+    async (tx) => {
+      const [row] = await tx.rows(
+        `SELECT s.next_run, s.last_run, ${specColumns} FROM @spec s JOIN @namespace n ON n.id = s.namespace
+         WHERE s.id = $1 AND NOT s.dead FOR UPDATE OF s`,
+        [id],
+      );
+      if (row === undefined) return 0;
+      const [nextRun, lastRun] = [row[0] as number | null, row[1] as number | null];
+      const spec = readSpec(id, row.slice(2));
+      const meta = { ...spec.meta, nextRun: nextRun ?? 0, lastRun: lastRun ?? 0 };
+      const set = new PostgresSet(tx, now, allocate);
+      return apply(set, makeRuns(set, { ...spec, meta }));
+    },
+    { repeatable: true },
+  );
 }
 
 async function movePlain(
@@ -109,10 +141,11 @@ async function movePlain(
   spec: number,
   now: number,
   limit: number,
-): Promise<{ expired: number; due: number }> {
+): Promise<{ expired: number; due: number; runDue: boolean }> {
   const [row] = await db.write(moveSql, [spec, now, limit, epochOf(now)], { repeatable: true });
-  const [expired = 0, due = 0] = row as number[];
-  return { expired, due };
+  const [expired, due, , runDue] = row as [number, number, number, boolean | null];
+  if (expired > 0) db.happened.note(spec, "expired", now, -1, expired);
+  return { expired, due, runDue: runDue === true };
 }
 
 const lapsedSql = `
@@ -127,7 +160,7 @@ function moveByRule(
   spec: number,
   now: number,
   limit: number,
-): Promise<{ expired: number; due: number }> {
+): Promise<{ expired: number; due: number; runDue: boolean }> {
   return db.transaction(
     async (tx) => {
       const move = async (sql: string, rule: typeof expireUnits): Promise<number> => {
@@ -137,7 +170,13 @@ function moveByRule(
         await apply(set, rule(set, set.units(ids)));
         return ids.length;
       };
-      return { expired: await move(lapsedSql, expireUnits), due: await move(dueSql, releaseDue) };
+      const expired = await move(lapsedSql, expireUnits);
+      const due = await move(dueSql, releaseDue);
+      const [row] = await tx.rows(`SELECT ${hasRunDue("s", "$2::bigint")} FROM @spec s WHERE s.id = $1`, [
+        spec,
+        now,
+      ]);
+      return { expired, due, runDue: row?.[0] === true };
     },
     { repeatable: true },
   );
@@ -154,7 +193,7 @@ export async function expireNeedy(db: Database, now: number, limit: number): Pro
   const [any] = await db.rows(sql, [now, 1]);
   if (any === undefined || most <= 0) return 0;
   const moved = await db.transaction(
-    async (tx: Session) => {
+    async (tx) => {
       const rows = (await tx.rows(sql, [now, most])) as [number][];
       const set = new PostgresSet(tx, now, noIds);
       const ids = rows.map(([id]) => id);

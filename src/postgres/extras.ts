@@ -1,7 +1,7 @@
 /** Queues and labels of units, as arrays for statements: lists of different lengths are not one array of PostgreSQL's. */
 import { createHash } from "node:crypto";
 import { nameToBytes } from "../core/index.ts";
-import { byteas, int2s, int8s, nameKey } from "./values.ts";
+import { byteas, int2s, int8s } from "./values.ts";
 
 export function extraArrays(
   units: readonly { id: number; queues?: readonly string[]; labels?: readonly string[] }[],
@@ -35,10 +35,10 @@ export function labelKey(label: string): Buffer {
 
 /** The rows of `label` for units: spec, label, key and unit, an array each. */
 export function labelRows(
-  units: readonly { id: number; spec: number; name: string; labels?: readonly string[] }[],
+  units: readonly { id: number; spec: number; key: Buffer; labels?: readonly string[] }[],
 ): { count: number; values: Buffer[] } {
-  const rows = units.flatMap(({ id, spec, name, labels = [] }) =>
-    labels.map((label) => ({ id, spec, label: labelKey(label), key: nameKey(name).key })),
+  const rows = units.flatMap(({ id, spec, key, labels = [] }) =>
+    labels.map((label) => ({ id, spec, label: labelKey(label), key })),
   );
   return {
     count: rows.length,

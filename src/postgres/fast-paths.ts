@@ -21,7 +21,7 @@ import { comparePlaces, placeOf, type Place } from "./floor.ts";
 import { takeSeqs } from "./queues.ts";
 import { emptyDelta, epochOf, tallyConflict, tallyInsert, writeTallies } from "./tally.ts";
 import type { Spec } from "./units.ts";
-import { bools, byteas, CopyRows, dataBytes, float8s, int2s, int4s, int8s, nameKey } from "./values.ts";
+import { bools, byteas, CopyRows, dataBytes, float8s, int2s, int4s, int8s } from "./values.ts";
 
 // ---- adding
 
@@ -32,27 +32,27 @@ import { bools, byteas, CopyRows, dataBytes, float8s, int2s, int4s, int8s, nameK
 const insertStatement = (named: boolean): string => `
   WITH spec AS MATERIALIZED (SELECT id, namespace FROM @spec WHERE id = $1 AND NOT dead),
   added AS (
-    INSERT INTO @unit (id, spec, key, long_name, status, place, not_before, created, data${named ? ", queues, labels" : ""})
-    SELECT g.id, spec.id, g.key, g.long_name, g.status, g.place, g.not_before, $2, g.data${named ? ", e.queues, e.labels" : ""}
-    FROM spec, unnest($3::bigint[], $4::bytea[], $5::bytea[], $6::smallint[], $7::float8[], $8::bigint[], $9::bytea[])
-      AS g (id, key, long_name, status, place, not_before, data)${named ? ` LEFT JOIN (${extrasFrom(15)}) e ON e.id = g.id` : ""}
+    INSERT INTO @unit (id, spec, key, status, place, not_before, created, data${named ? ", queues, labels" : ""})
+    SELECT g.id, spec.id, g.key, g.status, g.place, g.not_before, $2, g.data${named ? ", e.queues, e.labels" : ""}
+    FROM spec, unnest($3::bigint[], $4::bytea[], $5::smallint[], $6::float8[], $7::bigint[], $8::bytea[])
+      AS g (id, key, status, place, not_before, data)${named ? ` LEFT JOIN (${extrasFrom(14)}) e ON e.id = g.id` : ""}
     RETURNING status
   )${
     named
       ? `, labelled AS (
     INSERT INTO @label (spec, label, key, unit)
-    SELECT l.* FROM spec, unnest($18::bigint[], $19::bytea[], $20::bytea[], $21::bigint[]) AS l (spec, label, key, unit)
+    SELECT l.* FROM spec, unnest($17::bigint[], $18::bytea[], $19::bytea[], $20::bigint[]) AS l (spec, label, key, unit)
     ON CONFLICT (spec, label, key) DO UPDATE SET unit = excluded.unit
   )`
       : ""
   }, noted AS (
     INSERT INTO @request (namespace, spec, id, time, answer)
-    SELECT namespace, id, $10::bytea, $2, $11::text FROM spec WHERE $10::bytea IS NOT NULL
+    SELECT namespace, id, $9::bytea, $2, $10::text FROM spec WHERE $9::bytea IS NOT NULL
   ), tallied AS (
     ${tallyInsert}
     SELECT $1, pg_backend_pid(), count(*) FILTER (WHERE status = 0), count(*) FILTER (WHERE status = 1), 0, 0, 0, 0, 0, 0,
-      count(*) FILTER (WHERE status = 0), CASE WHEN bool_or(status = 0) THEN $14::bigint ELSE 0 END,
-      $12::float8, $13::bytea
+      count(*) FILTER (WHERE status = 0), CASE WHEN bool_or(status = 0) THEN $13::bigint ELSE 0 END,
+      $11::float8, $12::bytea
     FROM added HAVING count(*) > 0
     ${tallyConflict}
   )
@@ -69,7 +69,6 @@ interface NewRow {
   id: number;
   put: WorkUnitPut;
   key: Buffer;
-  long: Buffer | null;
 }
 
 /**
@@ -77,7 +76,7 @@ interface NewRow {
  * each may hold what the other waits for, and eight engines that added the same fifty names spent half a minute in deadlocks.
  */
 export function inKeyOrder(puts: readonly WorkUnitPut[], ids: readonly number[]): NewRow[] {
-  const rows = puts.map((put, i): NewRow => ({ id: ids[i]!, put, ...nameKey(put.name) }));
+  const rows = puts.map((put, i): NewRow => ({ id: ids[i]!, put, key: nameToBytes(put.name) }));
   const sorted = rows.every((row, i) => i === 0 || Buffer.compare(rows[i - 1]!.key, row.key) <= 0);
   return sorted ? rows : rows.sort((a, b) => Buffer.compare(a.key, b.key));
 }
@@ -104,12 +103,11 @@ export async function copyUnits(
   now: number,
 ): Promise<boolean> {
   const copy = new CopyRows(rows.length);
-  for (const { id, put, key, long } of rows) {
-    copy.row(9);
+  for (const { id, put, key } of rows) {
+    copy.row(8);
     copy.int8(id);
     copy.int8(spec.id);
     copy.bytes(key);
-    copy.bytes(long);
     copy.int2(put.notBefore > now ? 1 : 0);
     copy.float8(placeOf(put.priority));
     copy.int8(put.notBefore);
@@ -117,7 +115,7 @@ export async function copyUnits(
     copy.data(put.data);
   }
   await tx.copy(
-    `COPY @unit (id, spec, key, long_name, status, place, not_before, created, data) FROM STDIN (FORMAT binary)`,
+    `COPY @unit (id, spec, key, status, place, not_before, created, data) FROM STDIN (FORMAT binary)`,
     copy.end(),
   );
   const [alive] = await tx.rows("SELECT 1 FROM @spec WHERE id = $1 AND NOT dead", [spec.id]);
@@ -148,7 +146,6 @@ export function insertValues(
     now,
     int8s(rows.map(({ id }) => id)),
     byteas(rows.map(({ key }) => key)),
-    byteas(rows.map(({ long }) => long)),
     int2s(rows.map(({ put }) => (put.notBefore > now ? 1 : 0))),
     float8s(rows.map(({ put }) => placeOf(put.priority))),
     int8s(rows.map(({ put }) => put.notBefore)),
@@ -166,7 +163,7 @@ export const isNamed = ({ queues, labels }: WorkUnitPut): boolean =>
 
 /** What the statement for units with queues or labels is given besides. */
 export function namedValues(spec: number, rows: readonly NewRow[]): unknown[] {
-  const named = rows.filter(({ put }) => isNamed(put)).map(({ id, put }) => ({ ...put, id, spec }));
+  const named = rows.filter(({ put }) => isNamed(put)).map(({ id, put, key }) => ({ ...put, id, spec, key }));
   const { ids, kinds, values } = extraArrays(named);
   return [ids, kinds, values, ...labelRows(named).values];
 }
@@ -188,6 +185,8 @@ const toldSql = `told AS (
     FROM changed c JOIN @spec s ON s.id = c.spec CROSS JOIN LATERAL unnest(c.queues) WITH ORDINALITY AS q (queue, at)
     WHERE c.status >= 4
   ), `;
+
+const happeningOf = { finish: "finished", fail: "failed", retry: "retried", expire: "expired" } as const;
 
 const fastActions = { finish: 0, fail: 1, retry: 2, renew: 3 } as const;
 
@@ -228,7 +227,7 @@ const settleStatement = (queued: boolean): string => `
       attempt_own = u.attempt_own OR g.data IS NOT NULL,
       attempt_data = coalesce(g.data, u.attempt_data)
     FROM fit, given g WHERE ${isRow("u.id", "g.id")} AND ${plainUnit(queued)} AND fit.units = $3::bigint${queued ? " AND fit.enough" : ""}
-    RETURNING u.spec, u.status, u.attempt_expiration, u.place, u.key, g.at${queued ? toldColumns : ""}
+    RETURNING u.spec, u.status, u.attempt_expiration, u.place, u.key, g.at, u.attempt_end - u.attempt_start AS took${queued ? toldColumns : ""}
   ), ${queued ? toldSql : ""}tallied AS (
     ${tallyInsert}
     SELECT spec, pg_backend_pid(), count(*) FILTER (WHERE status = 0), count(*) FILTER (WHERE status = 1), 0,
@@ -239,7 +238,7 @@ const settleStatement = (queued: boolean): string => `
     FROM changed WHERE status <> 3 GROUP BY spec
     ${tallyConflict}
   )
-  SELECT at, attempt_expiration FROM changed UNION ALL SELECT 0, 0 FROM needy WHERE past`;
+  SELECT at, attempt_expiration, spec, took FROM changed UNION ALL SELECT 0, 0, 0, 0 FROM needy WHERE past`;
 
 export const settleSql = settleStatement(false);
 /** The same for units of which some have queues. $11 numbers for their messages, $12 the order of the changes. */
@@ -275,9 +274,10 @@ export async function settlePlain(
     const order = int4s(sorted.map(({ i }) => i));
     rows = await db.write(settleQueuedSql, [...plain, int8s(seqs), order], { repeatable: true });
   }
-  for (const [at, expirationTime] of rows as [number, number][]) {
+  for (const [at, expirationTime, spec, took] of rows as [number, number, number, number][]) {
     if (at === 0) return { answers, needyPast: true };
     const { change, i } = sorted[at - 1]!;
+    if (change.action !== "renew") db.happened.note(spec, happeningOf[change.action], now, took, 1);
     answers[i] = { ...unchanged(change), changed: true, status: actionStatus[change.action], expirationTime };
   }
   return { answers, needyPast: false };
@@ -287,8 +287,8 @@ export async function settlePlain(
 function plainValues(ns: string, changes: readonly Settle[], now: number): unknown[] | null {
   const actions: number[] = [];
   const units = new Set<number>();
-  for (const { action, time, unitId, number } of changes) {
-    if (action === "expire" || (action === "renew" && time <= now)) return null;
+  for (const { action, time, unitId, number, progress } of changes) {
+    if (action === "expire" || (action === "renew" && (time <= now || progress !== null))) return null;
     if (units.has(unitId)) return null;
     if (number > 0x7fffffff) return null;
     units.add(unitId);

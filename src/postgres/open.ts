@@ -1,7 +1,7 @@
 /** How a store is opened: by URL, by the `PG*` variables of the environment, or on a pool that the program has already. */
 import pg from "pg";
 import { systemRandom, type Random } from "../core/index.ts";
-import { Database, planSettings, type DatabaseOptions, type Pool } from "./connection.ts";
+import { Database, lockSliceMs, planSettings, type DatabaseOptions, type Pool } from "./connection.ts";
 import { LivePool } from "./live.ts";
 import { Notifier, type ListeningClient } from "./notify.ts";
 import { migrate } from "./schema.ts";
@@ -26,7 +26,7 @@ export interface PostgresOptions {
   statementTimeoutMs?: number;
   /** How long to wait for an answer before the connection is given up: longer than the server works; 5 seconds more. */
   answerTimeoutMs?: number;
-  /** How long a statement waits for a lock; 10 seconds. */
+  /** How long to wait for a lock; 10 seconds. Claims and settles that waited are written with a later time. */
   lockTimeoutMs?: number;
   /** How long to go on trying while the server cannot be reached; 10 seconds. */
   patienceMs?: number;
@@ -66,7 +66,7 @@ export async function openPostgres(options: PostgresOptions = {}): Promise<Postg
     "default_transaction_isolation=read committed",
     "bytea_output=hex",
     `statement_timeout=${statementTimeoutMs}`,
-    `lock_timeout=${lockTimeoutMs}`,
+    `lock_timeout=${Math.min(lockSliceMs, lockTimeoutMs)}`,
     // a daemon that is stopped in a transaction keeps what it has locked from the others no longer than this
     `idle_in_transaction_session_timeout=${Math.min(1000, statementTimeoutMs)}`,
     ...settings,
@@ -102,11 +102,13 @@ export async function openPostgres(options: PostgresOptions = {}): Promise<Postg
       ? []
       : session.filter((setting) => !setting.startsWith("default_transaction_isolation")),
     patienceMs: options.patienceMs ?? 10_000,
+    lockTimeoutMs,
     random: options.random ?? systemRandom,
   };
   const db = new Database(databaseOptions);
   const share = new PoolShare(live, Math.max(1, poolSize - 2), connectTimeoutMs);
-  const slow = new Database({ ...databaseOptions, pool: share }, db.counters);
+  const slow = new Database({ ...databaseOptions, pool: share }, db.counters, db.happened);
+  const timely = new Database({ ...databaseOptions, timely: true }, db.counters, db.happened);
   const mayListen = options.listenUrl !== undefined || perSession;
   const listens = options.notify ?? mayListen;
   const { options: _options, query_timeout: _timeout, ...plain } = config;
@@ -129,11 +131,19 @@ export async function openPostgres(options: PostgresOptions = {}): Promise<Postg
     debounceMs: options.notifyMs ?? 10,
   });
   try {
-    if (options.migrate ?? true) await db.transaction((tx) => migrate(tx, schema), { repeatable: true });
+    if (options.migrate ?? true)
+      await db.transaction(
+        async (tx) => {
+          // among others that work, a change of a table gets its turn only by waiting in line
+          await tx.rows(`SET LOCAL lock_timeout = ${lockTimeoutMs}`, []);
+          await migrate(tx, schema);
+        },
+        { repeatable: true },
+      );
   } catch (error) {
     await end();
     throw error;
   }
   const { fastPaths = true } = options;
-  return new PostgresStore({ db, slow, live, options: databaseOptions, notifier, fastPaths, end });
+  return new PostgresStore({ db, slow, timely, live, options: databaseOptions, notifier, fastPaths, end });
 }

@@ -280,6 +280,39 @@ export const migrations: readonly Migration[] = [
       // attempts that were taken from their worker before the lease ended, and that it has not settled yet
       "ALTER TABLE @history ADD COLUMN held boolean NOT NULL DEFAULT false",
       "CREATE INDEX history_held ON @history (worker, unit, number) WHERE held",
+      // of specs with a schedule: when it makes its next unit (null is never), and the time of the last one
+      "ALTER TABLE @spec ADD COLUMN next_run bigint, ADD COLUMN last_run bigint",
+      // how far the running attempt has come, in JSON
+      "ALTER TABLE @unit ADD COLUMN attempt_progress text",
+      // names over 2,536 bytes: their keys have been in the order of a hash, and are in the order of names from now on (long-names.ts)
+      `UPDATE @unit SET long_name = key WHERE long_name IS NULL AND length(key) > 2536`,
+      `CREATE TABLE @long_key AS
+        SELECT id, substring(long_name FROM 1 FOR 2536) ||
+          decode(lpad(to_hex((1::bigint << 60) + row_number() OVER (
+            PARTITION BY spec, substring(long_name FROM 1 FOR 2536) ORDER BY long_name)), 18, '0') || repeat('0', 110), 'hex') AS key
+        FROM @unit WHERE long_name IS NOT NULL`,
+      // by way of keys that nobody has: an index is unique after every row
+      `UPDATE @unit u SET key = k.key || '\\x00'::bytea FROM @long_key k WHERE k.id = u.id`,
+      `UPDATE @label b SET key = k.key || '\\x00'::bytea FROM @long_key k WHERE k.id = b.unit`,
+      `UPDATE @unit u SET key = k.key FROM @long_key k WHERE k.id = u.id`,
+      `UPDATE @label b SET key = k.key FROM @long_key k WHERE k.id = b.unit`,
+      `DROP TABLE @long_key`,
+      `CREATE INDEX unit_long ON @unit
+        (spec, sha256(substring(long_name FROM 1 FOR 2536)), substring(long_name FROM 2537)) WHERE long_name IS NOT NULL`,
+      // what happened over time; spec 0 is the namespace as a whole; each daemon writes rows of its own
+      `CREATE TABLE @record (
+        namespace bigint NOT NULL,
+        spec bigint NOT NULL,
+        step integer NOT NULL,
+        time bigint NOT NULL,
+        writer bigint NOT NULL,
+        data text NOT NULL,
+        PRIMARY KEY (namespace, spec, step, time, writer)
+      ) WITH (
+        fillfactor = 70,
+        autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 1
+      )`,
+      "CREATE INDEX record_time ON @record (step, time)",
     ],
   },
 ];

@@ -1,4 +1,5 @@
 /** The store of many daemons: any number of them on one PostgreSQL. Every method is one transaction. */
+import { randomInt } from "node:crypto";
 import {
   addUnits,
   attemptRow,
@@ -25,6 +26,10 @@ import {
   type Candidates,
   type Claim,
   type CountSlice,
+  type Happened,
+  type HistoryKeeper,
+  type HistoryRow,
+  type ListedAttempt,
   type LockDecision,
   type LockPath,
   type LockView,
@@ -36,13 +41,15 @@ import {
   type Rule,
   type Settle,
   type Slice,
+  type SpecTally,
   type Store,
-  type TallyRow,
+  type StoredRecord,
   type Tidied,
   type TidyLimits,
   type UnitSlice,
   type WaitingSinceRow,
   type Watchable,
+  type WorkerAttemptPage,
   type WorkerChange,
   type WorkerQuery,
   type WorkerRow,
@@ -57,7 +64,7 @@ import {
 import { findAttempts, readAttempts } from "./attempts.ts";
 import { readCandidates } from "./candidates.ts";
 import { claimUnits, type Claimed, type ClaimHints, type Seen } from "./claims.ts";
-import { catchUp, expireNeedy, isPast, lookUp } from "./expiry.ts";
+import { catchUp, expireNeedy, isPast, lookUp, type Ways } from "./expiry.ts";
 import {
   copyFromUnits,
   copyUnits,
@@ -82,6 +89,7 @@ import {
 } from "./connection.ts";
 import { Floors } from "./floor.ts";
 import { decideLocks } from "./locks.ts";
+import { findKeys } from "./long-names.ts";
 import { Merge } from "./merge.ts";
 import type { Notifier } from "./notify.ts";
 import {
@@ -94,6 +102,7 @@ import {
   putActions,
   takeMessages,
 } from "./queues.ts";
+import { dropOldRecords, putRecords, readRecords } from "./records.ts";
 import { purgeUnits, tidyStore, type LogCursor } from "./sweep.ts";
 import { readTallies } from "./tally.ts";
 import {
@@ -106,7 +115,7 @@ import {
   type Spec,
   type Unit,
 } from "./units.ts";
-import { nameKey, textKey } from "./values.ts";
+import { longestKey, textKey } from "./values.ts";
 import type { LivePool } from "./live.ts";
 import { Watching } from "./watching.ts";
 import { heldAttempts, loggedAttempts, pageWorkers, readWorkers, writeWorkers } from "./workers.ts";
@@ -126,6 +135,8 @@ export interface PostgresParts {
   db: Database;
   /** The same with fewer connections, for what may take long. */
   slow: Database;
+  /** The same for what counts from the moment it is written: leases, delays, ends. */
+  timely: Database;
   live: LivePool;
   options: DatabaseOptions;
   notifier: Notifier;
@@ -159,7 +170,7 @@ const shyMs = 100;
 /** Claims and settles of more than this go by themselves, so that several sessions share the work. */
 const few = 20;
 
-export class PostgresStore implements Store, Watchable {
+export class PostgresStore implements Store, Watchable, HistoryKeeper {
   readonly #parts: PostgresParts;
   readonly #db: Database;
   readonly #slow: Database;
@@ -208,11 +219,12 @@ export class PostgresStore implements Store, Watchable {
    * for others when the caller commits; those who wait for work hear of it then. Nothing is tried again.
    */
   within(client: Client): PostgresStore {
-    const db = new BorrowedDatabase(this.#parts.options, client);
+    const db = new BorrowedDatabase(this.#parts.options, client, this.#db.happened);
     const parts = {
       ...this.#parts,
       db,
       slow: db,
+      timely: db,
       end: () => Promise.resolve(),
     };
     const store = new PostgresStore(parts, this.#ids, this.#watching);
@@ -248,6 +260,7 @@ export class PostgresStore implements Store, Watchable {
     await this.#parts.notifier.close();
     this.#db.close();
     this.#slow.close();
+    this.#parts.timely.close();
     await this.#parts.end();
   }
 
@@ -381,7 +394,7 @@ export class PostgresStore implements Store, Watchable {
       this.#recent.set(ns, { ...known, look: null, until: 0, shy: performance.now() + shyMs });
   }
 
-  async tally(ns: string | null, now: number): Promise<TallyRow[]> {
+  async tally(ns: string | null, now: number): Promise<SpecTally[]> {
     const namespace = ns === null ? null : nameToBytes(ns);
     await this.#catchUpAll(namespace, now);
     return readTallies(this.#slow, namespace);
@@ -391,18 +404,25 @@ export class PostgresStore implements Store, Watchable {
   async #catchUpAll(namespace: Buffer | null, now: number): Promise<void> {
     const past = await this.#slow.rows(
       `SELECT s.id FROM @namespace n JOIN @spec s ON s.namespace = n.id AND NOT s.dead
-       WHERE NOT n.dead AND ($1::bytea IS NULL OR n.name = $1::bytea) AND ${isPast("s.id", "$2::bigint")}`,
+       WHERE NOT n.dead AND ($1::bytea IS NULL OR n.name = $1::bytea) AND ${isPast("s", "$2::bigint")}`,
       [namespace, now],
     );
     for (const [id] of past as [number][]) await this.#catchUp(this.#slow, id, now);
   }
 
   async #catchUp(db: Database, spec: number, now: number): Promise<void> {
-    await catchUp(db, spec, now, Infinity, this.#parts.fastPaths);
+    await catchUp(db, spec, now, Infinity, this.#ways);
+  }
+
+  get #ways(): Ways {
+    return {
+      fast: this.#parts.fastPaths,
+      allocate: (count, session) => this.#ids.take(count, session),
+    };
   }
 
   #lookUp(db: Database, ns: string, ref: WorkSpecRef, now: number): Promise<Spec> {
-    return lookUp(db, ns, ref, now, this.#parts.fastPaths);
+    return lookUp(db, ns, ref, now, this.#ways);
   }
 
   /** One transaction in which the rules of core decide. */
@@ -470,7 +490,8 @@ export class PostgresStore implements Store, Watchable {
     now: number,
   ): Promise<AddedWorkUnit[] | null> {
     const met = this.#upserts.get(spec.id) ?? 0;
-    if (!this.#parts.fastPaths) return null;
+    // room is counted by the rules
+    if (!this.#parts.fastPaths || spec.meta.maxWaiting > 0) return null;
     if (met > 0 || this.#borrowed) {
       // tried again now and then: adds of new units may have come back
       this.#upserts.set(spec.id, met - 1);
@@ -484,6 +505,7 @@ export class PostgresStore implements Store, Watchable {
     if (puts.length > 1 && new Set(puts.map(({ name }) => name)).size < puts.length) return null;
     const ids = await this.#ids.take(puts.length);
     const rows = inKeyOrder(puts, ids);
+    if (rows.some(({ key }) => key.length > longestKey)) return null;
     const answer = puts.map(({ name, notBefore }, i): AddedWorkUnit => {
       return { name, id: ids[i] ?? 0, created: true, status: notBefore > now ? "delayed" : "available" };
     });
@@ -495,7 +517,9 @@ export class PostgresStore implements Store, Watchable {
           repeatable: request !== null,
           conflicts: false,
         });
-        return done ? answer : null;
+        if (!done) return null;
+        this.#db.happened.note(spec.id, "added", now, -1, puts.length);
+        return answer;
       }
       const values = insertValues(spec.id, rows, note, now);
       const written = await this.#db.write(
@@ -503,7 +527,9 @@ export class PostgresStore implements Store, Watchable {
         named ? [...values, ...namedValues(spec.id, rows)] : values,
         { repeatable: request !== null, conflicts: false },
       );
-      return written.length === 0 ? null : answer;
+      if (written.length === 0) return null;
+      this.#db.happened.note(spec.id, "added", now, -1, puts.length);
+      return answer;
     } catch (error) {
       if (!isUniqueViolation(error)) throw error;
       this.#upserts.set(spec.id, 16);
@@ -669,7 +695,7 @@ export class PostgresStore implements Store, Watchable {
     const claims = asked.map(({ claim }) => claim);
     const held = claims.filter(holds);
     const claiming = {
-      db: this.#db,
+      db: this.#parts.timely,
       ns,
       hints: this.#hints,
       allocate: (count: number, session?: Session) => this.#ids.take(count, session),
@@ -698,7 +724,7 @@ export class PostgresStore implements Store, Watchable {
       await found(name).catch((error: unknown) => {
         if (!isCoordinateError(error)) throw error;
       });
-    return this.#apply(this.#db, now, function* (set): Rule<AttemptRow[]> {
+    return this.#apply(this.#parts.timely, now, function* (set): Rule<AttemptRow[]> {
       for (const [name, spec] of specs)
         yield set.loadNames(
           spec,
@@ -736,13 +762,15 @@ export class PostgresStore implements Store, Watchable {
   async #settle(ns: string, changes: readonly Settle[], now: number): Promise<AttemptChanged[]> {
     const queues = this.#queues.get(ns) ?? 0;
     const { answers: plain, needyPast } = this.#parts.fastPaths
-      ? await settlePlain(this.#db, ns, changes, queues, now)
+      ? await settlePlain(this.#parts.timely, ns, changes, queues, now)
       : { answers: [], needyPast: true };
     // what is not plain, and what another transaction changed at the same moment
     const left = changes.filter((_, i) => plain[i] === undefined);
     if (left.length === 0) return plain as AttemptChanged[];
     if (needyPast) await expireNeedy(this.#db, now, Infinity);
-    const decided = await this.#apply(this.#db, now, (set) => settleAttempts(set, ns, left), true);
+    // what was settled already must not be asked for again
+    const db = left.length === changes.length ? this.#parts.timely : this.#db;
+    const decided = await this.#apply(db, now, (set) => settleAttempts(set, ns, left), true);
     return changes.map((_, i) => plain[i] ?? decided.shift()!);
   }
 
@@ -765,9 +793,10 @@ export class PostgresStore implements Store, Watchable {
 
   async listUnitAttempts(ns: string, ref: WorkSpecRef, name: string, now: number): Promise<AttemptRow[]> {
     const spec = await this.#lookUp(this.#slow, ns, ref, now);
+    const [key = null] = await findKeys(this.#slow, spec.id, [name]);
     const [row] = await this.#slow.rows(
       `SELECT ${unitColumns} FROM @unit u WHERE u.spec = $1 AND u.key = $2`,
-      [spec.id, nameKey(name).key],
+      [spec.id, key],
     );
     if (row === undefined) throw new CoordinateError("no_such_work_unit", name);
     const unit = readUnit(row, spec);
@@ -783,14 +812,12 @@ export class PostgresStore implements Store, Watchable {
   async listWorkerAttempts(
     ns: string,
     worker: string,
-    which: "active" | "all" | "children",
-    previous: AttemptKey | null,
-    limit: number,
+    { which, previous, limit }: WorkerAttemptPage,
     now: number,
-  ): Promise<AttemptRow[]> {
-    return which === "all"
-      ? loggedAttempts(this.#slow, ns, worker, previous, limit, now)
-      : heldAttempts(this.#slow, ns, worker, which, previous, limit, now);
+  ): Promise<ListedAttempt[]> {
+    if (which === "all") return loggedAttempts(this.#slow, ns, worker, previous, limit, now);
+    const held = await heldAttempts(this.#slow, ns, worker, which, previous, limit, now);
+    return held.map((row) => ({ row, position: null }));
   }
 
   // ---- workers
@@ -858,10 +885,38 @@ export class PostgresStore implements Store, Watchable {
     return this.#db.transaction((tx) => decideLocks(tx, ns, paths, decide, now));
   }
 
+  // ---- history
+
+  get happened(): Happened {
+    return this.#db.happened;
+  }
+
+  newWriter(): number {
+    return randomInt(2 ** 47);
+  }
+
+  putHistory(writer: number, rows: readonly HistoryRow[]): Promise<void> {
+    return putRecords(this.#slow, writer, rows);
+  }
+
+  readHistory(
+    ns: string,
+    specs: readonly number[],
+    stepMs: number,
+    from: number,
+    to: number,
+  ): Promise<StoredRecord[]> {
+    return readRecords(this.#slow, ns, specs, stepMs, from, to);
+  }
+
+  dropHistory(stepMs: number, before: number, limit: number): Promise<number> {
+    return dropOldRecords(this.#slow, stepMs, before, limit);
+  }
+
   // ---- housekeeping
 
   async tidy(limits: TidyLimits, now: number): Promise<Tidied> {
-    const { tidied, changed } = await tidyStore(this.#slow, limits, this.#logs, now, this.#parts.fastPaths);
+    const { tidied, changed } = await tidyStore(this.#slow, limits, this.#logs, now, this.#ways);
     if (tidied.workers > 0) this.#hints.workers.clear();
     for (const ns of new Set(changed.map(nameFromBytes))) await this.#changed(ns);
     return tidied;

@@ -2,6 +2,7 @@
 import {
   countRetired,
   exhaustUnits,
+  nothingTidied,
   removeUnits,
   type RetentionLimit,
   type Slice,
@@ -9,7 +10,8 @@ import {
   type TidyLimits,
 } from "../core/index.ts";
 import { isRow, type Database, type Session } from "./connection.ts";
-import { catchUp, isPast } from "./expiry.ts";
+import { catchUp, isPast, type Ways } from "./expiry.ts";
+import { dropRecords } from "./records.ts";
 import { purgeQueues } from "./queues.ts";
 import { foldTallies, tallyOf } from "./tally.ts";
 import { readMeta } from "./work-specs.ts";
@@ -43,10 +45,11 @@ export async function purgeUnits(
       if (done) {
         const gone = await tx.rows(
           `DELETE FROM @spec s WHERE s.dead AND s.died < now() - make_interval(hours => $1::int)
-             AND NOT EXISTS (SELECT 1 FROM @unit u WHERE u.spec = s.id) RETURNING s.id`,
+             AND NOT EXISTS (SELECT 1 FROM @unit u WHERE u.spec = s.id) RETURNING s.id, s.namespace`,
           [graveHours],
         );
         if (gone.length > 0) {
+          await dropRecords(tx, gone as [number, number][]);
           await tx.rows(
             "DELETE FROM @tally t WHERE NOT EXISTS (SELECT 1 FROM @spec s WHERE s.id = t.spec AND $1)",
             [true],
@@ -80,18 +83,20 @@ export async function tidyStore(
   limits: TidyLimits,
   logs: LogCursor,
   now: number,
-  fast: boolean,
+  ways: Ways,
 ): Promise<{ tidied: Tidied; changed: Buffer[] }> {
-  const tidied: Tidied = { expired: 0, due: 0, exhausted: 0, retired: 0, workers: 0, more: false };
+  const tidied = nothingTidied();
   const changed: Buffer[] = [];
   const total = (): number => tidied.expired + tidied.due + tidied.exhausted + tidied.retired;
   const left = (): number => Math.max(0, limits.units - total());
   for (const spec of await readSpecs(db, null, now)) {
     const before = total();
     if (spec.past) {
-      const { expired, due } = await catchUp(db, spec.id, now, left(), fast);
+      const { expired, due, generated } = await catchUp(db, spec.id, now, left(), ways);
       tidied.expired += expired;
       tidied.due += due;
+      tidied.generated += generated;
+      if (generated > 0) changed.push(spec.namespace);
     }
     // what one of them frees may have been tried too often as well
     while (spec.maxRetries > 0 && left() > 0) {
@@ -139,7 +144,7 @@ async function trimLog(db: Database, cursor: LogCursor): Promise<void> {
 /** The work specs that something may have to be done for, or one of them. */
 async function readSpecs(db: Database, only: number | null, now: number): Promise<TidySpec[]> {
   const rows = await db.rows(
-    `SELECT s.id, n.name, ${isPast("s.id", "$1::bigint")}, s.meta, c.finished, c.failed
+    `SELECT s.id, n.name, ${isPast("s", "$1::bigint")}, s.meta, c.finished, c.failed
      FROM @spec s JOIN @namespace n ON n.id = s.namespace, LATERAL ${tallyOf("s.id")} c
      WHERE NOT s.dead AND ($2::bigint IS NULL OR s.id = $2::bigint) ORDER BY s.id`,
     [now, only],

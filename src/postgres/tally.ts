@@ -3,7 +3,7 @@
  * spec, so that two transactions never write the same one, and a count is the sum of a few rows. Written by the
  * transaction that changes what is counted. `foldTallies` joins the rows of processes that have ended.
  */
-import { workUnitStatuses, type Tally, type TallyRow, nameFromBytes } from "../core/index.ts";
+import { workUnitStatuses, type Tally, type SpecTally, nameFromBytes } from "../core/index.ts";
 import type { Session } from "./connection.ts";
 import type { Place } from "./floor.ts";
 import { byteas, float8s, int8s } from "./values.ts";
@@ -100,19 +100,20 @@ const sums = countColumns
 export const tallyOf = (spec: string): string =>
   `(SELECT ${sums}, coalesce(sum(t.arrivals), 0)::bigint AS arrivals FROM @tally t WHERE t.spec = ${spec})`;
 
-export async function readTallies(session: Session, namespace: Buffer | null): Promise<TallyRow[]> {
+export async function readTallies(session: Session, namespace: Buffer | null): Promise<SpecTally[]> {
   const rows = await session.rows(
-    `SELECT n.name, s.name, c.available, c.delayed, c.blocked, c.pending, c.finished, c.failed,
+    `SELECT n.name, s.name, s.id, c.available, c.delayed, c.blocked, c.pending, c.finished, c.failed,
        c.removed_finished, c.removed_failed
      FROM @namespace n JOIN @spec s ON s.namespace = n.id AND NOT s.dead, LATERAL ${tallyOf("s.id")} c
      WHERE NOT n.dead AND ($1::bytea IS NULL OR n.name = $1::bytea)
      ORDER BY n.name, s.name`,
     [namespace],
   );
-  return rows.map((row): TallyRow => {
-    const [ns, spec, available, delayed, blocked, pending, finished, failed, goneFinished, goneFailed] =
+  return rows.map((row): SpecTally => {
+    const [ns, spec, id, available, delayed, blocked, pending, finished, failed, goneFinished, goneFailed] =
       row as [Buffer, Buffer, ...number[]];
     return {
+      id: id ?? 0,
       namespace: nameFromBytes(ns),
       workSpec: nameFromBytes(spec),
       counts: {

@@ -4,6 +4,7 @@ import {
   nameFromBytes,
   noExtras,
   workUnitStatuses,
+  type AttemptProgress,
   type AttemptState,
   type AttemptStatus,
   type Data,
@@ -52,8 +53,9 @@ interface Stored {
 /** The columns of a unit, in the order that `readUnit` expects them. */
 export const unitColumns = `u.id, u.spec, u.key, u.long_name, u.status, u.place, u.not_before, u.created, u.attempts, u.tries,
    u.origin, u.needs, u.dependents, u.attempt_status, u.attempt_worker, u.attempt_start, u.attempt_end,
-   u.attempt_expiration, u.attempt_late, u.attempt_own, u.attempt_errors, u.data, u.attempt_data, u.since, u.queues, u.labels`;
-const unitColumnCount = 26;
+   u.attempt_expiration, u.attempt_late, u.attempt_own, u.attempt_errors, u.data, u.attempt_data, u.since, u.queues, u.labels,
+   u.attempt_progress`;
+const unitColumnCount = 27;
 
 /** The columns of a unit's work spec and namespace, in the order that `readSpec` expects them. */
 export const specColumns = "s.name, s.namespace, n.name, s.meta, s.next_continuous, s.dead";
@@ -120,6 +122,7 @@ function readCurrentAttempt(row: Row, number: number, data: Data | null): Attemp
     data,
     late: row[18] as boolean,
     chainingErrors: readErrors(row[20] as string | null),
+    progress: readProgress(row[26] as string | null),
   };
 }
 
@@ -148,6 +151,7 @@ export function readPast(row: Row): AttemptState {
     expiration,
     late,
     chainingErrors: readErrors(errors),
+    progress: null,
     data: bytesData(data),
   };
 }
@@ -162,6 +166,9 @@ const readNames = (value: unknown): readonly string[] =>
 
 const readErrors = (text: string | null): readonly string[] =>
   text === null ? [] : (JSON.parse(text) as string[]);
+
+const readProgress = (text: string | null): AttemptProgress | null =>
+  text === null ? null : (JSON.parse(text) as AttemptProgress);
 
 export const writeErrors = (errors: readonly string[]): string | null =>
   errors.length === 0 ? null : JSON.stringify(errors);

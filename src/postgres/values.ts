@@ -5,8 +5,7 @@
  * (a text array of 1,000 byte strings took four times as long to write here as the binary one). Names and data are
  * `bytea`: they may have zero bytes and bytes that are not UTF-8, which `text` refuses, and `bytea` is ordered by bytes.
  */
-import { createHash } from "node:crypto";
-import { nameFromBytes, nameToBytes, storedData, type Data } from "../core/index.ts";
+import { nameFromBytes, storedData, type Data } from "../core/index.ts";
 
 const oid = { bool: 16, bytea: 17, int8: 20, int2: 21, int4: 23, text: 25, float8: 701 } as const;
 
@@ -207,28 +206,11 @@ export const rowTypes = { getTypeParser: (type: number): Parse => parsers.get(ty
 
 // ---- names
 
-/**
- * A B-tree entry holds at most about 2,700 bytes, and a unit's name may have 4,096. The few names that are longer than
- * this are indexed by their beginning and a hash, and kept beside it in full.
- */
-const longestKey = 2600;
-const keyHead = longestKey - 32;
+/** Names up to this many bytes are their own keys; longer ones: see `long-names.ts`. */
+export const longestKey = 2536;
 
-export interface NameKey {
-  key: Buffer;
-  /** The whole name, where the key is not. */
-  long: Buffer | null;
-}
-
-export function nameKey(name: string): NameKey {
-  const whole = nameToBytes(name);
-  if (whole.length <= longestKey) return { key: whole, long: null };
-  const hash = createHash("sha256").update(whole).digest();
-  return { key: Buffer.concat([whole.subarray(0, keyHead), hash]), long: whole };
-}
-
-/** The part of a prefix that keys can be compared by. */
-export const keyPrefix = (prefix: Buffer): Buffer => prefix.subarray(0, keyHead);
+/** As much of a name as keys begin with: it is not after the name's own key. */
+export const keyPrefix = (name: Buffer): Buffer => name.subarray(0, longestKey);
 
 export const nameOf = (key: Buffer, long: Buffer | null): string => nameFromBytes(long ?? key);
 

@@ -83,19 +83,25 @@ export async function killNamespace(tx: Session, ns: string): Promise<boolean> {
 /** Parsed metadata by its text: a claim reads the same few texts again and again. */
 const parsed = new Map<string, WorkSpecMeta>();
 
-export function readMeta(text: string, nextContinuous: number): WorkSpecMeta {
+export function readMeta(
+  text: string,
+  nextContinuous: number,
+  nextRun: number | null = null,
+  lastRun: number | null = null,
+): WorkSpecMeta {
   let meta = parsed.get(text);
   if (meta === undefined) {
     if (parsed.size > 10_000) parsed.clear();
     parsed.set(text, (meta = readStoredMeta(text)));
   }
-  return { ...meta, nextContinuous };
+  return { ...meta, nextContinuous, nextRun: nextRun ?? 0, lastRun: lastRun ?? 0 };
 }
 
-/** Without what a claim changes, so that the text stays the same. */
-const writeMeta = (meta: WorkSpecMeta): string => JSON.stringify({ ...meta, nextContinuous: 0 });
+/** Without what claims and schedules change, so that the text stays the same. */
+const writeMeta = (meta: WorkSpecMeta): string =>
+  JSON.stringify({ ...meta, nextContinuous: 0, nextRun: 0, lastRun: 0 });
 
-const rowColumns = "s.id, s.name, s.data, s.meta, s.next_continuous";
+const rowColumns = "s.id, s.name, s.data, s.meta, s.next_continuous, s.next_run, s.last_run";
 
 const readRow = (row: Row): WorkSpecRow => {
   const data = bytesData(row[2] as Buffer);
@@ -104,7 +110,7 @@ const readRow = (row: Row): WorkSpecRow => {
     id: row[0] as number,
     name: nameFromBytes(row[1] as Buffer),
     data,
-    meta: readMeta(row[3] as string, row[4] as number),
+    meta: readMeta(row[3] as string, row[4] as number, row[5] as number | null, row[6] as number | null),
   };
 };
 
@@ -171,14 +177,17 @@ export async function writeWorkSpecs(
       meta.maxRunning,
       meta.nextContinuous,
       nameToBytes(meta.nextWorkSpecName),
+      meta.nextRun > 0 ? meta.nextRun : null,
+      meta.lastRun > 0 ? meta.lastRun : null,
     ];
     const [written] = await tx.rows(
       old === undefined
-        ? `INSERT INTO @spec (data, meta, paused, continuous, max_running, next_continuous, next_spec, namespace, name)
-           VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) RETURNING id`
+        ? `INSERT INTO @spec (data, meta, paused, continuous, max_running, next_continuous, next_spec, next_run, last_run,
+             namespace, name)
+           VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) RETURNING id`
         : `UPDATE @spec SET data = $1, meta = $2, paused = $3, continuous = $4, max_running = $5, next_continuous = $6,
-             next_spec = $7
-           WHERE id = $8 RETURNING id`,
+             next_spec = $7, next_run = $8, last_run = $9
+           WHERE id = $10 RETURNING id`,
       old === undefined ? [...values, namespace, nameToBytes(name)] : [...values, old.id],
     );
     const row = { id: written?.[0] as number, name, data, meta };

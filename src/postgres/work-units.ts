@@ -14,10 +14,11 @@ import {
 } from "../core/index.ts";
 import type { Session } from "./connection.ts";
 import { labelKey } from "./extras.ts";
+import { findKeys, keyUpTo } from "./long-names.ts";
 import { readNeeds, type ReadNeed } from "./needs.ts";
 import { tallyOf } from "./tally.ts";
 import { readUnit, statusCode, unitColumns, type Spec, type Unit } from "./units.ts";
-import { byteas, keyPrefix, nameKey, nameOf } from "./values.ts";
+import { byteas, keyPrefix, nameOf } from "./values.ts";
 
 interface Range {
   conditions: string[];
@@ -25,16 +26,16 @@ interface Range {
 }
 
 /** Conditions on names. `$1` is the spec; keys are compared where they are looked for. */
-function nameRange(where: WorkUnitWhere, keys = "u"): Range {
+async function nameRange(session: Session, spec: Spec, where: WorkUnitWhere, keys = "u"): Promise<Range> {
   const conditions: string[] = [];
   const values: unknown[] = [];
   const value = (given: unknown): string => `$${values.push(given) + 1}`;
   if (where.names !== undefined) {
-    const named = [...new Set(where.names)].map((name) => nameKey(name).key);
+    const named = await findKeys(session, spec.id, [...new Set(where.names)]);
     conditions.push(`${keys}.key = ANY (${value(byteas(named))}::bytea[])`);
   }
   if (where.previous !== undefined)
-    conditions.push(`${keys}.key > ${value(nameKey(where.previous).key)}::bytea`);
+    conditions.push(`${keys}.key > ${value(await keyUpTo(session, spec.id, where.previous))}::bytea`);
   if (where.prefix !== undefined) {
     const start = nameToBytes(where.prefix);
     const end = prefixEnd(where.prefix);
@@ -67,7 +68,7 @@ async function selectUnits<Found>(
 ): Promise<Found[]> {
   const { statuses } = where;
   if (where.label !== undefined) return selectLabelled(session, spec, where, columns, limit, read);
-  const { conditions, values } = nameRange(where);
+  const { conditions, values } = await nameRange(session, spec, where);
   const given = [spec.id, ...values, limit];
   const tail = `ORDER BY u.key LIMIT $${given.length}`;
   const condition = conditions.map((one) => ` AND ${one}`).join("");
@@ -102,7 +103,7 @@ async function selectLabelled<Found>(
 ): Promise<Found[]> {
   const { statuses, label = "", names } = where;
   if (statuses?.length === 0 || names?.length === 0) return [];
-  const { conditions, values } = nameRange(where, "b");
+  const { conditions, values } = await nameRange(session, spec, where, "b");
   const given = [spec.id, ...values, labelKey(label), limit];
   const standing = statuses === undefined ? "" : ` AND u.status IN (${statusCodes(statuses).join(", ")})`;
   const rows = await session.rows(

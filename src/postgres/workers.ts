@@ -7,8 +7,10 @@ import {
   parentCycle,
   prefixEnd,
   workerLifetimeMs,
+  type AttemptCursor,
   type AttemptKey,
   type AttemptRow,
+  type ListedAttempt,
   type DesiredState,
   type WorkerChange,
   type WorkerQuery,
@@ -246,13 +248,14 @@ export async function loggedAttempts(
   session: Session,
   ns: string,
   worker: string,
-  previous: AttemptKey | null,
+  previous: AttemptCursor | null,
   limit: number,
   now: number,
-): Promise<AttemptRow[]> {
-  const found: AttemptRow[] = [];
+): Promise<ListedAttempt[]> {
+  const found: ListedAttempt[] = [];
+  const place = previous?.position?.[0] ?? null;
   let skipping = previous !== null;
-  for (let before: number | null = null; found.length < limit;) {
+  for (let before = place === null ? null : place + 1; found.length < limit;) {
     const rows = (await session.rows(
       `SELECT l.at, l.units, l.numbers
        FROM @namespace n JOIN @worker w ON w.namespace = n.id JOIN @log l ON l.namespace = n.id AND l.worker = w.name
@@ -260,18 +263,22 @@ export async function loggedAttempts(
        ORDER BY l.at DESC LIMIT 200`,
       [nameToBytes(ns), nameToBytes(worker), before],
     )) as unknown as [number, number[], number[]][];
-    const keys: AttemptKey[] = [];
+    const keys: (AttemptKey & { at: number })[] = [];
     for (const [at, units, numbers] of rows) {
       before = at;
+      // the row of the page before was removed: this is one after it
+      if (place !== null && at !== place) skipping = false;
       for (let i = units.length - 1; i >= 0; i--) {
-        const key = { unitId: units[i] ?? 0, number: numbers[i] ?? 0 };
+        const key = { unitId: units[i] ?? 0, number: numbers[i] ?? 0, at };
         if (!skipping) keys.push(key);
         else skipping = key.unitId !== previous?.unitId || key.number !== previous.number;
       }
     }
-    for (let from = 0; from < keys.length && found.length < limit; from += 1000)
-      for (const row of await findAttempts(session, ns, keys.slice(from, from + 1000), now))
-        if (row !== null && found.length < limit) found.push(row);
+    for (let from = 0; from < keys.length && found.length < limit; from += 1000) {
+      const some = keys.slice(from, from + 1000);
+      for (const [i, row] of (await findAttempts(session, ns, some, now)).entries())
+        if (row !== null && found.length < limit) found.push({ row, position: [some[i]?.at ?? 0] });
+    }
     if (rows.length < 200) break;
   }
   return found;

@@ -22,10 +22,11 @@ import {
   type WorkUnitPut,
   type WorkUnitStatus,
 } from "../core/index.ts";
-import { isRow, type Row, type Session } from "./connection.ts";
+import { isRow, type Row, type Session, type Transaction } from "./connection.ts";
 import { comparePlaces, placeOf } from "./floor.ts";
 import { extraArrays, extrasFrom, labelRows } from "./extras.ts";
 import { registerWorkers, writeLog } from "./log.ts";
+import { findKeys, makeKeys } from "./long-names.ts";
 import { readNeeds, type ReadNeed } from "./needs.ts";
 import { writeMessages, type NewMessage } from "./queues.ts";
 import { emptyDelta, tallyOf, writeTallies, type Delta } from "./tally.ts";
@@ -40,7 +41,18 @@ import {
   type Spec,
   type Unit,
 } from "./units.ts";
-import { bools, byteas, dataBytes, float8s, int2s, int4s, int8s, nameKey, texts } from "./values.ts";
+import {
+  bools,
+  byteas,
+  dataBytes,
+  float8s,
+  int2s,
+  int4s,
+  int8s,
+  keyPrefix,
+  longestKey,
+  texts,
+} from "./values.ts";
 import { findSpecs } from "./work-specs.ts";
 
 /** Takes unit ids. */
@@ -71,6 +83,8 @@ export class PostgresSet extends WorkingSet<Unit> {
   readonly #tx: Session;
   readonly #allocate: Allocate;
   readonly #units = new Map<number, Unit>();
+  /** The keys of units whose names are too long to be keys. */
+  readonly #longKeys = new Map<number, Buffer>();
   readonly #removed = new Set<Unit>();
   readonly #changed = new Set<Unit>();
   readonly #names = new Map<number, Map<string, Unit | null>>();
@@ -90,6 +104,7 @@ export class PostgresSet extends WorkingSet<Unit> {
   readonly #renamed = new Set<Unit>();
   readonly #begun = new Map<string, { namespaceId: number; worker: string; keys: AttemptKey[] }>();
   readonly #nextContinuous = new Map<number, number>();
+  readonly #runs = new Map<number, { nextRun: number; lastRun: number }>();
   readonly #messages: NewMessage[] = [];
   readonly #told = new Map<string, number>();
   readonly #woken: { namespace: string; unit: number }[] = [];
@@ -98,8 +113,8 @@ export class PostgresSet extends WorkingSet<Unit> {
   #ids: number[] = [];
   #lastId = 0;
 
-  constructor(tx: Session, now: number, allocate: Allocate) {
-    super(now);
+  constructor(tx: Transaction, now: number, allocate: Allocate) {
+    super(now, tx.noted);
     this.#tx = tx;
     this.#allocate = allocate;
   }
@@ -147,8 +162,12 @@ export class PostgresSet extends WorkingSet<Unit> {
     if (missing.length === 0) return undefined;
     for (const name of missing) known.set(name, null);
     this.#learn(spec);
-    const keys = byteas(missing.map((name) => nameKey(name).key));
-    return this.#tx.rows(loadByName, [keys, spec.id]).then((rows) => this.#keep(rows));
+    return this.#loadNames(spec, missing);
+  }
+
+  async #loadNames(spec: Spec, names: readonly string[]): Promise<void> {
+    const keys = byteas(await findKeys(this.#tx, spec.id, names));
+    await this.#keep(await this.#tx.rows(loadByName, [keys, spec.id]));
   }
 
   /** Takes rows in, with what their units depend on; and applies the rule of time to what came in. */
@@ -159,6 +178,7 @@ export class PostgresSet extends WorkingSet<Unit> {
       const read = readFullUnit(row);
       const unit = { ...read, spec: this.#learn(read.spec) };
       this.#units.set(unit.id, unit);
+      if (row[3] !== null) this.#longKeys.set(unit.id, row[2] as Buffer);
       this.#namesOf(unit.spec).set(unit.name, unit);
       units.push(unit);
     }
@@ -468,6 +488,10 @@ export class PostgresSet extends WorkingSet<Unit> {
     this.#nextContinuous.set(spec.id, time);
   }
 
+  setRuns(spec: Spec, nextRun: number, lastRun: number): void {
+    this.#runs.set(spec.id, { nextRun, lastRun });
+  }
+
   /** Counts ended units that retention removes. */
   retire(spec: Spec, status: "finished" | "failed", count: number): void {
     const counts = this.#retired.get(spec.id) ?? { finished: 0, failed: 0 };
@@ -537,6 +561,12 @@ export class PostgresSet extends WorkingSet<Unit> {
     await this.#writeBegun();
     for (const [spec, time] of this.#nextContinuous)
       await this.#tx.rows("UPDATE @spec SET next_continuous = $2 WHERE id = $1", [spec, time]);
+    for (const [spec, { nextRun, lastRun }] of this.#runs)
+      await this.#tx.rows("UPDATE @spec SET next_run = $2, last_run = $3 WHERE id = $1", [
+        spec,
+        nextRun > 0 ? nextRun : null,
+        lastRun > 0 ? lastRun : null,
+      ]);
     await writeTallies(this.#tx, deltas, this.now);
   }
 
@@ -552,7 +582,7 @@ export class PostgresSet extends WorkingSet<Unit> {
       if (unit.stored !== null) delta[unit.stored.status]--;
       delta[unit.status]++;
       if (unit.status !== "available") continue;
-      const at = { place: placeOf(unit.priority), key: nameKey(unit.name).key };
+      const at = { place: placeOf(unit.priority), key: keyPrefix(nameToBytes(unit.name)) };
       delta.arrivals++;
       if (delta.first === null || comparePlaces(at, delta.first) < 0) delta.first = at;
     }
@@ -564,8 +594,23 @@ export class PostgresSet extends WorkingSet<Unit> {
     return deltas;
   }
 
+  #key({ id, name }: Unit): Buffer {
+    return this.#longKeys.get(id) ?? nameToBytes(name);
+  }
+
+  async #makeKeys(units: readonly Unit[]): Promise<void> {
+    const long = units.filter(({ name }) => nameToBytes(name).length > longestKey);
+    for (const spec of new Set(long.map((unit) => unit.spec))) {
+      const names = long.filter((unit) => unit.spec === spec).map(({ name }) => name);
+      for (const [name, key] of await makeKeys(this.#tx, spec.id, names, this.now)) {
+        const unit = this.#namesOf(spec).get(name);
+        if (unit !== null && unit !== undefined) this.#longKeys.set(unit.id, key);
+      }
+    }
+  }
+
   async #insert(units: readonly Unit[]): Promise<void> {
-    const keys = units.map(({ name }) => nameKey(name));
+    await this.#makeKeys(units);
     await this.#tx.rows(
       `INSERT INTO @unit (id, spec, key, long_name, status, place, not_before, created, data, origin, needs, dependents)
        SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bytea[], $4::bytea[], $5::smallint[], $6::float8[],
@@ -573,8 +618,8 @@ export class PostgresSet extends WorkingSet<Unit> {
       [
         int8s(units.map(({ id }) => id)),
         int8s(units.map(({ spec }) => spec.id)),
-        byteas(keys.map(({ key }) => key)),
-        byteas(keys.map(({ long }) => long)),
+        byteas(units.map((unit) => this.#key(unit))),
+        byteas(units.map(({ id, name }) => (this.#longKeys.has(id) ? nameToBytes(name) : null))),
         int2s(units.map(({ status }) => statusCode[status])),
         float8s(units.map(({ priority }) => placeOf(priority))),
         int8s(units.map(({ notBefore }) => notBefore)),
@@ -596,7 +641,7 @@ export class PostgresSet extends WorkingSet<Unit> {
     const before = units.filter(({ stored }) => (stored?.labels.length ?? 0) > 0);
     if (before.length > 0) await this.#dropLabels(before);
     const after = labelRows(
-      units.map(({ id, spec, name, extras }) => ({ id, spec: spec.id, name, ...extras })),
+      units.map((unit) => ({ id: unit.id, spec: unit.spec.id, key: this.#key(unit), ...unit.extras })),
     );
     if (after.count > 0)
       await this.#tx.rows(
@@ -609,7 +654,12 @@ export class PostgresSet extends WorkingSet<Unit> {
 
   async #dropLabels(units: readonly Unit[]): Promise<void> {
     const { values } = labelRows(
-      units.map(({ id, spec, name, stored }) => ({ id, spec: spec.id, name, labels: stored?.labels ?? [] })),
+      units.map((unit) => ({
+        id: unit.id,
+        spec: unit.spec.id,
+        key: this.#key(unit),
+        labels: unit.stored?.labels ?? [],
+      })),
     );
     await this.#tx.rows(
       `DELETE FROM @label b USING unnest($1::bigint[], $2::bytea[], $3::bytea[], $4::bigint[]) AS l (spec, label, key, unit)
@@ -635,13 +685,13 @@ export class PostgresSet extends WorkingSet<Unit> {
          attempt_own = c.attempt_own, attempt_errors = c.attempt_errors,
          data = CASE WHEN c.has_data THEN c.data ELSE u.data END,
          attempt_data = CASE WHEN c.has_attempt_data THEN c.attempt_data ELSE u.attempt_data END,
-         since = c.since
+         since = c.since, attempt_progress = c.attempt_progress
        FROM unnest($1::bigint[], $2::smallint[], $3::float8[], $4::bigint[], $5::int[], $6::int[], $7::text[],
          $8::boolean[], $9::boolean[], $10::smallint[], $11::bytea[], $12::bigint[], $13::bigint[], $14::bigint[],
-         $15::boolean[], $16::boolean[], $17::text[], $18::boolean[], $19::bytea[], $20::boolean[], $21::bytea[], $22::bigint[])
+         $15::boolean[], $16::boolean[], $17::text[], $18::boolean[], $19::bytea[], $20::boolean[], $21::bytea[], $22::bigint[], $23::text[])
          AS c (id, status, place, not_before, attempts, tries, origin, needs, dependents, attempt_status,
            attempt_worker, attempt_start, attempt_end, attempt_expiration, attempt_late, attempt_own, attempt_errors,
-           has_data, data, has_attempt_data, attempt_data, since)
+           has_data, data, has_attempt_data, attempt_data, since, attempt_progress)
        WHERE ${isRow("u.id", "c.id")}`,
       [
         int8s(units.map(({ id }) => id)),
@@ -670,6 +720,7 @@ export class PostgresSet extends WorkingSet<Unit> {
           ),
         ),
         int8s(units.map(({ since }) => (since > 0 ? since : null))),
+        texts(attempt(({ progress }) => (progress === null ? null : JSON.stringify(progress)))),
       ],
     );
   }
@@ -709,11 +760,13 @@ export class PostgresSet extends WorkingSet<Unit> {
   async #updateHistory(): Promise<void> {
     const rows = [...this.#rewritten.values()];
     await this.#tx.rows(
-      `UPDATE @history h SET data = g.data FROM unnest($1::bigint[], $2::int[], $3::bytea[]) AS g (unit, number, data)
+      `UPDATE @history h SET status = g.status, data = g.data
+       FROM unnest($1::bigint[], $2::int[], $3::smallint[], $4::bytea[]) AS g (unit, number, status, data)
        WHERE ${isRow("h.unit", "g.unit")} AND ${isRow("h.number", "g.number")}`,
       [
         int8s(rows.map(({ unit }) => unit.id)),
         int4s(rows.map(({ attempt }) => attempt.number)),
+        int2s(rows.map(({ attempt }) => attemptCode[attempt.status])),
         byteas(rows.map(({ attempt }) => dataBytes(attempt.data))),
       ],
     );

@@ -29,4 +29,5 @@ export const includesScope = (granted: readonly VerbScope[], wanted: VerbScope):
 
 /** A daemon without tokens, which listens on this machine only. */
 const anybody: Identity = { id: "anybody", may: () => true, somewhere: () => true };
+export const isAnybody = ({ id }: Identity): boolean => id === anybody.id;
 export const openAccess: Access = { identify: () => anybody };

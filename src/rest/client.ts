@@ -106,6 +106,12 @@ export class RestClient extends VerbClient implements Coordinate {
     return readAnswer(await this.#link.once(request)) as LoadAnswer;
   }
 
+  /** The settings that the daemon runs with; secrets are stars. A token needs scope admin in all namespaces. */
+  async daemonConfig(): Promise<unknown> {
+    const request = { method: "GET", path: "/config", headers: this.#link.headers(), timeoutMs: 30_000 };
+    return readAnswer(await this.#link.once(request));
+  }
+
   /** All units that match, in name order, in constant memory. Pages behind each other: no snapshot. */
   async *exportWorkUnits(
     ns: string,

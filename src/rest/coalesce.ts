@@ -3,13 +3,14 @@
  * to one work spec, is asked of the store at once, in one transaction. Nobody waits for others to come.
  *
  * A merged call that is refused has changed nothing, and every caller's part is then asked by itself, so that each
- * gets its own answer. Adds that carry a request id stay alone: the id names exactly what was asked. Claims stay
+ * gets its own answer. Adds with options stay alone: a request id names exactly what was asked, and who waits for room waits for its own. Claims stay
  * alone too, for a claim is one worker's.
  */
 import {
   CoordinateError,
   override,
   type AddedWorkUnit,
+  type AddWorkUnitsOptions,
   type AttemptChange,
   type AttemptChanged,
   type Coordinate,
@@ -30,11 +31,14 @@ export function coalesce(inner: Coordinate): Coordinate {
     settleAttempts: (ns, changes) =>
       isShort(changes) ? settles.ask(ns, "", changes) : inner.settleAttempts(ns, changes),
     addWorkUnits: (ns, ref, units, options) =>
-      typeof ref === "string" && options?.requestId === undefined && isShort(units)
+      typeof ref === "string" && isPlain(options) && isShort(units)
         ? adds.ask(ns, ref, units)
         : inner.addWorkUnits(ns, ref, units, options),
   });
 }
+
+const isPlain = ({ requestId, onConflict, waitMs = 0 }: AddWorkUnitsOptions = {}): boolean =>
+  requestId === undefined && onConflict === undefined && waitMs === 0;
 
 const isShort = (items: readonly unknown[]): boolean => Array.isArray(items) && items.length <= 100;
 

@@ -50,14 +50,20 @@ const told: {
   setWorkUnitPriorities: ([, ref], count) => units(ref, count),
   setWorkUnitDelays: ([, ref], count) => units(ref, count),
   resetWorkUnits: ([, ref], count) => units(ref, count),
+  cancelWorkUnits: ([, ref], count) => units(ref, count),
   deleteWorkUnits: ([, ref], count) => units(ref, count),
   requestAttempts: (_args, rows) => attempts(rows),
   makeAttempts: (_args, rows) => attempts(rows),
-  settleAttempts: (_args, rows) => ({
+  settleAttempts: ([, changes], rows) => ({
     type: "attempts",
     ...some(
-      rows.filter(({ changed }) => changed),
-      ({ attempt, status, outputs }) => ({ attempt, status, outputs }),
+      rows.flatMap((row, i) => (row.changed ? [{ ...row, progress: changes[i]?.progress }] : [])),
+      ({ attempt, status, outputs, progress }) => ({
+        attempt,
+        status,
+        outputs,
+        ...(progress !== undefined && { progress }),
+      }),
     ),
   }),
   updateWorkers: (_args, rows) => ({

@@ -4,6 +4,7 @@
  */
 import {
   CoordinateError,
+  eachPage,
   serveVerb,
   shape,
   throwChanged,
@@ -12,6 +13,7 @@ import {
   type AttemptRow,
   type Data,
   type Page,
+  type PageStart,
   type Shape,
   type WorkerRow,
   type WorkSpecRow,
@@ -152,25 +154,18 @@ async function worker(call: Call): Promise<WorkerRow> {
   return made;
 }
 
-async function all<Item>(read: (previous: string | undefined) => Promise<Page<Item>>): Promise<Item[]> {
+async function all<Item>(read: (from: PageStart) => Promise<Page<Item>>): Promise<Item[]> {
   const items: Item[] = [];
-  for (let previous: string | undefined; ;) {
-    const { rows, next } = await read(previous);
+  for await (const rows of eachPage(read)) {
     for (const item of rows) items.push(item);
-    if (next === null) return items;
     if (items.length > longestList)
       throw new CoordinateError("too_large", `a list of more than ${longestList}: use limit`);
-    previous = next;
   }
+  return items;
 }
 
-const after = (previous: string | undefined): { previous?: string } =>
-  previous === undefined ? {} : { previous };
-
 async function workerAnswer(call: Call, found: WorkerRow): Promise<string> {
-  const children = await all((previous) =>
-    call.coordinate.listWorkers(call.ns, { parent: found.name, ...after(previous) }),
-  );
+  const children = await all((from) => call.coordinate.listWorkers(call.ns, { parent: found.name, ...from }));
   return workerText(
     call.ns,
     found,
@@ -182,8 +177,8 @@ const attemptsOf =
   (which: "active" | "all" | "children") =>
   async (call: Call): Promise<string> => {
     const { name } = await worker(call);
-    const attempts = await all((previous) =>
-      call.coordinate.listWorkerAttempts(call.ns, name, { which, ...after(previous) }),
+    const attempts = await all((from) =>
+      call.coordinate.listWorkerAttempts(call.ns, name, { which, ...from }),
     );
     return attemptListText(call.ns, attempts);
   };
@@ -214,8 +209,10 @@ const settle =
         attempt: call.param("attempt"),
         action,
         data: bodyData(call),
-        delayMs: readGoDuration("delay", call.body.delay),
+        // a time that is over is no delay
+        delayMs: Math.max(0, readGoDuration("delay", call.body.delay)),
         lifetimeMs: readGoDuration("extend_duration", call.body.extend_duration),
+        recordTaken: true,
       },
     ]);
     if (changed === undefined) return null;
@@ -271,7 +268,7 @@ async function listUnits(call: Call): Promise<string> {
   const rows =
     limit !== null && limit <= longestList
       ? (await read(undefined, limit)).rows
-      : await all((previous) => read(previous, 1000));
+      : await all(({ previous }) => read(previous, 1000));
   return workUnitListText(
     call.ns,
     name,
@@ -299,11 +296,11 @@ async function limited(call: Call): Promise<WorkUnitSelection> {
   const { all: _everything, ...conditions } = selection;
   const rows =
     limit === null
-      ? await all((previous) =>
+      ? await all((from) =>
           call.coordinate.listWorkUnits(call.ns, call.param("spec"), {
             ...conditions,
             ...start,
-            ...after(previous),
+            ...from,
           }),
         )
       : (await call.coordinate.listWorkUnits(call.ns, call.param("spec"), { ...conditions, ...start, limit }))
@@ -433,7 +430,7 @@ export const goRoutes: readonly Route[] = [
     scope: "read",
     summary: "The work specs of a namespace.",
     handle: async (call) => {
-      const rows = await all((previous) => call.coordinate.listWorkSpecs(call.ns, after(previous)));
+      const rows = await all((from) => call.coordinate.listWorkSpecs(call.ns, from));
       return workSpecListText(
         call.ns,
         rows.map(({ name }) => name),
@@ -613,7 +610,7 @@ export const goRoutes: readonly Route[] = [
     scope: "read",
     summary: "The workers of a namespace.",
     handle: async (call) => {
-      const rows = await all((previous) => call.coordinate.listWorkers(call.ns, after(previous)));
+      const rows = await all((from) => call.coordinate.listWorkers(call.ns, from));
       return workerListText(
         call.ns,
         rows.map(({ name }) => name),

@@ -9,6 +9,7 @@ import {
   type VerbRow,
   type VerbScope,
 } from "../core/index.ts";
+import { isAnybody } from "./access.ts";
 import { HttpError } from "./errors.ts";
 import type { Call, Route } from "./route.ts";
 import { verbArgs, verbPath, verbTemplate } from "./verbs.ts";
@@ -44,7 +45,8 @@ const route = (
 const namespaced = (verb: Verb): Route =>
   route(verb, verbTemplate(verb), verbs[verb].scope, async (call) => {
     if (verb === "updateWorkers") checkDesired(call);
-    return serveVerb(call.coordinate, verb, [call.ns, ...verbArgs(verb, call.body)], callerOf(call));
+    const args = [call.ns, ...verbArgs(verb, verb === "cancelWorkUnits" ? withToken(call) : call.body)];
+    return serveVerb(call.coordinate, verb, args, callerOf(call));
   });
 
 /** A worker reports of itself; to tell it, or others, what to do is an operator's business. */
@@ -52,6 +54,16 @@ function checkDesired({ body, identity, ns }: Call): void {
   const changes = body.changes as readonly { desired?: unknown }[];
   if (changes.some(({ desired }) => desired !== undefined) && !identity.may("write", ns))
     throw new HttpError("forbidden", "This needs scope write in that namespace: it sets a desired state");
+}
+
+/** Whoever says that another cancels is still known by the token. */
+function withToken({ body, identity }: Call): Call["body"] {
+  if (isAnybody(identity)) return body;
+  const by =
+    typeof body.by === "string" && body.by !== ""
+      ? `${body.by} (token ${identity.id})`
+      : `token ${identity.id}`;
+  return { ...body, by };
 }
 
 /** Of all namespaces: rows of those that the caller may read. */

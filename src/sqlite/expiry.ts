@@ -1,5 +1,5 @@
-/** Expired leases and elapsed delays take effect by rule. Rows are moved here, when a verb meets them, a bounded piece at a time. */
-import { byExpiration, expireUnits, releaseDue } from "../core/index.ts";
+/** Expired leases, elapsed delays and schedules take effect by rule. Rows are moved here, when a verb meets them, a bounded piece at a time. */
+import { byExpiration, expireUnits, isRunDue, makeRuns, releaseDue } from "../core/index.ts";
 import { expirePlain, releasePlain } from "./fast-paths.ts";
 import type { Spec, State } from "./state.ts";
 import type { Unit } from "./units.ts";
@@ -11,12 +11,14 @@ export const maxMoved = 1000;
 export interface Moved {
   expired: number;
   due: number;
+  generated: number;
   /** Nothing is past its time any more. */
   done: boolean;
 }
 
 /** Whether anything in the spec is past its time: a comparison or two. */
 export function isBehind(state: State, spec: Spec, now: number): boolean {
+  if (isRunDue(spec.meta, now)) return true;
   const lease = state.leases.first(spec.id);
   if (lease !== undefined && lease.expiration <= now) return true;
   const due = firstDue(state, spec);
@@ -38,12 +40,15 @@ export function firstDue(state: State, spec: Spec): number | null {
  */
 export function catchUp(state: State, specs: readonly Spec[], now: number, limit = maxMoved): Moved {
   const behind = specs.filter((spec) => isBehind(state, spec, now));
-  if (behind.length === 0) return { expired: 0, due: 0, done: true };
+  if (behind.length === 0) return { expired: 0, due: 0, generated: 0, done: true };
   const expired = expireLeases(state, behind, now, limit);
   let due = 0;
   for (const spec of behind) due += releaseDelayed(state, spec, now, limit - due);
+  let generated = 0;
+  for (const spec of behind)
+    if (isRunDue(spec.meta, now)) generated += apply(state, now, (set) => makeRuns(set, spec));
   const done = expired < limit && due < limit ? true : !behind.some((spec) => isBehind(state, spec, now));
-  return { expired, due, done };
+  return { expired, due, generated, done };
 }
 
 const unitsOf = (set: SqliteSet, ids: readonly number[]): Unit[] =>

@@ -15,6 +15,7 @@
 import {
   actionStatus,
   attemptId,
+  availableSince,
   mayGenerate,
   nameFromBytes,
   outputPut,
@@ -125,6 +126,7 @@ function enterNew(
   }
   spec.counts.available += available;
   spec.counts.delayed += puts.length - available;
+  state.noted.note(spec.id, "added", now, -1, puts.length);
   return puts.map(({ name, priority, notBefore, queues = [], labels = [] }, i) => {
     const id = first + i;
     const delayed = notBefore > now;
@@ -177,21 +179,25 @@ function claimSome(
   const rows = (state.counters.extras === 0 ? sql.claimable : sql.claimableQueued).all(spec.id, limit);
   const { lifetimeMs, maxRetries } = claim;
   // units by the number and start of their next attempt: nearly always the first one, now
-  const alike = new Map<string, { number: number; start: number; units: number[] }>();
+  const alike: { number: number; start: number; units: number[] }[] = [];
   const superseded: number[] = [];
   let lastPlace: Value = null;
   let lastName = "";
   let taken = 0;
-  for (const [unit, text, at, data, made, tries, status, queued, since, ended] of rows) {
+  for (const [unit, text, at, data, made, tries, status, given, ended, created, delayed, queued] of rows) {
     const id = unit as number;
     if (maxRetries > 0 && (tries as number) >= maxRetries) break;
     const name = exactName(state, spec, id, text);
     const number = (made as number) + 1;
-    const start = Math.max(now, (since as number | null) ?? 0, (ended as number | null) ?? 0);
+    const since = (given as number | null) ?? 0;
+    const attemptEnd = (ended as number | null) ?? 0;
+    const notBefore = delayed as number;
+    const start = Math.max(now, since, attemptEnd);
     const expiration = start + lifetimeMs;
-    const key = `${number} ${start}`;
-    const group = alike.get(key);
-    if (group === undefined) alike.set(key, { number, start, units: [id] });
+    const waiting = availableSince({ created: created as number, since, notBefore, attemptEnd });
+    state.noted.note(spec.id, "started", now, Math.max(0, start - waiting), 1);
+    const group = alike.find((one) => one.number === number && one.start === start);
+    if (group === undefined) alike.push({ number, start, units: [id] });
     else group.units.push(id);
     if (status !== null) superseded.push(id);
     attempts.push({
@@ -208,6 +214,7 @@ function claimSome(
       data: readData(data),
       late: false,
       chainingErrors: [],
+      progress: null,
     });
     state.setLease(id, {
       unit: id,
@@ -230,11 +237,11 @@ function claimSome(
   if (superseded.length > 0) sql.supersedeMany.run(JSON.stringify(superseded));
   if (rows[0]?.[2] !== lastPlace) sql.dropPlacesBefore.run(spec.id, lastPlace);
   sql.dropClaimed.run(spec.id, lastPlace, nameValue(lastName));
-  for (const { number, start, units } of alike.values()) {
+  for (const { number, start, units } of alike) {
     const expiration = start + lifetimeMs;
     if (units.length > 1)
       sql.addLeases.run(spec.id, number, worker, start, expiration, JSON.stringify(units));
-    else sql.addLease.run(units[0]!, spec.id, number, worker, start, expiration, 0, 0, null);
+    else sql.addLease.run(units[0]!, spec.id, number, worker, start, expiration, 0, 0, null, null);
   }
   spec.counts.available -= taken;
   spec.counts.pending += taken;
@@ -337,6 +344,7 @@ class Ends {
     state.setLease(lease.unit, undefined);
     this.#units.push(lease.unit);
     state.noteEnd(lease.unit);
+    state.noted.note(spec.id, status, this.#now, Math.max(this.#now, lease.start) - lease.start, 1);
     if (lease.queued) this.#tell(spec, lease, status, data);
     if (data === null && errors.length === 0) this.#gather(spec, lease, action);
     else this.#end(spec, lease, action, data, errors);
@@ -463,6 +471,7 @@ export function expirePlain(state: State, spec: Spec, leases: readonly Lease[], 
   const available = sql.waitAgain.run(ids, now);
   const delayed = available < leases.length ? sql.delayAgain.run(ids, now) : 0;
   for (const { unit } of leases) state.setLease(unit, undefined);
+  state.noted.note(spec.id, "expired", now, -1, leases.length);
   spec.counts.pending -= leases.length;
   spec.counts.available += available;
   spec.counts.delayed += delayed;

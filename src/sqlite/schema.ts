@@ -247,6 +247,20 @@ export const migrations: readonly string[] = [
   -- 1: taken from its worker before the lease ended, and not settled by it yet
   ALTER TABLE history ADD COLUMN held INTEGER;
   CREATE INDEX history_held ON history (worker, unit, number) WHERE held = 1;
+  -- how far the attempt has come, in JSON
+  ALTER TABLE lease ADD COLUMN progress TEXT;
+
+  -- what happened over time; spec 0 is the namespace as a whole
+  CREATE TABLE record (
+    namespace INTEGER NOT NULL,
+    spec INTEGER NOT NULL,
+    step INTEGER NOT NULL,
+    time INTEGER NOT NULL,
+    writer INTEGER NOT NULL,
+    data TEXT NOT NULL,
+    PRIMARY KEY (namespace, spec, step, time, writer)
+  ) WITHOUT ROWID;
+  CREATE INDEX record_time ON record (step, time);
   `,
 ];
 

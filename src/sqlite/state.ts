@@ -4,8 +4,10 @@
  */
 import {
   emptyTally,
+  Happened,
   nameFromBytes,
   nameToBytes,
+  Noted,
   readStoredMeta,
   storedData,
   Watches,
@@ -21,6 +23,7 @@ import type { Connection, Statement, Value } from "./driver.ts";
 import { Leases, type Lease } from "./leases.ts";
 import { prepare, type Statements } from "./statements.ts";
 import { readData } from "./values.ts";
+import { SqliteSet } from "./working-set.ts";
 
 export class Space {
   readonly id: number;
@@ -105,6 +108,9 @@ export class State {
   /** Namespaces where work may have become available. */
   readonly changed = new Set<string>();
   readonly watches = new Watches();
+  /** For the history: what happened, and what will have happened when the transaction is committed. */
+  readonly happened = new Happened();
+  readonly noted = new Noted();
   /** What those who wait are to be told after the commit. */
   #ended: number[] = [];
   #allEnded = false;
@@ -117,6 +123,8 @@ export class State {
   writes = 0;
   /** Whether the plain course of add, claim, settle, expire and delete may take the set-based statements of `fast-paths.ts`. */
   readonly fastPaths: boolean;
+  /** Of the verb that runs. */
+  readonly set = new SqliteSet(this);
 
   readonly #version: Statement;
   #seen: Value | undefined;
@@ -273,12 +281,14 @@ export class State {
   }
 
   committed(): void {
+    this.noted.moveTo(this.happened);
     this.#undo.length = 0;
     this.#dirty.clear();
     this.#countersDirty = false;
   }
 
   rolledBack(): void {
+    this.noted.clear();
     for (let back = this.#undo.pop(); back !== undefined; back = this.#undo.pop()) back();
     this.committed();
     this.changed.clear();

@@ -14,7 +14,7 @@ const unitColumns = `
   l.expiration AS lease_expiration, l.late AS lease_late, l.own AS lease_own, l.data AS lease_data,
   u.not_before > 0 AND EXISTS (
     SELECT 1 FROM delayed AS d WHERE d.spec = u.spec AND d.not_before = u.not_before AND d.unit = u.id
-  ) AS is_delayed, u.since`;
+  ) AS is_delayed, u.since, l.progress`;
 
 const ids = "(SELECT value FROM json_each(?))";
 
@@ -42,6 +42,16 @@ export const sql = {
   setTally: `
     UPDATE tally SET available = ?, delayed = ?, blocked = ?, pending = ?, finished = ?, failed = ?,
       removed_finished = ?, removed_failed = ? WHERE spec = ?`,
+
+  // ---- the history
+
+  putRecord: "INSERT OR REPLACE INTO record VALUES (?, ?, ?, ?, ?, ?)",
+  records: `
+    SELECT spec, time, data FROM record WHERE namespace = ? AND spec = ? AND step = ? AND time >= ? AND time < ?`,
+  oldRecords: "SELECT namespace, spec, time, writer FROM record WHERE step = ? AND time < ? LIMIT ? + 0",
+  dropRecord: "DELETE FROM record WHERE namespace = ? AND spec = ? AND step = ? AND time = ? AND writer = ?",
+  dropSpecRecords: "DELETE FROM record WHERE namespace = ? AND spec = ?",
+  dropSpaceRecords: "DELETE FROM record WHERE namespace = ?",
 
   // ---- namespaces and work specs
 
@@ -148,18 +158,18 @@ export const sql = {
   // ---- claiming and settling
 
   claimable: `
-    SELECT r.unit, r.name, r.place, u.data, u.attempts, u.tries, u.status, 0, u.since, u.ended
+    SELECT r.unit, r.name, r.place, u.data, u.attempts, u.tries, u.status, u.since, u.ended, u.created, u.not_before
     FROM ready AS r CROSS JOIN unit AS u ON u.id = r.unit WHERE r.spec = ? ORDER BY r.place, r.name LIMIT ? + 0`,
   /** The same where units may have queues. */
   claimableQueued: `
-    SELECT r.unit, r.name, r.place, u.data, u.attempts, u.tries, u.status,
-      EXISTS (SELECT 1 FROM extra AS e WHERE e.unit = r.unit AND e.queues IS NOT NULL), u.since, u.ended
+    SELECT r.unit, r.name, r.place, u.data, u.attempts, u.tries, u.status, u.since, u.ended, u.created, u.not_before,
+      EXISTS (SELECT 1 FROM extra AS e WHERE e.unit = r.unit AND e.queues IS NOT NULL)
     FROM ready AS r CROSS JOIN unit AS u ON u.id = r.unit WHERE r.spec = ? ORDER BY r.place, r.name LIMIT ? + 0`,
   /** Of a row value with a CAST in it SQLite uses the first part only, so higher places go by themselves. */
   dropPlacesBefore: "DELETE FROM ready WHERE spec = ? AND place < ?",
   dropClaimed: "DELETE FROM ready WHERE spec = ? AND place = ? AND name <= CAST(? AS TEXT)",
-  addLeases: "INSERT INTO lease SELECT value, ?, ?, ?, ?, ?, 0, 0, NULL FROM json_each(?)",
-  addLease: "INSERT INTO lease VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+  addLeases: "INSERT INTO lease SELECT value, ?, ?, ?, ?, ?, 0, 0, NULL, NULL FROM json_each(?)",
+  addLease: "INSERT INTO lease VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
   dropLease: "DELETE FROM lease WHERE unit = ?",
   dropLeases: `DELETE FROM lease WHERE unit IN ${ids}`,
   /** Before a claim takes units from attempts that ended. */
@@ -171,7 +181,7 @@ export const sql = {
   dropHeld: "UPDATE history SET held = NULL WHERE unit = ? AND number = ? AND held = 1",
   heldPast:
     "SELECT unit, number FROM history WHERE held = 1 AND worker = ? AND expiration > ? ORDER BY unit, number",
-  setHistoryData: "UPDATE history SET data = ? WHERE unit = ? AND number = ?",
+  setHistory: "UPDATE history SET status = ?, data = ? WHERE unit = ? AND number = ?",
   history: `
     SELECT number, status, worker, started, ended, expiration, late, errors, data FROM history WHERE unit = ?
     ORDER BY number`,

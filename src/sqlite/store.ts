@@ -2,6 +2,7 @@
  * The embedded durable store: SQLite in one file, owned by one process. Every verb runs inside a transaction of the
  * committer, and is answered when that is on disk.
  */
+import { randomInt } from "node:crypto";
 import {
   addUnits,
   attemptRow,
@@ -21,13 +22,18 @@ import {
   type ActionRow,
   type AddedWorkUnit,
   type AttemptChanged,
+  type AttemptCursor,
   type AttemptKey,
   type AttemptRow,
   type Candidate,
   type Candidates,
   type Claim,
   type CountSlice,
+  type Happened,
+  type HistoryKeeper,
+  type HistoryRow,
   type Lock,
+  type ListedAttempt,
   type LockDecision,
   type LockPath,
   type LockView,
@@ -38,13 +44,15 @@ import {
   type QueueRow,
   type Settle,
   type Slice,
+  type SpecTally,
   type Store,
-  type TallyRow,
+  type StoredRecord,
   type Tidied,
   type TidyLimits,
   type UnitSlice,
   type WaitingSinceRow,
   type Watchable,
+  type WorkerAttemptPage,
   type WorkerChange,
   type WorkerQuery,
   type WorkerRow,
@@ -86,7 +94,7 @@ import { findUnit, findUnitByName, pastAttempt, pastAttempts } from "./units.ts"
 import { dataValue } from "./values.ts";
 import { countUnits, findUnits, readUnitRow, sliceUnits, waitingSince, type Steps } from "./work-units.ts";
 import { checkParents, childrenOf, findWorkers, getWorker, loggedAttempts, putWorker } from "./workers.ts";
-import { applied, SqliteSet } from "./working-set.ts";
+import { applied } from "./working-set.ts";
 
 export interface OpenedFile {
   readonly file: string;
@@ -102,7 +110,7 @@ export interface OpenedFile {
 /** How many rows a listing reads before it lets others have a turn. */
 const rowsAtOnce = 1000;
 
-export class SqliteStore implements Store, Watchable {
+export class SqliteStore implements Store, Watchable, HistoryKeeper {
   readonly #opened: OpenedFile;
   readonly #state: State;
   readonly #committer: Committer;
@@ -116,7 +124,8 @@ export class SqliteStore implements Store, Watchable {
     this.#committer = new Committer(opened.file, opened.connection, this.#state, () => this.#tell());
   }
 
-  // ---- the one place that every verb goes through
+  // ---- the one place that every verb goes through. The verbs of the hot path are generator methods: a generator expression would be
+  // a function with a hidden class of its own for each call, which V8 makes slowly and does not optimize.
 
   #read<Answer>(
     work: (state: State) => Answer | typeof again | Steps<Answer | typeof again>,
@@ -147,9 +156,9 @@ export class SqliteStore implements Store, Watchable {
     if (this.#opened.readOnly) return true;
     const state = this.#state;
     const { writes } = state;
-    const behind: Spec[] = [];
-    for (const spec of this.#concerned(specs)) if (isBehind(state, spec, now)) behind.push(spec);
-    if (behind.length === 0) return true;
+    let behind: Spec[] | undefined;
+    for (const spec of this.#concerned(specs)) if (isBehind(state, spec, now)) (behind ??= []).push(spec);
+    if (behind === undefined) return true;
     const { done } = catchUp(state, behind, now);
     for (const { namespace } of behind) state.changed.add(namespace);
     // that much is true whatever becomes of the verb
@@ -310,11 +319,12 @@ export class SqliteStore implements Store, Watchable {
     });
   }
 
-  async tally(ns: string | null, now: number): Promise<TallyRow[]> {
+  async tally(ns: string | null, now: number): Promise<SpecTally[]> {
     return this.#read((state) => {
       const specs = allSpecs(state, ns);
       if (!this.#caughtUp(specs, now)) return again;
-      return specs.map(({ namespace, name, counts, removed }) => ({
+      return specs.map(({ id, namespace, name, counts, removed }) => ({
+        id,
         namespace,
         workSpec: name,
         counts: { ...counts },
@@ -342,18 +352,26 @@ export class SqliteStore implements Store, Watchable {
     requestId: string | null,
     now: number,
   ): Promise<AddedWorkUnit[]> {
-    const caughtUp = this.#caughtUp.bind(this);
-    return this.#write(function* (state): Steps<AddedWorkUnit[]> {
-      const spec = needSpec(state, ns, ref);
-      caughtUp([spec], now);
-      const id = requestId === null ? null : JSON.stringify(`add ${spec.id} ${requestId}`);
-      const before = id === null ? undefined : state.sql.request.get(spec.space.id, id)?.[0];
-      if (typeof before === "string") return JSON.parse(before) as AddedWorkUnit[];
-      const answer = yield* applied(state, now, (set) => addUnits(set, spec, puts));
-      if (id !== null) state.sql.addRequest.run(spec.space.id, id, now, JSON.stringify(answer));
-      state.changed.add(ns);
-      return answer;
-    });
+    return this.#write(() => this.#put(ns, ref, puts, requestId, now));
+  }
+
+  *#put(
+    ns: string,
+    ref: WorkSpecRef,
+    puts: readonly WorkUnitPut[],
+    requestId: string | null,
+    now: number,
+  ): Steps<AddedWorkUnit[]> {
+    const state = this.#state;
+    const spec = needSpec(state, ns, ref);
+    this.#caughtUp([spec], now);
+    const id = requestId === null ? null : JSON.stringify(`add ${spec.id} ${requestId}`);
+    const before = id === null ? undefined : state.sql.request.get(spec.space.id, id)?.[0];
+    if (typeof before === "string") return JSON.parse(before) as AddedWorkUnit[];
+    const answer = yield* applied(state, now, (set) => addUnits(set, spec, puts));
+    if (id !== null) state.sql.addRequest.run(spec.space.id, id, now, JSON.stringify(answer));
+    state.changed.add(ns);
+    return answer;
   }
 
   async getWorkUnits(
@@ -479,22 +497,24 @@ export class SqliteStore implements Store, Watchable {
   // ---- attempts
 
   async claim(ns: string, claim: Claim, now: number): Promise<{ attempts: AttemptRow[]; more: boolean }> {
-    const caughtUp = this.#caughtUp.bind(this);
-    return this.#write(function* (state): Steps<{ attempts: AttemptRow[]; more: boolean }> {
-      const spec = findSpec(state, ns, claim.workSpec);
-      if (spec === undefined) return { attempts: [], more: false };
-      // when very many leases end at once, who asks for work gets what is there and does not wait for all of them
-      caughtUp([spec], now);
-      const repeated = claimedBefore(state, spec.space, claim.requestId);
-      if (repeated !== null) return { attempts: repeated, more: false };
-      state.worker(spec.space, claim.worker, now);
-      const answer = yield* claimSome(state, spec, claim, now);
-      if (claim.requestId !== null && answer.attempts.length > 0) {
-        const ids = JSON.stringify(answer.attempts.map(({ id }) => id));
-        state.sql.addRequest.run(spec.space.id, JSON.stringify(`claim ${claim.requestId}`), now, ids);
-      }
-      return answer;
-    });
+    return this.#write(() => this.#claim(ns, claim, now));
+  }
+
+  *#claim(ns: string, claim: Claim, now: number): Steps<{ attempts: AttemptRow[]; more: boolean }> {
+    const state = this.#state;
+    const spec = findSpec(state, ns, claim.workSpec);
+    if (spec === undefined) return { attempts: [], more: false };
+    // when very many leases end at once, who asks for work gets what is there and does not wait for all of them
+    this.#caughtUp([spec], now);
+    const repeated = claimedBefore(state, spec.space, claim.requestId);
+    if (repeated !== null) return { attempts: repeated, more: false };
+    state.worker(spec.space, claim.worker, now);
+    const answer = yield* claimSome(state, spec, claim, now);
+    if (claim.requestId !== null && answer.attempts.length > 0) {
+      const ids = JSON.stringify(answer.attempts.map(({ id }) => id));
+      state.sql.addRequest.run(spec.space.id, JSON.stringify(`claim ${claim.requestId}`), now, ids);
+    }
+    return answer;
   }
 
   async makeAttempts(ns: string, makes: readonly Make[], now: number): Promise<AttemptRow[]> {
@@ -503,7 +523,7 @@ export class SqliteStore implements Store, Watchable {
         .map(({ workSpec }) => findSpec(state, ns, workSpec))
         .filter((spec) => spec !== undefined);
       if (!this.#caughtUp(specs, now)) return again;
-      const set = new SqliteSet(state, now);
+      const set = state.set.at(now);
       const units = makes.map(({ workSpec, workUnit }) => {
         const unit = set.find(needSpec(state, ns, workSpec), workUnit);
         if (unit === undefined) throw new CoordinateError("no_such_work_unit", workUnit);
@@ -516,21 +536,24 @@ export class SqliteStore implements Store, Watchable {
   }
 
   async settle(ns: string, changes: readonly Settle[], now: number): Promise<AttemptChanged[]> {
-    const caughtUp = this.#caughtUp.bind(this);
-    return this.#write(function* (state): Steps<AttemptChanged[]> {
-      const specs = new Set<Spec>();
-      for (const { unitId } of changes) {
-        const id = state.leases.get(unitId)?.spec ?? state.sql.unitSpec.get(unitId)?.[0];
-        const spec = typeof id === "number" ? state.specs.get(id) : undefined;
-        if (spec !== undefined && !spec.deleted && spec.space.name === ns) specs.add(spec);
-      }
-      caughtUp(specs, now);
-      state.changed.add(ns);
-      return (
-        (yield* settlePlain(state, ns, changes, now)) ??
-        (yield* applied(state, now, (set) => settleAttempts(set, ns, changes)))
-      );
-    });
+    return this.#write(() => this.#settle(ns, changes, now));
+  }
+
+  *#settle(ns: string, changes: readonly Settle[], now: number): Steps<AttemptChanged[]> {
+    const state = this.#state;
+    const specs: Spec[] = [];
+    for (const { unitId } of changes) {
+      const id = state.leases.get(unitId)?.spec ?? state.sql.unitSpec.get(unitId)?.[0];
+      if (id === specs.at(-1)?.id) continue;
+      const spec = typeof id === "number" ? state.specs.get(id) : undefined;
+      if (spec !== undefined && !spec.deleted && spec.space.name === ns) specs.push(spec);
+    }
+    this.#caughtUp(specs.length > 1 ? new Set(specs) : specs, now);
+    state.changed.add(ns);
+    return (
+      (yield* settlePlain(state, ns, changes, now)) ??
+      (yield* applied(state, now, (set) => settleAttempts(set, ns, changes)))
+    );
   }
 
   async getAttempts(ns: string, ids: readonly AttemptKey[], now: number): Promise<(AttemptRow | null)[]> {
@@ -558,11 +581,9 @@ export class SqliteStore implements Store, Watchable {
   async listWorkerAttempts(
     ns: string,
     name: string,
-    which: "active" | "all" | "children",
-    previous: AttemptKey | null,
-    limit: number,
+    { which, previous, limit }: WorkerAttemptPage,
     now: number,
-  ): Promise<AttemptRow[]> {
+  ): Promise<ListedAttempt[]> {
     return this.#read((state) => {
       const space = state.spaces.get(ns);
       const worker = space === undefined ? undefined : state.knownWorker(space, name);
@@ -574,11 +595,11 @@ export class SqliteStore implements Store, Watchable {
         .flatMap((one) => heldAttempts(state, one, now))
         .filter((key) => previous === null || compareKeys(key, previous) > 0)
         .sort(compareKeys);
-      const rows: AttemptRow[] = [];
+      const rows: ListedAttempt[] = [];
       for (const key of keys) {
         if (rows.length === limit) break;
         const row = findAttempt(state, ns, key);
-        if (row !== null) rows.push(row);
+        if (row !== null) rows.push({ row, position: null });
       }
       return rows;
     });
@@ -690,6 +711,59 @@ export class SqliteStore implements Store, Watchable {
       for (const { path, owner, deadline } of set)
         sql.setLock.run(id, lockBytes(lockKey(path)), JSON.stringify(path), JSON.stringify(owner), deadline);
       return answer;
+    });
+  }
+
+  // ---- history
+
+  get happened(): Happened {
+    return this.#state.happened;
+  }
+
+  newWriter(): number {
+    return randomInt(2 ** 47);
+  }
+
+  async putHistory(writer: number, rows: readonly HistoryRow[]): Promise<void> {
+    return this.#write(function* (state): Steps<void> {
+      state.writes++;
+      for (const [i, { namespace, spec, stepMs, time, data }] of rows.entries()) {
+        if (i > 0 && i % rowsAtOnce === 0) yield;
+        const space = state.spaces.get(namespace);
+        const live = spec === 0 || state.specs.get(spec)?.deleted === false;
+        if (space !== undefined && live) state.sql.putRecord.run(space.id, spec, stepMs, time, writer, data);
+      }
+    });
+  }
+
+  async readHistory(
+    ns: string,
+    specs: readonly number[],
+    stepMs: number,
+    from: number,
+    to: number,
+  ): Promise<StoredRecord[]> {
+    return this.#read(function* (state): Steps<StoredRecord[]> {
+      const records: StoredRecord[] = [];
+      const space = state.spaces.get(ns);
+      if (space === undefined) return records;
+      for (const spec of specs) {
+        for (const [of, time, data] of state.sql.records.all(space.id, spec, stepMs, from, to))
+          records.push({ spec: of as number, time: time as number, data: data as string });
+        yield;
+      }
+      return records;
+    });
+  }
+
+  async dropHistory(stepMs: number, before: number, limit: number): Promise<number> {
+    return this.#write((state) => {
+      const old = state.sql.oldRecords.all(stepMs, before, limit);
+      for (const [namespace, spec, time, writer] of old) {
+        state.writes++;
+        state.sql.dropRecord.run(namespace!, spec!, stepMs, time!, writer!);
+      }
+      return old.length;
     });
   }
 
@@ -919,18 +993,22 @@ function logged(
   state: State,
   ns: string,
   worker: number,
-  previous: AttemptKey | null,
+  previous: AttemptCursor | null,
   limit: number,
-): AttemptRow[] {
-  const rows: AttemptRow[] = [];
-  const from = previous === null ? null : findAttempt(state, ns, previous);
+): ListedAttempt[] {
+  const rows: ListedAttempt[] = [];
+  const place = previous?.position ?? null;
+  const [time = Number.MAX_SAFE_INTEGER, number] =
+    place ?? (previous === null ? [] : [findAttempt(state, ns, previous)?.startTime]);
   let skipping = previous !== null;
-  for (const key of loggedAttempts(state, worker, from?.startTime ?? Number.MAX_SAFE_INTEGER)) {
+  for (const { position, ...key } of loggedAttempts(state, worker, time, number)) {
     if (rows.length === limit) break;
+    // the row of the page before was removed: this is one after it
+    if (place !== null && (position[0] !== place[0] || position[1] !== place[1])) skipping = false;
     if (skipping) skipping = key.unitId !== previous?.unitId || key.number !== previous.number;
     else {
       const row = findAttempt(state, ns, key);
-      if (row !== null) rows.push(row);
+      if (row !== null) rows.push({ row, position });
     }
   }
   return rows;

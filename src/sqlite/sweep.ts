@@ -2,6 +2,7 @@
 import {
   countRetired,
   exhaustUnits,
+  nothingTidied,
   removeUnits,
   type Slice,
   type Tidied,
@@ -24,20 +25,22 @@ export interface TidyCursor {
 }
 
 export function* tidy(state: State, cursor: TidyCursor, limits: TidyLimits, now: number): Steps<Tidied> {
-  const tidied: Tidied = { expired: 0, due: 0, exhausted: 0, retired: 0, workers: 0, more: false };
+  const tidied = nothingTidied();
   for (const space of state.spaces.values()) {
-    const before = tidied.expired + tidied.due + tidied.exhausted + tidied.retired;
+    const total = (): number =>
+      tidied.expired + tidied.due + tidied.exhausted + tidied.retired + tidied.generated;
+    const before = total();
     const left = (): number => limits.units - tidied.expired - tidied.due - tidied.exhausted - tidied.retired;
     for (let done = false; !done && left() > 0;) {
       const moved = catchUp(state, [...space.specs.values()], now, Math.min(maxMoved, left()));
       tidied.expired += moved.expired;
       tidied.due += moved.due;
+      tidied.generated += moved.generated;
       ({ done } = moved);
       if (!done) yield;
     }
     for (const spec of space.specs.values()) yield* tidySpec(state, spec, limits, now, tidied);
-    if (tidied.expired + tidied.due + tidied.exhausted + tidied.retired > before)
-      state.changed.add(space.name);
+    if (total() > before) state.changed.add(space.name);
   }
   const old = state.sql.oldRequests.all(limits.requestsBefore, 1000);
   for (const [namespace, id] of old) {
@@ -194,6 +197,7 @@ function* purgeSpec(state: State, spec: Spec, limit: number, now: number): Steps
   state.writes++;
   sql.dropSpec.run(spec.id);
   sql.dropTally.run(spec.id);
+  sql.dropSpecRecords.run(spec.space.id, spec.id);
   state.specs.delete(spec.id);
   state.deadSpecs.delete(spec);
   state.undo(() => {
@@ -226,6 +230,7 @@ function purgeSpace(state: State, space: number, limit: number): boolean {
     left--;
   }
   if (left <= 0) return false;
+  sql.dropSpaceRecords.run(space);
   sql.dropNamespace.run(space);
   state.deadSpaces.delete(space);
   state.undo(() => state.deadSpaces.add(space));

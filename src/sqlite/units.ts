@@ -11,7 +11,7 @@ import {
 import type { Row, Value } from "./driver.ts";
 import { attemptCode, unitState } from "./schema.ts";
 import type { Spec, State } from "./state.ts";
-import { dataValue, errorsValue, nameValue, readData, readErrors } from "./values.ts";
+import { dataValue, errorsValue, nameValue, readData, readErrors, readProgress } from "./values.ts";
 
 export interface Unit {
   readonly id: number;
@@ -68,6 +68,7 @@ function readUnit(state: State, row: Row): Unit {
       expiration: row[24] as number,
       late: row[25] === 1,
       chainingErrors: [],
+      progress: readProgress(row[30]),
       data: row[26] === 1 ? readData(row[27]) : data,
     };
   else if (row[11] !== null)
@@ -80,6 +81,7 @@ function readUnit(state: State, row: Row): Unit {
       expiration: row[15] as number,
       late: row[16] === 1,
       chainingErrors: readErrors(row[17]),
+      progress: null,
       data: row[18] === 1 ? readData(row[20]) : data,
     };
   return {
@@ -164,6 +166,7 @@ function readPast(state: State, row: Row): AttemptState {
     expiration: expiration as number,
     late: late === 1,
     chainingErrors: readErrors(errors),
+    progress: null,
     data: readData(data),
   };
 }

@@ -1,5 +1,5 @@
 /** How names and data stand in columns. */
-import { nameToBytes, storedData, type Data } from "../core/index.ts";
+import { nameToBytes, storedData, type AttemptProgress, type Data } from "../core/index.ts";
 import type { Value } from "./driver.ts";
 
 /** Names that not every driver writes and reads as they are, because of a zero byte or an escaped one. */
@@ -32,6 +32,12 @@ export function readData(value: Value | undefined): Data | null {
 export const readErrors = (value: Value | undefined): readonly string[] =>
   typeof value === "string" ? (JSON.parse(value) as string[]) : noErrors;
 const noErrors: readonly string[] = [];
+
+export const readProgress = (value: Value | undefined): AttemptProgress | null =>
+  typeof value === "string" ? (JSON.parse(value) as AttemptProgress) : null;
+
+export const progressValue = (progress: AttemptProgress | null): Value =>
+  progress === null ? null : JSON.stringify(progress);
 
 export const errorsValue = (errors: readonly string[]): Value =>
   errors.length === 0 ? null : JSON.stringify(errors);

@@ -6,6 +6,7 @@ import {
   parentCycle,
   prefixEnd,
   workerLifetimeMs,
+  type AttemptCursor,
   type AttemptKey,
   type Data,
   type DesiredState,
@@ -253,14 +254,19 @@ export function unpackAttempts(bytes: Uint8Array): AttemptKey[] {
   return keys;
 }
 
-/** The attempts a worker made, newest first, from those made at `time` on backwards. */
-export function* loggedAttempts(state: State, worker: number, time: number): Generator<AttemptKey> {
-  let before: [Value, Value] = [time, Number.MAX_SAFE_INTEGER];
+/** The attempts a worker made, newest first, from the row at `time` and `number` backwards, each with the row it is in. */
+export function* loggedAttempts(
+  state: State,
+  worker: number,
+  time: number,
+  number = Number.MAX_SAFE_INTEGER,
+): Generator<AttemptCursor & { position: readonly [time: number, number: number] }> {
+  let before: [Value, Value] = [time, number === Number.MAX_SAFE_INTEGER ? number : number + 1];
   for (;;) {
-    const rows = state.sql.logBefore.all(worker, ...before, 100);
-    for (const [at, number, attempts] of rows) {
-      before = [at!, number!];
-      yield* unpackAttempts(attempts as Uint8Array).reverse();
+    const rows = state.sql.logBefore.all(worker, ...before, 100) as [number, number, Uint8Array][];
+    for (const [time, number, attempts] of rows) {
+      before = [time, number];
+      for (const key of unpackAttempts(attempts).reverse()) yield { ...key, position: [time, number] };
     }
     if (rows.length < 100) return;
   }

@@ -9,6 +9,7 @@ import {
   type Need,
   type QueueMessage,
   type Rule,
+  type WorkSpecMeta,
   type WorkUnitPut,
   type WorkUnitStatus,
 } from "../core/index.ts";
@@ -18,7 +19,7 @@ import { addMessage } from "./queues.ts";
 import { attemptCode, unitState } from "./schema.ts";
 import type { Spec, State } from "./state.ts";
 import { findUnit, findUnitByName, pastAttempt, saveUnit, standing, type Unit } from "./units.ts";
-import { dataValue, errorsValue, isUsualName, nameValue } from "./values.ts";
+import { dataValue, errorsValue, isUsualName, nameValue, progressValue } from "./values.ts";
 import { logAttempts } from "./workers.ts";
 
 export class SqliteSet extends WorkingSet<Unit> {
@@ -32,9 +33,27 @@ export class SqliteSet extends WorkingSet<Unit> {
   /** Attempts that began, by worker: one row of the log for each worker. */
   readonly #log = new Map<number, [unit: number, number: number][]>();
 
-  constructor(state: State, now: number) {
-    super(now);
+  constructor(state: State) {
+    super(0, state.noted);
     this.#state = state;
+  }
+
+  /** For the next verb: verbs run one after the other, and one set serves them all. */
+  at(now: number): this {
+    this.now = now;
+    this.#forget();
+    return this;
+  }
+
+  #forget(): void {
+    this.takeUnresolved();
+    // to clear a Map costs as much as to make one
+    if (this.#units.size > 0) this.#units.clear();
+    if (this.#names.size > 0) this.#names.clear();
+    if (this.#needs.size > 0) this.#needs.clear();
+    if (this.#past.size > 0) this.#past.clear();
+    if (this.#unwritten.size > 0) this.#unwritten.clear();
+    if (this.#log.size > 0) this.#log.clear();
   }
 
   // ---- looking
@@ -242,6 +261,7 @@ export class SqliteSet extends WorkingSet<Unit> {
       Number(late),
       Number(own),
       own ? dataValue(attempt.data) : null,
+      progressValue(attempt.progress),
     );
     const queued = hasQueues(state, id);
     state.setLease(id, { unit: id, spec: spec.id, number, worker, start, expiration, late, own, queued });
@@ -254,7 +274,12 @@ export class SqliteSet extends WorkingSet<Unit> {
 
   savePast(unit: Unit, attempt: AttemptState): void {
     this.#state.writes++;
-    this.#state.sql.setHistoryData.run(dataValue(attempt.data), unit.id, attempt.number);
+    this.#state.sql.setHistory.run(
+      attemptCode[attempt.status],
+      dataValue(attempt.data),
+      unit.id,
+      attempt.number,
+    );
   }
 
   archive(unit: Unit, attempt: AttemptState, lost: boolean): void {
@@ -319,13 +344,21 @@ export class SqliteSet extends WorkingSet<Unit> {
   }
 
   setNextContinuous(spec: Spec, nextContinuous: number): void {
-    const { meta } = spec;
+    this.#setMeta(spec, { ...spec.meta, nextContinuous });
+  }
+
+  setRuns(spec: Spec, nextRun: number, lastRun: number): void {
+    this.#setMeta(spec, { ...spec.meta, nextRun, lastRun });
+  }
+
+  #setMeta(spec: Spec, meta: WorkSpecMeta): void {
+    const old = spec.meta;
     this.#state.undo(() => {
-      spec.meta = meta;
+      spec.meta = old;
     });
-    spec.meta = { ...meta, nextContinuous };
+    spec.meta = meta;
     this.#state.writes++;
-    this.#state.sql.setSpecMeta.run(JSON.stringify(spec.meta), spec.id);
+    this.#state.sql.setSpecMeta.run(JSON.stringify(meta), spec.id);
   }
 
   // ---- events
@@ -355,6 +388,7 @@ export class SqliteSet extends WorkingSet<Unit> {
   /** Writes what was gathered: the last thing before the verb answers. */
   flush(): void {
     for (const [worker, attempts] of this.#log) logAttempts(this.#state, worker, attempts, this.now);
+    this.#forget();
   }
 }
 
@@ -364,7 +398,7 @@ export function* applied<Answer>(
   now: number,
   rule: (set: SqliteSet) => Rule<Answer>,
 ): Generator<undefined, Answer> {
-  const set = new SqliteSet(state, now);
+  const set = state.set.at(now);
   const steps = rule(set);
   for (;;) {
     const step = steps.next();

@@ -5,22 +5,27 @@
 import assert from "node:assert/strict";
 import { actions } from "./cases/actions.ts";
 import { attempts } from "./cases/attempts.ts";
+import { cancelling } from "./cases/cancelling.ts";
 import { chaining } from "./cases/chaining.ts";
+import { conflicts } from "./cases/conflicts.ts";
 import { consequences } from "./cases/consequences.ts";
 import { continuous } from "./cases/continuous.ts";
 import { data } from "./cases/data.ts";
 import { dependencies } from "./cases/dependencies.ts";
 import { ending } from "./cases/ending.ts";
+import { history } from "./cases/history.ts";
 import { housekeeping } from "./cases/housekeeping.ts";
 import { input } from "./cases/input.ts";
 import { labels } from "./cases/labels.ts";
 import { locks } from "./cases/locks.ts";
 import { names } from "./cases/names.ts";
 import { namespaces } from "./cases/namespaces.ts";
+import { progress } from "./cases/progress.ts";
 import { queueAge } from "./cases/queue-age.ts";
 import { queues } from "./cases/queues.ts";
 import { races } from "./cases/races.ts";
 import { requests } from "./cases/requests.ts";
+import { schedules } from "./cases/schedules.ts";
 import { scheduling } from "./cases/scheduling.ts";
 import { settling } from "./cases/settling.ts";
 import { waiting } from "./cases/waiting.ts";
@@ -35,10 +40,14 @@ export const caseGroups: readonly CaseGroup[] = [
   namespaces,
   workSpecs,
   workUnits,
+  conflicts,
   attempts,
   settling,
+  progress,
+  cancelling,
   scheduling,
   continuous,
+  schedules,
   chaining,
   dependencies,
   consequences,
@@ -51,6 +60,7 @@ export const caseGroups: readonly CaseGroup[] = [
   ending,
   queueAge,
   locks,
+  history,
   housekeeping,
   input,
   races,

@@ -184,11 +184,12 @@ export class Context {
     const tidy = present(this.subject.tidy);
     const sum = await tidy();
     while (sum.more) {
-      const { expired, due, exhausted, retired, workers, more } = await tidy();
+      const { expired, due, exhausted, retired, generated, workers, more } = await tidy();
       sum.expired += expired;
       sum.due += due;
       sum.exhausted += exhausted;
       sum.retired += retired;
+      sum.generated += generated;
       sum.workers += workers;
       sum.more = more;
     }

@@ -4,9 +4,10 @@ import type { WorkerSettings } from "./options.ts";
 import type { Runtime } from "./runtime.ts";
 
 /** What is requested for a runtime. */
-export const askOf = ({ names, taskNames }: Runtime): ScheduleRequest => ({
+export const askOf = ({ names, taskNames, modules }: Runtime): ScheduleRequest => ({
   runtimes: [...names],
   ...(taskNames !== undefined && { tasks: [...taskNames] }),
+  ...(modules === true && { modules }),
 });
 
 /** One for each runtime, as the requests are. */

@@ -3,15 +3,20 @@
  * leases, and tells the worker what became of each. They run in one run for each unit, or in one for all of a bulk task.
  */
 import {
+  cancelled,
   CoordinateError,
+  dataGetText,
   type AttemptChange,
   type AttemptChanged,
+  type AttemptProgress,
   type AttemptRow,
   type Clock,
   type Coordinate,
+  type Data,
   type WorkSpecRef,
+  type WorkUnitRow,
 } from "../core/index.ts";
-import { Attempt, Worker as WorkerHandle, WorkUnit, type Scope } from "../objects/index.ts";
+import { Attempt, WorkerHandle, WorkUnit, type Scope } from "../objects/index.ts";
 import type { Alarm, Alarms } from "./alarms.ts";
 import { giveUpTime, renewTime, signalTime, type Lease, type ServerTime } from "./lease.ts";
 import type { Logger } from "./log.ts";
@@ -33,16 +38,24 @@ export interface ClaimContext {
   readonly alarms: Alarms;
   readonly log: Logger;
   readonly reports: Reports;
+  /** A unit as it stands now; null when it is gone, undefined when that cannot be told. */
+  readonly lookUp: (workSpec: string, name: string) => Promise<WorkUnitRow | null | undefined>;
   /** The lease that requests ask for. */
   readonly lifetimeMs: number;
   /** Leases are renewed by themselves until the task has run this long. */
   readonly renewForMs: number;
 }
 
+/** Between two reports of one attempt's progress. */
+const reportEveryMs = 1000;
+
 interface Held {
   readonly attempt: Attempt;
   readonly run: Run;
   lease: Lease;
+  /** How far it has come, as long as that was not sent; and when the last report was. */
+  report: AttemptProgress | null;
+  reportedAt: number;
   /** How many ends of it are under way: its task has decided, and time no longer counts. */
   ending: number;
 }
@@ -77,7 +90,7 @@ export class Claim {
     this.#timedOut = timedOut;
     this.#onSettled = onSettled;
     const scope = this.#scope();
-    const attempts = rows.map((row) => new HeldAttempt(scope, row));
+    const attempts = rows.map((row): Attempt => new HeldAttempt(scope, row));
     this.runs = isBulk(task)
       ? [new Run(this, attempts, task)]
       : attempts.map((attempt) => new Run(this, [attempt], task));
@@ -87,7 +100,7 @@ export class Claim {
       const run = this.runs.length === 1 ? this.runs[0]! : this.runs[i]!;
       // one claim gives all its attempts one lease; a repeated one may answer with those that were renewed
       const own = row.expirationTime === first.expirationTime ? lease : this.#leaseOf(row);
-      this.#open.set(row.id, { attempt, run, lease: own, ending: 0 });
+      this.#open.set(row.id, { attempt, run, lease: own, report: null, reportedAt: -Infinity, ending: 0 });
     });
   }
 
@@ -155,7 +168,8 @@ export class Claim {
       verbs,
       ns,
       workUnit: (ref: WorkSpecRef, row) => new WorkUnit(scope, ref, row),
-      attempt: (row) => new HeldAttempt(scope, row),
+      attempt: <Given extends object, Result extends object>(row: AttemptRow) =>
+        new HeldAttempt<Given, Result>(scope, row),
       worker: (name, row) => new WorkerHandle(scope, name, row),
     };
     return scope;
@@ -196,6 +210,8 @@ export class Claim {
     if (held === undefined) return;
     if (answer.error !== null || answer.status !== "pending") {
       this.#open.delete(answer.attempt);
+      // the task goes on, and nobody waits for what it does
+      if (answer.error !== null && change.action === "renew") void this.#tellLost(held.run);
       return;
     }
     const expiration = this.context.serverTime.toLocal(answer.expirationTime);
@@ -279,11 +295,78 @@ export class Claim {
     this.context.reports.timedOut(this, open);
   }
 
+  // ---- units that are taken away
+
+  /** The unit of a run was taken from it: the task is told who did it, if anybody says so. */
+  async #tellLost(run: Run): Promise<void> {
+    // a bulk task goes on with the others
+    if (run.attempts.some(({ id }) => this.#open.has(id))) return;
+    const { lookUp } = this.context;
+    const [attempt] = run.attempts;
+    const row = run.attempts.length > 1 ? undefined : await lookUp(this.workSpec.name, attempt!.workUnitName);
+    run.end(whyLost(row));
+  }
+
+  /** A unit that this run has was ended by somebody else, and is not the run's any more. */
+  lost(run: Run, row: WorkUnitRow | null): void {
+    const attempts = this.undecided(run);
+    if (attempts.length === 0) return;
+    for (const { id } of attempts) this.#open.delete(id);
+    const why = whyLost(row);
+    run.end(why);
+    for (const attempt of attempts) this.context.reports.lost(this, attempt, run, why);
+    // so that the coordinator does not go on to list it among what this worker has
+    const changes = attempts.map(({ id }) => ({ attempt: id, action: "expire" as const }));
+    this.#underWay++;
+    const done = (): void => {
+      this.#underWay--;
+      this.#closed();
+    };
+    this.context.settler.settle(changes, done).catch(nothing);
+  }
+
   // ---- what a task may request
 
-  async progress(attempt: Attempt, data: object): Promise<void> {
+  progress(attempt: Attempt, progress: number | object, note?: string): Promise<void> {
+    return caught(
+      typeof progress === "number"
+        ? this.#report(attempt, { done: progress, note: note ?? "" })
+        : this.#write(attempt, progress),
+    );
+  }
+
+  /** Reports that follow each other quickly are one: the last. */
+  async #report(attempt: Attempt, progress: AttemptProgress): Promise<void> {
+    const held = this.#held(attempt);
+    const { clock, alarms } = this.context;
+    const waits = held.report !== null;
+    held.report = progress;
+    if (waits) return;
+    const next = held.reportedAt + reportEveryMs;
+    if (next > clock.now()) {
+      alarms.at(next, () => void this.#sendReport(held).catch(nothing));
+      return;
+    }
+    await this.#sendReport(held);
+  }
+
+  async #sendReport(held: Held): Promise<void> {
+    const { report, attempt } = held;
+    if (report === null) return;
+    held.report = null;
+    if (held.ending > 0 || !this.#open.has(attempt.id)) return;
+    held.reportedAt = this.context.clock.now();
+    await attempt.progress(report.done, report.note);
+  }
+
+  #held(attempt: Attempt): Held {
     const held = this.#open.get(attempt.id);
     if (held === undefined) throw new CoordinateError("not_pending", attempt.id);
+    return held;
+  }
+
+  async #write(attempt: Attempt, data: object): Promise<void> {
+    const held = this.#held(attempt);
     // the lease is written with the data; it stays what it is
     const left = Math.max(1, held.lease.expiration - this.context.clock.now());
     this.#keepLifetime = true;
@@ -300,9 +383,17 @@ export class Claim {
   }
 }
 
+/** What the record of a unit says of who took it. */
+function whyLost(row: WorkUnitRow | null | undefined): Stop {
+  if (row === null) return new Stop("lost", "the unit was deleted");
+  const data = row?.status === "failed" ? (row.activeAttempt?.data ?? null) : null;
+  const text = data === null ? null : dataGetText(data, "traceback");
+  return text?.startsWith(cancelled) === true ? new Stop("cancelled", text) : new Stop("lost");
+}
+
 /** An attempt whose changes nobody has to catch: a task that does not wait for a settle must not end the process. */
-class HeldAttempt extends Attempt {
-  override finish(data?: object): Promise<AttemptChanged> {
+class HeldAttempt<Given extends object, Result extends object> extends Attempt<Given, Result> {
+  override finish(data?: Result | Data): Promise<AttemptChanged> {
     return caught(super.finish(data));
   }
   override fail(data?: object): Promise<AttemptChanged> {
@@ -322,6 +413,9 @@ class HeldAttempt extends Attempt {
   }
   override renew(lifetimeMs?: number, data?: object): Promise<AttemptChanged> {
     return caught(super.renew(lifetimeMs, data));
+  }
+  override progress(done: number, note?: string): Promise<AttemptChanged> {
+    return caught(super.progress(done, note));
   }
 }
 

@@ -1,4 +1,5 @@
 /** What a worker emits, by name. Listeners are called in the worker's own turn: keep them quick. */
+import type { AttemptProgress } from "../core/index.ts";
 
 /** One unit. `worker` is the child worker that holds the attempt. */
 export interface UnitEvent {
@@ -34,12 +35,14 @@ export interface UnitsEvent {
 export type WorkerEvents = {
   /** The task of a unit began. */
   began: [UnitEvent];
+  /** The task has said how far it has come. */
+  progress: [UnitEndEvent & AttemptProgress];
   finished: [UnitEndEvent];
   /** The unit failed, and is not tried again. */
   failed: [UnitErrorEvent];
   /** The unit is tried again, after `delayMs`. */
   retried: [UnitErrorEvent & { readonly delayMs: number }];
-  /** The attempt is no longer this worker's: another has the unit, or it was reset or deleted. */
+  /** The attempt is no longer this worker's: another has the unit, or it was cancelled, reset or deleted. */
   lost: [UnitEndEvent & { readonly error: Error }];
   /** A settle was refused, for whatever reason. */
   refused: [UnitEndEvent & { readonly action: string; readonly error: Error }];

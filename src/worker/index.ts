@@ -1,4 +1,5 @@
 export type { WorkerCounts } from "./counts.ts";
+export { defineTask, type DefinedTask, type TypedTask, type TypedUnit } from "./define-task.ts";
 export type { UnitEndEvent, UnitErrorEvent, UnitEvent, UnitsEvent, WorkerEvents } from "./events.ts";
 export { fail, Fail, retry, Retry, snooze, Snooze } from "./outcome.ts";
 export { environment, type Environment } from "./environment.ts";

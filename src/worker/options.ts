@@ -8,16 +8,17 @@ import {
   type Clock,
   type Random,
 } from "../core/index.ts";
+import { isDefined, type DefinedTask } from "./define-task.ts";
 import { stderrLogger, type Logger } from "./log.ts";
 import { taskRuntimeNames, tasksRuntime, type Runtime, type Tasks } from "./runtime.ts";
-import { isTask } from "./task.ts";
+import { isTask, type Task } from "./task.ts";
 
 export interface WorkerOptions {
   /**
    * Functions of this process, by the name of the task or of the work spec, or by a pattern of names (`"resize-*"`, `"*"`). The worker asks only for
-   * work specs that have one of these tasks.
+   * work specs that have one of these tasks. Tasks that `defineTask` made may be given as a list.
    */
-  tasks?: Tasks;
+  tasks?: Tasks | readonly DefinedTask[];
   /** The values of the `runtime` key for which `tasks` are; ["", "node"]. "" stands for work specs without one. */
   taskRuntimes?: readonly string[];
   /** Other ways to run work. Of several with one name the first that has the task runs it; `tasks` come first. */
@@ -137,7 +138,8 @@ export function readOptions(options: WorkerOptions): WorkerSettings {
   };
 }
 
-function readRuntimes({ tasks, taskRuntimes, runtimes = [] }: WorkerOptions): readonly Runtime[] {
+function readRuntimes({ tasks: given, taskRuntimes, runtimes = [] }: WorkerOptions): readonly Runtime[] {
+  const tasks = given === undefined ? undefined : tasksByName(given);
   if (tasks === undefined && runtimes.length === 0) throw bad("tasks", "a worker needs tasks or runtimes");
   if (tasks === undefined && taskRuntimes !== undefined) throw bad("taskRuntimes", "there are no tasks");
   for (const [name, task] of Object.entries(tasks ?? {}))
@@ -155,6 +157,23 @@ function readRuntimes({ tasks, taskRuntimes, runtimes = [] }: WorkerOptions): re
   });
   return all;
 }
+
+function tasksByName(tasks: Tasks | readonly DefinedTask[]): Tasks {
+  if (!isList(tasks)) return tasks;
+  const byName: Record<string, Task> = {};
+  tasks.forEach((task, i) => {
+    if (!isDefined(task))
+      throw bad(`tasks[${i}]`, "expected what defineTask made; others go into an object, by name");
+    if (Object.hasOwn(byName, task.taskName))
+      throw bad(`tasks[${i}]`, `a second task ${JSON.stringify(task.taskName)}`);
+    byName[task.taskName] = task;
+  });
+  return byName;
+}
+
+// Array.isArray alone does not narrow a readonly list
+const isList = (tasks: Tasks | readonly DefinedTask[]): tasks is readonly DefinedTask[] =>
+  Array.isArray(tasks);
 
 const bad = (option: string, what: string): CoordinateError =>
   new CoordinateError("bad_argument", `${option}: ${what}`);

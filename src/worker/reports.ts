@@ -53,6 +53,9 @@ export class Reports {
     const { counts, hears, emit } = this.#setting;
     const { action } = change;
     const ended = (): UnitEndEvent => this.#ended(claim, answer.attempt, run);
+    const { progress } = change;
+    if (error === null && progress !== undefined && hears("progress"))
+      emit("progress", { ...ended(), ...progress });
     if (error !== null) this.#refused(action, error, ended());
     else if (action === "finish") {
       counts.finished++;
@@ -74,6 +77,16 @@ export class Reports {
       // a unit that its task gives back without an error has not failed
       if (cause !== null) this.#logFailure(told, cause, delayMs, left);
     }
+  }
+
+  /** Somebody else has ended the unit while its task ran. */
+  lost(claim: Claim, { id }: Attempt, run: Run, error: Error): void {
+    const { counts, emit, log } = this.#setting;
+    const told = this.#ended(claim, id, run);
+    const { worker, workSpec, unit } = told;
+    counts.refused++;
+    emit("lost", { ...told, error });
+    log.warn({ worker, workSpec, unit, error: error.message }, "a running unit was taken away");
   }
 
   #refused(action: string, code: ErrorCode, told: UnitEndEvent): void {

@@ -116,7 +116,8 @@ export class Run {
   #threw(error: unknown): void {
     this.thrown = error;
     const open = this.claim.undecided(this);
-    if (open.length === 0) this.claim.context.reports.threwLate(this.claim, error);
+    // a task that was told to end may well end by throwing
+    if (open.length === 0 && this.#over === null) this.claim.context.reports.threwLate(this.claim, error);
     else void settleEach(open, (attempt) => settleThrown(attempt, error));
   }
 
@@ -144,12 +145,14 @@ export class Run {
   // made when first read: most tasks look at some of it only
 
   #unitContext(attempt: Attempt): Parameters<UnitTask>[1] {
-    return withProgress(this.#context(), (data: object) => this.claim.progress(attempt, data));
+    return withProgress(this.#context(), (progress: number | object, note?: string) =>
+      this.claim.progress(attempt, progress, note),
+    );
   }
 
   #bulkContext(): Parameters<BulkFunction>[1] {
-    return withProgress(this.#context(), (attempt: Attempt, data: object) =>
-      this.claim.progress(attempt, data),
+    return withProgress(this.#context(), (attempt: Attempt, progress: number | object, note?: string) =>
+      this.claim.progress(attempt, progress, note),
     );
   }
 

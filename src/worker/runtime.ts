@@ -12,6 +12,8 @@ export interface Runtime {
    * and that have no `module`. Without it, the worker asks for every work spec of the runtime.
    */
   readonly taskNames?: readonly string[];
+  /** It runs modules: of work specs without a `runtime`, the worker asks for those that have a `module`. */
+  readonly modules?: boolean;
   /** How many runs it can do at once; the worker's concurrency when absent. Read before every claim. */
   readonly capacity?: number;
   /** How many attempts a claim may have; the worker's `maxAttempts` when absent, and never more than that. Read once. */

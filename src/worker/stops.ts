@@ -1,9 +1,11 @@
 /** Why a task is told to come to an end: the `reason` of its signals. */
-export type StopCause = "lease ends" | "timed out" | "worker stops" | "worker stopped";
+export type StopCause = "lease ends" | "timed out" | "cancelled" | "lost" | "worker stops" | "worker stopped";
 
 const sentences: Readonly<Record<StopCause, string>> = {
   "lease ends": "the lease ends soon",
   "timed out": "timed out",
+  cancelled: "cancelled",
+  lost: "the unit was taken away",
   "worker stops": "the worker stops",
   "worker stopped": "the worker has stopped",
 };

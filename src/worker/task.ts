@@ -53,15 +53,15 @@ export const isTask = (value: unknown): value is Task =>
   (typeof value === "object" && value !== null && "bulk" in value && typeof value.bulk === "function");
 
 /** One unit as its task sees it. */
-export class Unit {
-  readonly attempt: Attempt;
+export class Unit<Data extends object = DataObject, Result extends object = object> {
+  readonly attempt: Attempt<Data, Result>;
   /**
    * When the task began, by the worker's clock. `attempt.startTime` is when the unit was claimed, by the coordinator's: a unit may have
    * waited in the worker for a free slot.
    */
   readonly beganAt: number;
 
-  constructor(attempt: Attempt, beganAt: number) {
+  constructor(attempt: Attempt<Data, Result>, beganAt: number) {
     this.attempt = attempt;
     this.beganAt = beganAt;
   }
@@ -71,7 +71,7 @@ export class Unit {
   }
 
   /** Decoded when first read. */
-  get data(): DataObject {
+  get data(): Data {
     return this.attempt.data;
   }
 }
@@ -108,11 +108,16 @@ export interface TaskContext {
 }
 
 export interface UnitContext extends TaskContext {
-  /** Writes data on the unit's attempt for others to see, and leaves its lease as it is. Rejects as a settle does. */
-  readonly progress: (data: object) => Promise<void>;
+  /**
+   * `progress(0.4, "page 4 of 10")` says how far the unit has come, from 0 to 1, and renews its lease. Of reports that follow each other within a
+   * second, the last is stored. Rejects with `lost_lease` when the unit was taken away; the rejection need not be caught.
+   *
+   * `progress({ … })`, with an object, writes data on the unit's attempt for others to see, and leaves its lease as it is.
+   */
+  readonly progress: (progress: number | object, note?: string) => Promise<void>;
 }
 
 export interface BulkContext extends TaskContext {
-  /** Writes data on a pending attempt for others to see, and leaves its lease as it is. Rejects as a settle does. */
-  readonly progress: (attempt: Attempt, data: object) => Promise<void>;
+  /** The same for one of the attempts. */
+  readonly progress: (attempt: Attempt, progress: number | object, note?: string) => Promise<void>;
 }

@@ -2,6 +2,7 @@
 import path from "node:path";
 import { pathToFileURL } from "node:url";
 import { CoordinateError } from "../core/index.ts";
+import { isDefined } from "./define-task.ts";
 import type { Tasks } from "./runtime.ts";
 import { isTask, type Task } from "./task.ts";
 
@@ -12,7 +13,7 @@ export async function loadTasks(file: string): Promise<Tasks> {
   const inDefault = typeof given === "object" && given !== null ? given : {};
   const tasks: Record<string, Task> = {};
   for (const [name, value] of [...Object.entries(named), ...Object.entries(inDefault)])
-    if (isTask(value)) tasks[name] = value;
+    if (isTask(value)) tasks[isDefined(value) ? value.taskName : name] = value;
   if (Object.keys(tasks).length === 0)
     throw new CoordinateError(
       "bad_argument",

@@ -2,7 +2,7 @@
  * Troubles that pass: a daemon that restarts, a database that fails over. What failed is asked again, later and later, with
  * chance so that a thousand workers do not come back at the same instant; and it is logged once, not once a try.
  */
-import { isCoordinateError, type Clock, type Random } from "../core/index.ts";
+import { backOffMs, isCoordinateError, type Clock, type Random } from "../core/index.ts";
 import type { Logger } from "./log.ts";
 
 const firstPauseMs = 100;
@@ -50,7 +50,7 @@ export class Trouble {
 
   /** Waits before the next try; `tries` were made before the one that failed. Ends at once when the signal aborts. */
   async pause(tries: number, signal?: AbortSignal): Promise<void> {
-    const most = Math.min(longestPauseMs, firstPauseMs * 2 ** tries);
+    const most = backOffMs(tries, firstPauseMs, longestPauseMs);
     await this.#clock.waitUntil(this.#clock.now() + most * (0.5 + this.#random() / 2), signal);
   }
 }

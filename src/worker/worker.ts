@@ -8,6 +8,7 @@ import { EventEmitter } from "node:events";
 import { CoordinateError, type AttemptRow, type DesiredState } from "../core/index.ts";
 import type { Namespace } from "../objects/index.ts";
 import { Alarms } from "./alarms.ts";
+import { CancelWatch } from "./cancel-watch.ts";
 import { Claim, settlingVerbs, type ClaimContext } from "./claim.ts";
 import { Claimer, type Opened } from "./claimer.ts";
 import { noCounts, type WorkerCounts } from "./counts.ts";
@@ -50,6 +51,7 @@ export class Worker extends EventEmitter<WorkerEvents> {
   /** Names of the slots that may take work. */
   #working: readonly string[];
   readonly #heartbeat: Heartbeat;
+  readonly #watch: CancelWatch;
   readonly #alarms: Alarms;
   readonly #stopping = new AbortController();
   readonly #stopped: Promise<void>;
@@ -95,6 +97,14 @@ export class Worker extends EventEmitter<WorkerEvents> {
       alarms,
       log,
       reports,
+      lookUp: async (workSpec, unit) => {
+        try {
+          return (await verbs.getWorkUnits(ns, workSpec, [unit]))[0];
+        } catch {
+          // who took it away is not worth a second try: that it is lost is known
+          return undefined;
+        }
+      },
       lifetimeMs,
       renewForMs,
     };
@@ -133,6 +143,7 @@ export class Worker extends EventEmitter<WorkerEvents> {
       (_, i) => new Slot(`${this.name}/${i + 1}`, claimer),
     );
     this.#working = this.children;
+    this.#watch = new CancelWatch({ verbs, ns, clock, log, running: () => this.#running() });
     this.#heartbeat = new Heartbeat({
       verbs,
       ns,
@@ -228,7 +239,10 @@ export class Worker extends EventEmitter<WorkerEvents> {
     const { name } = this;
     this.#tell("started", { worker: name });
     log.info({ worker: name, namespace: this.#ns, slots: this.#slots.length }, "the worker runs");
-    const beating = this.#heartbeat.run(this.#ended.signal);
+    const beating = Promise.all([
+      this.#heartbeat.run(this.#ended.signal),
+      this.#watch.run(this.#ended.signal),
+    ]);
     await Promise.all(this.#slots.map((slot) => slot.run()));
     // one that was asked to terminate child by child has stopped too
     this.#claimer.stop();
@@ -299,6 +313,10 @@ export class Worker extends EventEmitter<WorkerEvents> {
     } catch (error) {
       this.#settings.log.warn({ worker, workSpec, err: error }, "could not give back what was claimed");
     }
+  }
+
+  *#running(): Generator<Run> {
+    for (const { current } of this.#slots) if (current !== null && !current.isGone) yield current;
   }
 
   #obey(worker: string, desired: DesiredState): void {

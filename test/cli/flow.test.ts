@@ -4,6 +4,8 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { parse } from "yaml";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { encodeData } from "../../src/core/index.ts";
+import { RestClient } from "../../src/rest/index.ts";
 import { startProcess, type Started } from "../daemon/built.ts";
 import { coordinate, type Ran, type RunOptions } from "./run.ts";
 
@@ -216,6 +218,26 @@ describe("flow", () => {
 });
 
 describe("load", () => {
+  test("a work spec that Python 2 wrote as byte strings comes back as it was", async () => {
+    const run = space();
+    const python = new Map([
+      [Buffer.from("name"), Buffer.from("beta.two")],
+      [Buffer.from("desc"), Buffer.from("é")],
+    ]);
+    const client = new RestClient(daemon.url);
+    const ns = `ns${spaces - 1}`;
+    const [set] = await client.setWorkSpecs(ns, [{ data: encodeData(python) }]);
+    const printed = await run(["work_spec", "beta.two"]);
+    expect(printed.out).toMatch(/^name: beta\.two\ndesc: é\n/);
+    const written = file("beta.yaml", printed.out);
+    expect(await run(["load", "-w", written, "--no-work"])).toMatchObject({ code: 0 });
+    const [again] = await client.getWorkSpecs(ns, ["beta.two"]);
+    expect(again?.data).toEqual(set?.data);
+    const changed = file("changed.yaml", printed.out.replace("é", "e"));
+    expect((await run(["load", "-w", changed, "--no-work"])).err).toMatch(/changed since/);
+    await client.close();
+  });
+
   test("a work spec with its units, or without", async () => {
     const run = space();
     const spec = file("spec.yaml", "name: s\nmin_gb: 1\nnice: 5\n");

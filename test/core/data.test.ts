@@ -462,7 +462,7 @@ describe("encodeData", () => {
     ["boxed values", [new Float(0), Object("x"), Object(1)], "83 fb0000000000000000 6178 01"],
     ["toJSON", [1n, { toJSON: () => 2n }], "82 01 02"],
     ["escaped bytes", [1n, "\udcff", "😀"], "83 01 41ff 64f09f9880"],
-    ["lone surrogates", [1n, "\ud800\udc80x\ud800"], "82 01 68 f0908280 78 efbfbd"],
+    ["lone surrogates", [1n, "\ud800\udc80x\ud800"], "82 01 48 f0908280 78 eda080"],
   ])("as CBOR: %s", (_what, value, item) => {
     expect(toHex(encodeData({ a: value }) as Uint8Array)).toBe(toHex(inMap(item)));
   });

@@ -53,6 +53,7 @@ test("arguments: how many, and which may be left out", () => {
 
 test("a wait is a call that may wait and says how long", () => {
   expect(verbNames.filter((verb) => signatures[verb].waits)).toEqual([
+    "addWorkUnits",
     "awaitWorkUnits",
     "requestAttempts",
     "takeMessages",

@@ -35,6 +35,8 @@ const samples: Readonly<Record<FieldKind, { data: unknown; meta: unknown; wrong:
     meta: Date.UTC(2030, 0, 2, 3, 4, 5),
     wrong: [-1, "tomorrow", "2030-01-02"],
   },
+  times: { data: [1, "1970-01-01T00:00:02Z"], meta: [1000, 2000], wrong: [1, ["tomorrow"], "x"] },
+  choice: { data: "a", meta: "a", wrong: [1, {}] },
 };
 
 describe("every field", () => {

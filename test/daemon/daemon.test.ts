@@ -41,6 +41,8 @@ function clientOf(daemon: Daemon, token?: string): RestClient {
   return client;
 }
 
+const all: Grant[] = [{ namespace: "*", scopes: ["admin"] }];
+
 const status = async (work: Promise<unknown>): Promise<number> => {
   try {
     await work;
@@ -71,8 +73,6 @@ function certificate(directory: string): { cert: string; key: string } {
 }
 
 describe("tokens", () => {
-  const all: Grant[] = [{ namespace: "*", scopes: ["admin"] }];
-
   test("are made, listed and revoked; the file does not hold them and is its owner's only", () => {
     const file = path.join(fresh(), "sub", "tokens.json");
     const { token, row } = createToken(file, { name: "ci", grants: all });
@@ -167,6 +167,37 @@ describe("tokens", () => {
   });
 });
 
+test("a daemon tells an administrator its settings, without secrets", async () => {
+  const dataDir = fresh();
+  const tokens = path.join(dataDir, "tokens.json");
+  const { token } = createToken(tokens, { name: "a", grants: all });
+  const { token: other } = createToken(tokens, { name: "b", grants: [{ namespace: "*", scopes: ["work"] }] });
+  const daemon = await start({ dataDir, maxBatch: 1234 });
+  expect(await clientOf(daemon, token).daemonConfig()).toMatchObject({ dataDir, maxBatch: 1234 });
+  expect(await status(clientOf(daemon, other).daemonConfig())).toBe(403);
+  await daemon.stop();
+});
+
+test("what CBOR-RPC changes is in the audit log", async () => {
+  const dataDir = fresh();
+  createToken(path.join(dataDir, "tokens.json"), { name: "a", grants: all });
+  const daemon = await start({ dataDir, cborrpc: "127.0.0.1:0" });
+  const address = daemon.urls.find((url) => url.startsWith("cbor-rpc://"))?.slice("cbor-rpc://".length) ?? "";
+  const client = await connectCbor(address);
+  await client.setWorkSpecs("n", [{ data: encodeData({ name: "s", password: "hunter2" }) }]);
+  await client.requestAttempts("n", { worker: "w" });
+  await client.tally("n");
+  expect(await status(client.addWorkUnits("n", "none", [{ name: "u" }]))).not.toBe(200);
+  await client.close();
+  await daemon.stop();
+  const lines = readFileSync(path.join(dataDir, "audit.log"), "utf8").trim().split("\n");
+  expect(lines.map((line) => JSON.parse(line) as object)).toMatchObject([
+    { action: "setWorkSpecs", token: null, namespace: "n", status: 200, address: "127.0.0.1" },
+    { action: "addWorkUnits", token: null, namespace: "n", status: 404, address: "127.0.0.1" },
+  ]);
+  expect(lines.join("")).not.toContain("hunter2");
+});
+
 describe("what is reachable by others", () => {
   const hosts = ["127.0.0.1:0", "localhost:0", "[::1]:0", "0.0.0.0:0", ":0", "[::]:0"];
   const cases = hosts.flatMap((host) =>
@@ -208,7 +239,7 @@ describe("what is reachable by others", () => {
         started: may,
       });
     }
-  });
+  }, 120_000);
 
   test("TLS, and certificates of clients", async () => {
     const { cert, key } = certificate(fresh());

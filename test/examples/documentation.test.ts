@@ -44,6 +44,10 @@ const pages = [
   "docs/flows.md",
   "docs/loading.md",
   "docs/configuration.md",
+  "docs/guides/retries.md",
+  "docs/guides/long-tasks.md",
+  "docs/guides/batches.md",
+  "docs/guides/testing-tasks.md",
 ];
 
 function program(page: string): string {
@@ -140,7 +144,7 @@ describe("code", () => {
 describe("links", () => {
   const written = [
     ...["README.md", "ARCHITECTURE.md", "CHANGELOG.md"],
-    ...readdirSync(docs)
+    ...readdirSync(docs, { recursive: true, encoding: "utf8" })
       .filter((name) => name.endsWith(".md"))
       .map((name) => `docs/${name}`),
   ];
@@ -153,6 +157,32 @@ describe("links", () => {
     const broken = links.filter((to) => !existsSync(path.join(path.dirname(file), to)));
     expect(broken).toEqual([]);
   });
+});
+
+test("no line of a table is over 160 characters", () => {
+  const pages = readdirSync(docs, { recursive: true, encoding: "utf8" }).filter((name) =>
+    name.endsWith(".md"),
+  );
+  const files = [
+    ...["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "python/README.md"],
+    ...pages.map((name) => `docs/${name}`),
+  ];
+  const long = files.flatMap((file) =>
+    readFileSync(path.join(root, file), "utf8")
+      .split("\n")
+      .flatMap((line, i) =>
+        line.startsWith("|") && line.length > 160 ? [`${file}:${i + 1}: ${line.length}`] : [],
+      ),
+  );
+  expect(long).toEqual([]);
+});
+
+test("the index of decisions has every record, once", () => {
+  const folder = path.join(docs, "decisions");
+  const records = readdirSync(folder).filter((name) => /^\d/.test(name));
+  const index = readFileSync(path.join(folder, "README.md"), "utf8");
+  const listed = [...index.matchAll(/\]\((\d[^)]*)\)/g)].map(([, to = ""]) => to);
+  expect(listed.toSorted()).toEqual(records.toSorted());
 });
 
 test("the page of errors has every one of them, with its status", () => {

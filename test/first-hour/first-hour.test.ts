@@ -2,7 +2,7 @@
  * The first hour of somebody new: the package as it is published, in an empty folder. What is printed is compared with what a
  * reader is promised.
  */
-import { execFile } from "node:child_process";
+import { execFile, spawn, type ChildProcess } from "node:child_process";
 import {
   cpSync,
   existsSync,
@@ -15,7 +15,8 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { createInterface } from "node:readline";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 
 const root = path.join(import.meta.dirname, "..", "..");
 const place = mkdtempSync(path.join(tmpdir(), "coordinate-first-hour-"));
@@ -40,6 +41,15 @@ function run(program: string, args: readonly string[], cwd = folder): Promise<Ra
     );
   });
 }
+
+/** The first line that a process prints. */
+const firstLine = ({ stdout }: ChildProcess): Promise<string> =>
+  new Promise((resolve, reject) => {
+    if (stdout === null) throw new Error("unreachable");
+    createInterface({ input: stdout })
+      .once("line", resolve)
+      .once("close", () => reject(new Error("it said nothing")));
+  });
 
 const coordinate = (...words: string[]): Promise<Ran> =>
   run(process.execPath, [
@@ -139,7 +149,7 @@ await mails.addWorkUnit("anna", { to: 5 });
       const { code, out } = await run(process.execPath, [tsc, ...options, ...types, "typed.mts"]);
       expect(code).not.toBe(0);
       expect(out).toMatch(
-        /typed\.mts\(2,.*'max_retires' does not exist in type 'WorkSpecKeys'\. Did you mean to write 'max_retries'\?/,
+        /typed\.mts\(2,.*'max_retires' does not exist in type 'WorkSpecKeys<DataObject>'\. Did you mean to write 'max_retries'\?/,
       );
       expect(out).toMatch(/typed\.mts\(5,.*Type 'number' is not assignable to type 'string'/);
       expect(out.match(/error TS/g)).toHaveLength(2);
@@ -175,6 +185,128 @@ await mails.addWorkUnit("anna", { to: 5 });
     expect(ran.out).toMatch(said);
     expect(ran.out).not.toMatch(/^ {4}at /m);
     expect(ran.code).toBe(code);
+  });
+
+  test(
+    "two applications in one namespace take each their own, and nothing fails for want of a task",
+    long,
+    async () => {
+      writeFileSync(
+        path.join(folder, "two.mjs"),
+        `import { connect } from "coordinate";
+import { Worker } from "coordinate/worker";
+const coordinate = await connect("memory:");
+const ns = coordinate.namespace("shared");
+const [mail, image, later] = await ns.setWorkSpecs([{ name: "mail" }, { name: "image" }, { name: "later" }]);
+const workers = ["mail", "image"].map((name) => new Worker(ns, { tasks: { [name]: () => ({ by: name }) } }));
+const running = workers.map((worker) => worker.run());
+const names = Array.from({ length: 20 }, (_, i) => "u" + i);
+for (const spec of [mail, image, later]) await spec.addWorkUnits(names.map((name) => [name]));
+for (const [spec, by] of [[mail, "mail"], [image, "image"]])
+  for (const unit of await spec.wait(names)) if ((await unit.result()).by !== by) throw new Error(unit.name);
+console.log(await later.counts());
+await Promise.all(workers.map((worker) => worker.stop()));
+await Promise.all(running);
+await coordinate.close();
+`,
+      );
+      const { code, out } = await run(process.execPath, ["two.mjs"]);
+      expect(out).toMatch(/available: 20,[^}]*failed: 0/s);
+      expect(code).toBe(0);
+    },
+  );
+
+  test("four slow units run at once", long, async () => {
+    writeFileSync(
+      path.join(folder, "slow.mjs"),
+      `import { connect } from "coordinate";
+import { Worker } from "coordinate/worker";
+const coordinate = await connect("memory:");
+const slow = await coordinate.namespace().setWorkSpec({ name: "slow" });
+let here = 0, all;
+const four = new Promise((resolve) => (all = resolve));
+// each waits until all four have begun
+const worker = new Worker(coordinate.namespace(), { concurrency: 4, tasks: { slow: async () => { if (++here === 4) all(); await four; } } });
+const running = worker.run();
+const names = ["a", "b", "c", "d"];
+await slow.addWorkUnits(names.map((name) => [name]));
+await slow.wait(names, { waitMs: 60_000 });
+console.log("all at once");
+await worker.stop();
+await running;
+await coordinate.close();
+`,
+    );
+    expect(await run(process.execPath, ["slow.mjs"])).toEqual({ code: 0, out: "all at once\n" });
+  });
+
+  test("the tutorial does what it says", { timeout: 300_000 }, async () => {
+    const page = readFileSync(path.join(root, "docs", "tutorial.md"), "utf8");
+    const block = (label: string): string => {
+      const found = new RegExp(`<!-- ${label} -->\\s*\`\`\`\\w+\\n(.*?)\`\`\``, "s").exec(page)?.[1];
+      if (found === undefined) throw new Error(`the tutorial has no ${label}`);
+      return found;
+    };
+    const bin = path.join(folder, "node_modules", "coordinate", "dist", "cli", "main.js");
+    const daemon = spawn(
+      process.execPath,
+      [bin, "serve", "--data-dir", ".tutorial", "--http", "127.0.0.1:0"],
+      {
+        cwd: folder,
+        stdio: ["ignore", "pipe", "ignore"],
+      },
+    );
+    const started: ChildProcess[] = [daemon];
+    onTestFinished(() => {
+      for (const child of started) child.kill("SIGKILL");
+    });
+    const url = /coordinated serves (\S+?)\/?$/.exec(await firstLine(daemon))?.[1] ?? "";
+    expect(url).toMatch(/^http:/);
+    for (const name of ["add.mjs", "worker.mjs", "result.mjs"])
+      writeFileSync(path.join(folder, name), block(`file: ${name}`).replace("http://127.0.0.1:5980", url));
+    const there = ["--address", url, "--namespace", "shop"];
+
+    expect((await run(process.execPath, ["add.mjs"])).out).toMatch(/available: 3/);
+    const waits =
+      /^Work waits and no worker is active: 3 units of order\.$/m.exec(page)?.[0] ?? "no such line";
+    expect((await coordinate("explain", ...there)).out).toContain(waits);
+
+    const worker = spawn(process.execPath, ["worker.mjs"], {
+      cwd: folder,
+      stdio: ["ignore", "pipe", "ignore"],
+    });
+    started.push(worker);
+    expect(await firstLine(worker)).toBe("the worker runs");
+    expect(await run(process.execPath, ["result.mjs"])).toEqual({
+      code: 0,
+      out: block("output: result.mjs"),
+    });
+
+    expect((await coordinate("summary", ...there)).out).toMatch(/order/);
+    expect((await coordinate("work_unit", "order", "1003", ...there)).out).toMatch(
+      /order 1003 has a total of -1/,
+    );
+    writeFileSync(
+      path.join(folder, "correction.jsonl"),
+      `${/^echo '(.*)' > correction.jsonl$/m.exec(page)?.[1] ?? ""}\n`,
+    );
+    const added = await coordinate("addwork", "-W", "order", "-u", "correction.jsonl", ...there);
+    expect(added.code).toBe(0);
+    writeFileSync(
+      path.join(folder, "corrected.mjs"),
+      `import { connect } from "coordinate";
+const coordinate = await connect("${url}");
+const unit = await coordinate.namespace("shop").workSpec("order").workUnit("1003");
+console.log((await unit.result({ waitMs: 60_000 })).charged);
+await coordinate.close();
+`,
+    );
+    expect(await run(process.execPath, ["corrected.mjs"])).toEqual({ code: 0, out: "1\n" });
+    const dashboard = await fetch(url, { headers: { accept: "text/html" } });
+    expect(await dashboard.text()).toMatch(/<title>/);
+    const ended = new Promise((resolve) => worker.once("exit", resolve));
+    worker.kill("SIGTERM");
+    expect(await ended).toBe(0);
   });
 
   test("work from a file, without a daemon: load, explain, run, look", long, async () => {

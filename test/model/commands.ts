@@ -131,6 +131,11 @@ const put = fc.record({
   ),
   queues,
   labels,
+  conflict: fc.oneof(
+    { weight: 5, arbitrary: fc.constant(undefined) },
+    { weight: 2, arbitrary: fc.constantFrom("replace" as const, "data" as const, "ignore" as const) },
+    { weight: 1, arbitrary: fc.constant("refuse" as const) },
+  ),
 });
 type Put = {
   name: string;
@@ -141,12 +146,13 @@ type Put = {
   after?: { pick: number; hard: boolean }[] | undefined;
   queues: string[];
   labels: string[];
+  conflict?: ModelPut["conflict"];
 };
 
 operations.define(
   "add",
   16,
-  0.8,
+  0.6,
   fc.record({ spec, units: fc.array(put, { minLength: 1, maxLength: 4 }) }),
   (both, { spec, units }) => add(both, spec, units),
 );
@@ -171,8 +177,9 @@ async function add(both: Both, spec: string, units: readonly Put[]): Promise<boo
     });
     return { ...rest, data: encoded(data), ...(needs !== undefined && { needs }) };
   });
-  const inputs = puts.map(({ needs, delay, data, ...rest }) => ({
+  const inputs = puts.map(({ needs, delay, data, conflict, ...rest }) => ({
     ...rest,
+    ...(conflict !== undefined && { onConflict: conflict }),
     data: data as Data | null,
     delayMs: delay,
     ...(needs !== undefined && {
@@ -380,19 +387,23 @@ async function settle(both: Both, changes: readonly Change[], repeat: boolean): 
     const attempt = pick(open, number);
     if (attempt === undefined) return [];
     chosen.add(attempt);
-    return [{ ...rest, attempt, data: encoded(data), untried: untried && rest.action === "expire" }];
+    const recordTaken = untried && rest.action !== "expire";
+    return [
+      { ...rest, attempt, data: encoded(data), untried: untried && rest.action === "expire", recordTaken },
+    ];
   });
   if (meant.length === 0) return [0, 0];
   const expected = model.settle(meant);
   const got = await engine.settleAttempts(
     ns,
-    meant.map(({ attempt, action, data, time, untried }) => ({
+    meant.map(({ attempt, action, data, time, untried, recordTaken }) => ({
       attempt: both.attempts.get(attempt) ?? "",
       action,
       data: data as Data | null,
       delayMs: time,
       lifetimeMs: time,
       ...(untried && { untried }),
+      ...(recordTaken && { recordTaken }),
     })),
   );
   assert.deepEqual(
@@ -480,6 +491,14 @@ changing(
   ({ model }, units) => model.reset(units),
 );
 changing(
+  "cancel",
+  2,
+  0.2,
+  fc.constant({}),
+  ({ engine, ns }, spec, where) => engine.cancelWorkUnits(ns, spec, where, { by: "me" }),
+  ({ model }, units) => model.cancel(units, "cancelled by me"),
+);
+changing(
   "delete",
   2,
   0.3,
@@ -521,6 +540,7 @@ operations.define(
       maxRunning: fc.constantFrom(0, 0, 1, 3),
       maxGetwork: fc.constantFrom(0, 0, 1, 3),
       maxRetries: fc.constantFrom(0, 0, 1, 2),
+      maxWaiting: fc.constantFrom(0, 0, 0, 4),
     }),
   }),
   async (both, { spec, change }) => {
@@ -568,6 +588,7 @@ async function setSpec(
     name,
     then,
     maxRetries,
+    maxWaiting: 0,
     retention,
     paused: false,
     maxRunning: 0,

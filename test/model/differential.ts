@@ -4,13 +4,17 @@
  */
 import fc from "fast-check";
 import {
+  conflictPolicies,
   encodeData,
   type AttemptAction,
   type AttemptRow,
+  type ConflictPolicy,
+  type Engine,
   type Page,
   type Tally,
   type TallyRow,
   type Tidied,
+  type WorkerAttemptQuery,
   type WorkUnitInput,
   type WorkUnitRow,
   type WorkUnitSelection,
@@ -25,6 +29,7 @@ import {
   outcome,
   sides,
   told,
+  withoutPosition,
   type Pair,
   type Side,
 } from "./pair.ts";
@@ -135,6 +140,8 @@ const unit = fc.record({
   after,
   queues: mostly(fc.subarray(queueNames)),
   labels: seldom(fc.subarray(labelNames)),
+  onConflict: seldom(fc.constantFrom(...conflictPolicies), 4),
+  throttleMs: seldom(fc.constantFrom(10, 100, 1000), 8),
 });
 type Unit = {
   name: string;
@@ -144,6 +151,8 @@ type Unit = {
   after?: { pick: number; kind: "hard" | "soft" }[] | undefined;
   queues?: readonly string[] | undefined;
   labels?: readonly string[] | undefined;
+  onConflict?: ConflictPolicy | undefined;
+  throttleMs?: number | undefined;
 };
 
 /** All units that there are, in the order of work specs and names. */
@@ -160,13 +169,13 @@ async function everyUnit(pair: Pair, limit = 30): Promise<{ workSpec: string; wo
 operation(
   "add",
   14,
-  0.8,
+  0.7,
   fc.record({ spec, by, units: fc.array(unit, { minLength: 1, maxLength: 4 }), requestId }),
   async (pair, { spec, by, units, requestId }) => {
     const waits = units.some(({ after }) => after !== undefined);
     const there = waits ? await everyUnit(pair) : [];
     const inputs: WorkUnitInput[] = [];
-    for (const { name, data, after, queues, labels, ...rest } of units as Unit[]) {
+    for (const { name, data, after, queues, labels, onConflict, throttleMs, ...rest } of units as Unit[]) {
       if (waits && pair.known.has("names given twice") && inputs.some((input) => input.name === nameOf(name)))
         continue;
       inputs.push({
@@ -181,6 +190,8 @@ operation(
         }),
         ...(queues && { queues }),
         ...(labels && { labels }),
+        ...(onConflict && { onConflict }),
+        ...(throttleMs !== undefined && { throttleMs }),
       });
     }
     const named = requestName(pair, requestId);
@@ -418,6 +429,7 @@ type Change = {
   delayMs?: number;
   lifetimeMs?: number;
   untried?: boolean;
+  progress?: number | undefined;
 };
 const change: fc.Arbitrary<Change> = fc.record({
   which,
@@ -426,11 +438,12 @@ const change: fc.Arbitrary<Change> = fc.record({
   delayMs: span,
   lifetimeMs: fc.constantFrom(0, 100, 1000, 10_000),
   untried: fc.boolean(),
+  progress: seldom(fc.constantFrom(0, 0.5, 1), 1),
 });
 
 async function settle(pair: Pair, changes: readonly Change[], repeat = false): Promise<Accepted> {
   const open = await openAttempts(pair);
-  const asked = changes.flatMap(({ which, data, untried, ...rest }) => {
+  const asked = changes.flatMap(({ which, data, untried, progress, ...rest }) => {
     const attempt = pickAttempt(open, which);
     if (attempt === undefined) return [];
     // another change is of another attempt, unless several of one are what is wanted
@@ -440,7 +453,8 @@ async function settle(pair: Pair, changes: readonly Change[], repeat = false): P
         ...rest,
         attempt,
         data: encoded(data),
-        ...(untried === true && rest.action === "expire" && { untried }),
+        ...(untried === true && (rest.action === "expire" ? { untried } : { recordTaken: true })),
+        ...(progress !== undefined && rest.action === "renew" && { progress: { done: progress, note: "" } }),
       },
     ];
   });
@@ -631,6 +645,14 @@ operation(
     ),
 );
 
+operation("cancel", 1, 0.2, fc.record({ spec: busy, by, selection }), async (pair, { spec, by, selection }) =>
+  some(
+    await both(pair, (side) =>
+      side.engine.cancelWorkUnits(side.ns, ref(side, spec, by), selected(selection), { why: "test" }),
+    ),
+  ),
+);
+
 operation("reset", 2, 0.2, fc.record({ spec: busy, by, selection }), async (pair, { spec, by, selection }) =>
   some(
     await both(pair, (side) => side.engine.resetWorkUnits(side.ns, ref(side, spec, by), selected(selection))),
@@ -734,6 +756,24 @@ const specData = fc.record({
   max_retries: seldom(fc.constantFrom(1, 2, 3), 1),
   continuous: seldom(fc.boolean(), 6),
   interval: seldom(fc.constantFrom(0.05, 1), 2),
+  schedule: seldom(
+    fc
+      .tuple(
+        fc.constantFrom(
+          { every: 1 },
+          { every: 2.5, end: 1100 },
+          { cron: "*/2 * * * * *" },
+          { at: [1001, 1003, 1020] },
+        ),
+        fc.record({
+          overlap: seldom(fc.constantFrom("allow", "skip", "wait"), 1),
+          catch_up: seldom(fc.constantFrom("skip", "one", 3), 1),
+          jitter: seldom(fc.constantFrom(0.5, 20), 2),
+        }),
+      )
+      .map(([times, more]) => ({ ...times, ...defined(more) })),
+    4,
+  ),
   retention: seldom(
     fc.constantFrom(
       { finished: { max_count: 2 } },
@@ -748,10 +788,11 @@ const specData = fc.record({
 operation(
   "set spec",
   4,
-  1,
+  0.9,
   fc.record({ data: specData, keepMeta: fc.boolean() }),
   async (pair, { data, keepMeta }) => {
     const encodedSpec = [{ data: encodeData(defined(data)) }];
+    if (data.schedule !== undefined) pair.scheduled = true;
     const answer = await both(pair, ({ engine, ns }) => engine.setWorkSpecs(ns, encodedSpec, { keepMeta }));
     await learnSpecs(pair);
     return done(answer);
@@ -776,6 +817,7 @@ operation(
         maxRunning: fc.constantFrom(0, 0, 2, 5),
         maxGetwork: fc.constantFrom(0, 0, 2),
         maxRetries: fc.constantFrom(0, 0, 1, 2),
+        maxWaiting: fc.constantFrom(0, 0, 0, 6),
         weight: fc.constantFrom(1, 20, 20),
       },
       { requiredKeys: [] },
@@ -907,7 +949,7 @@ operation(
     if (which !== "all" && pair.known.has("active attempts")) return [0, 0];
     const page = await both(pair, ({ engine, ns, attempt }) => {
       const previous = back === undefined ? undefined : pair.attempts.at(-1 - back);
-      return engine.listWorkerAttempts(ns, worker, {
+      return attemptsOf(engine, ns, worker, {
         which,
         limit,
         ...(previous !== undefined && { previous: attempt(previous) }),
@@ -916,6 +958,16 @@ operation(
     return done(page) && (page as Page<unknown>).rows.length > 0;
   },
 );
+
+/** A cursor has the id of the last attempt, and a position that is the store's own. */
+async function attemptsOf(
+  engine: Engine,
+  ns: string,
+  worker: string,
+  query: WorkerAttemptQuery,
+): Promise<Page<AttemptRow>> {
+  return withoutPosition(await engine.listWorkerAttempts(ns, worker, query));
+}
 
 // ---- pages
 
@@ -1087,6 +1139,7 @@ operation(
       "prioritize",
       "delay",
       "reset",
+      "cancel",
       "delete",
       "count",
       "claim",
@@ -1108,6 +1161,8 @@ operation(
           return engine.setWorkUnitDelays(ns, largeSpec, where, clock.now() + 100);
         case "reset":
           return engine.resetWorkUnits(ns, largeSpec, where);
+        case "cancel":
+          return engine.cancelWorkUnits(ns, largeSpec, where);
         case "delete":
           return engine.deleteWorkUnits(ns, largeSpec, where);
         case "count":
@@ -1194,6 +1249,7 @@ async function performSteps(pair: Pair, steps: readonly Step[]): Promise<void> {
   for (const [i, step] of steps.entries()) {
     try {
       await operations.perform(pair, step);
+      if (pair.scheduled === true) await both(pair, ({ engine, ns }) => engine.tally(ns));
       if (i % pair.tallyEvery === 0) await both(pair, ({ engine, ns }) => engine.tally(ns));
     } catch (error) {
       if (error instanceof Error && !(error instanceof Abandoned))
@@ -1230,10 +1286,10 @@ async function compareAll(pair: Pair): Promise<void> {
       await ask(({ engine, ns }) => engine.listUnitAttempts(ns, spec, name));
   }
   for (const worker of workerNames) {
-    await ask(({ engine, ns }) => engine.listWorkerAttempts(ns, worker, { which: "all" }));
+    await ask(({ engine, ns }) => attemptsOf(engine, ns, worker, { which: "all" }));
     if (known.has("active attempts")) continue;
     for (const which of ["active", "children"] as const)
-      await ask(({ engine, ns }) => engine.listWorkerAttempts(ns, worker, { which }));
+      await ask(({ engine, ns }) => attemptsOf(engine, ns, worker, { which }));
   }
   await ask(async ({ engine, ns }) =>
     (await engine.listWorkerAttempts(ns, crowd, { which: "all" })).rows.sort(byUnit),

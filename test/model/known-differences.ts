@@ -21,7 +21,7 @@ export type Difference = keyof typeof differences;
 
 export const knownDifferences: Readonly<Record<"sqlite" | "postgres", readonly Difference[]>> = {
   sqlite: [],
-  postgres: ["long names"],
+  postgres: [],
 };
 
 /** Where a store is known to answer otherwise than the model. */

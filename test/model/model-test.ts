@@ -3,7 +3,9 @@ import { Engine, ManualClock, type Store } from "../../src/core/index.ts";
 import { modelFloors, modelHistories, performModel } from "./commands.ts";
 import { knownErrors } from "./known-differences.ts";
 import { Measure } from "./measure.ts";
+import type { Step } from "./operations.ts";
 import { checkRandom } from "./random.ts";
+import { storedHistories } from "./regressions.ts";
 
 export interface ModelTest {
   store: "memory" | "sqlite" | "postgres";
@@ -25,23 +27,21 @@ export async function checkModel({
 }: ModelTest): Promise<void> {
   const measure = new Measure();
   const known = new Set(knownErrors[kind]);
-  await checkRandom({
-    prefix: "MODEL",
-    file,
-    name,
-    histories: modelHistories,
-    async run(history) {
-      const { store, ns, close } = await open();
-      const clock = new ManualClock(1_000_000);
-      const engine = new Engine(store, { clock, random: () => 0, workerRetentionMs: 1e12 });
-      try {
-        await performModel({ engine, clock, ns, known, measure, compareEvery }, history);
-      } finally {
-        await close();
-      }
-    },
-    runs,
-  });
+  const run = async (history: readonly Step[]): Promise<void> => {
+    const { store, ns, close } = await open();
+    const clock = new ManualClock(1_000_000);
+    const engine = new Engine(store, { clock, random: () => 0, workerRetentionMs: 1e12 });
+    try {
+      await performModel({ engine, clock, ns, known, measure, compareEvery }, history);
+    } finally {
+      await close();
+    }
+  };
+  for (const stored of storedHistories("model"))
+    await run(stored.history).catch((error: unknown) => {
+      throw new Error(`known case ${stored.name}`, { cause: error });
+    });
+  await checkRandom({ prefix: "MODEL", file, name, histories: modelHistories, run, runs });
   if (process.env.MODEL_SHOW !== undefined) console.log(String(measure));
   if (process.env.MODEL_PATH === undefined) measure.check(modelFloors);
 }

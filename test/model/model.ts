@@ -58,6 +58,7 @@ export interface ModelSpec {
   maxRunning: number;
   maxGetwork: number;
   maxRetries: number;
+  maxWaiting: number;
   retention: Partial<Record<"finished" | "failed", { maxAge?: number; maxCount?: number }>>;
   removed: { finished: number; failed: number };
 }
@@ -84,6 +85,8 @@ export interface ModelPut {
   needs?: { spec: string; name: string; hard: boolean }[];
   queues: readonly string[];
   labels: readonly string[];
+  /** What becomes of a unit that exists; undefined is `update`. */
+  conflict?: "replace" | "data" | "ignore" | "refuse" | undefined;
 }
 
 export type ModelStatus = "available" | "delayed" | "blocked" | "pending" | "finished" | "failed";
@@ -303,7 +306,25 @@ export class Model {
 
   /** The error code, or null. */
   refusal(spec: string, puts: readonly ModelPut[]): string | null {
+    const { maxWaiting = 0 } = this.spec(spec) ?? {};
     if (this.spec(spec) === undefined) return "no_such_work_spec";
+    for (const [i, { name, conflict }] of puts.entries())
+      if (
+        conflict === "refuse" &&
+        (this.find(spec, name) ?? puts.slice(0, i).find((put) => put.name === name))
+      )
+        return "name_exists";
+    const { available, delayed, blocked } = this.counts(spec);
+    const more = new Set(
+      puts
+        .filter((put) => {
+          const unit = this.find(spec, put.name);
+          return unit === undefined || (this.#comesBack(unit, put) && put.conflict !== "ignore");
+        })
+        .map(({ name }) => name),
+    );
+    if (maxWaiting > 0 && more.size > 0 && available + delayed + blocked + more.size > maxWaiting)
+      return "queue_full";
     const key = (spec: string, name: string): string => JSON.stringify([spec, name]);
     const edges = new Map<string, string[]>();
     for (const unit of this.units)
@@ -350,7 +371,8 @@ export class Model {
       const unit = units[i];
       if (unit === undefined) throw new Error("unreachable");
       const created = made.delete(unit);
-      this.#put(unit, put, null);
+      if (!created) this.#beforeChange(unit);
+      if (created || put.conflict !== "ignore") this.#put(unit, put, null, created);
       return { name: put.name, created, unit, status: this.status(unit) };
     });
     this.#follow();
@@ -378,14 +400,22 @@ export class Model {
     return unit;
   }
 
-  #put(unit: ModelUnit, put: ModelPut, origin: ModelAttempt | null): void {
-    this.#beforeChange(unit);
+  #comesBack(unit: ModelUnit, { conflict }: ModelPut): boolean {
     const status = this.status(unit);
-    if (status === "finished" || status === "failed") {
+    return status === "finished" || status === "failed" || (status === "pending" && conflict === "replace");
+  }
+
+  #put(unit: ModelUnit, put: ModelPut, origin: ModelAttempt | null, created = false): void {
+    this.#beforeChange(unit);
+    if (this.#comesBack(unit, put)) {
       this.#supersede(unit);
       unit.tries = 0;
     }
     unit.data = put.data;
+    if (put.conflict === "data" && !created) {
+      this.#failIfBroken(unit);
+      return;
+    }
     unit.priority = put.priority;
     unit.notBefore = put.delay > 0 ? this.now + put.delay : 0;
     unit.queues = put.queues;
@@ -458,6 +488,7 @@ export class Model {
       data: string | null;
       time: number;
       untried: boolean;
+      recordTaken: boolean;
     }[],
   ): { error: string | null; changed: boolean; status: string | null }[] {
     this.#begin();
@@ -480,12 +511,14 @@ export class Model {
     data,
     time,
     untried,
+    recordTaken,
   }: {
     attempt: ModelAttempt;
     action: ModelAction;
     data: string | null;
     time: number;
     untried: boolean;
+    recordTaken: boolean;
   }): { error: string | null; changed: boolean } {
     const { unit, status } = attempt;
     const outcome = { finish: "finished", fail: "failed", retry: "retryable", expire: "expired", renew: "" }[
@@ -499,6 +532,12 @@ export class Model {
     const release = action === "expire" || (action === "renew" && time <= 0);
     const { maxRunning } = this.spec(unit.spec) ?? { maxRunning: 0 };
     const isFull = maxRunning > 0 && this.counts(unit.spec).pending >= maxRunning;
+    const taken = attempt.replaced && status === "expired" && (attempt.end ?? 0) < (attempt.expiration ?? 0);
+    if (taken && recordTaken && action !== "renew" && action !== "expire") {
+      if (data !== null) attempt.data = data;
+      attempt.status = outcome as "finished";
+      return { error: null, changed: true };
+    }
     if (attempt.replaced || (action === "renew" && status === "expired" && time > 0 && isFull)) {
       if (action === "renew" && data !== null) attempt.data = data;
       return { error: "lost_lease", changed: false };
@@ -558,6 +597,21 @@ export class Model {
       unit.tries = 0;
       count++;
       this.#failIfBroken(unit);
+    }
+    this.#follow();
+    return count;
+  }
+
+  /** Fails those of these units that have not ended; answers how many. */
+  cancel(units: readonly ModelUnit[], traceback: string): number {
+    this.#begin();
+    let count = 0;
+    for (const unit of units) {
+      this.#beforeChange(unit);
+      const status = this.status(unit);
+      if (status === "finished" || status === "failed") continue;
+      this.#fail(unit, "", traceback);
+      count++;
     }
     this.#follow();
     return count;

@@ -38,6 +38,8 @@ export interface Pair {
   specIds: Map<string, { memory: number; other: number }[]>;
   /** Names for requests that are made once. */
   lastRequest: number;
+  /** A work spec has had a schedule: what it makes depends on when somebody looks, so both are looked at after each step. */
+  scheduled?: boolean;
 }
 
 /** One of the two, as a verb sees it. */
@@ -156,6 +158,12 @@ export async function learnSpecs(pair: Pair): Promise<void> {
   }
 }
 
+/** The cursor of a page of attempts has the id of the last one, and a position that is the store's own. */
+export const withoutPosition = <Row>({ rows, next }: Page<Row>): Page<Row> => ({
+  rows,
+  next: /^(\d+\.\d+)@[\d,]+$/.exec(next ?? "")?.[1] ?? next,
+});
+
 /** Reads all pages, so that every one of them is compared. */
 export async function allPages(
   read: (previous: string | undefined) => Promise<Page<unknown>>,
@@ -163,7 +171,7 @@ export async function allPages(
   const pages: Page<unknown>[] = [];
   for (let previous: string | undefined; ;) {
     const page = await read(previous);
-    pages.push(page);
+    pages.push(withoutPosition(page));
     if (page.next === null) return pages;
     assert.notEqual(page.next, previous, "a page leads to itself");
     previous = page.next;

@@ -1,7 +1,8 @@
 /**
  * Histories that were found to be answered differently by two stores, or wrongly, made as short as they go. They are literal,
- * so that they stay what they are when the generators change.
+ * so that they stay what they are when the generators change. Long ones are files, a step a line, named by the seed that they came from.
  */
+import { readdirSync, readFileSync } from "node:fs";
 import type { Step } from "./differential.ts";
 
 export interface Regression {
@@ -13,7 +14,22 @@ export interface Regression {
 
 const unit = (name: string, more: object = {}): object => ({ name, priority: 0, delayMs: 0, ...more });
 
+const folder = new URL("histories/", import.meta.url);
+
+/** The histories of one kind that are files. */
+export const storedHistories = (kind: "model" | "differential"): { name: string; history: Step[] }[] =>
+  readdirSync(folder)
+    .filter((file) => file.startsWith(`${kind}-`))
+    .map((file) => ({
+      name: file,
+      history: readFileSync(new URL(file, folder), "utf8")
+        .trim()
+        .split("\n")
+        .map((line) => JSON.parse(line) as Step),
+    }));
+
 export const regressions: readonly Regression[] = [
+  ...storedHistories("differential"),
   {
     name: "a cycle of dependencies is not found through a unit that was deleted",
     history: [

@@ -31,13 +31,13 @@ describe("one slip", () => {
 });
 
 describe("defineSpec", () => {
-  const mail = defineSpec<Mail, Sent>({ name: "mail", max_retries: 3 }, { color: "red" });
+  const mail = defineSpec<Mail, Sent>({ name: "mail", max_retries: 3 }, { own: { color: "red" } });
 
   test("is stored with its own keys, and gives a handle with types", async () => {
     const coordinate = openMemory();
     const spec = await coordinate.namespace("n").setWorkSpec(mail);
-    expectTypeOf(spec).toEqualTypeOf<WorkSpec<Mail>>();
-    expectTypeOf(coordinate.namespace("n").workSpec(mail)).toEqualTypeOf<WorkSpec<Mail>>();
+    expectTypeOf(spec).toEqualTypeOf<WorkSpec<Mail, Sent>>();
+    expectTypeOf(coordinate.namespace("n").workSpec(mail)).toEqualTypeOf<WorkSpec<Mail, Sent>>();
     expect(await spec.data()).toEqual({ name: "mail", max_retries: 3, color: "red" });
     await spec.addWorkUnit("u", { to: "a@b" });
     await spec.addWorkUnits([["v", { to: "c@d" }], { name: "w", data: { to: "e@f" } }]);
@@ -66,7 +66,7 @@ describe("defineSpec", () => {
     [{ max_retires: 3 }, "Bad work spec: max_retires: not a known key; did you mean max_retries?"],
     [{ weight: 3 }, "Bad work spec: weight: a known key; it belongs into the first object"],
   ])("refuses the own keys %j", (own, message) => {
-    expect(() => defineSpec({ name: "s" }, own)).toThrow(message);
+    expect(() => defineSpec({ name: "s" }, { own })).toThrow(message);
   });
 
   test("says of every key what the table says", () => {

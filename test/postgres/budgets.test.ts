@@ -205,7 +205,6 @@ describe("plans", () => {
         "bigint",
         "bigint[]",
         "bytea[]",
-        "bytea[]",
         "smallint[]",
         "float8[]",
         "bigint[]",

@@ -138,6 +138,16 @@ async function downgrade(url: string, from: string, to: string, version: number)
   );
   for (const { name, columns } of tables)
     await client.query(`INSERT INTO ${to}.${name} (${columns}) SELECT ${columns} FROM ${from}.${name}`);
+  // long names had a hash in their keys
+  const key =
+    "CASE WHEN length(long_name) > 2600 THEN substring(long_name FROM 1 FOR 2568) || sha256(long_name) ELSE long_name END";
+  if (version > 1)
+    await client.query(
+      `UPDATE ${to}.label b SET key = u.key FROM (SELECT id, ${key} AS key FROM ${to}.unit WHERE long_name IS NOT NULL) u WHERE u.id = b.unit`,
+    );
+  await client.query(
+    `UPDATE ${to}.unit SET key = ${key}, long_name = CASE WHEN length(long_name) > 2600 THEN long_name END WHERE long_name IS NOT NULL`,
+  );
   await client.query(`DELETE FROM ${to}.migration WHERE version > ${version}`);
   await client.query(`SELECT setval('${to}.unit_block', (SELECT last_value FROM ${from}.unit_block))`);
   await client.query(`DROP SCHEMA ${from} CASCADE`);
@@ -157,10 +167,20 @@ test.each([1, 2])(
       times(20, (i) => ({ name: `u${String(i).padStart(2, "0")}`, data: encodeData({ i }) })),
     );
     await before.addWorkUnits("", "s", [{ name: "waits", dependencies: [{ workUnit: "u00" }] }]);
+    const head = "z".repeat(2536);
+    await before.addWorkUnits(
+      "",
+      "s",
+      ["", "b", "a", "z".repeat(64), "z".repeat(1000), "c".repeat(1000)].map((tail) => ({
+        name: head + tail,
+      })),
+    );
     if (version > 1)
       await before.addWorkUnits("", "s", [
         { name: "u04", data: encodeData({ i: 4 }), queues: ["old"], labels: ["blue"] },
         { name: "u19", data: encodeData({ i: 19 }), labels: ["blue"], delayMs: 1000 },
+        { name: head + "c".repeat(1000), labels: ["long"] },
+        { name: head + "a", labels: ["long"] },
       ]);
     const attempts = await before.requestAttempts("", { worker: "w", number: 6, lifetimeMs: 3_600_000 });
     await before.settleAttempts("", [
@@ -186,6 +206,12 @@ test.each([1, 2])(
     ]);
     await engine.settleAttempts("", [{ attempt: attempts[0]!.id, action: "finish" }]);
     expect((await engine.takeMessages("", "q")).map(({ workUnit }) => workUnit)).toEqual(["u00"]);
+    await engine.addWorkUnits("", "s", [{ name: `${head}a1` }, { name: `${head}d` }]);
+    const long = (await engine.listWorkUnits("", "s", { prefix: head })).rows.map(({ name }) =>
+      name.slice(2536),
+    );
+    const tails = ["", "a", "a1", "b", "c".repeat(1000), "d", "z".repeat(64), "z".repeat(1000)];
+    expect(long).toEqual(tails);
     const red = (await engine.listWorkUnits("", "s", { label: "red" })).rows;
     expect(red.map(({ name }) => name)).toEqual(["fresh", "u00"]);
     expect((await engine.getWorkUnits("", "s", ["waits"]))[0]?.status).toBe("available");
@@ -193,6 +219,8 @@ test.each([1, 2])(
       await engine.settleAttempts("", [{ attempt: attempts[4]!.id, action: "finish" }]);
       expect((await engine.takeMessages("", "old")).map(({ workUnit }) => workUnit)).toEqual(["u04"]);
       await engine.deleteWorkUnits("", "s", { names: ["u04"] });
+      const labelled = (await engine.listWorkUnits("", "s", { label: "long" })).rows;
+      expect(labelled.map(({ name }) => name.slice(2536))).toEqual(["a", "c".repeat(1000)]);
       const blue = (await engine.listWorkUnits("", "s", { label: "blue" })).rows;
       expect(blue.map(({ name }) => name)).toEqual(["u19"]);
     }

@@ -4,6 +4,7 @@ import pg from "pg";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { encodeData, Engine, ManualClock } from "../../src/core/index.ts";
 import { openPostgres, schemaVersion, type PostgresOptions } from "../../src/postgres/index.ts";
+import { lockSliceMs } from "../../src/postgres/connection.ts";
 import { openServer, query, type Server } from "./server.ts";
 
 let server: Server;
@@ -345,6 +346,83 @@ test("however many list, there is a connection left for adds, claims and settles
   await Promise.all(lists);
   expect(listed).toBe(12);
   expect(store.counters.unknown).toBe(0);
+  await engine.close();
+}, 60_000);
+
+test("leases, delays and ends count from when they are written, however long a lock was waited for", async () => {
+  const { url, store } = await open({
+    poolSize: 2,
+    connectTimeoutMs: 30_000,
+    lockTimeoutMs: 30_000,
+    notify: false,
+  });
+  const clock = await store.clock();
+  const engine = new Engine(store, { clock });
+  await engine.addWorkUnits(
+    "",
+    "s",
+    Array.from({ length: 9 }, (_, i) => ({ name: `u${i}` })),
+  );
+  const held = await engine.requestAttempts("", { worker: "w", number: 4, lifetimeMs: 60_000 });
+  const blocker = new pg.Client({ connectionString: url });
+  await blocker.connect();
+  /** Answers when the lock had been waited for long; the latest time that was given before is not much earlier than the end. */
+  const whileLocked = async <Answer>(
+    work: () => Promise<Answer>,
+  ): Promise<{ freed: number; answer: Answer }> => {
+    await blocker.query("BEGIN; LOCK TABLE coordinate.unit IN ACCESS EXCLUSIVE MODE");
+    const running = work();
+    const asked = clock.now();
+    // many times as long as a statement waits for a lock, and as others wait for one of the two connections
+    await expect.poll(() => clock.now() - asked, { timeout: 20_000 }).toBeGreaterThan(12 * lockSliceMs);
+    const freed = asked + 6 * lockSliceMs;
+    await blocker.query("ROLLBACK");
+    return { freed, answer: await running };
+  };
+  const claims = await whileLocked(() =>
+    Promise.all(
+      Array.from({ length: 5 }, (_, i) =>
+        engine.requestAttempts("", { worker: `w${i}`, lifetimeMs: 1000, requestId: `r${i}` }),
+      ),
+    ),
+  );
+  expect(claims.answer.flat()).toHaveLength(5);
+  for (const { startTime, expirationTime } of claims.answer.flat()) {
+    expect(startTime).toBeGreaterThanOrEqual(claims.freed);
+    expect(expirationTime).toBe(startTime + 1000);
+  }
+  const actions = ["finish", "retry", "renew", "fail"] as const;
+  const settles = await whileLocked(() =>
+    Promise.all(
+      actions.map((action, i) =>
+        engine.settleAttempts("", [{ attempt: held[i]!.id, action, delayMs: 5000, lifetimeMs: 5000 }]),
+      ),
+    ),
+  );
+  expect(settles.answer.flat().map(({ error }) => error)).toEqual([null, null, null, null]);
+  expect(settles.answer[2]![0]!.expirationTime).toBeGreaterThanOrEqual(settles.freed + 5000);
+  const rows = await engine.getWorkUnits("", "s", ["u0", "u1", "u3"]);
+  expect(rows[1]!.notBefore).toBeGreaterThanOrEqual(settles.freed + 5000);
+  for (const i of [0, 3])
+    expect((await engine.getAttempts("", [held[i]!.id]))[0]!.endTime).toBeGreaterThanOrEqual(settles.freed);
+  await blocker.end();
+  await engine.close();
+}, 120_000);
+
+test("a lock that is never given up is an error in the end", async () => {
+  const { url, engine } = await open({ lockTimeoutMs: 1200, notify: false });
+  await engine.addWorkUnits("", "s", [{ name: "a" }]);
+  const [attempt] = await engine.requestAttempts("", { worker: "w" });
+  const blocker = new pg.Client({ connectionString: url });
+  await blocker.connect();
+  await blocker.query("BEGIN; LOCK TABLE coordinate.unit IN ACCESS EXCLUSIVE MODE");
+  const refused = { code: "unavailable" };
+  const settling = engine.settleAttempts("", [{ attempt: attempt!.id, action: "finish" }]);
+  await expect(settling).rejects.toMatchObject(refused);
+  await expect(engine.listWorkUnits("", "s")).rejects.toMatchObject(refused);
+  await blocker.query("ROLLBACK");
+  await blocker.end();
+  expect((await engine.getAttempts("", [attempt!.id]))[0]?.status).toBe("pending");
   await engine.close();
 }, 60_000);
 

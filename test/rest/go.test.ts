@@ -435,6 +435,7 @@ describe("errors", () => {
     await unit('{"name":"u"}');
     const make = '{"work_spec":"s","work_unit":"u"}';
     await send("POST", "/namespace/n/worker/w/make_attempt", make);
+    await send("POST", "/namespace/n/attempt/1.1/expire", "{}");
     await send("POST", "/namespace/n/worker/v/make_attempt", make);
     const lost = await send("POST", "/namespace/n/attempt/1.1/renew", '{"extend_duration":1000000000}');
     expect(lost).toMatchObject({
@@ -456,6 +457,33 @@ describe("errors", () => {
       status: 409,
       text: expect.stringContaining('"error":"ErrNotPending","message":"Attempt is not pending"') as string,
     });
+  });
+});
+
+describe("an attempt that the unit was taken from while its lease ran", () => {
+  test.each([
+    ["finish", "finished"],
+    ["fail", "failed"],
+    ["retry", "retryable"],
+  ])("%s is accepted and recorded, and changes nothing else", async (action, status) => {
+    await spec('{"name":"s"}');
+    await unit('{"name":"u"}');
+    await send("POST", "/namespace/n/worker/w/make_attempt", '{"work_spec":"s","work_unit":"u"}');
+    await send("PUT", "/namespace/n/work_spec/s/work_unit/u", '{"active_attempt_url":"-"}');
+    const taken = JSON.parse((await send("GET", "/namespace/n/attempt/1.1")).text) as Record<string, unknown>;
+    for (let i = 0; i < 2; i++)
+      expect((await send("POST", `/namespace/n/attempt/1.1/${action}`, '{"data":{"found":1}}')).status).toBe(
+        204,
+      );
+    const settled = JSON.parse((await send("GET", "/namespace/n/attempt/1.1")).text) as Record<
+      string,
+      unknown
+    >;
+    expect(settled).toMatchObject({ status, data: { found: 1 }, end_time: taken.end_time });
+    const row = JSON.parse((await send("GET", "/namespace/n/work_spec/s/work_unit/u")).text) as object;
+    expect(row).toMatchObject({ status: "available" });
+    const renewed = await send("POST", "/namespace/n/attempt/1.1/renew", '{"extend_duration":1000000000}');
+    expect(renewed.status).toBe(409);
   });
 });
 

@@ -17,34 +17,7 @@ interface Failing {
   tests: readonly string[];
 }
 
-const failing: readonly Failing[] = [
-  // ---- workers
-  {
-    reason: "a page begins where the row of `previous` is, and that row was removed",
-    stores: ["memory"],
-    tests: [
-      "housekeeping: a page of a worker's attempts goes on after the page before, also when its last unit is gone since",
-    ],
-  },
-
-  // ---- names
-  {
-    reason: "names over 2,600 bytes are ordered by a hash",
-    stores: ["postgres"],
-    tests: [
-      ...[2599, 2600, 2601, 2700, 4000].map(
-        (length) =>
-          `names: names of more than ${length} bytes are listed, paged, found and claimed in the order of their bytes`,
-      ),
-      "names: a name that looks like a long one shortened to 2,600 bytes by a hash is another name",
-    ],
-  },
-  {
-    reason: "bytes of a name that are not UTF-8 are lost in the text of an error",
-    stores: ["cbor-rpc"],
-    tests: ["dependencies: the error of a cycle names its units, whatever their bytes"],
-  },
-];
+const failing: readonly Failing[] = [];
 
 /** The known failures of a stack that is made of these parts. */
 export const failingOn = (...parts: readonly FailingStack[]): Failing[] =>

@@ -321,4 +321,5 @@ const row = (kind: Kind, id: number, now: number, lifetimeMs: number): AttemptRo
   data: null,
   late: false,
   chainingErrors: [],
+  progress: null,
 });

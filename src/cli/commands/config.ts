@@ -18,6 +18,7 @@ interface Options {
   sources?: boolean;
   check?: boolean;
   schema?: boolean;
+  daemon?: boolean;
 }
 
 /** Prints it, and answers the exit code. */
@@ -44,6 +45,7 @@ export default command<Options>({
       .option("-o, --output <file>", "write to a file")
       .option("--sources", "tell where each setting comes from that somebody gave")
       .option("--check", "only look whether everything is right")
+      .option("--daemon", "the settings that the daemon runs with, as JSON; a token needs scope admin")
       .option("--schema", "print the JSON Schema of configuration files, for an editor");
   },
   run: async (context, { args, options }) => {
@@ -52,6 +54,7 @@ export default command<Options>({
       out.printJson(configurationSchema());
       return exit.done;
     }
+    if (options.daemon === true) return printDaemon(context);
     const word = readDumpWord(args[0], "config");
     const configuration = await context.configuration();
     for (const warning of configuration.warnings) out.remark(show(warning));
@@ -71,6 +74,13 @@ export default command<Options>({
     return exit.done;
   },
 });
+
+async function printDaemon(context: Context): Promise<number> {
+  const { rest, where } = await context.opened();
+  if (rest === null) throw new CommandError(`${where}: a daemon tells its settings over HTTP alone`);
+  context.out.printJson(await rest.daemonConfig());
+  return exit.done;
+}
 
 function sources({ file, sources: given }: Configuration): string {
   const lines = [...given].map(([name, from]) => `${name}: ${from}\n`).sort();

@@ -152,13 +152,14 @@ const advice: Partial<Record<NonNullable<Explained["excluded"]>, (name: string) 
   lower_priority: (name) =>
     `Its turn comes when those have no work, or after coordinate set ${name} priority=N.`,
   enough_running: () => "Its turn comes when others have caught up, or when some of its units end.",
+  schedule_not_due: () => "coordinate schedules shows the runs to come.",
   continuous_not_due: (name) => `coordinate set ${name} next_continuous=now makes one at once.`,
 };
 
 /** The scheduler says "has no work" of a work spec, or a sentence about others. */
 function reasonSentence(reason: string): string {
   const shown = show(reason);
-  if (/^(has|is|may|needs|generates|starts) /.test(shown)) return `It ${shown}.`;
+  if (/^(has|is|may|needs|generates|makes|starts) /.test(shown)) return `It ${shown}.`;
   return `${shown[0]?.toUpperCase() ?? ""}${shown.slice(1)}.`;
 }
 

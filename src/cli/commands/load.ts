@@ -1,6 +1,6 @@
 /** `coordinate load`: one work spec out of a file, and its units out of another. */
 import { readDocument } from "../../config/index.ts";
-import { encodeData } from "../../core/index.ts";
+import { dataFromMarked } from "../../core/index.ts";
 import { readSpecFile, specSchema } from "../../flow/index.ts";
 import { defineBulk, runLoad, type BulkOptions } from "../bulk-options.ts";
 import { command } from "../command.ts";
@@ -41,7 +41,7 @@ export default command<Options>({
     for (const warning of warnings) out.remark(show(warning));
     const nice = options.nice === undefined ? {} : { nice: readNumber(options.nice, "--nice") };
     const { coordinate, ns } = await context.work();
-    await coordinate.setWorkSpecs(ns, [{ name, data: encodeData({ ...data, ...nice }) }], {
+    await coordinate.setWorkSpecs(ns, [{ name, data: dataFromMarked({ ...data, ...nice }) }], {
       keepMeta: options.keepMeta === true,
     });
     if (options.workUnits === undefined) {

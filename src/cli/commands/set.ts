@@ -25,6 +25,8 @@ const readers: Readonly<Record<FieldKind, (text: string, name: string) => unknow
   arguments: readJson,
   duration: readDuration,
   time: readTime,
+  times: readJson,
+  choice: (text) => text,
 };
 
 /** As the work spec's own keys have it: durations in seconds; times as dates, which are for people too. */

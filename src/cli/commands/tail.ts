@@ -141,6 +141,7 @@ interface Item {
   status?: string | null;
   mode?: string;
   active?: boolean;
+  progress?: { done: number; note: string };
 }
 
 function sentence(event: StreamedEvent): string {
@@ -162,8 +163,12 @@ function sentence(event: StreamedEvent): string {
         "work unit",
         objects.map(({ workUnit }) => workUnit ?? ""),
       )} in ${quote(objects[0]?.workSpec ?? "")}`;
-    case "settleAttempts":
+    case "settleAttempts": {
+      const [only] = objects;
+      if (number === 1 && only?.progress !== undefined)
+        return `attempt ${quote(only.attempt ?? "")}: ${percent(only.progress)}`;
       return `settled ${counted(number, "attempt")}: ${tallyOf(objects.map(({ status }) => status ?? "unknown"))}`;
+    }
     case "updateWorkers":
       return `${some(
         number,
@@ -183,6 +188,9 @@ function sentence(event: StreamedEvent): string {
         : `${words(event.verb)}${event.count === undefined ? "" : ` ${counted(event.count, "work unit")}`}${spec}`;
   }
 }
+
+const percent = ({ done, note }: { done: number; note: string }): string =>
+  `${Math.floor(done * 100)} %${note === "" ? "" : ` (${show(note)})`}`;
 
 /** One by its name, more by their number. */
 const some = (number: number, noun: string, names: readonly string[]): string =>

@@ -1,10 +1,10 @@
 /** `coordinate work_spec`: what a work spec says, as YAML or JSON. */
-import { dataToJson, type WorkSpecRow } from "../../core/index.ts";
+import { dataToMarkedJson, type WorkSpecRow } from "../../core/index.ts";
 import { command } from "../command.ts";
 import type { Context } from "../context.ts";
 import { showText } from "../escape.ts";
 import { exit } from "../failure.ts";
-import { rawData, writeJson } from "../json.ts";
+import { rawData, rawText, writeJson } from "../json.ts";
 import { defineNaming, readOneSpec, requireWorkSpec, type NamingOptions } from "../naming.ts";
 import { shownMeta } from "./set.ts";
 
@@ -36,12 +36,12 @@ export default command<Options>({
 });
 
 async function print({ out }: Context, { data, meta }: WorkSpecRow, withMeta: boolean): Promise<void> {
-  const value = withMeta ? { data: rawData(data), meta: shownMeta(meta) } : rawData(data);
+  const value = withMeta ? { data: rawData(data), meta: shownMeta(meta) } : rawText(dataToMarkedJson(data));
   if (out.json) {
     out.printJson(value, 4);
     return;
   }
-  const text = withMeta ? writeJson(value) : dataToJson(data).text;
+  const text = withMeta ? writeJson(value) : dataToMarkedJson(data);
   const { parseDocument, visit } = await import("yaml");
   // the document is kept as it was written (1.0 stays 1.0), only its form changes
   const document = parseDocument(text, { intAsBigInt: true });

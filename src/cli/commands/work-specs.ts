@@ -2,6 +2,7 @@
 import {
   defaultMeta,
   eachRow,
+  hasSchedule,
   metaFields,
   type Coordinate,
   type WorkSpecMeta,
@@ -26,6 +27,7 @@ const notNoted: ReadonlySet<string> = new Set<keyof WorkSpecMeta>([
   "continuous",
   "intervalMs",
   "retention",
+  "schedule",
 ]);
 
 /** What is set otherwise than usual, in a few words. */
@@ -35,6 +37,7 @@ function notes({ meta }: WorkSpecRow): string {
     ({ field, metaOnly }) => metaOnly !== true && !notNoted.has(field) && meta[field] !== defaultMeta[field],
   );
   return [
+    hasSchedule(meta.schedule) && "scheduled",
     meta.canBeContinuous && (meta.continuous ? `continuous${every}` : "continuous is off"),
     ...unusual.map((row) => (meta[row.field] === true ? row.name : `${row.name} ${String(show(row, meta))}`)),
   ]

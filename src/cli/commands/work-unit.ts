@@ -5,6 +5,7 @@ import {
   dataToJson,
   decodeData,
   jsonData,
+  type AttemptProgress,
   type AttemptRow,
   type Coordinate,
   type WorkerRow,
@@ -234,8 +235,12 @@ function printAttempts(context: Context, attempts: readonly AttemptRow[], all: b
   }
 }
 
+const progressText = ({ done, note }: AttemptProgress): string =>
+  `${Math.floor(done * 100)} %${note === "" ? "" : ` (${note})`}`;
+
 function remarks(row: AttemptRow, now: number): string {
   return [
+    row.progress !== null && progressText(row.progress),
     row.status === "pending" && `lease ends ${relative(row.expirationTime, now)}`,
     row.late && "settled late",
     row.chainingErrors.length > 0 && `output: ${row.chainingErrors.join("; ")}`,

@@ -5,6 +5,7 @@
  */
 import { useEffect, useSyncExternalStore } from "react";
 import type { QueryClient } from "@tanstack/react-query";
+import { backOffMs } from "../../core/index.ts";
 import type { StreamedEvent } from "../../rest/client.ts";
 import { client, isUnauthorized } from "./connection.ts";
 
@@ -132,7 +133,7 @@ class Live {
       }
       if (ended()) return;
       this.#set({ state: "lost" });
-      await new Promise((resolve) => setTimeout(resolve, Math.min(10_000, 500 * 2 ** Math.min(tries, 5))));
+      await new Promise((resolve) => setTimeout(resolve, backOffMs(tries, 500, 10_000)));
     }
   }
 

@@ -33,7 +33,10 @@ type RateEdge = Edge<{ perSecond: number; tone: "" | "failed" | "blocked" }, "ra
 const nodeTypes = { spec: SpecBox };
 const edgeTypes = { rate: RateLine };
 
-/** Where the nodes go, from left to right; depends on names and links only, so that it stays while numbers change. */
+/**
+ * Where the nodes go, from left to right; depends on names and links only, so that it stays while numbers change. Nodes
+ * are numbered for the library, which uses their ids as keys of plain objects: `__proto__` is a valid name.
+ */
 function placesOf(
   links: readonly (readonly [string, string])[],
   names: readonly string[],
@@ -41,12 +44,13 @@ function placesOf(
   const graph = new graphlib.Graph();
   graph.setGraph({ rankdir: "LR", nodesep: 24, ranksep: 50, marginx: 8, marginy: 8 });
   graph.setDefaultEdgeLabel(() => ({}));
-  for (const name of names) graph.setNode(name, { width: nodeWidth, height: nodeHeight });
-  for (const [from, to] of links) graph.setEdge(from, to);
+  const ids = new Map(names.map((name, i) => [name, String(i)]));
+  for (const id of ids.values()) graph.setNode(id, { width: nodeWidth, height: nodeHeight });
+  for (const [from, to] of links) graph.setEdge(ids.get(from)!, ids.get(to)!);
   layout(graph);
   return new Map(
-    names.map((name) => {
-      const { x, y } = graph.node(name) as { x: number; y: number };
+    [...ids].map(([name, id]) => {
+      const { x, y } = graph.node(id) as { x: number; y: number };
       return [name, { x: x - nodeWidth / 2, y: y - nodeHeight / 2 }];
     }),
   );

@@ -700,6 +700,7 @@ function WhoCanRun({ workers }: { workers: readonly WorkerRow[] }): ReactNode {
                         one.excluded === "no_work" ||
                         one.excluded === "enough_running" ||
                         one.excluded === "continuous_not_due" ||
+                        one.excluded === "schedule_not_due" ||
                         one.excluded === "continuous_pending" ? (
                         <span className="yes" title={one.reason}>
                           <Icon name="tick" label="can" />{" "}
@@ -735,6 +736,7 @@ const short: Readonly<Record<string, string>> = {
   no_work: "no work now",
   enough_running: "has its share",
   continuous_not_due: "not due",
+  schedule_not_due: "not due",
   continuous_pending: "runs",
   paused: "paused",
   no_weight: "no weight",

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { encodeData } from "../../core/index.ts";
-import { table, type CaseGroup, type Context } from "../stack.ts";
+import { present, table, type CaseGroup, type Context } from "../stack.ts";
 
 const data = (n: number) => encodeData({ n });
 const minute = 60_000;
@@ -28,6 +28,7 @@ export const attempts: CaseGroup = {
           data: data(1),
           late: false,
           chainingErrors: [],
+          progress: null,
         });
         assert.deepEqual(await t.attempt(attempt.id), attempt);
         const unit = await t.unit("s", "u");
@@ -317,9 +318,20 @@ export const attempts: CaseGroup = {
           [again.id, b.id, a.id],
         );
         const first = await t.c.listWorkerAttempts(t.ns, "worker", { which: "all", limit: 2 });
-        assert.deepEqual([first.rows.map(({ id }) => id), first.next], [[again.id, b.id], b.id]);
-        const rest = await t.c.listWorkerAttempts(t.ns, "worker", { which: "all", limit: 2, previous: b.id });
-        assert.deepEqual([rest.rows.map(({ id }) => id), rest.next], [[a.id], null]);
+        assert.deepEqual(
+          first.rows.map(({ id }) => id),
+          [again.id, b.id],
+        );
+        // the cursor of a page, or the id of any attempt
+        for (const previous of [present(first.next), b.id]) {
+          const rest = await t.c.listWorkerAttempts(t.ns, "worker", { which: "all", limit: 2, previous });
+          assert.deepEqual([rest.rows.map(({ id }) => id), rest.next], [[a.id], null]);
+        }
+        for (const previous of [`${b.id}@x`, `${b.id}@1e300`, "@1"])
+          await t.refuses(
+            "no_such_attempt",
+            t.c.listWorkerAttempts(t.ns, "worker", { which: "all", previous }),
+          );
       },
     },
     {

@@ -198,6 +198,34 @@ export const housekeeping: CaseGroup = {
       },
     ),
     {
+      name: "a page of a worker's attempts goes on after the page before, also when all of that claim is gone since",
+      async run(t) {
+        await t.spec("s");
+        await t.add("s", "a", "b", "c", "d");
+        const attempts = [];
+        for (let i = 0; i < 4; i++) {
+          attempts.push(...(await t.claim({ worker: "w" })));
+          await t.advance(1);
+        }
+        await t.c.settleAttempts(
+          t.ns,
+          attempts.map(({ id }) => ({ attempt: id, action: "finish" })),
+        );
+        const { rows, next } = await t.c.listWorkerAttempts(t.ns, "w", { which: "all", limit: 2 });
+        assert.deepEqual(
+          rows.map(({ workUnit }) => workUnit),
+          ["d", "c"],
+        );
+        await t.c.deleteWorkUnits(t.ns, "s", { names: ["c"] });
+        await t.tidy();
+        const rest = await t.c.listWorkerAttempts(t.ns, "w", { which: "all", previous: present(next) });
+        assert.deepEqual(
+          rest.rows.map(({ workUnit }) => workUnit),
+          ["b", "a"],
+        );
+      },
+    },
+    {
       name: "a page of a worker's attempts goes on after the page before, also when its last unit is gone since",
       async run(t) {
         await t.spec("s");

@@ -138,6 +138,11 @@ export const scheduling: CaseGroup = {
         { spec: {}, request: { tasks: ["*"], runtimes: ["go"] }, offered: false },
         { spec: { module: "jobs" }, request: { tasks: ["*", "s"] }, offered: false },
         { spec: { module: "jobs" }, request: { runtimes: [""] }, offered: true },
+        { spec: { module: "jobs" }, request: { runtimes: [""], modules: true }, offered: true },
+        { spec: { task: "t" }, request: { runtimes: [""], modules: true }, offered: false },
+        { spec: {}, request: { runtimes: ["", "python_3"], modules: true }, offered: false },
+        { spec: {}, request: { runtimes: [""], modules: false }, offered: true },
+        { spec: { runtime: "python_3" }, request: { runtimes: ["python_3"], modules: true }, offered: true },
       ],
       ({ spec, request, offered }) =>
         `a work spec with ${JSON.stringify(spec)} is ${offered ? "" : "not "}considered for a request with ${JSON.stringify(request)}`,
@@ -172,6 +177,17 @@ export const scheduling: CaseGroup = {
         assert.match(rows[0]?.reason ?? "", /runtime "go"; asked for \["","node"\]/);
         assert.match(rows[2]?.reason ?? "", /runs the task "t"; asked for \["mine"\]/);
         assert.match(rows[3]?.reason ?? "", /runs a module/);
+        const modules = await t.c.explain(t.ns, { runtimes: [""], modules: true });
+        assert.deepEqual(
+          modules.map(({ workSpec, excluded: why }) => [workSpec, why]),
+          [
+            ["go", "other_runtime"],
+            ["mine", "no_task"],
+            ["other", "no_task"],
+            ["python", null],
+          ],
+        );
+        assert.match(modules[1]?.reason ?? "", /has no module/);
       },
     },
     {

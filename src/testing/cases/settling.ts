@@ -1,13 +1,15 @@
 import assert from "node:assert/strict";
 import {
+  cborData,
   encodeData,
+  jsonData,
   type AttemptAction,
   type AttemptRow,
   type AttemptStatus,
   type ErrorCode,
   type WorkUnitStatus,
 } from "../../core/index.ts";
-import { table, type CaseGroup, type Context } from "../stack.ts";
+import { present, sameData, table, type CaseGroup, type Context } from "../stack.ts";
 
 const data = (n: number) => encodeData({ n });
 const minute = 60_000;
@@ -238,6 +240,29 @@ export const settling: CaseGroup = {
         assert.deepEqual((await t.attempt(attempt.id)).data, data(2));
       },
     ),
+    ...table(
+      [
+        [
+          "JSON",
+          jsonData('{"a":1.0,"traceback":"job expired","b":"\\u00e9"}'),
+          jsonData('{"a":1.0,"b":"\\u00e9"}'),
+        ],
+        [
+          "CBOR",
+          cborData(Buffer.from("a36161016974726163656261636b4178616202", "hex")),
+          cborData(Buffer.from("a2616101616202", "hex")),
+        ],
+      ] as const,
+      ([what]) => `failed then finished without data: the traceback of the failure goes, in ${what}`,
+      async (t, [, failed, finished]) => {
+        await t.spec("s");
+        await t.add("s", "u");
+        const attempt = await t.claimOne();
+        await t.settled(attempt, "fail", { data: failed });
+        await t.settled(attempt, "finish");
+        sameData((await t.unit("s", "u")).data, finished);
+      },
+    ),
     {
       name: "failed then finished: finish wins, with its data",
       async run(t) {
@@ -296,7 +321,7 @@ export const settling: CaseGroup = {
       },
     },
     ...table(
-      [0, -1, undefined],
+      [0, undefined],
       (delay) => `retry with a delay of ${delay ?? "nothing"}: the unit is available at once`,
       async (t, delay) => {
         await t.spec("s");
@@ -374,6 +399,54 @@ export const settling: CaseGroup = {
           (await t.c.listWorkerAttempts(t.ns, "worker", { which: "active" })).rows.map(({ id }) => id),
           [attempt.id],
         );
+      },
+    },
+    {
+      name: "recordTaken: what an attempt came to that the unit was taken from is recorded, and changes nothing else",
+      async run(t) {
+        await t.spec("s");
+        await t.add("s", "a", "b", "c", "d", "e");
+        const attempts = await t.claim({ worker: "w", number: 5, lifetimeMs: 1000 });
+        const [a, b, c, d, e] = attempts.map(({ id }) => id) as [string, string, string, string, string];
+        await t.advance(10);
+        await t.c.resetWorkUnits(t.ns, "s", { names: ["a", "b", "c"] });
+        // given back, and claimed by another: its lease has ended
+        await t.c.settleAttempts(t.ns, [{ attempt: d, action: "expire" }]);
+        await t.c.makeAttempts(t.ns, [{ workSpec: "s", workUnit: "d", worker: "v", lifetimeMs: 60_000 }]);
+        const settle = async (attempt: string, action: AttemptAction): Promise<unknown> => {
+          const [changed] = await t.c.settleAttempts(t.ns, [
+            { attempt, action, data: data(1), recordTaken: true },
+          ]);
+          return [present(changed).error, present(changed).changed, present(changed).status];
+        };
+        const taken = t.now;
+        await t.advance(2000);
+        assert.deepEqual(await settle(a, "renew"), ["lost_lease", false, "expired"]);
+        assert.deepEqual(await settle(a, "finish"), [null, true, "finished"]);
+        assert.deepEqual(await settle(a, "finish"), [null, false, "finished"]);
+        assert.deepEqual(await settle(a, "fail"), ["not_pending", false, "finished"]);
+        assert.deepEqual(await settle(b, "fail"), [null, true, "failed"]);
+        assert.deepEqual(await settle(b, "finish"), ["not_pending", false, "failed"]);
+        assert.deepEqual(await settle(c, "retry"), [null, true, "retryable"]);
+        assert.deepEqual(await settle(d, "finish"), ["lost_lease", false, "expired"]);
+        // nobody took this one: late, as ever
+        assert.deepEqual(await settle(e, "finish"), [null, true, "finished"]);
+        const rows = await t.c.getAttempts(t.ns, [a, b, c]);
+        assert.deepEqual(
+          rows.map((row) => [present(row).status, present(row).endTime, present(row).data]),
+          [
+            ["finished", taken, data(1)],
+            ["failed", taken, data(1)],
+            ["retryable", taken, data(1)],
+          ],
+        );
+        assert.deepEqual(await t.statuses("s"), {
+          a: "available",
+          b: "available",
+          c: "available",
+          d: "pending",
+          e: "finished",
+        });
       },
     },
     {
@@ -472,6 +545,11 @@ export const settling: CaseGroup = {
             { attempt: b.id, action: "retry", delayMs: NaN },
           ]),
           /item 1.*delayMs/,
+        );
+        await t.refuses(
+          "bad_argument",
+          t.c.settleAttempts(t.ns, [{ attempt: a.id, action: "retry", delayMs: -1 }]),
+          /delayMs/,
         );
         await t.refuses(
           "bad_argument",

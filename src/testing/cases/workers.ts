@@ -36,6 +36,15 @@ export const workers: CaseGroup = {
       },
     },
     {
+      name: "a worker is created again by its request for work after its namespace was deleted",
+      async run(t) {
+        assert.deepEqual(await t.claim({ worker: "w" }), []);
+        await t.c.deleteNamespace(t.ns);
+        assert.deepEqual(await t.claim({ worker: "w" }), []);
+        assert.equal((await worker(t, "w")).active, true);
+      },
+    },
+    {
       name: "a worker that is not known is null",
       async run(t) {
         assert.deepEqual(await t.c.getWorkers(t.ns, ["nobody"]), [null]);

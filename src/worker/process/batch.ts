@@ -29,6 +29,7 @@ import {
   readText,
   thrownError,
   type AnswerHead,
+  type ProgressHead,
   type SettleHead,
   type TaskFailure,
 } from "./messages.ts";
@@ -234,8 +235,8 @@ class Batch {
         return this.#answer(child, change.ref, ended);
       }
       case "progress": {
-        const { ref, attempt } = readProgress(head);
-        return this.#answer(child, ref, this.#progress(attempt, data));
+        const { ref, ...progress } = readProgress(head);
+        return this.#answer(child, ref, this.#progress(progress, data));
       }
       case "renew": {
         const { ref, lifetimeMs } = readRenew(head);
@@ -302,8 +303,9 @@ class Batch {
     }
   }
 
-  async #progress(id: string, data: Data | null): Promise<null> {
-    if (data !== null) await this.#context.progress(this.#attempt(id), data);
+  async #progress({ attempt, done, note }: Omit<ProgressHead, "ref">, data: Data | null): Promise<null> {
+    if (done !== undefined) await this.#context.progress(this.#attempt(attempt), done, note);
+    else if (data !== null) await this.#context.progress(this.#attempt(attempt), data);
     return null;
   }
 

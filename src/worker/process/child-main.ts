@@ -193,7 +193,12 @@ function contextOf(
     workSpec,
     worker,
     clock: systemClock(),
-    progress: async (attempt: Attempt, data: object) => {
+    progress: async (attempt: Attempt, progress: number | object, note = "") => {
+      if (typeof progress === "number") {
+        await ask({ kind: "progress", attempt: attempt.id, done: progress, note });
+        return;
+      }
+      const data = progress;
       // As a renew, so that the handle has the data as well; `settle` makes it what it is.
       leaseOfProgress = attempt.expirationTime;
       const written = attempt.renew(undefined, data);

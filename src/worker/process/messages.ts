@@ -12,7 +12,7 @@
  *     failed    it could not load, and why; it ends then
  *     begin     from here on it runs this attempt. Who dies after that has died of it
  *     settle    finish, fail, retry, expire or renew an attempt
- *     progress  writes data on an attempt, renew extends all leases of the batch
+ *     progress  says how far an attempt has come, or writes data on it; renew extends all leases of the batch
  *     log       a line for a person
  *     done      the batch has ended, with an error or without; the data is what a retry leaves behind
  *
@@ -50,7 +50,14 @@ export type SettleHead = {
   readonly untried?: boolean;
 };
 
-export type ProgressHead = { readonly kind: "progress"; readonly ref: number; readonly attempt: string };
+export type ProgressHead = {
+  readonly kind: "progress";
+  readonly ref: number;
+  readonly attempt: string;
+  /** How far it has come. Without it, the message has data. */
+  readonly done?: number;
+  readonly note?: string;
+};
 
 export type RenewHead = { readonly kind: "renew"; readonly ref: number; readonly lifetimeMs?: number };
 
@@ -105,7 +112,14 @@ export function readSettle(head: Head): SettleHead {
 }
 
 export function readProgress(head: Head): ProgressHead {
-  return { kind: "progress", ref: readRef(head), attempt: readText(head, "attempt") };
+  const { done, note } = head;
+  return {
+    kind: "progress",
+    ref: readRef(head),
+    attempt: readText(head, "attempt"),
+    ...(typeof done === "number" && { done }),
+    ...(typeof note === "string" && { note }),
+  };
 }
 
 export function readRenew(head: Head): RenewHead {

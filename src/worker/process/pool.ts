@@ -6,6 +6,7 @@
  * machine busy with starting it. Events tell each step, so that others may watch or steer (`resize`, `stopOne`).
  */
 import { EventEmitter } from "node:events";
+import { backOffMs } from "../../core/index.ts";
 import { Child, type ChildOptions, type ChildProgram } from "./child.ts";
 import { defaultGraceMs, type Exit } from "./group.ts";
 import { mebibytes } from "./memory.ts";
@@ -191,8 +192,8 @@ export class ProcessPool extends EventEmitter<PoolEvents> {
 
   #backOff(exit: Exit): void {
     if (this.#closed !== null) return;
-    const { backOffMs = 500, maxBackOffMs = 30_000 } = this.#options;
-    const delayMs = Math.min(maxBackOffMs, backOffMs * 2 ** this.#failures);
+    const { backOffMs: firstMs = 500, maxBackOffMs = 30_000 } = this.#options;
+    const delayMs = backOffMs(this.#failures, firstMs, maxBackOffMs);
     this.#failures += 1;
     clearTimeout(this.#delay);
     this.#delay = setTimeout(() => {

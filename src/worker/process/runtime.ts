@@ -169,6 +169,7 @@ const unitHead = (attempt: Attempt): UnitHead => ({
   expirationTime: attempt.expirationTime,
   late: attempt.late,
   chainingErrors: attempt.chainingErrors,
+  progress: null,
 });
 
 /** The same work spec comes again with every batch. */

@@ -34,5 +34,5 @@ export async function runUnits(
 
 const unitContext = (attempt: Attempt, context: BulkContext): UnitContext => ({
   ...context,
-  progress: (data) => context.progress(attempt, data),
+  progress: (progress: number | object, note?: string) => context.progress(attempt, progress, note),
 });

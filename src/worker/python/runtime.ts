@@ -39,6 +39,7 @@ export async function pythonRuntime(options: PythonRuntimeOptions = {}): Promise
   host.pool.prestart();
   return {
     names: options.names ?? ["python_3", ""],
+    modules: true,
     ...(options.maxAttempts !== undefined && { maxAttempts: options.maxAttempts }),
     timedOut: jobExpired,
     pool: host.pool,

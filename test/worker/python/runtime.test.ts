@@ -64,6 +64,20 @@ describe("a Python job", () => {
     expect(await bench.attempts("explicit", "b")).toMatchObject([{ status: "finished", data: { twice: 8 } }]);
   });
 
+  test("is not taken from a work spec that has neither a runtime nor a module", async () => {
+    const bench = openBench();
+    await bench.add("theirs", [["a"]], {});
+    await bench.add("mine", [["b", { n: 4 }]], job("double"));
+    const { worker, ended } = bench.start([shared]);
+    await until("the unit with a module is finished", async () => {
+      const [attempt] = await bench.attempts("mine", "b");
+      return attempt?.status === "finished";
+    });
+    await worker.stop();
+    await ended;
+    expect(await bench.attempts("theirs", "a")).toEqual([]);
+  });
+
   test("makes units of the next work spec", async () => {
     const bench = openBench();
     await bench.namespace.setWorkSpec({ name: "next", runtime: "nobody" });

@@ -1,0 +1,72 @@
+/** `coordinate cancel`: fails units that wait or run, and tells the tasks of those that run. */
+import { userInfo } from "node:os";
+import type { WorkUnitSelection } from "../../core/index.ts";
+import { command, repeatedWords } from "../command.ts";
+import { quote } from "../escape.ts";
+import { CommandError, exit, UsageError } from "../failure.ts";
+import {
+  defineNaming,
+  listed,
+  missingUnits,
+  readNaming,
+  requireWorkSpec,
+  type NamingOptions,
+} from "../naming.ts";
+import { counted } from "../units.ts";
+import { readStatuses } from "./work-units.ts";
+
+interface Options extends NamingOptions {
+  all?: boolean;
+  status?: string[];
+  prefix?: string;
+  label?: string;
+  why?: string;
+  by?: string;
+}
+
+export default command<Options>({
+  define: (it) => {
+    defineNaming(it, "some")
+      .option("-a, --all", "all units that have not ended")
+      .option("-s, --status <status>", "only these: available, delayed, blocked, pending", repeatedWords)
+      .option("--prefix <text>", "only names that begin so")
+      .option("--label <label>", "only units with this label")
+      .option("--why <text>", "the reason, kept in the unit's traceback")
+      .option("--by <name>", "who cancels; your user name if not given");
+  },
+  run: async (context, { args, options }) => {
+    const { workSpec, units } = await readNaming(args, options);
+    const { out } = context;
+    const { coordinate, ns } = await context.work();
+    const selection = select(units, options);
+    await requireWorkSpec(context, workSpec);
+    const missing = await missingUnits(coordinate, ns, workSpec, units);
+    if (missing.length > 0)
+      throw new CommandError(
+        `No such work unit ${listed(missing)} in ${quote(workSpec)}`,
+        "nothing was cancelled",
+      );
+    const why = options.why === undefined ? {} : { why: options.why };
+    const by = options.by ?? userInfo().username;
+    const cancelled = await coordinate.cancelWorkUnits(ns, workSpec, selection, { by, ...why });
+    if (out.json) out.printJson({ cancelled });
+    else if (cancelled === 0) out.line("Nothing to do: what was named has ended already.");
+    else out.line(`Cancelled ${counted(cancelled, "work unit")}.`);
+    return cancelled === 0 ? exit.nothing : exit.done;
+  },
+});
+
+function select(units: readonly string[], options: Options): WorkUnitSelection {
+  const statuses = readStatuses(options.status ?? []);
+  const selection: WorkUnitSelection = {
+    ...(units.length > 0 && { names: units }),
+    ...(statuses.length > 0 && { statuses }),
+    ...(options.prefix !== undefined && { prefix: options.prefix }),
+    ...(options.label !== undefined && { label: options.label }),
+  };
+  if (options.all === true && units.length > 0)
+    throw new UsageError("--all and the names of units: give one of them");
+  if (options.all !== true && Object.keys(selection).length === 0)
+    throw new UsageError("which units? their names, --status, --prefix, --label, or --all");
+  return options.all === true ? { ...selection, all: true } : selection;
+}

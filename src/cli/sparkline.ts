@@ -1,0 +1,14 @@
+/** A series of numbers as a line of blocks. */
+const blocks = "▁▂▃▄▅▆▇█";
+
+/** From 0 to `most`, which is the largest of them when absent; a space where nothing is known. */
+export function sparkline(values: readonly (number | null)[], most?: number): string {
+  const top = most ?? Math.max(...values.map((value) => value ?? 0));
+  return values
+    .map((value) => {
+      if (value === null) return " ";
+      const level = top > 0 ? Math.ceil((value / top) * (blocks.length - 1)) : 0;
+      return blocks[Math.min(blocks.length - 1, Math.max(0, level))] ?? " ";
+    })
+    .join("");
+}

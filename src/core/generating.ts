@@ -1,0 +1,43 @@
+/** Runs of a schedule: the units that a work spec makes when their time has come, whoever notices. */
+import { putUnits } from "./adding.ts";
+import { encodeData } from "./data.ts";
+import { follow } from "./life.ts";
+import { dueRuns, isRunDue, nextRun, runDelay, runName } from "./schedule.ts";
+import type { WorkUnitPut } from "./store.ts";
+import type { Rule, UnitState, WorkingSet } from "./working-set.ts";
+
+/**
+ * Makes the units of the runs that are due, and notes when the next is. A store calls it while nobody else changes the spec,
+ * so that each run is made by exactly one daemon. Answers how many units were made.
+ */
+export function* makeRuns<Unit extends UnitState>(set: WorkingSet<Unit>, spec: Unit["spec"]): Rule<number> {
+  const { meta, name } = spec;
+  if (!isRunDue(meta, set.now)) return 0;
+  const { schedule } = meta;
+  const { overlap = "allow" } = schedule;
+  const times = dueRuns(meta, set.now);
+  let last = meta.lastRun;
+  yield set.loadNames(spec, [last, ...times].map(runName));
+  let made = 0;
+  for (const time of times) {
+    const before = last === 0 ? undefined : set.find(spec, runName(last));
+    const open = before !== undefined && before.status !== "finished" && before.status !== "failed";
+    if (open && (overlap === "skip" || (overlap === "wait" && before.status === "blocked"))) continue;
+    last = time;
+    if (set.find(spec, runName(time)) !== undefined) continue;
+    const delay = runDelay(name, schedule, time);
+    const put: WorkUnitPut = {
+      name: runName(time),
+      data: encodeData({}),
+      priority: 0,
+      notBefore: delay > 0 ? time + delay : 0,
+      dependencies:
+        open && overlap === "wait" ? [{ workSpec: name, workUnit: before.name, kind: "soft" }] : null,
+    };
+    yield* putUnits(set, spec, [put]);
+    made++;
+  }
+  set.setRuns(spec, nextRun(schedule, set.now), last);
+  yield* follow(set);
+  return made;
+}

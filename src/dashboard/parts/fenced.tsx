@@ -1,0 +1,23 @@
+/** A page that fails while it is drawn says so in its place; the rest of the application goes on. */
+import { Component, type ReactNode } from "react";
+import { messageOf } from "../data/connection.ts";
+import { Trouble } from "./text.tsx";
+
+export class Fenced extends Component<{ children: ReactNode }, { error: unknown }> {
+  override state: { error: unknown } = { error: null };
+
+  static getDerivedStateFromError(error: unknown): { error: unknown } {
+    return { error };
+  }
+
+  /** The browser's console has it too, as it has any error that is not caught. */
+  override componentDidCatch(error: unknown): void {
+    reportError(error);
+  }
+
+  override render(): ReactNode {
+    const { error } = this.state;
+    if (error === null) return this.props.children;
+    return <Trouble text={`This page could not be drawn (${messageOf(error)}). Reload to try again.`} />;
+  }
+}

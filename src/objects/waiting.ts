@@ -1,0 +1,44 @@
+/** Waiting for units to end, for as long as it takes: one request waits half a minute at most, and is followed by the next. */
+import {
+  CoordinateError,
+  hasEnded,
+  type Coordinate,
+  type WorkSpecRef,
+  type WorkUnitRow,
+} from "../core/index.ts";
+
+export interface WaitForOptions {
+  /** How long to wait at most; for ever when absent. */
+  waitMs?: number;
+  signal?: AbortSignal;
+}
+
+/** Below what proxies take for dead. */
+const roundMs = 30_000;
+
+/** The rows of the units once all have ended; null for one that is gone. Throws `unavailable` when the time was over before. */
+export async function waitForEnds(
+  verbs: Coordinate,
+  ns: string,
+  ref: WorkSpecRef,
+  names: readonly string[],
+  { waitMs = Infinity, signal }: WaitForOptions,
+): Promise<(WorkUnitRow | null)[]> {
+  if (!(waitMs >= 0))
+    throw new CoordinateError("bad_argument", `waitMs: expected 0 or more, got ${String(waitMs)}`);
+  for (let left = waitMs; ; left -= roundMs) {
+    signal?.throwIfAborted();
+    const round = { waitMs: Math.min(left, roundMs), ...(signal !== undefined && { signal }) };
+    const rows = await verbs.awaitWorkUnits(ns, ref, names, round);
+    if (rows.every(hasEnded)) return rows;
+    signal?.throwIfAborted();
+    if (left <= roundMs) throw new CoordinateError("unavailable", notYet(names, rows, waitMs));
+  }
+}
+
+function notYet(names: readonly string[], rows: readonly (WorkUnitRow | null)[], waitMs: number): string {
+  const open = names.filter((_name, i) => !hasEnded(rows[i] ?? null));
+  const [first = ""] = open;
+  const which = open.length === 1 ? `${JSON.stringify(first)} has` : `${open.length} units have`;
+  return `${which} not ended after ${waitMs} ms`;
+}

@@ -1,0 +1,101 @@
+/**
+ * Watches the units whose tasks run long: one that somebody cancels or deletes meanwhile is told to its task at once, and not
+ * when its lease is next renewed. For each work spec one request waits at the coordinator until any of them has ended. Tasks that
+ * return within seconds are never asked for.
+ */
+import { isCoordinateError, type Clock, type Coordinate, type WorkUnitRow } from "../core/index.ts";
+import type { Logger } from "./log.ts";
+import type { Run } from "./run.ts";
+import { isRefusal } from "./trouble.ts";
+
+export interface CancelWatchSetting {
+  readonly verbs: Coordinate;
+  readonly ns: string;
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** What runs now. */
+  readonly running: () => Iterable<Run>;
+}
+
+/** How long a task runs before it is watched, and the time between two looks at which tasks those are. */
+const afterMs = 2000;
+/** How long one request waits. */
+const waitMs = 60_000;
+
+interface Wait {
+  readonly units: ReadonlyMap<string, Run>;
+  readonly stop: AbortController;
+}
+
+export class CancelWatch {
+  readonly #setting: CancelWatchSetting;
+  /** By work spec. */
+  readonly #waits = new Map<string, Wait>();
+  #unsupported = false;
+
+  constructor(setting: CancelWatchSetting) {
+    this.#setting = setting;
+  }
+
+  /** Until the signal aborts. Never rejects. */
+  async run(signal: AbortSignal): Promise<void> {
+    const { clock } = this.#setting;
+    while (!this.#unsupported) {
+      await clock.waitUntil(clock.now() + afterMs, signal);
+      if (signal.aborted) break;
+      this.#look();
+    }
+    for (const { stop } of this.#waits.values()) stop.abort();
+  }
+
+  #look(): void {
+    const { running, clock } = this.#setting;
+    const since = clock.now() - afterMs;
+    const long = new Map<string, Map<string, Run>>();
+    for (const run of running()) {
+      // the units of a bulk task end one by one, and its signal is for all of them
+      if (run.beganAt > since || run.attempts.length > 1) continue;
+      const { name } = run.claim.workSpec;
+      const units = long.get(name) ?? new Map<string, Run>();
+      long.set(name, units.set(run.attempts[0]!.workUnitName, run));
+    }
+    for (const [workSpec, { units, stop }] of this.#waits) {
+      const wanted = long.get(workSpec);
+      if (wanted !== undefined && isSame(units, wanted)) long.delete(workSpec);
+      else {
+        this.#waits.delete(workSpec);
+        stop.abort();
+      }
+    }
+    for (const [workSpec, units] of long) void this.#wait(workSpec, units);
+  }
+
+  async #wait(workSpec: string, units: ReadonlyMap<string, Run>): Promise<void> {
+    const { verbs, ns, log } = this.#setting;
+    const own: Wait = { units, stop: new AbortController() };
+    this.#waits.set(workSpec, own);
+    const names = [...units.keys()];
+    const { signal } = own.stop;
+    try {
+      const rows = await verbs.awaitWorkUnits(ns, workSpec, names, { any: true, waitMs, signal });
+      if (!signal.aborted) names.forEach((name, i) => tellIfLost(units.get(name)!, rows[i] ?? null));
+    } catch (error) {
+      if (isCoordinateError(error, "no_such_work_spec"))
+        for (const run of units.values()) tellIfLost(run, null);
+      // a coordinator of an earlier version: tasks are told when their leases are renewed
+      else if (isRefusal(error)) this.#unsupported = true;
+      log.debug({ workSpec, err: error }, "could not wait for units to be cancelled");
+    }
+    // the next look waits again
+    if (this.#waits.get(workSpec) === own) this.#waits.delete(workSpec);
+  }
+}
+
+const isSame = (a: ReadonlyMap<string, Run>, b: ReadonlyMap<string, Run>): boolean =>
+  a.size === b.size && [...a].every(([name, run]) => b.get(name) === run);
+
+/** A unit that has ended by another attempt than the run's was ended by somebody else. */
+function tellIfLost(run: Run, row: WorkUnitRow | null): void {
+  const ended = row === null || row.status === "finished" || row.status === "failed";
+  if (ended && row?.activeAttempt?.id !== run.attempts[0]!.id) run.claim.lost(run, row);
+}

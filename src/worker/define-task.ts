@@ -1,0 +1,62 @@
+/** Tasks with types: what the data of their units is, and what they return. */
+import { isCoordinateError } from "../core/index.ts";
+import { checkedBy, type SpecDefinition } from "../objects/index.ts";
+import { fail } from "./outcome.ts";
+import type { Unit, UnitContext, UnitTask } from "./task.ts";
+
+/** A task that knows the name it runs under. */
+export type DefinedTask = UnitTask & { readonly taskName: string };
+
+// `void` is what a function returns that returns nothing
+/* eslint-disable @typescript-eslint/no-invalid-void-type */
+export type TypedTask<Data extends object, Result extends object> = (
+  unit: TypedUnit<Data, Result>,
+  context: UnitContext,
+) => Promise<Result | void> | Result | void;
+/* eslint-enable @typescript-eslint/no-invalid-void-type */
+
+/** A unit whose data has the type of its work spec. */
+export type TypedUnit<Data extends object, Result extends object> = Pick<
+  Unit<Data, Result>,
+  "name" | "data" | "attempt" | "beganAt"
+>;
+
+/**
+ * The task of a work spec that `defineSpec` made. Its unit's data and what it returns have the types of the spec. Data that the spec's schema
+ * refuses fails the unit, and so does a result: another try would find the same.
+ */
+export function defineTask<Data extends object, Result extends object>(
+  { name, spec, schemas }: SpecDefinition<Data, Result>,
+  work: TypedTask<NoInfer<Data>, NoInfer<Result>>,
+): DefinedTask {
+  const taskName = typeof spec.task === "string" && spec.task !== "" ? spec.task : name;
+  // the coordinator hands over what was stored; the types say what the spec's users store
+  const plain = work as unknown as UnitTask;
+  if (schemas.data === undefined && schemas.result === undefined)
+    return Object.assign((unit: Unit, context: UnitContext) => plain(unit, context), { taskName });
+  const checked = async (unit: Unit, context: UnitContext): Promise<object | undefined> => {
+    const data = await refusedFails(schemas.data, unit.data, "data");
+    const { attempt, beganAt } = unit;
+    const result = await plain({ name: unit.name, attempt, beganAt, data } as Unit, context);
+    if (result === undefined || result === null) return undefined;
+    await refusedFails(schemas.result, result, "result");
+    return result;
+  };
+  return Object.assign(checked, { taskName });
+}
+
+async function refusedFails(
+  schema: Parameters<typeof checkedBy>[0] | undefined,
+  value: object,
+  what: string,
+): Promise<unknown> {
+  if (schema === undefined) return value;
+  try {
+    return await checkedBy(schema, value, what);
+  } catch (error) {
+    throw isCoordinateError(error, "bad_data") ? fail(error.message) : error;
+  }
+}
+
+export const isDefined = (task: unknown): task is DefinedTask =>
+  typeof task === "function" && "taskName" in task && typeof task.taskName === "string";
