@@ -512,7 +512,7 @@ export class Engine implements Coordinate {
     change: WorkUnitChange,
   ): Promise<number> {
     return this.#inSlices(ns, ref, selection, (namespace, spec, where) =>
-      this.#store.updateWorkUnits(namespace, spec, where, change, slice, this.#clock.now()),
+      this.#store.updateWorkUnits(namespace, spec, { where, change, limit: slice }, this.#clock.now()),
     );
   }
 
@@ -609,22 +609,26 @@ export class Engine implements Coordinate {
     // a spec that turned out to have nothing is looked at again, with fresh counts, but not for ever
     for (let tries = 0; ; tries++) {
       const now = this.#clock.now();
-      const look = await this.#store.candidates(ns, ask.requestId, tries === 0, now);
-      const { settings, candidates, repeated } = look;
+      const { settings, candidates, repeated, look } = await this.#store.candidates(
+        ns,
+        { requestId: ask.requestId, fresh: tries > 0 },
+        now,
+      );
       if (repeated !== null && repeated.length > 0) return { found: repeated, again: 0 };
       if (asksForTasks(ask.schedule) && (await this.#deriveTasks(ns, candidates))) continue;
       // in one order whatever the store, so that the same draw is the same choice
       candidates.sort(byName);
       const open = tries < 3 ? candidates : candidates.filter(({ id }) => id !== failed?.id);
       const chosen = choose(open, ask.schedule, now, this.#random, settings.policy);
-      if (chosen === null && look.recent !== undefined) continue;
+      // an earlier look is good for a claim, not for saying that there is nothing
+      if (chosen === null && look !== undefined) continue;
       if (chosen === null || tries > 8)
         // units that were counted but not claimed are locked by another transaction; giving them up changes nothing
         return {
           found: null,
           again: Math.min(now + (failed === null ? this.#pollMs : lockedMs), whenDue(candidates, now)),
         };
-      const attempts = await this.#claim(ns, chosen, ask, look.recent);
+      const attempts = await this.#claim(ns, chosen, ask, look);
       if (attempts.length > 0) return { found: attempts, again: 0 };
       failed = chosen;
     }
@@ -653,7 +657,7 @@ export class Engine implements Coordinate {
     ns: string,
     { id, name, meta, pending }: Candidate,
     ask: Ask,
-    recent: number | undefined,
+    look: number | undefined,
   ): Promise<AttemptRow[]> {
     let limit = Math.min(ask.number, this.#maxBatch);
     if (meta.maxGetwork > 0) limit = Math.min(limit, meta.maxGetwork);
@@ -665,7 +669,7 @@ export class Engine implements Coordinate {
       lifetimeMs: ask.lifetimeMs,
       maxRetries: meta.maxRetries,
       requestId: ask.requestId,
-      ...(recent !== undefined && { recent }),
+      ...(look !== undefined && { look }),
     };
     for (;;) {
       const { attempts, more } = await this.#timely((now) => this.#store.claim(ns, claim, now));
@@ -960,7 +964,11 @@ export class Engine implements Coordinate {
 
   async explain(ns: string, request: ScheduleRequest = {}): Promise<Explained[]> {
     const now = this.#clock.now();
-    const { settings, candidates } = await this.#store.candidates(this.#ns(ns), null, false, now);
+    const { settings, candidates } = await this.#store.candidates(
+      this.#ns(ns),
+      { requestId: null, fresh: true },
+      now,
+    );
     if (asksForTasks(request) && (await this.#deriveTasks(ns, candidates))) return this.explain(ns, request);
     return explainChoice(candidates.sort(byName), checkSchedule(request), now, settings.policy);
   }

@@ -31,6 +31,7 @@ import {
   type AttemptRow,
   type AttemptState,
   type Candidates,
+  type CandidatesAsk,
   type Claim,
   type CountSlice,
   type HistoryKeeper,
@@ -62,7 +63,7 @@ import {
   type WorkSpecPut,
   type WorkSpecRef,
   type WorkSpecRow,
-  type WorkUnitChange,
+  type WorkUnitUpdate,
   type WorkUnitPut,
   type WorkUnitRow,
   type WorkUnitWhere,
@@ -232,7 +233,7 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
     return [...(this.#spaces.get(ns)?.specs.values() ?? [])].sort((a, b) => compareNames(a.name, b.name));
   }
 
-  async candidates(ns: string, requestId: string | null, _recent: boolean, now: number): Promise<Candidates> {
+  async candidates(ns: string, { requestId }: CandidatesAsk, now: number): Promise<Candidates> {
     const space = this.#spaces.get(ns);
     if (space === undefined) return { settings: defaultNamespaceSettings, candidates: [], repeated: null };
     const candidates = [];
@@ -336,9 +337,7 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
   async updateWorkUnits(
     ns: string,
     ref: WorkSpecRef,
-    where: WorkUnitWhere,
-    change: WorkUnitChange,
-    limit: number,
+    { where, change, limit }: WorkUnitUpdate,
     now: number,
   ): Promise<UnitSlice> {
     const { units, next } = takeSlice(this.#spec(ns, ref, now), where, limit);

@@ -27,6 +27,7 @@ import {
   type AttemptRow,
   type Candidate,
   type Candidates,
+  type CandidatesAsk,
   type Claim,
   type CountSlice,
   type Happened,
@@ -59,7 +60,7 @@ import {
   type WorkSpecPut,
   type WorkSpecRef,
   type WorkSpecRow,
-  type WorkUnitChange,
+  type WorkUnitUpdate,
   type WorkUnitPut,
   type WorkUnitRow,
   type WorkUnitWhere,
@@ -296,7 +297,7 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
     return this.#write((state) => purge(state, limit, now));
   }
 
-  async candidates(ns: string, requestId: string | null, _recent: boolean, now: number): Promise<Candidates> {
+  async candidates(ns: string, { requestId }: CandidatesAsk, now: number): Promise<Candidates> {
     const state = this.#state;
     // nothing to write and nothing open: the answer is in memory, and need not wait for a turn
     if (
@@ -449,9 +450,7 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
   async updateWorkUnits(
     ns: string,
     ref: WorkSpecRef,
-    where: WorkUnitWhere,
-    change: WorkUnitChange,
-    limit: number,
+    { where, change, limit }: WorkUnitUpdate,
     now: number,
   ): Promise<UnitSlice> {
     const caughtUp = this.#caughtUp.bind(this);
