@@ -29,6 +29,15 @@ import {
   describeValue,
   latestTime,
 } from "./check.ts";
+import {
+  batchActions,
+  batchConditions,
+  batchLabel,
+  batchOf,
+  type BatchAction,
+  type BatchInput,
+  type BatchRow,
+} from "./batch.ts";
 import { nextTurn, systemClock, systemRandom, type Clock, type Random } from "./clock.ts";
 import type {
   AddWorkUnitsOptions,
@@ -74,7 +83,7 @@ import {
   type NamespaceRow,
   type NamespaceSettings,
 } from "./namespace.ts";
-import type { Page } from "./page.ts";
+import { eachRow, type Page } from "./page.ts";
 import { defaultTake, mostTaken, type QueueMessage, type QueueRow } from "./queue.ts";
 import { keepsHistory, Recorder, stepOf, type StoredRecord } from "./recording.ts";
 import { runsDue, withRuns } from "./schedule.ts";
@@ -388,8 +397,9 @@ export class Engine implements Coordinate {
       const queues = checkNames("queues", "queue", unit.queues, mostQueues);
       if (queues.length > 0) put.queues = queues;
     }
-    if (unit.labels !== undefined) {
-      const labels = checkNames("labels", "label", unit.labels, mostLabels);
+    if (unit.labels !== undefined || unit.batch !== undefined) {
+      const own = unit.batch === undefined ? [] : [batchLabel(checkBatch(unit.batch))];
+      const labels = checkNames("labels", "label", [...own, ...(unit.labels ?? [])], mostLabels);
       if (labels.length > 0) put.labels = labels;
     }
     const policy = unit.onConflict === undefined ? onConflict : checkConflict(unit.onConflict);
@@ -903,6 +913,61 @@ export class Engine implements Coordinate {
     return this.#batch("keys", keys).map((key) => checkName("action", key));
   }
 
+  // ---- batches
+
+  async setBatches(ns: string, batches: readonly BatchInput[]): Promise<BatchRow[]> {
+    const namespace = this.#ns(ns);
+    const checked = this.#batch("batches", batches).map((input): BatchInput => {
+      const { name, then, sealed, parent } = checkObject("batch", input);
+      const read: BatchInput = { name: checkBatch(name) };
+      if (sealed !== undefined) read.sealed = checkBoolean("sealed", sealed);
+      if (parent !== undefined) read.parent = checkBatch(parent);
+      if (parent === name)
+        throw new CoordinateError("bad_argument", "parent: a batch does not belong to itself");
+      if (then === null) read.then = null;
+      else if (then !== undefined)
+        read.then = {
+          workSpec: checkName("work spec", then.workSpec),
+          workUnit: checkName("work unit", then.workUnit ?? name),
+          on: then.on === undefined ? "ended" : checkOneOf("on", then.on, batchConditions),
+        };
+      return read;
+    });
+    return this.#store.putBatches(namespace, checked, this.#clock.now());
+  }
+
+  async getBatches(ns: string, names: readonly string[]): Promise<(BatchRow | null)[]> {
+    return this.#store.getBatches(this.#ns(ns), this.#batch("names", names).map(checkBatch));
+  }
+
+  async listBatches(ns: string, query: { previous?: string; limit?: number } = {}): Promise<Page<BatchRow>> {
+    const namespace = this.#ns(ns);
+    const previous = query.previous === undefined ? null : checkText("previous", query.previous);
+    const read = (limit: number): Promise<BatchRow[]> => this.#store.listBatches(namespace, previous, limit);
+    return page(query.limit, read, (row) => row.name);
+  }
+
+  async deleteBatches(ns: string, names: readonly string[]): Promise<boolean[]> {
+    return this.#store.deleteBatches(this.#ns(ns), this.#batch("names", names).map(checkBatch));
+  }
+
+  async changeBatch(ns: string, batch: string, action: BatchAction): Promise<number> {
+    checkOneOf("action", action, batchActions);
+    const label = batchLabel(checkBatch(batch));
+    let count = 0;
+    for await (const { name } of eachRow((from) => this.listWorkSpecs(ns, from)))
+      count +=
+        action === "retry"
+          ? await this.resetWorkUnits(ns, name, { label, statuses: ["failed"] })
+          : await this.cancelWorkUnits(
+              ns,
+              name,
+              { label, statuses: ["available", "delayed", "blocked", "pending"] },
+              { why: `the batch ${batch} was cancelled` },
+            );
+    return count;
+  }
+
   // ---- looking in
 
   async tally(ns?: string): Promise<TallyRow[]> {
@@ -1140,6 +1205,10 @@ function checkNames(field: string, kind: NameKind, names: readonly string[], mos
     throw new CoordinateError("too_large", `${field}: ${distinct.length} items, at most ${most}`);
   return distinct;
 }
+
+/** A batch is named in a label. */
+const checkBatch = (name: unknown): string =>
+  batchOf([checkName("label", batchLabel(checkText("batch", name)))]) ?? "";
 
 const checkConflict = (policy: ConflictPolicy | undefined): ConflictPolicy =>
   policy === undefined ? "update" : checkOneOf("onConflict", policy, conflictPolicies);

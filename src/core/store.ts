@@ -13,6 +13,7 @@
 import type { ActionInput, ActionRow } from "./action.ts";
 import type { AttemptAction, AttemptChanged, AttemptProgress, AttemptRow } from "./attempt.ts";
 import type { WorkerAttemptQuery } from "./coordinate.ts";
+import type { BatchInput, BatchRow } from "./batch.ts";
 import type { Data } from "./data.ts";
 import type { DependencyKind } from "./dependency.ts";
 import type { LockDecision, LockPath, LockView } from "./lock.ts";
@@ -177,6 +178,13 @@ export interface Store extends QueueStore, ActionStore, LockStore, HousekeepingS
   getWorkers(ns: string, names: readonly string[], now: number): Promise<(WorkerRow | null)[]>;
   /** In name order, after `previous`. */
   listWorkers(ns: string, query: WorkerQuery, limit: number, now: number): Promise<WorkerRow[]>;
+
+  /** Creates what is not there. One that ends now makes its unit in the same step. */
+  putBatches(ns: string, inputs: readonly BatchInput[], now: number): Promise<BatchRow[]>;
+  getBatches(ns: string, names: readonly string[]): Promise<(BatchRow | null)[]>;
+  /** In name order, after `previous`. */
+  listBatches(ns: string, previous: string | null, limit: number): Promise<BatchRow[]>;
+  deleteBatches(ns: string, names: readonly string[]): Promise<boolean[]>;
 
   close(): Promise<void>;
 }

@@ -5,6 +5,7 @@ import {
   changeUnits,
   claimUnits,
   compareNames,
+  conclude,
   CoordinateError,
   countRetired,
   defaultNamespaceSettings,
@@ -17,6 +18,7 @@ import {
   nothingTidied,
   nameHasPrefix,
   parentCycle,
+  putBatches,
   removeUnits,
   settleAttempts,
   workerLifetimeMs,
@@ -30,6 +32,8 @@ import {
   type AttemptKey,
   type AttemptRow,
   type AttemptState,
+  type BatchInput,
+  type BatchRow,
   type Candidates,
   type CandidatesAsk,
   type Claim,
@@ -394,7 +398,10 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
       if (unit === undefined) throw new CoordinateError("no_such_work_unit", workUnit);
       return unit;
     });
-    return makeAttempts(this.#set.at(now), units, makes);
+    const set = this.#set.at(now);
+    const rows = makeAttempts(set, units, makes);
+    run(conclude(set));
+    return rows;
   }
 
   async settle(ns: string, changes: readonly Settle[], now: number): Promise<AttemptChanged[]> {
@@ -606,6 +613,30 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
   async deleteActions(ns: string, keys: readonly string[]): Promise<boolean[]> {
     const space = this.#spaces.get(ns);
     return keys.map((key) => space?.actions.delete(key) ?? false);
+  }
+
+  // ---- batches
+
+  async putBatches(ns: string, inputs: readonly BatchInput[], now: number): Promise<BatchRow[]> {
+    this.#open(ns);
+    const rows = run(putBatches(this.#set.at(now), ns, inputs));
+    this.#changed(ns);
+    return rows;
+  }
+
+  async getBatches(ns: string, names: readonly string[]): Promise<(BatchRow | null)[]> {
+    return names.map((name) => this.#spaces.get(ns)?.batches.get(name) ?? null);
+  }
+
+  async listBatches(ns: string, previous: string | null, limit: number): Promise<BatchRow[]> {
+    return [...(this.#spaces.get(ns)?.batches.values() ?? [])]
+      .filter(({ name }) => previous === null || compareNames(name, previous) > 0)
+      .sort((a, b) => compareNames(a.name, b.name))
+      .slice(0, limit);
+  }
+
+  async deleteBatches(ns: string, names: readonly string[]): Promise<boolean[]> {
+    return names.map((name) => this.#spaces.get(ns)?.batches.delete(name) ?? false);
   }
 
   // ---- locks

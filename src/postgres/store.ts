@@ -3,8 +3,10 @@ import { randomInt } from "node:crypto";
 import {
   addUnits,
   attemptRow,
+  batchOf,
   catchUpUnit,
   changeUnits,
+  conclude,
   CoordinateError,
   defaultNamespaceSettings,
   follow,
@@ -13,6 +15,7 @@ import {
   missingWorkSpec,
   nameFromBytes,
   nameToBytes,
+  putBatches,
   removeUnits,
   settleAttempts,
   waitingSample,
@@ -23,6 +26,8 @@ import {
   type AttemptChanged,
   type AttemptKey,
   type AttemptRow,
+  type BatchInput,
+  type BatchRow,
   type Candidates,
   type CandidatesAsk,
   type Claim,
@@ -63,6 +68,7 @@ import {
   type WorkUnitWhere,
 } from "../core/index.ts";
 import { findAttempts, readAttempts } from "./attempts.ts";
+import { dropBatches, pageBatches, readBatches } from "./batches.ts";
 import { readCandidates } from "./candidates.ts";
 import { claimUnits, type Claimed, type ClaimHints } from "./claims.ts";
 import { catchUp, expireNeedy, isPast, lookUp, type Ways } from "./expiry.ts";
@@ -124,6 +130,7 @@ import { heldAttempts, loggedAttempts, pageWorkers, readWorkers, writeWorkers } 
 import {
   killNamespace,
   killWorkSpecs,
+  openNamespace,
   pageWorkSpecs,
   readNamespaces,
   readWorkSpecs,
@@ -300,7 +307,7 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
   }
 
   async purge(limit: number, now: number): Promise<Slice> {
-    const { deleted, done, changed } = await purgeUnits(this.#slow, limit, now);
+    const { deleted, done, changed } = await purgeUnits(this.#slow, limit, now, this.#ways.allocate);
     for (const ns of changed) await this.#changed(ns);
     return { deleted, done };
   }
@@ -456,7 +463,10 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
     }
     if (
       puts.length === 0 ||
-      puts.some(({ dependencies }) => dependencies !== null && dependencies.length > 0)
+      puts.some(
+        ({ dependencies, labels }) =>
+          (dependencies !== null && dependencies.length > 0) || batchOf(labels) !== null,
+      )
     )
       return null;
     if (puts.length > 1 && new Set(puts.map(({ name }) => name)).size < puts.length) return null;
@@ -696,7 +706,9 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
         return unit;
       });
       yield* follow(set);
-      return makeAttempts(set, units, makes);
+      const rows = makeAttempts(set, units, makes);
+      yield* conclude(set);
+      return rows;
     });
   }
 
@@ -724,7 +736,7 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
     // what is not plain, and what another transaction changed at the same moment
     const left = changes.filter((_, i) => plain[i] === undefined);
     if (left.length === 0) return plain as AttemptChanged[];
-    if (needyPast) await expireNeedy(this.#db, now, Infinity);
+    if (needyPast) await expireNeedy(this.#db, now, Infinity, this.#ways.allocate);
     // what was settled already must not be asked for again
     const db = left.length === changes.length ? this.#parts.timely : this.#db;
     const decided = await this.#apply(db, now, (set) => settleAttempts(set, ns, left), true);
@@ -829,6 +841,27 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
 
   deleteActions(ns: string, keys: readonly string[]): Promise<boolean[]> {
     return deleteActions(this.#db, ns, keys);
+  }
+
+  // ---- batches
+
+  async putBatches(ns: string, inputs: readonly BatchInput[], now: number): Promise<BatchRow[]> {
+    await this.#db.transaction((tx) => openNamespace(tx, ns));
+    const rows = await this.#apply(this.#db, now, (set) => putBatches(set, ns, inputs), true);
+    await this.#changed(ns);
+    return rows;
+  }
+
+  getBatches(ns: string, names: readonly string[]): Promise<(BatchRow | null)[]> {
+    return readBatches(this.#db, ns, names);
+  }
+
+  listBatches(ns: string, previous: string | null, limit: number): Promise<BatchRow[]> {
+    return pageBatches(this.#slow, ns, previous, limit);
+  }
+
+  deleteBatches(ns: string, names: readonly string[]): Promise<boolean[]> {
+    return this.#db.transaction((tx) => dropBatches(tx, ns, names));
   }
 
   // ---- locks

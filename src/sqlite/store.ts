@@ -9,6 +9,7 @@ import {
   changeUnits,
   claimUnits,
   compareNames,
+  conclude,
   CoordinateError,
   defaultNamespaceSettings,
   lockAncestors,
@@ -16,6 +17,7 @@ import {
   makeAttempts,
   missingWorkSpec,
   nameToBytes,
+  putBatches,
   settleAttempts,
   workSpecName,
   type ActionInput,
@@ -25,6 +27,8 @@ import {
   type AttemptCursor,
   type AttemptKey,
   type AttemptRow,
+  type BatchInput,
+  type BatchRow,
   type Candidate,
   type Candidates,
   type CandidatesAsk,
@@ -43,6 +47,7 @@ import {
   type NamespaceSettings,
   type QueueMessage,
   type QueueRow,
+  type Rule,
   type Settle,
   type Slice,
   type SpecTally,
@@ -65,6 +70,7 @@ import {
   type WorkUnitRow,
   type WorkUnitWhere,
 } from "../core/index.ts";
+import { deleteBatches, listBatches, readBatch } from "./batches.ts";
 import { again, Committer } from "./commit.ts";
 import type { Connection, Driver, Row } from "./driver.ts";
 import { catchUp, firstDue, isBehind } from "./expiry.ts";
@@ -529,6 +535,7 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
         return unit;
       });
       const rows = makeAttempts(set, units, makes);
+      runAll(conclude(set));
       set.flush();
       return rows;
     });
@@ -691,6 +698,38 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
     });
   }
 
+  // ---- batches
+
+  async putBatches(ns: string, inputs: readonly BatchInput[], now: number): Promise<BatchRow[]> {
+    return this.#write(function* (state): Steps<BatchRow[]> {
+      openSpace(state, ns);
+      const rows = yield* applied(state, now, (set) => putBatches(set, ns, inputs));
+      state.changed.add(ns);
+      return rows;
+    });
+  }
+
+  async getBatches(ns: string, names: readonly string[]): Promise<(BatchRow | null)[]> {
+    return this.#read((state) => {
+      const space = state.spaces.get(ns);
+      return names.map((name) => (space === undefined ? null : (readBatch(state, space, name) ?? null)));
+    });
+  }
+
+  async listBatches(ns: string, previous: string | null, limit: number): Promise<BatchRow[]> {
+    return this.#read((state) => {
+      const space = state.spaces.get(ns);
+      return space === undefined ? [] : listBatches(state, space, previous, limit);
+    });
+  }
+
+  async deleteBatches(ns: string, names: readonly string[]): Promise<boolean[]> {
+    return this.#write((state) => {
+      const space = state.spaces.get(ns);
+      return space === undefined ? names.map(() => false) : deleteBatches(state, space, names);
+    });
+  }
+
   // ---- locks
 
   async locks<Answer>(
@@ -823,6 +862,11 @@ function* claimSome(
     return { attempts: plain, more: false };
   const { attempts, more } = yield* applied(state, now, (set) => claimUnits(set, spec, { ...claim, limit }));
   return { attempts: [...plain, ...attempts], more: more && plain.length === 0 };
+}
+
+/** A rule in one go. */
+function runAll(steps: Rule<void>): void {
+  while (steps.next().done !== true);
 }
 
 const noCandidates = (): Candidates => ({
