@@ -150,6 +150,13 @@ export const commands: readonly CommandEntry[] = [
     load: () => import("./commands/status.ts"),
   },
   {
+    name: "batches",
+    group: "looking",
+    summary: "how far batches have come; cancel one, or retry what failed in it",
+    store: "write",
+    load: () => import("./commands/batches.ts"),
+  },
+  {
     name: "schedules",
     group: "looking",
     summary: "work specs that make units by the clock, and their next runs",

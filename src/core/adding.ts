@@ -1,7 +1,9 @@
 /** Adding units: new ones, and ones that exist. */
+import { batchOf } from "./batch.ts";
 import { findCycle } from "./dependency.ts";
 import { CoordinateError } from "./errors.ts";
-import { follow, followBefore, needState, supersede, wait } from "./life.ts";
+import { followBefore, needState, supersede, wait } from "./life.ts";
+import { conclude } from "./batching.ts";
 import type { WorkUnitPut } from "./store.ts";
 import type { AddedWorkUnit } from "./work-unit.ts";
 import { noExtras, type Need, type Rule, type UnitState, type WorkingSet } from "./working-set.ts";
@@ -21,7 +23,7 @@ export function* addUnits<Unit extends UnitState>(
   if (puts.some(({ onConflict }) => onConflict === "refuse")) yield* refuseExisting(set, spec, puts);
   if (spec.meta.maxWaiting > 0) yield* refuseFull(set, spec, puts);
   const added = yield* putUnits(set, spec, puts);
-  if (set.isUnresolved()) yield* follow(set);
+  if (set.isUnresolved()) yield* conclude(set);
   return added;
 }
 
@@ -140,6 +142,12 @@ export function* putUnits<Unit extends UnitState>(
 
 /** Gives the unit what the put says of it besides its data. */
 function describe<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit, put: WorkUnitPut): void {
+  const [before, after] = [batchOf(set.extras(unit).labels), batchOf(put.labels)];
+  if (before !== after) {
+    const { namespace } = unit.spec;
+    if (before !== null) set.countInBatch(namespace, before, { total: -1 });
+    if (after !== null) set.countInBatch(namespace, after, { total: 1 });
+  }
   unit.priority = put.priority;
   unit.notBefore = put.notBefore;
   if (put.origin !== undefined) unit.origin = put.origin;

@@ -2,7 +2,8 @@
 import type { AttemptRow } from "./attempt.ts";
 import { continuousName, mayGenerate, nextGeneration } from "./continuous.ts";
 import { encodeData } from "./data.ts";
-import { begin, exhaust, follow, isExhausted } from "./life.ts";
+import { begin, exhaust, isExhausted } from "./life.ts";
+import { conclude } from "./batching.ts";
 import { putUnits } from "./adding.ts";
 import type { Claim, Make } from "./store.ts";
 import { attemptRow, type Rule, type UnitState, type WorkingSet } from "./working-set.ts";
@@ -42,7 +43,7 @@ export function* claimUnits<Unit extends UnitState>(
       exhaust(set, unit, claim.worker);
       exhausted++;
       if (!set.isUnresolved()) continue;
-      yield* follow(set);
+      yield* conclude(set);
       yield set.loadReady(spec, places - 1);
       continue;
     }

@@ -20,6 +20,7 @@
  */
 import type { ActionInput, ActionRow } from "./action.ts";
 import type { AttemptChange, AttemptChanged, AttemptRow } from "./attempt.ts";
+import type { BatchAction, BatchInput, BatchRow } from "./batch.ts";
 import type { Data } from "./data.ts";
 import type { History, HistoryQuery } from "./history.ts";
 import type { Lock, LockPath, LockRefusal } from "./lock.ts";
@@ -189,6 +190,19 @@ export interface Coordinate {
   listActions(ns: string, query?: { previous?: string; limit?: number }): Promise<Page<ActionRow>>;
   /** Answers per key whether it was there. */
   deleteActions(ns: string, keys: readonly string[]): Promise<boolean[]>;
+
+  // ---- batches
+
+  /** Makes batches, or changes what is given of them: what follows when they end, and that nothing more comes. */
+  setBatches(ns: string, batches: readonly BatchInput[]): Promise<BatchRow[]>;
+  /** By name, in the order asked for, null where there is none. */
+  getBatches(ns: string, names: readonly string[]): Promise<(BatchRow | null)[]>;
+  /** In name order. */
+  listBatches(ns: string, query?: { previous?: string; limit?: number }): Promise<Page<BatchRow>>;
+  /** Forgets batches; their units stay. Answers per name whether it was there. */
+  deleteBatches(ns: string, names: readonly string[]): Promise<boolean[]>;
+  /** Cancels the units of a batch that have not ended, or has those that failed done again; answers how many. Goes in slices. */
+  changeBatch(ns: string, batch: string, action: BatchAction): Promise<number>;
 
   // ---- looking in
 

@@ -29,6 +29,15 @@ import {
   describeValue,
   latestTime,
 } from "./check.ts";
+import {
+  batchActions,
+  batchConditions,
+  batchLabel,
+  batchOf,
+  type BatchAction,
+  type BatchInput,
+  type BatchRow,
+} from "./batch.ts";
 import { nextTurn, systemClock, systemRandom, type Clock, type Random } from "./clock.ts";
 import type {
   AddWorkUnitsOptions,
@@ -74,7 +83,7 @@ import {
   type NamespaceRow,
   type NamespaceSettings,
 } from "./namespace.ts";
-import type { Page } from "./page.ts";
+import { eachRow, type Page } from "./page.ts";
 import { defaultTake, mostTaken, type QueueMessage, type QueueRow } from "./queue.ts";
 import { keepsHistory, Recorder, stepOf, type StoredRecord } from "./recording.ts";
 import { runsDue, withRuns } from "./schedule.ts";
@@ -388,8 +397,9 @@ export class Engine implements Coordinate {
       const queues = checkNames("queues", "queue", unit.queues, mostQueues);
       if (queues.length > 0) put.queues = queues;
     }
-    if (unit.labels !== undefined) {
-      const labels = checkNames("labels", "label", unit.labels, mostLabels);
+    if (unit.labels !== undefined || unit.batch !== undefined) {
+      const own = unit.batch === undefined ? [] : [batchLabel(checkBatch(unit.batch))];
+      const labels = checkNames("labels", "label", [...own, ...(unit.labels ?? [])], mostLabels);
       if (labels.length > 0) put.labels = labels;
     }
     const policy = unit.onConflict === undefined ? onConflict : checkConflict(unit.onConflict);
@@ -512,7 +522,7 @@ export class Engine implements Coordinate {
     change: WorkUnitChange,
   ): Promise<number> {
     return this.#inSlices(ns, ref, selection, (namespace, spec, where) =>
-      this.#store.updateWorkUnits(namespace, spec, where, change, slice, this.#clock.now()),
+      this.#store.updateWorkUnits(namespace, spec, { where, change, limit: slice }, this.#clock.now()),
     );
   }
 
@@ -609,22 +619,26 @@ export class Engine implements Coordinate {
     // a spec that turned out to have nothing is looked at again, with fresh counts, but not for ever
     for (let tries = 0; ; tries++) {
       const now = this.#clock.now();
-      const look = await this.#store.candidates(ns, ask.requestId, tries === 0, now);
-      const { settings, candidates, repeated } = look;
+      const { settings, candidates, repeated, look } = await this.#store.candidates(
+        ns,
+        { requestId: ask.requestId, fresh: tries > 0 },
+        now,
+      );
       if (repeated !== null && repeated.length > 0) return { found: repeated, again: 0 };
       if (asksForTasks(ask.schedule) && (await this.#deriveTasks(ns, candidates))) continue;
       // in one order whatever the store, so that the same draw is the same choice
       candidates.sort(byName);
       const open = tries < 3 ? candidates : candidates.filter(({ id }) => id !== failed?.id);
       const chosen = choose(open, ask.schedule, now, this.#random, settings.policy);
-      if (chosen === null && look.recent !== undefined) continue;
+      // an earlier look is good for a claim, not for saying that there is nothing
+      if (chosen === null && look !== undefined) continue;
       if (chosen === null || tries > 8)
         // units that were counted but not claimed are locked by another transaction; giving them up changes nothing
         return {
           found: null,
           again: Math.min(now + (failed === null ? this.#pollMs : lockedMs), whenDue(candidates, now)),
         };
-      const attempts = await this.#claim(ns, chosen, ask, look.recent);
+      const attempts = await this.#claim(ns, chosen, ask, look);
       if (attempts.length > 0) return { found: attempts, again: 0 };
       failed = chosen;
     }
@@ -653,7 +667,7 @@ export class Engine implements Coordinate {
     ns: string,
     { id, name, meta, pending }: Candidate,
     ask: Ask,
-    recent: number | undefined,
+    look: number | undefined,
   ): Promise<AttemptRow[]> {
     let limit = Math.min(ask.number, this.#maxBatch);
     if (meta.maxGetwork > 0) limit = Math.min(limit, meta.maxGetwork);
@@ -665,7 +679,7 @@ export class Engine implements Coordinate {
       lifetimeMs: ask.lifetimeMs,
       maxRetries: meta.maxRetries,
       requestId: ask.requestId,
-      ...(recent !== undefined && { recent }),
+      ...(look !== undefined && { look }),
     };
     for (;;) {
       const { attempts, more } = await this.#timely((now) => this.#store.claim(ns, claim, now));
@@ -899,6 +913,61 @@ export class Engine implements Coordinate {
     return this.#batch("keys", keys).map((key) => checkName("action", key));
   }
 
+  // ---- batches
+
+  async setBatches(ns: string, batches: readonly BatchInput[]): Promise<BatchRow[]> {
+    const namespace = this.#ns(ns);
+    const checked = this.#batch("batches", batches).map((input): BatchInput => {
+      const { name, then, sealed, parent } = checkObject("batch", input);
+      const read: BatchInput = { name: checkBatch(name) };
+      if (sealed !== undefined) read.sealed = checkBoolean("sealed", sealed);
+      if (parent !== undefined) read.parent = checkBatch(parent);
+      if (parent === name)
+        throw new CoordinateError("bad_argument", "parent: a batch does not belong to itself");
+      if (then === null) read.then = null;
+      else if (then !== undefined)
+        read.then = {
+          workSpec: checkName("work spec", then.workSpec),
+          workUnit: checkName("work unit", then.workUnit ?? name),
+          on: then.on === undefined ? "ended" : checkOneOf("on", then.on, batchConditions),
+        };
+      return read;
+    });
+    return this.#store.putBatches(namespace, checked, this.#clock.now());
+  }
+
+  async getBatches(ns: string, names: readonly string[]): Promise<(BatchRow | null)[]> {
+    return this.#store.getBatches(this.#ns(ns), this.#batch("names", names).map(checkBatch));
+  }
+
+  async listBatches(ns: string, query: { previous?: string; limit?: number } = {}): Promise<Page<BatchRow>> {
+    const namespace = this.#ns(ns);
+    const previous = query.previous === undefined ? null : checkText("previous", query.previous);
+    const read = (limit: number): Promise<BatchRow[]> => this.#store.listBatches(namespace, previous, limit);
+    return page(query.limit, read, (row) => row.name);
+  }
+
+  async deleteBatches(ns: string, names: readonly string[]): Promise<boolean[]> {
+    return this.#store.deleteBatches(this.#ns(ns), this.#batch("names", names).map(checkBatch));
+  }
+
+  async changeBatch(ns: string, batch: string, action: BatchAction): Promise<number> {
+    checkOneOf("action", action, batchActions);
+    const label = batchLabel(checkBatch(batch));
+    let count = 0;
+    for await (const { name } of eachRow((from) => this.listWorkSpecs(ns, from)))
+      count +=
+        action === "retry"
+          ? await this.resetWorkUnits(ns, name, { label, statuses: ["failed"] })
+          : await this.cancelWorkUnits(
+              ns,
+              name,
+              { label, statuses: ["available", "delayed", "blocked", "pending"] },
+              { why: `the batch ${batch} was cancelled` },
+            );
+    return count;
+  }
+
   // ---- looking in
 
   async tally(ns?: string): Promise<TallyRow[]> {
@@ -960,7 +1029,11 @@ export class Engine implements Coordinate {
 
   async explain(ns: string, request: ScheduleRequest = {}): Promise<Explained[]> {
     const now = this.#clock.now();
-    const { settings, candidates } = await this.#store.candidates(this.#ns(ns), null, false, now);
+    const { settings, candidates } = await this.#store.candidates(
+      this.#ns(ns),
+      { requestId: null, fresh: true },
+      now,
+    );
     if (asksForTasks(request) && (await this.#deriveTasks(ns, candidates))) return this.explain(ns, request);
     return explainChoice(candidates.sort(byName), checkSchedule(request), now, settings.policy);
   }
@@ -1132,6 +1205,10 @@ function checkNames(field: string, kind: NameKind, names: readonly string[], mos
     throw new CoordinateError("too_large", `${field}: ${distinct.length} items, at most ${most}`);
   return distinct;
 }
+
+/** A batch is named in a label. */
+const checkBatch = (name: unknown): string =>
+  batchOf([checkName("label", batchLabel(checkText("batch", name)))]) ?? "";
 
 const checkConflict = (policy: ConflictPolicy | undefined): ConflictPolicy =>
   policy === undefined ? "update" : checkOneOf("onConflict", policy, conflictPolicies);

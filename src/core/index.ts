@@ -3,6 +3,8 @@ export * from "./adding.ts";
 export * from "./around.ts";
 export * from "./attempt.ts";
 export * from "./back-off.ts";
+export * from "./batch.ts";
+export * from "./batching.ts";
 export * from "./caller.ts";
 export * as cborHead from "./cbor-head.ts";
 export { describeValue } from "./check.ts";

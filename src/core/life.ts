@@ -70,6 +70,7 @@ export function begin<Unit extends UnitState>(
 export function supersede<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit, at: number): void {
   const { attempt } = unit;
   if (attempt === null) return;
+  set.reopened(unit);
   const lost = attempt.status === "pending";
   if (lost) {
     attempt.status = "expired";
@@ -174,6 +175,8 @@ export function endAttempt<Unit extends UnitState>(
   attempt: AttemptState,
   action: "finish" | "fail",
 ): void {
+  // a failure that turns out to be none
+  set.reopened(unit);
   set.leave(unit);
   attempt.status = actionStatus[action];
   attempt.end = Math.max(set.now, attempt.start);

@@ -3,6 +3,8 @@ import { actionStatus, attemptId, judge, type AttemptAction, type AttemptChanged
 import { readOutputs, type OutputUnit } from "./chaining.ts";
 import { dataWithout, type Data } from "./data.ts";
 import { putUnits } from "./adding.ts";
+import { batchLabel, batchOf } from "./batch.ts";
+import { conclude } from "./batching.ts";
 import { catchUpUnit, endAttempt, follow, followBefore, releaseUnit, renewLease, retryUnit } from "./life.ts";
 import type { AttemptKey, Settle, WorkUnitPut } from "./store.ts";
 import type { AttemptState, Rule, UnitState, WorkingSet } from "./working-set.ts";
@@ -43,7 +45,7 @@ export function* settleAttempts<Unit extends UnitState>(
     if (finished !== null && next !== undefined) yield* chain(set, next, unit, finished, answer);
     answers.push(answer);
   }
-  if (set.isUnresolved()) yield* follow(set);
+  if (set.isUnresolved()) yield* conclude(set);
   return answers;
 }
 
@@ -160,6 +162,7 @@ export const outputPut = (
   { name, data, priority, delayMs }: OutputUnit,
   origin: string,
   now: number,
+  batch: string | null = null,
 ): WorkUnitPut => ({
   name,
   data,
@@ -167,6 +170,7 @@ export const outputPut = (
   notBefore: delayMs > 0 ? now + delayMs : 0,
   dependencies: null,
   origin,
+  ...(batch !== null && { labels: [batchLabel(batch)] }),
 });
 
 /** Where the output of the unit goes. */
@@ -191,7 +195,8 @@ function* chain<Unit extends UnitState>(
     set.save(unit);
   }
   if (units.length === 0) return;
-  const puts = units.map((one) => outputPut(one, answer.attempt, set.now));
+  const batch = batchOf(set.extras(unit).labels);
+  const puts = units.map((one) => outputPut(one, answer.attempt, set.now, batch));
   yield* putUnits(set, next, puts);
 }
 

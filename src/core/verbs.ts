@@ -28,6 +28,14 @@ import type {
   WorkerAttemptQuery,
   WorkSpecInput,
 } from "./coordinate.ts";
+import {
+  batchActions,
+  batchConditions,
+  type BatchCondition,
+  type BatchInput,
+  type BatchRow,
+  type BatchThen,
+} from "./batch.ts";
 import type { Data } from "./data.ts";
 import { errorCodes } from "./errors.ts";
 import type { History, HistoryChange, HistoryPoint, HistoryQuery, HistorySeries, Spread } from "./history.ts";
@@ -262,6 +270,7 @@ export const workUnitInput = input<WorkUnitInput>({
   ),
   queues: maybe(list(queue)),
   labels: maybe(list(label)),
+  batch: maybe(text()),
   onConflict: maybe(conflict),
   debounceMs: maybe(span),
   throttleMs: maybe(span),
@@ -357,6 +366,32 @@ const message = object<QueueMessage>({
   at: time,
 });
 const actionRow = object<ActionRow>({ key: action, data, createdTime: time });
+const batchCondition = oneOf(batchConditions);
+const batchInput = input<BatchInput>({
+  name: text(),
+  then: maybe(
+    nullable(
+      input<{ workSpec: string; workUnit?: string; on?: BatchCondition }>({
+        workSpec,
+        workUnit: maybe(workUnit),
+        on: maybe(batchCondition),
+      }),
+    ),
+  ),
+  sealed: maybe(boolean()),
+  parent: maybe(text()),
+});
+const batchRow = object<BatchRow>({
+  name: text(),
+  createdTime: time,
+  sealed: boolean(),
+  total: integer,
+  finished: integer,
+  failed: integer,
+  then: nullable(object<BatchThen>({ workSpec, workUnit, on: batchCondition })),
+  parent: nullable(text()),
+  doneTime: time,
+});
 const lockPath: Shape<LockPath> = list(text());
 const lockRequest: Members<LockRequest> = {
   owner: text(),
@@ -694,6 +729,44 @@ export const verbs: { readonly [V in Verb]: VerbRow<Awaited<ReturnType<Coordinat
     answer: list(boolean()),
     repeat: "never",
     summary: "Deletes records; answers per key whether it was there.",
+  },
+
+  setBatches: {
+    scope: "write",
+    params: { batches: list(batchInput) },
+    answer: list(batchRow),
+    repeat: "same",
+    summary: "Makes batches, or changes what is given of them.",
+  },
+  getBatches: {
+    scope: "read",
+    params: { names: list(text()) },
+    answer: list(nullable(batchRow)),
+    repeat: "same",
+    summary: "Batches by name, null where there is none.",
+  },
+  listBatches: {
+    scope: "read",
+    options: paging,
+    answer: page(batchRow),
+    repeat: "same",
+    summary: "A page of batches, in name order.",
+  },
+  deleteBatches: {
+    scope: "write",
+    params: { names: list(text()) },
+    answer: list(boolean()),
+    repeat: "never",
+    summary: "Forgets batches; their units stay. Answers per name whether it was there.",
+  },
+  changeBatch: {
+    scope: "write",
+    params: { batch: text(), action: oneOf(batchActions) },
+    answer: integer,
+    repeat: "same",
+    slow: true,
+    summary:
+      "Cancels the units of a batch that have not ended, or has those that failed done again; answers how many.",
   },
 
   tally: {

@@ -23,6 +23,8 @@ export interface WorkUnitInput {
   queues?: readonly string[];
   /** A few short words to find the unit by; at most 8, each of 1 to 256 bytes. Absent is none, also when added again. */
   labels?: readonly string[];
+  /** The batch that the unit belongs to, which is made when it does not exist. The unit carries the label `batch:` and this name. */
+  batch?: string;
   /** What becomes of a unit of this name that exists; see `ConflictPolicy`. */
   onConflict?: ConflictPolicy;
   /**

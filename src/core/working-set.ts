@@ -10,6 +10,7 @@
  * transaction at a time, and in it the same unit is always the same object.
  */
 import { attemptId, type AttemptProgress, type AttemptRow, type AttemptStatus } from "./attempt.ts";
+import { batchOf, type BatchCounts, type BatchRow } from "./batch.ts";
 import type { Data } from "./data.ts";
 import type { DependencyKind } from "./dependency.ts";
 import type { Happening } from "./history.ts";
@@ -91,12 +92,18 @@ export interface Extras {
 
 export const noExtras: Extras = { queues: [], labels: [] };
 
+export interface BatchChange extends BatchCounts {
+  readonly namespace: string;
+  readonly name: string;
+}
+
 export abstract class WorkingSet<Unit extends UnitState> {
   /** The time of the verb. */
   now: number;
   readonly #notes: Notes;
   /** Units that ended or were removed, with the time of it, whose dependents have not been looked at yet. */
   #unresolved: Map<Unit, number> | null = null;
+  #batchChanges: Map<string, BatchChange> | null = null;
 
   constructor(now: number, notes: Notes) {
     this.now = now;
@@ -146,6 +153,11 @@ export abstract class WorkingSet<Unit extends UnitState> {
     return undefined;
   }
 
+  /** A batch, which nobody else changes until the verb has ended; `create`: one that is about to be made. */
+  loadBatch(_namespace: string, _name: string, _create: boolean): Loading {
+    return undefined;
+  }
+
   /** Makes sure that so many units can be made. */
   reserve(_count: number): Loading {
     return undefined;
@@ -169,6 +181,8 @@ export abstract class WorkingSet<Unit extends UnitState> {
   /** The next unit to claim: highest priority first, then name order. */
   abstract ready(spec: Unit["spec"]): Unit | undefined;
   abstract extras(unit: Unit): Extras;
+
+  abstract batch(namespace: string, name: string): BatchRow | undefined;
 
   // ---- writing
 
@@ -194,6 +208,7 @@ export abstract class WorkingSet<Unit extends UnitState> {
   abstract setNeeds(unit: Unit, needs: readonly Need[]): void;
   abstract meet(unit: Unit, need: Need): void;
   abstract setExtras(unit: Unit, extras: Extras): void;
+  abstract saveBatch(namespace: string, batch: BatchRow): void;
   /** Deletes a unit that is in no order, with its attempts and needs. */
   abstract remove(unit: Unit): void;
   /** No unit is generated before this time. */
@@ -220,7 +235,8 @@ export abstract class WorkingSet<Unit extends UnitState> {
   /** The unit has ended: its queues get a message, and its dependents are looked at before the verb answers. */
   ended(unit: Unit, status: "finished" | "failed", at: number): void {
     this.wake(unit);
-    const { queues } = this.extras(unit);
+    const { queues, labels } = this.extras(unit);
+    this.#countUnit(unit, labels, status === "finished" ? { finished: 1 } : { failed: 1 });
     // nobody hears of a unit of a deleted work spec, though its row may still be there
     if (queues.length > 0 && !unit.spec.deleted)
       for (const queue of queues)
@@ -242,16 +258,59 @@ export abstract class WorkingSet<Unit extends UnitState> {
   /** The unit was deleted: its dependents are looked at before the verb answers. */
   removed(unit: Unit, at: number): void {
     this.wake(unit);
+    // what has ended stays counted
+    if (unit.status !== "finished" && unit.status !== "failed")
+      this.#countUnit(unit, this.extras(unit).labels, { total: -1 });
     this.#concerns(unit, at);
+  }
+
+  /** A unit that had ended waits or runs again. */
+  reopened(unit: Unit): void {
+    if (unit.status !== "finished" && unit.status !== "failed") return;
+    this.#countUnit(
+      unit,
+      this.extras(unit).labels,
+      unit.status === "finished" ? { finished: -1 } : { failed: -1 },
+    );
+  }
+
+  #countUnit({ spec }: Unit, labels: readonly string[], change: Partial<BatchCounts>): void {
+    const batch = batchOf(labels);
+    if (batch !== null) this.countInBatch(spec.namespace, batch, change);
+  }
+
+  /** The counts of a batch change by so much; that is looked at before the verb answers. */
+  countInBatch(
+    namespace: string,
+    name: string,
+    { total = 0, finished = 0, failed = 0 }: Partial<BatchCounts>,
+  ): void {
+    const key = JSON.stringify([namespace, name]);
+    const known = this.#batchChanges?.get(key);
+    (this.#batchChanges ??= new Map<string, BatchChange>()).set(key, {
+      namespace,
+      name,
+      total: (known?.total ?? 0) + total,
+      finished: (known?.finished ?? 0) + finished,
+      failed: (known?.failed ?? 0) + failed,
+    });
+  }
+
+  takeBatchChanges(): Iterable<BatchChange> | null {
+    const changes = this.#batchChanges;
+    this.#batchChanges = null;
+    return changes?.values() ?? null;
   }
 
   #concerns(unit: Unit, at: number): void {
     if (this.hasDependents(unit)) (this.#unresolved ??= new Map<Unit, number>()).set(unit, at);
   }
 
-  /** Whether the dependents of some units have not been looked at yet; of this one, if it is given. */
+  /** Whether the dependents of some units, or batches, have not been looked at yet; the dependents of this one, if it is given. */
   isUnresolved(unit?: Unit): boolean {
-    return unit === undefined ? this.#unresolved !== null : this.#unresolved?.has(unit) === true;
+    return unit === undefined
+      ? this.#unresolved !== null || this.#batchChanges !== null
+      : this.#unresolved?.has(unit) === true;
   }
 
   isUnresolvedId(id: number): boolean {

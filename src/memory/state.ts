@@ -9,6 +9,7 @@ import {
   isPlainName,
   noExtras,
   type ActionRow,
+  type BatchRow,
   type AttemptState,
   type Data,
   type DesiredState,
@@ -264,6 +265,7 @@ export class Space {
   /** By queue and request id, what was taken, oldest first. */
   readonly taken = new Map<string, { time: number; messages: readonly QueueMessage[] }>();
   readonly actions = new Map<string, ActionRow>();
+  readonly batches = new Map<string, BatchRow>();
   readonly watches: Watches;
   readonly history = new SpaceHistory();
   /** What requests with an id were answered, oldest first. */

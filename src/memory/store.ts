@@ -5,6 +5,7 @@ import {
   changeUnits,
   claimUnits,
   compareNames,
+  conclude,
   CoordinateError,
   countRetired,
   defaultNamespaceSettings,
@@ -17,6 +18,7 @@ import {
   nothingTidied,
   nameHasPrefix,
   parentCycle,
+  putBatches,
   removeUnits,
   settleAttempts,
   workerLifetimeMs,
@@ -30,7 +32,10 @@ import {
   type AttemptKey,
   type AttemptRow,
   type AttemptState,
+  type BatchInput,
+  type BatchRow,
   type Candidates,
+  type CandidatesAsk,
   type Claim,
   type CountSlice,
   type HistoryKeeper,
@@ -62,7 +67,7 @@ import {
   type WorkSpecPut,
   type WorkSpecRef,
   type WorkSpecRow,
-  type WorkUnitChange,
+  type WorkUnitUpdate,
   type WorkUnitPut,
   type WorkUnitRow,
   type WorkUnitWhere,
@@ -232,7 +237,7 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
     return [...(this.#spaces.get(ns)?.specs.values() ?? [])].sort((a, b) => compareNames(a.name, b.name));
   }
 
-  async candidates(ns: string, requestId: string | null, _recent: boolean, now: number): Promise<Candidates> {
+  async candidates(ns: string, { requestId }: CandidatesAsk, now: number): Promise<Candidates> {
     const space = this.#spaces.get(ns);
     if (space === undefined) return { settings: defaultNamespaceSettings, candidates: [], repeated: null };
     const candidates = [];
@@ -336,9 +341,7 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
   async updateWorkUnits(
     ns: string,
     ref: WorkSpecRef,
-    where: WorkUnitWhere,
-    change: WorkUnitChange,
-    limit: number,
+    { where, change, limit }: WorkUnitUpdate,
     now: number,
   ): Promise<UnitSlice> {
     const { units, next } = takeSlice(this.#spec(ns, ref, now), where, limit);
@@ -395,7 +398,10 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
       if (unit === undefined) throw new CoordinateError("no_such_work_unit", workUnit);
       return unit;
     });
-    return makeAttempts(this.#set.at(now), units, makes);
+    const set = this.#set.at(now);
+    const rows = makeAttempts(set, units, makes);
+    run(conclude(set));
+    return rows;
   }
 
   async settle(ns: string, changes: readonly Settle[], now: number): Promise<AttemptChanged[]> {
@@ -607,6 +613,30 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
   async deleteActions(ns: string, keys: readonly string[]): Promise<boolean[]> {
     const space = this.#spaces.get(ns);
     return keys.map((key) => space?.actions.delete(key) ?? false);
+  }
+
+  // ---- batches
+
+  async putBatches(ns: string, inputs: readonly BatchInput[], now: number): Promise<BatchRow[]> {
+    this.#open(ns);
+    const rows = run(putBatches(this.#set.at(now), ns, inputs));
+    this.#changed(ns);
+    return rows;
+  }
+
+  async getBatches(ns: string, names: readonly string[]): Promise<(BatchRow | null)[]> {
+    return names.map((name) => this.#spaces.get(ns)?.batches.get(name) ?? null);
+  }
+
+  async listBatches(ns: string, previous: string | null, limit: number): Promise<BatchRow[]> {
+    return [...(this.#spaces.get(ns)?.batches.values() ?? [])]
+      .filter(({ name }) => previous === null || compareNames(name, previous) > 0)
+      .sort((a, b) => compareNames(a.name, b.name))
+      .slice(0, limit);
+  }
+
+  async deleteBatches(ns: string, names: readonly string[]): Promise<boolean[]> {
+    return names.map((name) => this.#spaces.get(ns)?.batches.delete(name) ?? false);
   }
 
   // ---- locks

@@ -5,6 +5,7 @@ import {
   workerLifetimeMs,
   WorkingSet,
   type AttemptState,
+  type BatchRow,
   type Extras,
   type Happened,
   type Need,
@@ -37,6 +38,7 @@ export class MemorySet extends WorkingSet<Unit> {
   at(now: number): this {
     this.now = now;
     this.takeUnresolved();
+    this.takeBatchChanges();
     return this;
   }
 
@@ -187,6 +189,14 @@ export class MemorySet extends WorkingSet<Unit> {
 
   setNextContinuous(spec: Spec, nextContinuous: number): void {
     spec.meta = { ...spec.meta, nextContinuous };
+  }
+
+  batch(namespace: string, name: string): BatchRow | undefined {
+    return this.#spaces.get(namespace)?.batches.get(name);
+  }
+
+  saveBatch(namespace: string, batch: BatchRow): void {
+    this.#spaces.get(namespace)?.batches.set(batch.name, batch);
   }
 
   setRuns(spec: Spec, nextRun: number, lastRun: number): void {

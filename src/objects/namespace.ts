@@ -5,6 +5,7 @@ import {
   decodeData,
   missingWorkSpec,
   type ActionRow,
+  type BatchRow,
   type Coordinate,
   type DataObject,
   type Explained,
@@ -23,6 +24,7 @@ import {
   type WorkerQuery,
 } from "../core/index.ts";
 import { Attempt } from "./attempt.ts";
+import { Batch } from "./batch.ts";
 import { checkSlips, SpecDefinition } from "./define-spec.ts";
 import { Queue } from "./queue.ts";
 import { encode, only, pageLimit, type PageOptions, type Scope } from "./scope.ts";
@@ -125,6 +127,18 @@ export class Namespace {
   /** A handle by name, without asking whether there is anything in it. */
   queue(name: string): Queue {
     return new Queue(this.#scope, name);
+  }
+
+  /** A handle by name, without asking whether there is such a batch. */
+  batch(name: string): Batch {
+    return new Batch(this.#scope, name);
+  }
+
+  /** The batches, in name order. */
+  async *batches({ pageSize }: PageOptions = {}): AsyncGenerator<BatchRow, void, undefined> {
+    const read = (from: PageStart) =>
+      this.#scope.verbs.listBatches(this.name, { ...pageLimit(pageSize), ...from });
+    yield* eachRow(read);
   }
 
   /** The queues that have messages, in name order. */

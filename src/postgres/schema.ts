@@ -282,6 +282,13 @@ export const migrations: readonly Migration[] = [
       "CREATE INDEX history_held ON @history (worker, unit, number) WHERE held",
       // of specs with a schedule: when it makes its next unit (null is never), and the time of the last one
       "ALTER TABLE @spec ADD COLUMN next_run bigint, ADD COLUMN last_run bigint",
+      // units that belong together, by the label that they carry: their counts, and what follows, in JSON
+      `CREATE TABLE @batch (
+        namespace bigint NOT NULL,
+        name bytea NOT NULL,
+        state text NOT NULL,
+        PRIMARY KEY (namespace, name)
+      ) WITH (fillfactor = 50)`,
       // how far the running attempt has come, in JSON
       "ALTER TABLE @unit ADD COLUMN attempt_progress text",
       // names over 2,536 bytes: their keys have been in the order of a hash, and are in the order of names from now on (long-names.ts)

@@ -3,8 +3,10 @@ import { randomInt } from "node:crypto";
 import {
   addUnits,
   attemptRow,
+  batchOf,
   catchUpUnit,
   changeUnits,
+  conclude,
   CoordinateError,
   defaultNamespaceSettings,
   follow,
@@ -13,6 +15,7 @@ import {
   missingWorkSpec,
   nameFromBytes,
   nameToBytes,
+  putBatches,
   removeUnits,
   settleAttempts,
   waitingSample,
@@ -23,7 +26,10 @@ import {
   type AttemptChanged,
   type AttemptKey,
   type AttemptRow,
+  type BatchInput,
+  type BatchRow,
   type Candidates,
+  type CandidatesAsk,
   type Claim,
   type CountSlice,
   type Happened,
@@ -56,14 +62,15 @@ import {
   type WorkSpecPut,
   type WorkSpecRef,
   type WorkSpecRow,
-  type WorkUnitChange,
+  type WorkUnitUpdate,
   type WorkUnitPut,
   type WorkUnitRow,
   type WorkUnitWhere,
 } from "../core/index.ts";
 import { findAttempts, readAttempts } from "./attempts.ts";
+import { dropBatches, pageBatches, readBatches } from "./batches.ts";
 import { readCandidates } from "./candidates.ts";
-import { claimUnits, type Claimed, type ClaimHints, type Seen } from "./claims.ts";
+import { claimUnits, type Claimed, type ClaimHints } from "./claims.ts";
 import { catchUp, expireNeedy, isPast, lookUp, type Ways } from "./expiry.ts";
 import {
   copyFromUnits,
@@ -90,6 +97,7 @@ import {
 import { Floors } from "./floor.ts";
 import { decideLocks } from "./locks.ts";
 import { findKeys } from "./long-names.ts";
+import { Looks } from "./looks.ts";
 import { Merge } from "./merge.ts";
 import type { Notifier } from "./notify.ts";
 import {
@@ -122,6 +130,7 @@ import { heldAttempts, loggedAttempts, pageWorkers, readWorkers, writeWorkers } 
 import {
   killNamespace,
   killWorkSpecs,
+  openNamespace,
   pageWorkSpecs,
   readNamespaces,
   readWorkSpecs,
@@ -149,23 +158,10 @@ export interface PostgresParts {
 type SettleMerge = Merge<{ changes: readonly Settle[]; now: number }, AttemptChanged[]>;
 type ClaimMerge = Merge<{ claim: Claim; now: number }, Claimed>;
 type ClaimCall = (asked: readonly { claim: Claim; now: number }[]) => Promise<Claimed[]>;
-interface Look {
+interface LookCall {
   requestId: string | null;
   now: number;
 }
-
-/** What the last look found, for those who come right after it. */
-interface Recent {
-  /** Which look it was; none once it was found not to hold. */
-  look: number | null;
-  only: Seen;
-  answer: Candidates;
-  /** By the process's own clock, as is `shy`: until when nothing is remembered. */
-  until: number;
-  shy: number;
-}
-const recentMs = 1000;
-const shyMs = 100;
 
 /** Claims and settles of more than this go by themselves, so that several sessions share the work. */
 const few = 20;
@@ -179,10 +175,9 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
   readonly #merges = {
     settles: new Map<string, SettleMerge>(),
     claims: new Map<string, ClaimMerge>(),
-    looks: new Map<string, Merge<Look, Candidates>>(),
+    looks: new Map<string, Merge<LookCall, Candidates>>(),
   };
-  readonly #recent = new Map<string, Recent>();
-  #looks = 0;
+  readonly #looks = new Looks();
   /** Claims under way, by request id: who asks the same again meanwhile is given the same answer. */
   readonly #claiming = new Map<string, Promise<Claimed>>();
   readonly #hints: ClaimHints = {
@@ -312,18 +307,17 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
   }
 
   async purge(limit: number, now: number): Promise<Slice> {
-    const { deleted, done, changed } = await purgeUnits(this.#slow, limit, now);
+    const { deleted, done, changed } = await purgeUnits(this.#slow, limit, now, this.#ways.allocate);
     for (const ns of changed) await this.#changed(ns);
     return { deleted, done };
   }
 
-  async candidates(ns: string, requestId: string | null, recent: boolean, now: number): Promise<Candidates> {
-    // an earlier look is checked by the claim's own statement
-    const seen = recent && this.#parts.fastPaths ? this.#seen(ns) : null;
+  async candidates(ns: string, { requestId, fresh }: CandidatesAsk, now: number): Promise<Candidates> {
+    const earlier = fresh || !this.#parts.fastPaths ? null : this.#looks.usable(ns);
     // each caller may put its own list in another order
-    if (seen !== null && seen.look !== null)
-      return { ...seen.answer, candidates: [...seen.answer.candidates], recent: seen.look };
-    const look = (asked: readonly Look[]): Promise<Candidates[]> =>
+    if (earlier !== null)
+      return { ...earlier.answer, candidates: [...earlier.answer.candidates], look: earlier.number };
+    const look = (asked: readonly LookCall[]): Promise<Candidates[]> =>
       this.#candidates(
         ns,
         asked.map((one) => one.requestId),
@@ -348,7 +342,7 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
         const { settings, candidates, repeated, arrivals } = read;
         for (const { id, available } of candidates)
           if (available > 0) await this.#hints.floors.look(this.#db, id, arrivals.get(id) ?? -1);
-        this.#remember(ns, read.only, { settings, candidates, repeated: null });
+        if (!this.#borrowed) this.#looks.remember(ns, read.only, { settings, candidates, repeated: null });
         const answers: Candidates[] = [];
         for (const [i] of requestIds.entries()) {
           const keys = repeated.get(i);
@@ -362,36 +356,6 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
       }
       for (const { id } of past) await this.#catchUp(this.#db, id, now);
     }
-  }
-
-  /** What was seen a moment ago, where the claim can check that it still holds. */
-  #seen(ns: string): Recent | null {
-    const seen = this.#recent.get(ns);
-    return seen === undefined || seen.until < performance.now() ? null : seen;
-  }
-
-  #remember(ns: string, only: Seen | null, answer: Candidates): void {
-    const known = this.#recent.get(ns);
-    if (this.#borrowed || (known !== undefined && known.shy > performance.now())) return;
-    if (only === null) {
-      this.#recent.delete(ns);
-      return;
-    }
-    if (this.#recent.size > 1000) this.#recent.clear();
-    this.#recent.set(ns, {
-      look: ++this.#looks,
-      only,
-      answer,
-      until: performance.now() + recentMs,
-      shy: 0,
-    });
-  }
-
-  /** What was seen did not hold: somebody is adding, and for a moment every claim looks for itself. */
-  #forget(ns: string, look: number): void {
-    const known = this.#recent.get(ns);
-    if (known?.look === look)
-      this.#recent.set(ns, { ...known, look: null, until: 0, shy: performance.now() + shyMs });
   }
 
   async tally(ns: string | null, now: number): Promise<SpecTally[]> {
@@ -477,7 +441,7 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
         (set, tx) => this.#putUnits(set, tx, spec, ref, puts, request),
         request !== null,
       ));
-    this.#recent.delete(ns);
+    this.#looks.delete(ns);
     await this.#changed(ns);
     return answer;
   }
@@ -499,7 +463,10 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
     }
     if (
       puts.length === 0 ||
-      puts.some(({ dependencies }) => dependencies !== null && dependencies.length > 0)
+      puts.some(
+        ({ dependencies, labels }) =>
+          (dependencies !== null && dependencies.length > 0) || batchOf(labels) !== null,
+      )
     )
       return null;
     if (puts.length > 1 && new Set(puts.map(({ name }) => name)).size < puts.length) return null;
@@ -605,9 +572,7 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
   async updateWorkUnits(
     ns: string,
     ref: WorkSpecRef,
-    where: WorkUnitWhere,
-    change: WorkUnitChange,
-    limit: number,
+    { where, change, limit }: WorkUnitUpdate,
     now: number,
   ): Promise<UnitSlice> {
     const spec = await this.#lookUp(this.#slow, ns, ref, now);
@@ -673,15 +638,15 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
 
   /** Claims of a few units each, by many at once, in one statement and one commit. */
   async #claim(ns: string, claim: Claim, now: number): Promise<Claimed> {
-    const { workSpec, maxRetries, requestId, recent } = claim;
+    const { workSpec, maxRetries, requestId, look } = claim;
     const call: ClaimCall = (asked) => this.#claims(ns, asked);
     let answer: Claimed;
     if (claim.limit > few || this.#borrowed) answer = (await call([{ claim, now }]))[0] ?? noClaim;
     else {
-      const key = `${workSpec.id} ${maxRetries} ${requestId === null} ${recent === undefined} ${ns}`;
+      const key = `${workSpec.id} ${maxRetries} ${requestId === null} ${look === undefined} ${ns}`;
       answer = await mergeOf(this.#merges.claims, key, () => new Merge(call, 1, 100)).ask({ claim, now });
     }
-    if (answer.stale === true && recent !== undefined) this.#forget(ns, recent);
+    if (answer.stale === true && look !== undefined) this.#looks.refute(ns, look);
     return answer;
   }
 
@@ -690,10 +655,11 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
    * forgotten meanwhile cannot be checked any more, and claim nothing.
    */
   async #claims(ns: string, asked: readonly { claim: Claim; now: number }[]): Promise<Claimed[]> {
-    const known = this.#recent.get(ns);
-    const holds = ({ recent }: Claim): boolean => recent === undefined || recent === known?.look;
-    const claims = asked.map(({ claim }) => claim);
-    const held = claims.filter(holds);
+    // before the statement: what it claims is answered, whatever becomes of the look meanwhile
+    const looks = asked.map(({ claim }) =>
+      claim.look === undefined ? null : this.#looks.find(ns, claim.look),
+    );
+    const holds = asked.map(({ claim }, i) => claim.look === undefined || looks[i] !== null);
     const claiming = {
       db: this.#parts.timely,
       ns,
@@ -701,13 +667,14 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
       allocate: (count: number, session?: Session) => this.#ids.take(count, session),
       workerLifetimeMs,
       fastPaths: this.#parts.fastPaths,
-      seen: held[0]?.recent === undefined ? null : (known?.only ?? null),
+      seen: looks.find((look) => look !== null)?.only ?? null,
       now: Math.max(...asked.map(({ now }) => now)),
     };
+    const held = asked.filter((_, i) => holds[i]).map(({ claim }) => claim);
     const answers = await claimUnits(claiming, held);
     let at = 0;
-    return claims.map((claim) =>
-      holds(claim) ? (answers[at++] ?? noClaim) : { attempts: [], more: false, stale: true },
+    return holds.map((held) =>
+      held ? (answers[at++] ?? noClaim) : { attempts: [], more: false, stale: true },
     );
   }
 
@@ -739,7 +706,9 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
         return unit;
       });
       yield* follow(set);
-      return makeAttempts(set, units, makes);
+      const rows = makeAttempts(set, units, makes);
+      yield* conclude(set);
+      return rows;
     });
   }
 
@@ -767,7 +736,7 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
     // what is not plain, and what another transaction changed at the same moment
     const left = changes.filter((_, i) => plain[i] === undefined);
     if (left.length === 0) return plain as AttemptChanged[];
-    if (needyPast) await expireNeedy(this.#db, now, Infinity);
+    if (needyPast) await expireNeedy(this.#db, now, Infinity, this.#ways.allocate);
     // what was settled already must not be asked for again
     const db = left.length === changes.length ? this.#parts.timely : this.#db;
     const decided = await this.#apply(db, now, (set) => settleAttempts(set, ns, left), true);
@@ -872,6 +841,27 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
 
   deleteActions(ns: string, keys: readonly string[]): Promise<boolean[]> {
     return deleteActions(this.#db, ns, keys);
+  }
+
+  // ---- batches
+
+  async putBatches(ns: string, inputs: readonly BatchInput[], now: number): Promise<BatchRow[]> {
+    await this.#db.transaction((tx) => openNamespace(tx, ns));
+    const rows = await this.#apply(this.#db, now, (set) => putBatches(set, ns, inputs), true);
+    await this.#changed(ns);
+    return rows;
+  }
+
+  getBatches(ns: string, names: readonly string[]): Promise<(BatchRow | null)[]> {
+    return readBatches(this.#db, ns, names);
+  }
+
+  listBatches(ns: string, previous: string | null, limit: number): Promise<BatchRow[]> {
+    return pageBatches(this.#slow, ns, previous, limit);
+  }
+
+  deleteBatches(ns: string, names: readonly string[]): Promise<boolean[]> {
+    return this.#db.transaction((tx) => dropBatches(tx, ns, names));
   }
 
   // ---- locks

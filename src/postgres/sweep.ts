@@ -24,6 +24,7 @@ export async function purgeUnits(
   db: Database,
   limit: number,
   now: number,
+  allocate: Allocate,
 ): Promise<Slice & { changed: string[] }> {
   return db.transaction(
     async (tx) => {
@@ -35,7 +36,7 @@ export async function purgeUnits(
         [limit],
       );
       const ids = (rows as [number][]).map(([id]) => id);
-      const set = new PostgresSet(tx, now, noIds);
+      const set = new PostgresSet(tx, now, allocate);
       if (ids.length > 0) {
         await set.loadUnits(ids);
         await apply(set, removeUnits(set, set.units(ids)));
@@ -68,8 +69,6 @@ export async function purgeUnits(
   );
 }
 
-const noIds: Allocate = () => Promise.resolve([]);
-
 interface TidySpec {
   id: number;
   namespace: Buffer;
@@ -100,14 +99,14 @@ export async function tidyStore(
     }
     // what one of them frees may have been tried too often as well
     while (spec.maxRetries > 0 && left() > 0) {
-      const failed = await failExhausted(db, spec, left(), now);
+      const failed = await failExhausted(db, spec, left(), now, ways.allocate);
       if (failed === 0) break;
       tidied.exhausted += failed;
     }
     // what was failed just now counts: here, or in another spec whose units this one's waited for
     const { retention } = tidied.exhausted > 0 ? ((await readSpecs(db, spec.id, now))[0] ?? spec) : spec;
     for (const kept of retention)
-      if (left() > 0) tidied.retired += await retire(db, spec.id, kept, left(), now);
+      if (left() > 0) tidied.retired += await retire(db, spec.id, kept, left(), now, ways.allocate);
     if (total() > before) changed.push(spec.namespace);
   }
   if (left() === 0) tidied.more = true;
@@ -167,13 +166,19 @@ async function readSpecs(db: Database, only: number | null, now: number): Promis
   );
 }
 
-async function failExhausted(db: Database, spec: TidySpec, limit: number, now: number): Promise<number> {
+async function failExhausted(
+  db: Database,
+  spec: TidySpec,
+  limit: number,
+  now: number,
+  allocate: Allocate,
+): Promise<number> {
   const sql = `SELECT id FROM @unit WHERE spec = $1 AND status = 0 AND tries > 0 AND tries >= $2 ORDER BY tries, id LIMIT $3`;
   if ((await db.rows(sql, [spec.id, spec.maxRetries, 1])).length === 0) return 0;
   return db.transaction(
     async (tx) => {
       const rows = await tx.rows(`${sql} FOR UPDATE SKIP LOCKED`, [spec.id, spec.maxRetries, limit]);
-      const set = new PostgresSet(tx, now, noIds);
+      const set = new PostgresSet(tx, now, allocate);
       const ids = (rows as [number][]).map(([id]) => id);
       await set.loadUnits(ids);
       return apply(set, exhaustUnits(set, set.units(ids)));
@@ -189,6 +194,7 @@ async function retire(
   { status, limit, count }: TidySpec["retention"][number],
   most: number,
   now: number,
+  allocate: Allocate,
 ): Promise<number> {
   const literal = status === "finished" ? "u.status = 4" : "u.status = 5";
   const oldest = `
@@ -206,7 +212,7 @@ async function retire(
     async (tx) => {
       const rows = await tx.rows(`${oldest} FOR UPDATE SKIP LOCKED`, [spec, most]);
       const ids = (rows as [number, number][]).slice(0, retired(rows)).map(([id]) => id);
-      const set = new PostgresSet(tx, now, noIds);
+      const set = new PostgresSet(tx, now, allocate);
       await set.loadUnits(ids);
       const units = set.units(ids);
       const [first] = units;

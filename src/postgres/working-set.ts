@@ -6,6 +6,7 @@
  * Dependents are locked later, as they are found: for them a deadlock is possible, and the transaction is tried again.
  */
 import {
+  batchOf,
   compareNames,
   nameToBytes,
   noExtras,
@@ -13,6 +14,7 @@ import {
   WorkingSet,
   type AttemptKey,
   type AttemptState,
+  type BatchRow,
   type Extras,
   type Loading,
   type Need,
@@ -22,6 +24,7 @@ import {
   type WorkUnitPut,
   type WorkUnitStatus,
 } from "../core/index.ts";
+import { holdBatch, writeBatch } from "./batches.ts";
 import { isRow, type Row, type Session, type Transaction } from "./connection.ts";
 import { comparePlaces, placeOf } from "./floor.ts";
 import { extraArrays, extrasFrom, labelRows } from "./extras.ts";
@@ -104,6 +107,8 @@ export class PostgresSet extends WorkingSet<Unit> {
   readonly #renamed = new Set<Unit>();
   readonly #begun = new Map<string, { namespaceId: number; worker: string; keys: AttemptKey[] }>();
   readonly #nextContinuous = new Map<number, number>();
+  readonly #batches = new Map<string, BatchRow>();
+  readonly #savedBatches = new Map<string, { namespace: string; batch: BatchRow }>();
   readonly #runs = new Map<number, { nextRun: number; lastRun: number }>();
   readonly #messages: NewMessage[] = [];
   readonly #told = new Map<string, number>();
@@ -475,6 +480,8 @@ export class PostgresSet extends WorkingSet<Unit> {
 
   setExtras(unit: Unit, extras: Extras): void {
     unit.extras = extras.queues.length + extras.labels.length === 0 ? noExtras : extras;
+    // its end has consequences, as that of a unit which others depend on: no fast path may pass it by
+    if (batchOf(extras.labels) !== null) unit.dependents = true;
     this.#renamed.add(unit);
     this.#changed.add(unit);
   }
@@ -486,6 +493,23 @@ export class PostgresSet extends WorkingSet<Unit> {
 
   setNextContinuous(spec: Spec, time: number): void {
     this.#nextContinuous.set(spec.id, time);
+  }
+
+  override loadBatch(namespace: string, name: string, create: boolean): Loading {
+    const key = `${namespace}\0${name}`;
+    if (this.#batches.has(key)) return undefined;
+    return holdBatch(this.#tx, namespace, name, create, this.now).then((batch) => {
+      if (batch !== undefined) this.#batches.set(key, batch);
+    });
+  }
+
+  batch(namespace: string, name: string): BatchRow | undefined {
+    return this.#batches.get(`${namespace}\0${name}`);
+  }
+
+  saveBatch(namespace: string, batch: BatchRow): void {
+    this.#batches.set(`${namespace}\0${batch.name}`, batch);
+    this.#savedBatches.set(`${namespace}\0${batch.name}`, { namespace, batch });
   }
 
   setRuns(spec: Spec, nextRun: number, lastRun: number): void {
@@ -561,6 +585,8 @@ export class PostgresSet extends WorkingSet<Unit> {
     await this.#writeBegun();
     for (const [spec, time] of this.#nextContinuous)
       await this.#tx.rows("UPDATE @spec SET next_continuous = $2 WHERE id = $1", [spec, time]);
+    for (const { namespace, batch } of this.#savedBatches.values())
+      await writeBatch(this.#tx, namespace, batch);
     for (const [spec, { nextRun, lastRun }] of this.#runs)
       await this.#tx.rows("UPDATE @spec SET next_run = $2, last_run = $3 WHERE id = $1", [
         spec,

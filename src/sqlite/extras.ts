@@ -2,7 +2,7 @@
  * What few units have: queues that hear of their end, and labels. Kept apart, and counted, so that a store in which no unit
  * has any never looks. Labels stand a second time in a table of their own, in name order, where they are looked for.
  */
-import { nameToBytes, noExtras, type Extras } from "../core/index.ts";
+import { batchOf, nameToBytes, noExtras, type Extras } from "../core/index.ts";
 import type { Spec, State } from "./state.ts";
 import { nameValue } from "./values.ts";
 
@@ -18,7 +18,16 @@ export function extrasOf(state: State, unit: number): Extras {
   return row === undefined ? noExtras : { queues: readNames(row[0]), labels: readNames(row[1]) };
 }
 
-export const hasQueues = (state: State, unit: number): boolean => extrasOf(state, unit).queues.length > 0;
+/** Whether the end of the unit concerns others than its dependents: queues, or a batch. */
+export function isHeard(state: State, unit: number): boolean {
+  const { queues, labels } = extrasOf(state, unit);
+  return queues.length > 0 || batchOf(labels) !== null;
+}
+
+/** Whether any of the units is in a batch. */
+export const anyInBatch = (state: State, ids: readonly number[]): boolean =>
+  state.counters.extras > 0 &&
+  state.sql.labelsOf.all(JSON.stringify(ids)).some(([, labels]) => batchOf(readNames(labels)) !== null);
 
 interface Named {
   id: number;

@@ -15,6 +15,7 @@
 import {
   actionStatus,
   attemptId,
+  batchOf,
   availableSince,
   mayGenerate,
   nameFromBytes,
@@ -32,7 +33,7 @@ import {
   type WorkUnitPut,
 } from "../core/index.ts";
 import type { Value } from "./driver.ts";
-import { addExtras, dropExtras } from "./extras.ts";
+import { addExtras, anyInBatch, dropExtras, extrasOf } from "./extras.ts";
 import type { Lease } from "./leases.ts";
 import { addMessage } from "./queues.ts";
 import { attemptCode, unitState } from "./schema.ts";
@@ -56,7 +57,8 @@ export function* addNew(
   puts: readonly WorkUnitPut[],
   now: number,
 ): Steps<AddedWorkUnit[] | null> {
-  const plain = (put: WorkUnitPut): boolean => put.dependencies === null && isUsualName(put.name);
+  const plain = (put: WorkUnitPut): boolean =>
+    put.dependencies === null && isUsualName(put.name) && batchOf(put.labels) === null;
   if (!state.fastPaths || !puts.every(plain)) return null;
   const first = state.counters.unit + 1;
   state.writes++;
@@ -311,6 +313,7 @@ function readPlain(state: State, ns: string, change: Settle, now: number): Plain
   const { action, data } = change;
   if (lease.number !== change.number || lease.expiration <= now || (lease.own && data === null)) return null;
   if (action !== "finish" && action !== "fail") return null;
+  if (lease.queued && batchOf(extrasOf(state, lease.unit).labels) !== null) return null;
   const { nextWorkSpecName } = spec.meta;
   const next =
     action === "finish" && nextWorkSpecName !== "" ? spec.space.specs.get(nextWorkSpecName) : undefined;
@@ -496,7 +499,7 @@ export function releasePlain(state: State, spec: Spec, units: readonly number[],
 
 /** Deletes units of one spec, in a store without dependencies. */
 export function* deletePlain(state: State, spec: Spec, ids: readonly number[]): Steps<boolean> {
-  if (!state.fastPaths || state.counters.needs > 0) return false;
+  if (!state.fastPaths || state.counters.needs > 0 || anyInBatch(state, ids)) return false;
   state.noteEnds(ids);
   for (let at = 0; at < ids.length; at += unitsAtOnce) {
     if (at > 0) yield;

@@ -247,6 +247,14 @@ export const migrations: readonly string[] = [
   -- 1: taken from its worker before the lease ended, and not settled by it yet
   ALTER TABLE history ADD COLUMN held INTEGER;
   CREATE INDEX history_held ON history (worker, unit, number) WHERE held = 1;
+
+  -- units that belong together, by the label that they carry: their counts, and what follows, in JSON
+  CREATE TABLE batch (
+    namespace INTEGER NOT NULL,
+    name BLOB NOT NULL,
+    state TEXT NOT NULL,
+    PRIMARY KEY (namespace, name)
+  ) WITHOUT ROWID;
   -- how far the attempt has come, in JSON
   ALTER TABLE lease ADD COLUMN progress TEXT;
 

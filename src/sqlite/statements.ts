@@ -37,7 +37,7 @@ export const sql = {
     FROM spec AS s JOIN tally AS t ON t.spec = s.id ORDER BY s.id`,
   leases: `
     SELECT unit, spec, number, worker, started, expiration, late, own,
-      EXISTS (SELECT 1 FROM extra AS e WHERE e.unit = lease.unit AND e.queues IS NOT NULL)
+      EXISTS (SELECT 1 FROM extra AS e WHERE e.unit = lease.unit AND (e.queues IS NOT NULL OR e.labels LIKE '%"batch:%'))
     FROM lease`,
   setTally: `
     UPDATE tally SET available = ?, delayed = ?, blocked = ?, pending = ?, finished = ?, failed = ?,
@@ -160,10 +160,10 @@ export const sql = {
   claimable: `
     SELECT r.unit, r.name, r.place, u.data, u.attempts, u.tries, u.status, u.since, u.ended, u.created, u.not_before
     FROM ready AS r CROSS JOIN unit AS u ON u.id = r.unit WHERE r.spec = ? ORDER BY r.place, r.name LIMIT ? + 0`,
-  /** The same where units may have queues. */
+  /** The same where units may have queues, or be in a batch. */
   claimableQueued: `
     SELECT r.unit, r.name, r.place, u.data, u.attempts, u.tries, u.status, u.since, u.ended, u.created, u.not_before,
-      EXISTS (SELECT 1 FROM extra AS e WHERE e.unit = r.unit AND e.queues IS NOT NULL)
+      EXISTS (SELECT 1 FROM extra AS e WHERE e.unit = r.unit AND (e.queues IS NOT NULL OR e.labels LIKE '%"batch:%'))
     FROM ready AS r CROSS JOIN unit AS u ON u.id = r.unit WHERE r.spec = ? ORDER BY r.place, r.name LIMIT ? + 0`,
   /** Of a row value with a CAST in it SQLite uses the first part only, so higher places go by themselves. */
   dropPlacesBefore: "DELETE FROM ready WHERE spec = ? AND place < ?",
@@ -260,6 +260,12 @@ export const sql = {
   actions: "SELECT key, created, data FROM action WHERE namespace = ? AND key > ? ORDER BY key LIMIT ? + 0",
   addAction: "INSERT INTO action VALUES (?, ?, ?, ?)",
   dropAction: "DELETE FROM action WHERE namespace = ? AND key = ?",
+
+  batch: "SELECT state FROM batch WHERE namespace = ? AND name = ?",
+  batches: "SELECT state FROM batch WHERE namespace = ? AND name > ? ORDER BY name LIMIT ? + 0",
+  setBatch: "INSERT OR REPLACE INTO batch VALUES (?, ?, ?)",
+  dropBatch: "DELETE FROM batch WHERE namespace = ? AND name = ?",
+  batchesOf: "SELECT name FROM batch WHERE namespace = ? LIMIT ? + 0",
 
   // ---- dependencies
 

@@ -9,6 +9,7 @@ import {
   changeUnits,
   claimUnits,
   compareNames,
+  conclude,
   CoordinateError,
   defaultNamespaceSettings,
   lockAncestors,
@@ -16,6 +17,7 @@ import {
   makeAttempts,
   missingWorkSpec,
   nameToBytes,
+  putBatches,
   settleAttempts,
   workSpecName,
   type ActionInput,
@@ -25,8 +27,11 @@ import {
   type AttemptCursor,
   type AttemptKey,
   type AttemptRow,
+  type BatchInput,
+  type BatchRow,
   type Candidate,
   type Candidates,
+  type CandidatesAsk,
   type Claim,
   type CountSlice,
   type Happened,
@@ -42,6 +47,7 @@ import {
   type NamespaceSettings,
   type QueueMessage,
   type QueueRow,
+  type Rule,
   type Settle,
   type Slice,
   type SpecTally,
@@ -59,11 +65,12 @@ import {
   type WorkSpecPut,
   type WorkSpecRef,
   type WorkSpecRow,
-  type WorkUnitChange,
+  type WorkUnitUpdate,
   type WorkUnitPut,
   type WorkUnitRow,
   type WorkUnitWhere,
 } from "../core/index.ts";
+import { deleteBatches, listBatches, readBatch } from "./batches.ts";
 import { again, Committer } from "./commit.ts";
 import type { Connection, Driver, Row } from "./driver.ts";
 import { catchUp, firstDue, isBehind } from "./expiry.ts";
@@ -296,7 +303,7 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
     return this.#write((state) => purge(state, limit, now));
   }
 
-  async candidates(ns: string, requestId: string | null, _recent: boolean, now: number): Promise<Candidates> {
+  async candidates(ns: string, { requestId }: CandidatesAsk, now: number): Promise<Candidates> {
     const state = this.#state;
     // nothing to write and nothing open: the answer is in memory, and need not wait for a turn
     if (
@@ -449,9 +456,7 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
   async updateWorkUnits(
     ns: string,
     ref: WorkSpecRef,
-    where: WorkUnitWhere,
-    change: WorkUnitChange,
-    limit: number,
+    { where, change, limit }: WorkUnitUpdate,
     now: number,
   ): Promise<UnitSlice> {
     const caughtUp = this.#caughtUp.bind(this);
@@ -530,6 +535,7 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
         return unit;
       });
       const rows = makeAttempts(set, units, makes);
+      runAll(conclude(set));
       set.flush();
       return rows;
     });
@@ -692,6 +698,38 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
     });
   }
 
+  // ---- batches
+
+  async putBatches(ns: string, inputs: readonly BatchInput[], now: number): Promise<BatchRow[]> {
+    return this.#write(function* (state): Steps<BatchRow[]> {
+      openSpace(state, ns);
+      const rows = yield* applied(state, now, (set) => putBatches(set, ns, inputs));
+      state.changed.add(ns);
+      return rows;
+    });
+  }
+
+  async getBatches(ns: string, names: readonly string[]): Promise<(BatchRow | null)[]> {
+    return this.#read((state) => {
+      const space = state.spaces.get(ns);
+      return names.map((name) => (space === undefined ? null : (readBatch(state, space, name) ?? null)));
+    });
+  }
+
+  async listBatches(ns: string, previous: string | null, limit: number): Promise<BatchRow[]> {
+    return this.#read((state) => {
+      const space = state.spaces.get(ns);
+      return space === undefined ? [] : listBatches(state, space, previous, limit);
+    });
+  }
+
+  async deleteBatches(ns: string, names: readonly string[]): Promise<boolean[]> {
+    return this.#write((state) => {
+      const space = state.spaces.get(ns);
+      return space === undefined ? names.map(() => false) : deleteBatches(state, space, names);
+    });
+  }
+
   // ---- locks
 
   async locks<Answer>(
@@ -824,6 +862,11 @@ function* claimSome(
     return { attempts: plain, more: false };
   const { attempts, more } = yield* applied(state, now, (set) => claimUnits(set, spec, { ...claim, limit }));
   return { attempts: [...plain, ...attempts], more: more && plain.length === 0 };
+}
+
+/** A rule in one go. */
+function runAll(steps: Rule<void>): void {
+  while (steps.next().done !== true);
 }
 
 const noCandidates = (): Candidates => ({

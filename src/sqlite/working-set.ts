@@ -5,6 +5,7 @@ import {
   WorkingSet,
   type AddedWorkUnit,
   type AttemptState,
+  type BatchRow,
   type Extras,
   type Need,
   type QueueMessage,
@@ -13,8 +14,9 @@ import {
   type WorkUnitPut,
   type WorkUnitStatus,
 } from "../core/index.ts";
-import { extrasOf, hasQueues, setExtras } from "./extras.ts";
+import { extrasOf, isHeard, setExtras } from "./extras.ts";
 import { addNew } from "./fast-paths.ts";
+import { readBatch } from "./batches.ts";
 import { addMessage } from "./queues.ts";
 import { attemptCode, unitState } from "./schema.ts";
 import type { Spec, State } from "./state.ts";
@@ -47,6 +49,7 @@ export class SqliteSet extends WorkingSet<Unit> {
 
   #forget(): void {
     this.takeUnresolved();
+    this.takeBatchChanges();
     // to clear a Map costs as much as to make one
     if (this.#units.size > 0) this.#units.clear();
     if (this.#names.size > 0) this.#names.clear();
@@ -263,7 +266,7 @@ export class SqliteSet extends WorkingSet<Unit> {
       own ? dataValue(attempt.data) : null,
       progressValue(attempt.progress),
     );
-    const queued = hasQueues(state, id);
+    const queued = isHeard(state, id);
     state.setLease(id, { unit: id, spec: spec.id, number, worker, start, expiration, late, own, queued });
   }
 
@@ -345,6 +348,18 @@ export class SqliteSet extends WorkingSet<Unit> {
 
   setNextContinuous(spec: Spec, nextContinuous: number): void {
     this.#setMeta(spec, { ...spec.meta, nextContinuous });
+  }
+
+  batch(namespace: string, name: string): BatchRow | undefined {
+    const space = this.#state.spaces.get(namespace);
+    return space === undefined ? undefined : readBatch(this.#state, space, name);
+  }
+
+  saveBatch(namespace: string, batch: BatchRow): void {
+    const space = this.#state.spaces.get(namespace);
+    if (space === undefined) return;
+    this.#state.writes++;
+    this.#state.sql.setBatch.run(space.id, nameToBytes(batch.name), JSON.stringify(batch));
   }
 
   setRuns(spec: Spec, nextRun: number, lastRun: number): void {

@@ -6,6 +6,7 @@ import assert from "node:assert/strict";
 import { actions } from "./cases/actions.ts";
 import { attempts } from "./cases/attempts.ts";
 import { cancelling } from "./cases/cancelling.ts";
+import { batches } from "./cases/batches.ts";
 import { chaining } from "./cases/chaining.ts";
 import { conflicts } from "./cases/conflicts.ts";
 import { consequences } from "./cases/consequences.ts";
@@ -55,6 +56,7 @@ export const caseGroups: readonly CaseGroup[] = [
   waiting,
   requests,
   queues,
+  batches,
   actions,
   labels,
   ending,
