@@ -212,16 +212,16 @@ export function dataWith(data: Data | null, key: string, value: string | number)
   return typeof data === "string" ? jsonWith(data, key, value) : cborWith(data, key, value);
 }
 
-/** Data without one top-level key; the values of the others are untouched to the byte. */
-export function dataWithout(data: Data, key: string): Data {
+/** Data without some top-level keys; the values of the others are untouched to the byte. */
+export function dataWithout(data: Data, keys: readonly string[]): Data {
   if (typeof data === "string") {
     const members = [...jsonMembers(data)];
-    const left = members.filter((member) => member.key !== key);
+    const left = members.filter((member) => !keys.includes(member.key));
     if (left.length === members.length) return data;
     return `{${left.map((one) => `${JSON.stringify(one.key)}:${data.slice(one.start, one.end)}`).join(",")}}` as JsonText;
   }
   const entries = [...cborEntries(data, 0)];
-  const left = entries.filter((entry) => !isCborKey(data, entry.key.start, key));
+  const left = entries.filter((entry) => !keys.some((key) => isCborKey(data, entry.key.start, key)));
   if (left.length === entries.length) return data;
   const pieces = left.map((entry) => data.subarray(entry.key.start, entry.end));
   return new Uint8Array(Buffer.concat([cborMapHead(left.length), ...pieces])) as CborBytes;

@@ -74,8 +74,12 @@ export function fingerprintOf(text: string): Failure {
     .slice(0, 1000)
     .replace(/^dependency .* of work spec (.*) (failed|was deleted)$/, "dependency … of work spec $1 $2");
   if (!line.startsWith("dependency …")) for (const pattern of variable) line = line.replace(pattern, "…");
-  line = line.replace(/…(?:[\s,]*…)+/g, "…");
-  const error = line === "" ? "no error was given" : line.slice(0, longestError);
+  line = line
+    .replace(/…(?:[\s,]*…)+/g, "…")
+    .slice(0, longestError)
+    // what not every database can store as text, or would show
+    .replace(/[\p{Cc}\p{Surrogate}]/gu, "\ufffd");
+  const error = line === "" ? "no error was given" : line;
   return { fingerprint: hashOf(error), error };
 }
 

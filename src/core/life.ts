@@ -119,6 +119,9 @@ function exhaustedData(data: Data | null, lastError: string | null, tries: numbe
   return dataWith(lastError === null ? failed : dataWith(failed, "last_error", lastError), "tries", tries);
 }
 
+/** What `exhaustedData` writes. */
+export const exhaustedKeys = ["traceback", "last_error", "tries"];
+
 /** Fails a unit that was tried too often. */
 export function exhaust<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit, worker: string): void {
   const data = exhaustedData(unit.data, lastError(unit.attempt), unit.tries);

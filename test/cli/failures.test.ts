@@ -56,7 +56,7 @@ test("groups are listed, and one of them is retried with its count first", async
   const cleared = await line("clear fetch --prefix b -s failed");
   expect(cleared.err + cleared.out).toMatch(/1 unit selected[^]*Removed 1 work unit/);
   const none = await line("failures");
-  expect([none.code, none.out]).toEqual([1, "Nothing has failed.\n"]);
+  expect([none.code, none.out]).toEqual([2, "Nothing has failed.\n"]);
 });
 
 test("a selection is not mixed with names, and bad times are refused", async () => {

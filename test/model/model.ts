@@ -107,6 +107,17 @@ const withMembers = (data: string | null, members: object): string =>
 const tracebackOf = (data: string | null): string | null =>
   (JSON.parse(data ?? "{}") as { traceback?: string }).traceback ?? null;
 
+/** What is left when a finish wins over a failure. */
+const withoutFailure = (data: string, exhausted: boolean): string => {
+  const members = JSON.parse(data) as Record<string, unknown>;
+  delete members.traceback;
+  if (exhausted) {
+    delete members.last_error;
+    delete members.tries;
+  }
+  return JSON.stringify(members);
+};
+
 const tooOften = (error: string | null, tries: number): object => ({
   traceback: "too many retries",
   ...(error !== null && { last_error: error }),
@@ -588,6 +599,8 @@ export class Model {
     }
     if (release && status === "expired" && data === null) return repeated;
     if (data !== null) attempt.data = data;
+    else if (status === "failed" && attempt.data !== null && attempt.data !== unit.data)
+      attempt.data = withoutFailure(attempt.data, attempt.reason === "exhausted");
     if (release) {
       if (status === "pending") this.#release(unit, attempt, untried);
     } else if (action === "renew") {

@@ -201,10 +201,11 @@ export const failureGroups: CaseGroup = {
         await failing(t, { u: "Error: one" }, "a");
         await failing(t, { u: "Error: one", v: "Error: two" }, "b");
         const all = await t.c.listFailures(t.ns);
-        assert.deepEqual(
-          all.map(({ workSpec, error }) => `${workSpec} ${error}`).sort(),
-          ["a Error: one", "b Error: one", "b Error: two"],
-        );
+        assert.deepEqual(all.map(({ workSpec, error }) => `${workSpec} ${error}`).sort(), [
+          "a Error: one",
+          "b Error: one",
+          "b Error: two",
+        ]);
         assert.equal((await failures(t, "a")).length, 1);
         assert.equal(
           all[0]?.fingerprint,
