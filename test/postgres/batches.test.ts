@@ -78,9 +78,9 @@ test("the unit that follows a batch is made once, by whichever of four engines e
       }
     }
   };
-  let cutting = true;
+  const cutting = new AbortController();
   const cuts = (async () => {
-    for (let i = 0; i < 12 && cutting; i++) {
+    for (let i = 0; i < 12 && !cutting.signal.aborted; i++) {
       await new Promise((resolve) => setTimeout(resolve, 150));
       await query(
         url,
@@ -89,7 +89,7 @@ test("the unit that follows a batch is made once, by whichever of four engines e
     }
   })();
   await Promise.all(engines.flatMap((engine, i) => [loop(engine, `w${i}`), loop(engine, `v${i}`)]));
-  cutting = false;
+  cutting.abort();
   await cuts;
   // what was claimed by a request whose answer was lost
   clock.advance(2e9);

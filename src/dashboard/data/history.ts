@@ -96,7 +96,7 @@ function recordedPoints(
   if (answer === undefined || series === undefined) return { points: [], marks: [] };
   const offset = ahead();
   const byTime = new Map(series.points.map((point) => [point.time, point]));
-  if (whole !== undefined && whole.stepMs === answer.stepMs)
+  if (whole?.stepMs === answer.stepMs)
     for (const { time } of whole.series[0]?.points ?? [])
       if (!byTime.has(time)) byTime.set(time, { ...nothing, time });
   const times = [...byTime.keys()].sort((a, b) => a - b);
