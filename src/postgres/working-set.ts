@@ -98,7 +98,7 @@ export class PostgresSet extends WorkingSet<Unit> {
   readonly #specNames = new Map<string, Spec | null>();
   readonly #needs = new Map<number, readonly Need[]>();
   readonly #rewired = new Set<Unit>();
-  readonly #met: { unit: number; position: number }[] = [];
+  readonly #met: { unit: Unit; position: number }[] = [];
   /** Where targets stood that are not in this set. */
   readonly #targets = new Map<number, WorkUnitStatus | null>();
   readonly #dependents = new Map<number, Set<number>>();
@@ -478,8 +478,7 @@ export class PostgresSet extends WorkingSet<Unit> {
 
   meet(unit: Unit, need: Need): void {
     need.met = true;
-    if (!this.#rewired.has(unit))
-      this.#met.push({ unit: unit.id, position: this.needs(unit.id).indexOf(need) });
+    this.#met.push({ unit, position: this.needs(unit.id).indexOf(need) });
   }
 
   setExtras(unit: Unit, extras: Extras): void {
@@ -841,10 +840,13 @@ export class PostgresSet extends WorkingSet<Unit> {
   }
 
   async #meetNeeds(): Promise<void> {
+    // a unit that was given other needs is written with all of them; the place may be that of another need by now
+    const met = this.#met.filter(({ unit }) => !this.#rewired.has(unit));
+    if (met.length === 0) return;
     await this.#tx.rows(
       `UPDATE @need d SET met = true FROM unnest($1::bigint[], $2::int[]) AS g (unit, position)
        WHERE ${isRow("d.unit", "g.unit")} AND ${isRow("d.position", "g.position")}`,
-      [int8s(this.#met.map(({ unit }) => unit)), int4s(this.#met.map(({ position }) => position))],
+      [int8s(met.map(({ unit }) => unit.id)), int4s(met.map(({ position }) => position))],
     );
   }
 
