@@ -753,6 +753,11 @@ class WorkSpec(Handle[M]):
         return cast(int, await self._ask("resetWorkUnits", {"selection": chosen}))
 
     @operation
+    async def cancel(self, **selection: Unpack[Selection]) -> int:
+        """Fails units that have not ended, running ones included."""
+        return cast(int, await self._ask("cancelWorkUnits", {"selection": body_of(**selection)}))
+
+    @operation
     async def delete_work_units(self, **selection: Unpack[Selection]) -> int:
         """With their attempts."""
         return cast(int, await self._ask("deleteWorkUnits", {"selection": body_of(**selection)}))

@@ -225,7 +225,9 @@ class TestProcesses:
         pid = until("the pid", lambda: [line for line in file.read_text().splitlines() if line.startswith("a ")])[0]
         os.kill(int(pid.split()[1]), signal.SIGKILL)
         thread.join(30)
-        assert "killed by SIGKILL" in spec.work_unit("a").traceback
+        a = spec.work_unit("a")
+        assert a.traceback == "too many retries"
+        assert "killed by SIGKILL" in a.data["last_error"]
         assert spec.work_unit("b").status == "finished"
 
     def test_tasks_that_cannot_be_loaded(self, daemon, ns, kind, tmp_path):

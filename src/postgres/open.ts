@@ -90,6 +90,8 @@ export async function openPostgres(options: PostgresOptions = {}): Promise<Postg
     const own = new pg.Pool({ ...config, max: poolSize, idleTimeoutMillis: 60_000 });
     // an idle connection that breaks tells here; the next request finds out by itself
     own.on("error", () => undefined);
+    // between two owners a connection has no listener of its own, and an error without one ends the process
+    own.on("connect", (client) => client.on("error", () => undefined));
     pool = own;
     end = () => own.end();
   } else pool = options.pool;
