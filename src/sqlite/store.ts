@@ -122,6 +122,8 @@ export interface OpenedFile {
   readonly readOnly: boolean;
   /** False: every verb goes by the rules of core, one unit at a time. For tests; true when absent. */
   readonly fastPaths?: boolean;
+  /** How long verbs may join a transaction that has begun. For tests, which must not depend on how fast the machine is. */
+  readonly joinMs?: number;
 }
 
 /** How many rows a listing reads before it lets others have a turn. */
@@ -140,7 +142,8 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
   constructor(opened: OpenedFile) {
     this.#opened = opened;
     this.#state = new State(opened.connection, opened.fastPaths ?? true);
-    this.#committer = new Committer(opened.file, opened.connection, this.#state, () => this.#tell());
+    const { file, connection, joinMs } = opened;
+    this.#committer = new Committer(file, connection, this.#state, () => this.#tell(), joinMs);
   }
 
   // ---- the one place that every verb goes through. The verbs of the hot path are generator methods: a generator expression would be
