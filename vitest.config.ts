@@ -1,4 +1,5 @@
 import { defineConfig } from "vitest/config";
+import { SkippedReporter } from "./test/skipped-reporter.ts";
 
 export default defineConfig({
   test: {
@@ -9,6 +10,6 @@ export default defineConfig({
     maxWorkers: 2,
     testTimeout: 30_000,
     hookTimeout: 30_000,
-    reporters: ["default"],
+    reporters: ["default", new SkippedReporter()],
   },
 });

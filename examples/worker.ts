@@ -1,7 +1,7 @@
 /** A worker as a program has it: tasks, a stop on signals, and a report at the end. Over REST only the first line differs. */
 import assert from "node:assert/strict";
 import { openMemory } from "../src/index.ts";
-import { bulk, retry, Worker, type UnitTask } from "../src/worker/index.ts";
+import { bulk, fail, retry, Worker, type UnitTask } from "../src/worker/index.ts";
 
 const coordinate = openMemory();
 // a daemon: const coordinate = handles(new RestClient("http://localhost:5980/"));
@@ -18,9 +18,9 @@ await images?.addWorkUnits([
   ["broken.png", {}],
 ]);
 
-// a function of one unit: what is returned is stored, what is thrown fails the unit, `retry` gives it back
+// a function of one unit: what is returned is stored; an error is tried again, `fail` is not, `retry` says when
 const resize: UnitTask = async ({ name, data, attempt }) => {
-  if (typeof data.width !== "number") throw new Error(`${name} has no width`);
+  if (typeof data.width !== "number") throw fail(`${name} has no width`);
   if (name === "dog.png" && attempt.number === 1) throw retry(50);
   return { output: { [`thumb-${name}`]: { width: data.width / 10 } } };
 };

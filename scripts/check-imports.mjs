@@ -48,8 +48,8 @@ export const folders = {
   },
   objects: { imports: ["core"], packages: [], pure: true },
   memory: { imports: ["core"], packages: [], pure: true },
-  sqlite: { imports: ["core"], packages: ["@photostructure/sqlite", "node:sqlite", "node:*"] },
-  postgres: { imports: ["core"], packages: ["pg", "pg-copy-streams", "node:*"] },
+  sqlite: { imports: ["core"], packages: ["@photostructure/sqlite", "node:sqlite", "node:*"], pure: true },
+  postgres: { imports: ["core"], packages: ["pg", "pg-copy-streams", "node:*"], pure: true },
   // What connections may cost the process that serves them, for both wires.
   traffic: { imports: [], packages: ["node:*"] },
   rest: {
@@ -130,6 +130,16 @@ export const ambient = {
 /** Files of pure folders that may use them all the same, each with the reason. */
 export const exceptions = [
   { file: "src/core/clock.ts", reason: "defines the system clock and random that are given to the edges" },
+  { file: "src/sqlite/commit.ts", reason: "gathers writes into commits by how long a commit takes" },
+  { file: "src/sqlite/maintenance.ts", reason: "checkpoints from time to time" },
+  { file: "src/postgres/clock.ts", reason: "measures how far the server's clock is from the process's" },
+  { file: "src/postgres/connection.ts", reason: "tries again for as long as it was told to" },
+  { file: "src/postgres/floor.ts", reason: "how long a remembered place in an index is used" },
+  { file: "src/postgres/live.ts", reason: "finds dead connections" },
+  { file: "src/postgres/looks.ts", reason: "how long a look is used" },
+  { file: "src/postgres/notify.ts", reason: "gathers notices, and listens again after a failure" },
+  { file: "src/postgres/share.ts", reason: "how long a request waits for a connection" },
+  { file: "src/postgres/watching.ts", reason: "looks again when notices may be lost" },
 ];
 
 /**

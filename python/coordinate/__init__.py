@@ -35,7 +35,7 @@ from .errors import (
 from .handles import Change
 from .task_master import TaskMaster, run_one
 from .transport import Cancel
-from .work_unit import Retry, WorkUnit
+from .work_unit import Retry, Snooze, WorkUnit
 from .worker import Worker
 
 __version__ = "0.2.0"
@@ -65,6 +65,7 @@ __all__ = [
     "NotPending",
     "ProgrammerError",
     "Retry",
+    "Snooze",
     "TaskMaster",
     "TooLarge",
     "Unauthorized",

@@ -55,7 +55,6 @@ class Child(Port):
         self.skipped: Set[str] = set()
         #: The job has returned: what is settled now may wait for the next message.
         self.returned = False
-        self.knows_errors = False
 
     def main(self) -> None:
         signal.signal(signal.SIGTERM, self.on_terminate)
@@ -74,7 +73,6 @@ class Child(Port):
 
     def start(self, head: Head) -> None:
         self.default_lifetime = head.get("defaultLifetime", 900)
-        self.knows_errors = head.get("knowsErrors", False)
         sys.path[0] = os.getcwd()
         sys.path[:] = head.get("path", sys.path)
         sys.setrecursionlimit(_RECURSION)
@@ -155,11 +153,11 @@ class Child(Port):
 
     def end(self, unit: WorkUnit, action: str, data: Optional[bytes], delay: float = 0) -> None:
         # Not waited for: the next unit can begin while this one is stored.
-        if action == "error" and not self.knows_errors:
-            action = "fail"
         head = {"kind": "settle", "ref": 0, "attempt": unit._attempt, "action": action}
-        if action == "retry":
+        if action in ("retry", "snooze"):
             head["delayMs"] = round(delay * 1000)
+        if action == "snooze":
+            head.update(action="retry", untried=True)
         self.channel.send(head, [data], flush=not self.returned)
 
     def renew(self, unit: WorkUnit, seconds: float, data: Optional[bytes]) -> None:

@@ -215,6 +215,10 @@ class Timeout(CannotAnswer, status=408):
     """The request took too long to arrive"""
 
 
+class QueueFull(CoordinateError, status=429):
+    """Queue is full"""
+
+
 class TooManyRequests(CannotAnswer, status=429):
     """Too many requests"""
 

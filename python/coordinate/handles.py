@@ -250,7 +250,7 @@ def _waits(wait: float) -> Iterator[float]:
 
 
 class Change(NamedTuple):
-    """One change for `settle_attempts`: finish, fail, retry, expire or renew. Spans are in seconds."""
+    """One change for `settle_attempts`: finish, fail, error, retry, expire or renew. Spans are in seconds."""
 
     attempt: str
     action: str
@@ -258,6 +258,10 @@ class Change(NamedTuple):
     delay: Optional[float] = None
     lifetime: Optional[float] = None
     untried: bool = False
+    #: Of an error: what went wrong, for a person. It becomes the traceback of the data.
+    error: Optional[str] = None
+    #: Of a fail or an error: expired, cancelled or late.
+    reason: Optional[str] = None
 
     def body(self) -> Dict[str, Any]:
         body = body_of(attempt=self.attempt, action=self.action, delay=self.delay, lifetime=self.lifetime)
@@ -265,6 +269,10 @@ class Change(NamedTuple):
             body["data"] = to_wire(self.data)
         if self.untried:
             body["untried"] = True
+        if self.error is not None:
+            body["error"] = self.error
+        if self.reason is not None:
+            body["reason"] = self.reason
         return body
 
 
@@ -747,6 +755,11 @@ class WorkSpec(Handle[M]):
         return cast(int, await self._ask("resetWorkUnits", {"selection": chosen}))
 
     @operation
+    async def cancel(self, **selection: Unpack[Selection]) -> int:
+        """Fails units that have not ended, running ones included."""
+        return cast(int, await self._ask("cancelWorkUnits", {"selection": body_of(**selection)}))
+
+    @operation
     async def delete_work_units(self, **selection: Unpack[Selection]) -> int:
         """With their attempts."""
         return cast(int, await self._ask("deleteWorkUnits", {"selection": body_of(**selection)}))
@@ -783,6 +796,11 @@ class WorkUnit(Handle[M]):
     def status(self) -> str:
         """available, delayed, blocked, pending, finished or failed."""
         return cast(str, self._row["status"])
+
+    @property
+    def reason(self) -> Optional[str]:
+        """Why it failed: error, exhausted, dependency, expired, cancelled or late. None unless it has."""
+        return cast(Optional[str], self._row.get("reason"))
 
     @property
     def data(self) -> Data:
@@ -1043,6 +1061,17 @@ class Attempt(Handle[M]):
         if traceback is not None:
             data = {**(self.data if data is None else data), "traceback": traceback}
         return await self._settle(Change(self.id, "fail", data))
+
+    @operation
+    async def error(self, traceback: str, data: Optional[Mapping[str, Any]] = None) -> Settled:
+        """Ends it in an error. The retry policy says what follows: the unit is tried again, and `retry` of the answer says
+        when, or it fails."""
+        return await self._settle(Change(self.id, "error", data, error=traceback))
+
+    @operation
+    async def snooze(self, delay: float) -> Settled:
+        """Puts the unit off for `delay` seconds: as `retry`, but it does not count as a try."""
+        return await self._settle(Change(self.id, "retry", delay=delay, untried=True))
 
     @operation
     async def retry(self, delay: float = 0, data: Optional[Mapping[str, Any]] = None) -> Settled:

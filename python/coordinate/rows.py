@@ -94,6 +94,8 @@ class Settled:
     expiration_time: float = _seconds("expirationTime")
     outputs: int = 0
     chaining_errors: List[str] = field(default_factory=list)
+    #: After an error of a unit that is tried again: `delayMs`, and how many tries are `left`, None for unlimited.
+    retry: Optional[Dict[str, Any]] = None
 
 
 @dataclass(frozen=True)

@@ -116,19 +116,28 @@ class Slot(threading.Thread):
 
     # ---- settling
 
-    def settle(self, batch: Batch, held: Held, action: str, data: Any = None, delay: float = 0) -> None:
-        """An error becomes what the work spec's retry policy says."""
+    def settle(
+        self,
+        batch: Batch,
+        held: Held,
+        action: str,
+        data: Any = None,
+        delay: float = 0,
+        reason: Optional[str] = None,
+    ) -> None:
+        """The coordinator applies the retry policy to an error. `snooze` is a retry that does not count as a try."""
         with self._lock:
             held.over = True
-        if action == "error":
-            wait = retry_delay(batch.spec, held.attempt.number)
-            action, delay = ("fail", 0) if wait is None else ("retry", wait)
+        untried = action == "snooze"
+        if untried:
+            action = "retry"
         self._worker_run.settler.settle(
-            Change(held.attempt.id, action, data, delay=delay if action == "retry" else None), held
+            Change(held.attempt.id, action, data, delay=delay if action == "retry" else None, untried=untried, reason=reason),
+            held,
         )
 
-    def blame(self, batch: Batch, held: Held, text: str, action: str = "error") -> None:
-        self.settle(batch, held, action, {**held.attempt.data, "traceback": text})
+    def blame(self, batch: Batch, held: Held, text: str, reason: Optional[str] = None) -> None:
+        self.settle(batch, held, "error", {**held.attempt.data, "traceback": text}, reason=reason)
 
     def release(self, held: Held) -> None:
         """Given back without a try."""
@@ -188,21 +197,6 @@ class Slot(threading.Thread):
 
     def skip(self, waiting: List[Held]) -> None:
         """These will not be begun."""
-
-
-def retry_delay(spec: Mapping[Any, Any], number: int) -> Optional[float]:
-    """Seconds until a unit is tried again whose try of this number went wrong; None when it has failed.
-
-    `max_retries` tries, or `retry: {attempts, backoff}`; of both, the smaller number.
-    """
-    policy = get(spec, "retry")
-    policy = policy if isinstance(policy, dict) else {}
-    limits = [limit for limit in (get(policy, "attempts"), get(spec, "max_retries")) if isinstance(limit, int) and limit > 0]
-    if not limits or number >= min(limits):
-        return None
-    backoff = get(policy, "backoff")
-    first = backoff if isinstance(backoff, (int, float)) else 1
-    return float(min(3600, first * 2 ** min(number - 1, 20)))
 
 
 # ---- in threads
@@ -279,7 +273,7 @@ class ThreadSlot(Slot, Port):
     def end_running(self, batch: Batch, running: List[Held], reason: str) -> None:
         for held in running:
             if reason == "late":
-                self.blame(batch, held, batch.too_late, "fail")
+                self.blame(batch, held, batch.too_late, "expired")
             elif reason == "stopped":
                 held.over = True
                 self.abandoned = True
@@ -361,7 +355,8 @@ class ProcessSlot(Slot):
             with self._lock:
                 held.begin(batch.timeout)
         elif kind == "settle" and head["ref"] == 0:
-            self.settle(batch, held, head["action"], pieces[0], head.get("delayMs", 0) / 1000)
+            action = "snooze" if head.get("untried") else head["action"]
+            self.settle(batch, held, action, pieces[0], head.get("delayMs", 0) / 1000)
         else:
             self._answer(held, head, pieces[0])
 
@@ -389,7 +384,7 @@ class ProcessSlot(Slot):
             logger.warning("%s: %s", self.worker_name, text)
         for held in running:
             if reason == "late":
-                self.blame(batch, held, batch.too_late)
+                self.blame(batch, held, batch.too_late, "expired")
             elif reason == "lost":
                 held.over = True
             elif reason == "stopped":

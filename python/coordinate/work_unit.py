@@ -24,6 +24,14 @@ class Retry(Exception):
         self.data = data
 
 
+class Snooze(Exception):
+    """`raise Snooze(60)`: not now. The unit runs again this many seconds later, and this does not count as a try."""
+
+    def __init__(self, delay: float) -> None:
+        super().__init__("put off for %g s" % delay)
+        self.delay = delay
+
+
 class Port:
     """How a unit reaches its coordinator. `data` is encoded, and None when it is as it was."""
 
@@ -31,7 +39,7 @@ class Port:
     default_lifetime: float = 900
 
     def end(self, unit: "WorkUnit", action: str, data: Optional[bytes], delay: float = 0) -> None:
-        """finish, fail, error or retry."""
+        """finish, fail, error, retry or snooze."""
         raise NotImplementedError
 
     def renew(self, unit: "WorkUnit", seconds: float, data: Optional[bytes]) -> None:
@@ -169,6 +177,12 @@ class WorkUnit:
         self._port.end(self, "retry", self._changed(), delay)
         self._released = True
 
+    def snooze(self, delay: float) -> None:
+        """Puts the unit off for `delay` seconds; this does not count as a try."""
+        self._check_held()
+        self._port.end(self, "snooze", None, delay)
+        self._released = True
+
     def _end_badly(self, action: str, exc: Any) -> None:
         if self.settled:
             return
@@ -253,6 +267,8 @@ def attempt_unit(unit: WorkUnit, function: Callable[[WorkUnit], Any], expects_re
         unit.finish(result if expects_result and result is not None else None)
     except Retry as again:
         _quietly(unit, lambda: unit.retry(again.delay, again.data))
+    except Snooze as later:
+        _quietly(unit, lambda: unit.snooze(later.delay))
     except BaseException as error:  # a job that calls sys.exit() has failed like any other
         if any(kind.__name__ == "LostLease" for kind in type(error).__mro__):
             logger.warning("%s/%s: lost its lease", unit.work_spec_name, unit.key)
@@ -274,6 +290,10 @@ def attempt_batch(units: List[WorkUnit], function: Callable[[List[WorkUnit]], An
         for unit in units:
             if not unit.settled:
                 _quietly(unit, lambda unit=unit: unit.retry(again.delay, again.data))  # type: ignore[misc]
+    except Snooze as later:
+        for unit in units:
+            if not unit.settled:
+                _quietly(unit, lambda unit=unit: unit.snooze(later.delay))  # type: ignore[misc]
     except BaseException as error:
         for unit in units:
             _quietly(unit, lambda unit=unit: unit.error(error))  # type: ignore[misc]

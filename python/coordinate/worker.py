@@ -533,9 +533,9 @@ class Run:
                 logger.warning("%s: %s was refused: %s", settling.change.attempt, action, answer.error)
         elif action == "finish":
             counts.finished += 1
-        elif action == "retry":
+        elif answer.status == "failed":
+            counts.failed += 1
+        elif action in ("retry", "error"):
             counts.retried += 1
         elif action == "expire":
             counts.released += 1
-        elif action == "fail":
-            counts.failed += 1

@@ -39,6 +39,12 @@ def again(unit):
     return {"tries": unit.attempt_number}
 
 
+@worker.task("later")
+def later(unit):
+    if unit.attempt_number < 3:
+        raise coordinate.Snooze(0.1)
+
+
 @worker.task("leaves")
 def leaves(unit):
     sys.exit(3)

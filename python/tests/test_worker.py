@@ -93,17 +93,24 @@ class TestTasks:
 
     def test_retry(self, ns, burst):
         again = add(ns, "again", ["a"])
-        raises = add(ns, "raises", ["a"], max_retries=2, retry={"attempts": 3, "backoff": 0.05})
+        raises = add(ns, "raises", ["a"], max_retries=2, retry={"attempts": 3, "backoff": {"kind": "fixed", "delay": 0.05}})
+        later = add(ns, "later", ["a"], max_retries=1)
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline:
             burst()
             if again.work_unit("a").status == "finished" and raises.work_unit("a").status == "failed":
-                break
+                if later.work_unit("a").status == "finished":
+                    break
             time.sleep(0.1)
         assert again.work_unit("a").data == {"tries": 3}
         assert [attempt.status for attempt in again.work_unit("a").attempts()] == ["retryable"] * 2 + ["finished"]
         assert again.work_unit("a").attempts()[0].data == {"try": 1}
         assert len(raises.work_unit("a").attempts()) == 2
+        failed = raises.work_unit("a")
+        assert (failed.reason, failed.traceback, failed.data["tries"]) == ("exhausted", "too many retries", 2)
+        assert "ValueError: raised on purpose" in failed.data["last_error"]
+        # put off twice, which does not count
+        assert [attempt.status for attempt in later.work_unit("a").attempts()] == ["retryable"] * 2 + ["finished"]
 
     def test_batches(self, ns, burst):
         sums = add(ns, "sums", [("u%02d" % i, {"n": i}) for i in range(40)])
@@ -218,7 +225,9 @@ class TestProcesses:
         pid = until("the pid", lambda: [line for line in file.read_text().splitlines() if line.startswith("a ")])[0]
         os.kill(int(pid.split()[1]), signal.SIGKILL)
         thread.join(30)
-        assert "killed by SIGKILL" in spec.work_unit("a").traceback
+        a = spec.work_unit("a")
+        assert a.traceback == "too many retries"
+        assert "killed by SIGKILL" in a.data["last_error"]
         assert spec.work_unit("b").status == "finished"
 
     def test_tasks_that_cannot_be_loaded(self, daemon, ns, kind, tmp_path):

@@ -150,6 +150,13 @@ export const commands: readonly CommandEntry[] = [
     load: () => import("./commands/status.ts"),
   },
   {
+    name: "batches",
+    group: "looking",
+    summary: "how far batches have come; cancel one, or retry what failed in it",
+    store: "write",
+    load: () => import("./commands/batches.ts"),
+  },
+  {
     name: "schedules",
     group: "looking",
     summary: "work specs that make units by the clock, and their next runs",
@@ -195,6 +202,14 @@ export const commands: readonly CommandEntry[] = [
     store: "read",
     args: "work_spec",
     load: () => import("./commands/work-unit.ts"),
+  },
+  {
+    name: "failures",
+    group: "looking",
+    summary: "failed units in groups by what went wrong",
+    store: "write",
+    args: "work_spec",
+    load: () => import("./commands/failures.ts"),
   },
   {
     name: "history",

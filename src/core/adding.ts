@@ -1,10 +1,19 @@
 /** Adding units: new ones, and ones that exist. */
+import { batchOf } from "./batch.ts";
 import { findCycle } from "./dependency.ts";
 import { CoordinateError } from "./errors.ts";
-import { follow, followBefore, needState, supersede, wait } from "./life.ts";
+import { followBefore, needState, supersede, wait } from "./life.ts";
+import { conclude } from "./batching.ts";
 import type { WorkUnitPut } from "./store.ts";
 import type { AddedWorkUnit } from "./work-unit.ts";
-import { noExtras, type Need, type Rule, type UnitState, type WorkingSet } from "./working-set.ts";
+import {
+  extrasOfPut,
+  noExtras,
+  type Need,
+  type Rule,
+  type UnitState,
+  type WorkingSet,
+} from "./working-set.ts";
 
 /** Units between two places where others may have a turn. */
 const unitsPerTurn = 100;
@@ -21,7 +30,7 @@ export function* addUnits<Unit extends UnitState>(
   if (puts.some(({ onConflict }) => onConflict === "refuse")) yield* refuseExisting(set, spec, puts);
   if (spec.meta.maxWaiting > 0) yield* refuseFull(set, spec, puts);
   const added = yield* putUnits(set, spec, puts);
-  if (set.isUnresolved()) yield* follow(set);
+  if (set.isUnresolved()) yield* conclude(set);
   return added;
 }
 
@@ -140,12 +149,18 @@ export function* putUnits<Unit extends UnitState>(
 
 /** Gives the unit what the put says of it besides its data. */
 function describe<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit, put: WorkUnitPut): void {
+  const [before, after] = [batchOf(set.extras(unit).labels), batchOf(put.labels)];
+  if (before !== after) {
+    const { namespace } = unit.spec;
+    if (before !== null) set.countInBatch(namespace, before, { total: -1 });
+    if (after !== null) set.countInBatch(namespace, after, { total: 1 });
+  }
   unit.priority = put.priority;
   unit.notBefore = put.notBefore;
   unit.partition = put.partition ?? "";
   if (put.origin !== undefined) unit.origin = put.origin;
-  if (put.queues !== undefined || put.labels !== undefined || set.extras(unit) !== noExtras)
-    set.setExtras(unit, { queues: put.queues ?? noExtras.queues, labels: put.labels ?? noExtras.labels });
+  const extras = extrasOfPut(put);
+  if (extras !== noExtras || set.extras(unit) !== noExtras) set.setExtras(unit, extras);
 }
 
 function setNeeds<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit, needs: readonly Need[]): void {

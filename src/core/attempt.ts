@@ -49,10 +49,27 @@ export const defaultLifetimeMs = 15 * 60 * 1000;
 /** A unit that cannot go on is failed by an attempt of its own that nobody ran, so that its history says so. */
 export const tooManyRetries = "too many retries";
 
+export const attemptActions = ["finish", "fail", "error", "retry", "expire", "renew"] as const;
+export type AttemptAction = (typeof attemptActions)[number];
+
+/**
+ * Why a unit has failed.
+ *   error       its task failed it, or ended in an error and is not tried again
+ *   exhausted   it was tried as often as it may be
+ *   dependency  a unit that it depends on failed or was deleted
+ *   expired     its task took too long
+ *   cancelled   somebody cancelled it
+ *   late        it came too late to be of use
+ */
+export const failReasons = ["error", "exhausted", "dependency", "expired", "cancelled", "late"] as const;
+export type FailReason = (typeof failReasons)[number];
+
+/** Those that a settle may give; the others follow from rules. */
+export const givenReasons = ["error", "expired", "cancelled", "late"] as const;
+export type GivenReason = (typeof givenReasons)[number];
+
 /** How the traceback of a cancelled unit begins. */
 export const cancelled = "cancelled";
-
-export type AttemptAction = "finish" | "fail" | "retry" | "expire" | "renew";
 
 export interface AttemptChange {
   attempt: string;
@@ -63,8 +80,15 @@ export interface AttemptChange {
   delayMs?: number;
   /** `renew`: the lease ends this long from now; zero or less gives it back at once. */
   lifetimeMs?: number;
-  /** `expire` of a pending attempt: the worker never began, and it does not count against `max_retries`. */
+  /**
+   * It does not count as a try. `expire` of a pending attempt: the worker never began. `retry`: it began and put the unit
+   * off.
+   */
   untried?: boolean;
+  /** `error`: what went wrong, for people. It becomes the `traceback` of the attempt's data. */
+  error?: string;
+  /** `fail` and `error`: why, should the unit fail; `error` when absent. */
+  reason?: GivenReason;
   /** `renew`: how far the attempt has come. Absent leaves what was said before. */
   progress?: AttemptProgress;
   /**
@@ -72,6 +96,12 @@ export interface AttemptChange {
    * attempt, which ended when the unit was taken, and nothing else changes. Without it: `lost_lease`. For clients that were promised it.
    */
   recordTaken?: boolean;
+}
+
+export interface NextTry {
+  /** From now on. */
+  delayMs: number;
+  left: number | null;
 }
 
 /** What became of one change. Refused changes have an error and changed nothing, but for the data of a lost renew. */
@@ -86,6 +116,8 @@ export interface AttemptChanged {
   /** How many units the `output` of a finish made, and what in it could not be read. */
   outputs: number;
   chainingErrors: readonly string[];
+  /** After an `error` of a unit that is tried again: when, and how often at most; null is unlimited. */
+  retry?: NextTry;
 }
 
 /** Attempts are named by their unit's id and their number: unique without a sequence or a random source. */
@@ -107,6 +139,8 @@ export type Verdict = "apply" | "nothing" | "not_pending" | "lost_lease";
 export const actionStatus = {
   finish: "finished",
   fail: "failed",
+  // or failed, where it is not tried again
+  error: "retryable",
   retry: "retryable",
   expire: "expired",
   renew: "pending",
@@ -122,6 +156,7 @@ export const actionStatus = {
  */
 export function judge(status: AttemptStatus, current: boolean, action: AttemptAction): Verdict {
   if (action !== "renew" && actionStatus[action] === status) return "nothing";
+  if (action === "error" && status === "failed") return "nothing";
   if (status === "pending" || status === "expired") return current ? "apply" : "lost_lease";
   if (status === "failed" && action === "finish" && current) return "apply";
   return "not_pending";

@@ -16,9 +16,9 @@ export function writeCbor(value: unknown, limits: { maxBytes: number; maxDepth: 
   return writer.finish();
 }
 
-/** One text string as a CBOR item. */
-export function cborText(text: string): Uint8Array {
-  return writeCbor(text, { maxBytes: Infinity, maxDepth: 0 });
+/** One text or number as a CBOR item. */
+export function cborScalar(value: string | number): Uint8Array {
+  return writeCbor(value, { maxBytes: Infinity, maxDepth: 0 });
 }
 
 /** The head of a map with this many entries. */

@@ -1,5 +1,6 @@
 /** Changing and deleting units that an operator selected. */
-import { changeUnit, follow, followBefore, removeUnit } from "./life.ts";
+import { changeUnit, followBefore, removeUnit } from "./life.ts";
+import { conclude } from "./batching.ts";
 import type { WorkUnitChange } from "./store.ts";
 import type { Rule, UnitState, WorkingSet } from "./working-set.ts";
 
@@ -18,7 +19,7 @@ export function* changeUnits<Unit extends UnitState>(
     if (set.isUnresolved()) yield* followBefore(set, unit);
     if (changeUnit(set, unit, change)) count++;
   }
-  if (set.isUnresolved()) yield* follow(set);
+  if (set.isUnresolved()) yield* conclude(set);
   return count;
 }
 
@@ -31,5 +32,5 @@ export function* removeUnits<Unit extends UnitState>(
     if (i > 0 && i % unitsPerTurn === 0) yield undefined;
     removeUnit(set, unit);
   }
-  if (set.isUnresolved()) yield* follow(set);
+  if (set.isUnresolved()) yield* conclude(set);
 }

@@ -2,7 +2,8 @@
 import type { AttemptRow } from "./attempt.ts";
 import { continuousName, mayGenerate, nextGeneration } from "./continuous.ts";
 import { encodeData } from "./data.ts";
-import { begin, exhaust, follow, isExhausted } from "./life.ts";
+import { begin, exhaust, isExhausted } from "./life.ts";
+import { conclude } from "./batching.ts";
 import { putUnits } from "./adding.ts";
 import {
   begunFirst,
@@ -51,11 +52,11 @@ export function* claimUnits<Unit extends UnitState>(
     const open = lanes ? yield* openLane(set, spec, places) : undefined;
     const unit = lanes ? open?.unit : set.ready(spec);
     if (unit === undefined) break;
-    if (isExhausted(unit, claim.maxRetries)) {
+    if (isExhausted(set, unit, claim.maxRetries)) {
       exhaust(set, unit, claim.worker);
       exhausted++;
       if (!set.isUnresolved()) continue;
-      yield* follow(set);
+      yield* conclude(set);
       if (!lanes) yield set.loadReady(spec, places - 1);
       continue;
     }

@@ -20,7 +20,9 @@
  */
 import type { ActionInput, ActionRow } from "./action.ts";
 import type { AttemptChange, AttemptChanged, AttemptRow } from "./attempt.ts";
+import type { BatchAction, BatchInput, BatchRow } from "./batch.ts";
 import type { Data } from "./data.ts";
+import type { FailureRow } from "./failure.ts";
 import type { History, HistoryQuery } from "./history.ts";
 import type { Lock, LockPath, LockRefusal } from "./lock.ts";
 import type { NamespaceRow, NamespaceSettings } from "./namespace.ts";
@@ -146,7 +148,10 @@ export interface Coordinate {
   requestAttempts(ns: string, request: AttemptRequest): Promise<AttemptRow[]>;
   /** Makes attempts for given units, wherever they stand; what was their active attempt loses its lease. All or none. */
   makeAttempts(ns: string, requests: readonly AttemptMake[]): Promise<AttemptRow[]>;
-  /** Finishes, fails, retries, expires and renews. Each change by itself: answers per item, in order. */
+  /**
+   * Finishes, fails, retries, expires and renews. `error` ends an attempt by the retry policy of its unit or work spec: the unit
+   * is tried again after the back-off, or fails. Each change by itself: answers per item, in order.
+   */
   settleAttempts(ns: string, changes: readonly AttemptChange[]): Promise<AttemptChanged[]>;
   getAttempts(ns: string, ids: readonly string[]): Promise<(AttemptRow | null)[]>;
   /** All attempts of a unit, in the order they were made. */
@@ -190,7 +195,26 @@ export interface Coordinate {
   /** Answers per key whether it was there. */
   deleteActions(ns: string, keys: readonly string[]): Promise<boolean[]>;
 
+  // ---- batches
+
+  /** Makes batches, or changes what is given of them: what follows when they end, and that nothing more comes. */
+  setBatches(ns: string, batches: readonly BatchInput[]): Promise<BatchRow[]>;
+  /** By name, in the order asked for, null where there is none. */
+  getBatches(ns: string, names: readonly string[]): Promise<(BatchRow | null)[]>;
+  /** In name order. */
+  listBatches(ns: string, query?: { previous?: string; limit?: number }): Promise<Page<BatchRow>>;
+  /** Forgets batches; their units stay. Answers per name whether it was there. */
+  deleteBatches(ns: string, names: readonly string[]): Promise<boolean[]>;
+  /** Cancels the units of a batch that have not ended, or has those that failed done again; answers how many. Goes in slices. */
+  changeBatch(ns: string, batch: string, action: BatchAction): Promise<number>;
+
   // ---- looking in
+
+  /**
+   * The failed units of one work spec, or of all, in groups by what went wrong: work specs in name order, the largest group
+   * first. A work spec has at most 200 groups; what does not fit is in one of its own.
+   */
+  listFailures(ns: string, query?: FailureQuery): Promise<FailureRow[]>;
 
   /** Exact counts per work spec and status, of one namespace or of all. */
   tally(ns?: string): Promise<TallyRow[]>;
@@ -268,6 +292,11 @@ export interface CancelOptions {
 export interface TakeOptions extends RequestOptions, WaitOptions {
   /** How many at most; 100 when absent, never more than 10,000. */
   max?: number;
+}
+
+export interface FailureQuery {
+  /** All work specs when absent. */
+  workSpec?: string;
 }
 
 export type PriorityChange = { set: number } | { adjust: number };

@@ -12,7 +12,7 @@ import { Buffer } from "node:buffer";
 import { headEnd, major, majorOf } from "./cbor-head.ts";
 import { cborEntries, cborItemCount, checkCborMap } from "./cbor-item.ts";
 import { cborToJson, readCbor } from "./cbor-read.ts";
-import { cborMapHead, cborText, hasToJson, writeCbor } from "./cbor-write.ts";
+import { cborMapHead, cborScalar, hasToJson, writeCbor } from "./cbor-write.ts";
 import type { CborBytes, Data, DataObject, JsonText } from "./data-value.ts";
 import { Float, Tuple, Uuid } from "./data-value.ts";
 import { CoordinateError } from "./errors.ts";
@@ -165,7 +165,7 @@ export function dataToMarkedJson(data: Data): string {
   const { text, lossless } = dataToJson(data);
   if (lossless || typeof data === "string") return text;
   const whole = Buffer.from(data.buffer, data.byteOffset, data.byteLength).toString("base64");
-  return jsonWithText(text as JsonText, mark, whole);
+  return jsonWith(text as JsonText, mark, whole);
 }
 
 /** The data of an object, or the data that it was written from. Throws `bad_data` when it was changed since. */
@@ -204,31 +204,31 @@ export function dataGetText(data: Data, key: string): string | null {
 }
 
 /**
- * Data with one top-level key set to a text, every other entry untouched to the byte. Size limits are not applied
- * again: this is how the engine notes a traceback in data that was accepted before, and that must not fail.
+ * Data with one top-level key set to a text or an integer, every other entry untouched to the byte. Size limits are not
+ * applied again: this is how the engine notes a traceback in data that was accepted before, and that must not fail.
  */
-export function dataWithText(data: Data | null, key: string, text: string): Data {
-  if (data === null) return JSON.stringify({ [key]: text }) as JsonText;
-  return typeof data === "string" ? jsonWithText(data, key, text) : cborWithText(data, key, text);
+export function dataWith(data: Data | null, key: string, value: string | number): Data {
+  if (data === null) return JSON.stringify({ [key]: value }) as JsonText;
+  return typeof data === "string" ? jsonWith(data, key, value) : cborWith(data, key, value);
 }
 
-/** Data without one top-level key; the values of the others are untouched to the byte. */
-export function dataWithout(data: Data, key: string): Data {
+/** Data without some top-level keys; the values of the others are untouched to the byte. */
+export function dataWithout(data: Data, keys: readonly string[]): Data {
   if (typeof data === "string") {
     const members = [...jsonMembers(data)];
-    const left = members.filter((member) => member.key !== key);
+    const left = members.filter((member) => !keys.includes(member.key));
     if (left.length === members.length) return data;
     return `{${left.map((one) => `${JSON.stringify(one.key)}:${data.slice(one.start, one.end)}`).join(",")}}` as JsonText;
   }
   const entries = [...cborEntries(data, 0)];
-  const left = entries.filter((entry) => !isCborKey(data, entry.key.start, key));
+  const left = entries.filter((entry) => !keys.some((key) => isCborKey(data, entry.key.start, key)));
   if (left.length === entries.length) return data;
   const pieces = left.map((entry) => data.subarray(entry.key.start, entry.end));
   return new Uint8Array(Buffer.concat([cborMapHead(left.length), ...pieces])) as CborBytes;
 }
 
-function jsonWithText(data: JsonText, key: string, text: string): JsonText {
-  const value = JSON.stringify(text);
+function jsonWith(data: JsonText, key: string, given: string | number): JsonText {
+  const value = JSON.stringify(given);
   let result = "";
   let kept = 0;
   let members = 0;
@@ -244,8 +244,8 @@ function jsonWithText(data: JsonText, key: string, text: string): JsonText {
   return `${data.slice(0, end)}${members > 0 ? "," : ""}${JSON.stringify(key)}:${value}${data.slice(end)}` as JsonText;
 }
 
-function cborWithText(data: CborBytes, key: string, text: string): CborBytes {
-  const value = cborText(text);
+function cborWith(data: CborBytes, key: string, given: string | number): CborBytes {
+  const value = cborScalar(given);
   const pieces: Uint8Array[] = [];
   let kept = 0;
   for (const entry of cborEntries(data, 0)) {
@@ -254,7 +254,7 @@ function cborWithText(data: CborBytes, key: string, text: string): CborBytes {
     kept = entry.end;
   }
   if (kept > 0) pieces.push(data.subarray(kept));
-  else pieces.push(...withEntry(data, cborText(key), value));
+  else pieces.push(...withEntry(data, cborScalar(key), value));
   return new Uint8Array(Buffer.concat(pieces)) as CborBytes;
 }
 

@@ -5,8 +5,10 @@
  */
 import type { ActionInput, ActionRow } from "./action.ts";
 import {
+  attemptActions,
   cancelled,
   defaultLifetimeMs,
+  givenReasons,
   longestNote,
   parseAttemptId,
   type AttemptChange,
@@ -29,6 +31,15 @@ import {
   describeValue,
   latestTime,
 } from "./check.ts";
+import {
+  batchActions,
+  batchConditions,
+  batchLabel,
+  batchOf,
+  type BatchAction,
+  type BatchInput,
+  type BatchRow,
+} from "./batch.ts";
 import { nextTurn, systemClock, systemRandom, type Clock, type Random } from "./clock.ts";
 import type {
   AddWorkUnitsOptions,
@@ -37,6 +48,7 @@ import type {
   AwaitOptions,
   CancelOptions,
   Coordinate,
+  FailureQuery,
   LockQuery,
   LockRequest,
   PriorityChange,
@@ -47,6 +59,7 @@ import type {
 } from "./coordinate.ts";
 import { EndWaits } from "./ending.ts";
 import { CoordinateError, isCoordinateError, WaitedError } from "./errors.ts";
+import type { FailureRow } from "./failure.ts";
 import {
   describeChange,
   finestStepMs,
@@ -74,8 +87,9 @@ import {
   type NamespaceRow,
   type NamespaceSettings,
 } from "./namespace.ts";
-import type { Page } from "./page.ts";
+import { eachRow, type Page } from "./page.ts";
 import { defaultTake, mostTaken, type QueueMessage, type QueueRow } from "./queue.ts";
+import { checkRetry, specTryLimit, type UnitRetry } from "./retry.ts";
 import { keepsHistory, Recorder, stepOf, type StoredRecord } from "./recording.ts";
 import { runsDue, withRuns } from "./schedule.ts";
 import { choose, explainChoice, type Candidate, type Explained, type ScheduleRequest } from "./scheduler.ts";
@@ -341,7 +355,7 @@ export class Engine implements Coordinate {
     deadline: number,
     signal: AbortSignal | undefined,
   ): Promise<AddedWorkUnit[]> {
-    let full: CoordinateError | null = null;
+    let full = null as CoordinateError | null;
     const look = async (): Promise<{ found: AddedWorkUnit[] | null; again: number }> => {
       try {
         return { found: await add(), again: 0 };
@@ -388,12 +402,19 @@ export class Engine implements Coordinate {
       const queues = checkNames("queues", "queue", unit.queues, mostQueues);
       if (queues.length > 0) put.queues = queues;
     }
-    if (unit.labels !== undefined) {
-      const labels = checkNames("labels", "label", unit.labels, mostLabels);
+    if (unit.labels !== undefined || unit.batch !== undefined) {
+      const own = unit.batch === undefined ? [] : [batchLabel(checkBatch(unit.batch))];
+      const labels = checkNames("labels", "label", [...own, ...(unit.labels ?? [])], mostLabels);
       if (labels.length > 0) put.labels = labels;
     }
     if (unit.partition !== undefined && unit.partition !== "")
       put.partition = checkName("partition", unit.partition);
+    if (unit.maxRetries !== undefined || unit.retry !== undefined) {
+      const retry: UnitRetry = {};
+      if (unit.maxRetries !== undefined) retry.maxRetries = checkCount("maxRetries", unit.maxRetries, 0);
+      if (unit.retry !== undefined) retry.retry = checkRetry(unit.retry, now);
+      put.retry = retry;
+    }
     const policy = unit.onConflict === undefined ? onConflict : checkConflict(unit.onConflict);
     if (policy !== "update") put.onConflict = policy;
     const throttleMs = checkSpan("throttleMs", unit.throttleMs, now);
@@ -423,8 +444,8 @@ export class Engine implements Coordinate {
     const namespace = this.#ns(ns);
     const spec = checkRef(ref);
     const where = this.#selected(selection);
-    const { names, prefix, label, statuses } = where;
-    if (names === undefined && prefix === undefined && label === undefined) {
+    const { names, prefix, label, error, endedSince, statuses } = where;
+    if ([names, prefix, label, error, endedSince].every((one) => one === undefined)) {
       const [row] = await this.#store.getWorkSpecs(namespace, [spec]);
       if (row === null || row === undefined) throw missingWorkSpec(spec);
       const rows = await this.#store.tally(namespace, this.#clock.now());
@@ -514,7 +535,7 @@ export class Engine implements Coordinate {
     change: WorkUnitChange,
   ): Promise<number> {
     return this.#inSlices(ns, ref, selection, (namespace, spec, where) =>
-      this.#store.updateWorkUnits(namespace, spec, where, change, slice, this.#clock.now()),
+      this.#store.updateWorkUnits(namespace, spec, { where, change, limit: slice }, this.#clock.now()),
     );
   }
 
@@ -564,6 +585,12 @@ export class Engine implements Coordinate {
     // a prefix is a piece of a name: it may end in the middle of a character's bytes
     if (query.prefix !== undefined && query.prefix !== "") where.prefix = checkText("prefix", query.prefix);
     if (query.label !== undefined) where.label = checkName("label", query.label);
+    if (query.endedSince !== undefined) where.endedSince = checkTime("endedSince", query.endedSince);
+    if (query.error !== undefined) {
+      where.error = checkText("error", query.error);
+      const failed = where.statuses === undefined || where.statuses.includes("failed");
+      where.statuses = failed ? ["failed"] : [];
+    }
     return where;
   }
 
@@ -611,22 +638,26 @@ export class Engine implements Coordinate {
     // a spec that turned out to have nothing is looked at again, with fresh counts, but not for ever
     for (let tries = 0; ; tries++) {
       const now = this.#clock.now();
-      const look = await this.#store.candidates(ns, ask.requestId, tries === 0, now);
-      const { settings, candidates, repeated } = look;
+      const { settings, candidates, repeated, look } = await this.#store.candidates(
+        ns,
+        { requestId: ask.requestId, fresh: tries > 0 },
+        now,
+      );
       if (repeated !== null && repeated.length > 0) return { found: repeated, again: 0 };
       if (asksForTasks(ask.schedule) && (await this.#deriveTasks(ns, candidates))) continue;
       // in one order whatever the store, so that the same draw is the same choice
       candidates.sort(byName);
       const open = tries < 3 ? candidates : candidates.filter(({ id }) => id !== failed?.id);
       const chosen = choose(open, ask.schedule, now, this.#random, settings.policy);
-      if (chosen === null && look.recent !== undefined) continue;
+      // an earlier look is good for a claim, not for saying that there is nothing
+      if (chosen === null && look !== undefined) continue;
       if (chosen === null || tries > 8)
         // units that were counted but not claimed are locked by another transaction; giving them up changes nothing
         return {
           found: null,
           again: Math.min(now + (failed === null ? this.#pollMs : lockedMs), whenDue(candidates, now)),
         };
-      const attempts = await this.#claim(ns, chosen, ask, look.recent);
+      const attempts = await this.#claim(ns, chosen, ask, look);
       if (attempts.length > 0) return { found: attempts, again: 0 };
       failed = chosen;
     }
@@ -655,7 +686,7 @@ export class Engine implements Coordinate {
     ns: string,
     { id, name, meta, pending }: Candidate,
     ask: Ask,
-    recent: number | undefined,
+    look: number | undefined,
   ): Promise<AttemptRow[]> {
     let limit = Math.min(ask.number, this.#maxBatch);
     if (meta.maxGetwork > 0) limit = Math.min(limit, meta.maxGetwork);
@@ -665,9 +696,9 @@ export class Engine implements Coordinate {
       worker: ask.worker,
       limit,
       lifetimeMs: ask.lifetimeMs,
-      maxRetries: meta.maxRetries,
+      maxRetries: specTryLimit(meta),
       requestId: ask.requestId,
-      ...(recent !== undefined && { recent }),
+      ...(look !== undefined && { look }),
     };
     for (;;) {
       const { attempts, more } = await this.#timely((now) => this.#store.claim(ns, claim, now));
@@ -733,13 +764,17 @@ export class Engine implements Coordinate {
 
   #readChange(change: AttemptChange, now: number): Settle | null {
     const { action } = checkObject("change", change);
-    checkOneOf("action", action, ["finish", "fail", "retry", "expire", "renew"]);
+    checkOneOf("action", action, attemptActions);
     const data = checkData("data", change.data, this.#maxDataBytes);
     const delay = checkSpan("delayMs", change.delayMs, now);
     const lifetime = checkSpan("lifetimeMs", change.lifetimeMs, now, defaultLifetimeMs, -Infinity);
     const untried = change.untried !== undefined && checkBoolean("untried", change.untried);
-    if (untried && action !== "expire")
-      throw new CoordinateError("bad_argument", `untried: only with expire, not with ${action}`);
+    if (untried && action !== "expire" && action !== "retry")
+      throw new CoordinateError("bad_argument", `untried: only with expire and retry, not with ${action}`);
+    if (change.error !== undefined && action !== "error")
+      throw new CoordinateError("bad_argument", `error: only with error, not with ${action}`);
+    if (change.reason !== undefined && action !== "error" && action !== "fail")
+      throw new CoordinateError("bad_argument", `reason: only with fail and error, not with ${action}`);
     const progress = change.progress === undefined ? null : checkProgress(change.progress);
     if (progress !== null && action !== "renew")
       throw new CoordinateError("bad_argument", `progress: only with renew, not with ${action}`);
@@ -748,7 +783,7 @@ export class Engine implements Coordinate {
     if (key === null) return null;
     const time =
       action === "renew" ? now + Math.max(0, lifetime) : action === "retry" && delay > 0 ? now + delay : 0;
-    return {
+    const settle: Settle = {
       unitId: key.unitId,
       number: key.number,
       action,
@@ -758,6 +793,20 @@ export class Engine implements Coordinate {
       progress,
       recordTaken,
     };
+    if (action === "error") settle.random = this.#random();
+    if (change.error !== undefined) settle.error = this.#errorText(change.error);
+    if (change.reason !== undefined) settle.reason = checkOneOf("reason", change.reason, givenReasons);
+    return settle;
+  }
+
+  #errorText(given: string): string {
+    const text = checkText("error", given);
+    if (text.length > this.#maxDataBytes)
+      throw new CoordinateError(
+        "too_large",
+        `error: ${text.length} characters, at most ${this.#maxDataBytes}`,
+      );
+    return text;
   }
 
   async getAttempts(ns: string, ids: readonly string[]): Promise<(AttemptRow | null)[]> {
@@ -901,7 +950,74 @@ export class Engine implements Coordinate {
     return this.#batch("keys", keys).map((key) => checkName("action", key));
   }
 
+  // ---- batches
+
+  async setBatches(ns: string, batches: readonly BatchInput[]): Promise<BatchRow[]> {
+    const namespace = this.#ns(ns);
+    const checked = this.#batch("batches", batches).map((input): BatchInput => {
+      const { name, then, sealed, parent } = checkObject("batch", input);
+      const read: BatchInput = { name: checkBatch(name) };
+      if (sealed !== undefined) read.sealed = checkBoolean("sealed", sealed);
+      if (parent !== undefined) read.parent = checkBatch(parent);
+      if (parent === name)
+        throw new CoordinateError("bad_argument", "parent: a batch does not belong to itself");
+      if (then === null) read.then = null;
+      else if (then !== undefined)
+        read.then = {
+          workSpec: checkName("work spec", then.workSpec),
+          workUnit: checkName("work unit", then.workUnit ?? name),
+          on: then.on === undefined ? "ended" : checkOneOf("on", then.on, batchConditions),
+        };
+      return read;
+    });
+    return this.#store.putBatches(namespace, checked, this.#clock.now());
+  }
+
+  async getBatches(ns: string, names: readonly string[]): Promise<(BatchRow | null)[]> {
+    return this.#store.getBatches(this.#ns(ns), this.#batch("names", names).map(checkBatch));
+  }
+
+  async listBatches(ns: string, query: { previous?: string; limit?: number } = {}): Promise<Page<BatchRow>> {
+    const namespace = this.#ns(ns);
+    const previous = query.previous === undefined ? null : checkText("previous", query.previous);
+    const read = (limit: number): Promise<BatchRow[]> => this.#store.listBatches(namespace, previous, limit);
+    return page(query.limit, read, (row) => row.name);
+  }
+
+  async deleteBatches(ns: string, names: readonly string[]): Promise<boolean[]> {
+    return this.#store.deleteBatches(this.#ns(ns), this.#batch("names", names).map(checkBatch));
+  }
+
+  async changeBatch(ns: string, batch: string, action: BatchAction): Promise<number> {
+    checkOneOf("action", action, batchActions);
+    const label = batchLabel(checkBatch(batch));
+    let count = 0;
+    for await (const { name } of eachRow((from) => this.listWorkSpecs(ns, from)))
+      count +=
+        action === "retry"
+          ? await this.resetWorkUnits(ns, name, { label, statuses: ["failed"] })
+          : await this.cancelWorkUnits(
+              ns,
+              name,
+              { label, statuses: ["available", "delayed", "blocked", "pending"] },
+              { why: `the batch ${batch} was cancelled` },
+            );
+    return count;
+  }
+
   // ---- looking in
+
+  async listFailures(ns: string, query: FailureQuery = {}): Promise<FailureRow[]> {
+    const namespace = this.#ns(ns);
+    const workSpec = query.workSpec === undefined ? null : checkName("work spec", query.workSpec);
+    const rows = await this.#store.listFailures(namespace, workSpec, this.#clock.now());
+    return rows.sort(
+      (a, b) =>
+        compareNames(a.workSpec, b.workSpec) ||
+        b.count - a.count ||
+        compareNames(a.fingerprint, b.fingerprint),
+    );
+  }
 
   async tally(ns?: string): Promise<TallyRow[]> {
     this.#open();
@@ -962,7 +1078,11 @@ export class Engine implements Coordinate {
 
   async explain(ns: string, request: ScheduleRequest = {}): Promise<Explained[]> {
     const now = this.#clock.now();
-    const { settings, candidates } = await this.#store.candidates(this.#ns(ns), null, false, now);
+    const { settings, candidates } = await this.#store.candidates(
+      this.#ns(ns),
+      { requestId: null, fresh: true },
+      now,
+    );
     if (asksForTasks(request) && (await this.#deriveTasks(ns, candidates))) return this.explain(ns, request);
     return explainChoice(candidates.sort(byName), checkSchedule(request), now, settings.policy);
   }
@@ -1134,6 +1254,10 @@ function checkNames(field: string, kind: NameKind, names: readonly string[], mos
     throw new CoordinateError("too_large", `${field}: ${distinct.length} items, at most ${most}`);
   return distinct;
 }
+
+/** A batch is named in a label. */
+const checkBatch = (name: unknown): string =>
+  batchOf([checkName("label", batchLabel(checkText("batch", name)))]) ?? "";
 
 const checkConflict = (policy: ConflictPolicy | undefined): ConflictPolicy =>
   policy === undefined ? "update" : checkOneOf("onConflict", policy, conflictPolicies);

@@ -1,7 +1,7 @@
 /** Runs of a schedule: the units that a work spec makes when their time has come, whoever notices. */
 import { putUnits } from "./adding.ts";
 import { encodeData } from "./data.ts";
-import { follow } from "./life.ts";
+import { conclude } from "./batching.ts";
 import { dueRuns, isRunDue, nextRun, runDelay, runName } from "./schedule.ts";
 import type { WorkUnitPut } from "./store.ts";
 import type { Rule, UnitState, WorkingSet } from "./working-set.ts";
@@ -38,6 +38,6 @@ export function* makeRuns<Unit extends UnitState>(set: WorkingSet<Unit>, spec: U
     made++;
   }
   set.setRuns(spec, nextRun(schedule, set.now), last);
-  yield* follow(set);
+  yield* conclude(set);
   return made;
 }

@@ -6,9 +6,16 @@
  *                       ^                     |
  *                       +-- retried, expired -+
  */
-import { actionStatus, tooManyRetries, type AttemptProgress } from "./attempt.ts";
-import { dataWithText, type Data } from "./data.ts";
+import {
+  actionStatus,
+  tooManyRetries,
+  type AttemptProgress,
+  type FailReason,
+  type NextTry,
+} from "./attempt.ts";
+import { dataGetText, dataWith, type Data } from "./data.ts";
 import { brokenDependency, dependencyState, type DependencyState } from "./dependency.ts";
+import { isSpent, ownTryLimit, retryAfter, specTryLimit } from "./retry.ts";
 import type { WorkUnitChange } from "./store.ts";
 import { availableSince } from "./work-unit.ts";
 import type { AttemptState, Need, Rule, UnitState, WorkingSet } from "./working-set.ts";
@@ -32,6 +39,7 @@ const newAttempt = (
   data,
   late: false,
   chainingErrors: noErrors,
+  reason: null,
   progress: null,
 });
 
@@ -70,6 +78,7 @@ export function begin<Unit extends UnitState>(
 export function supersede<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit, at: number): void {
   const { attempt } = unit;
   if (attempt === null) return;
+  set.reopened(unit);
   const lost = attempt.status === "pending";
   if (lost) {
     attempt.status = "expired";
@@ -84,25 +93,47 @@ function failUnrun<Unit extends UnitState>(
   set: WorkingSet<Unit>,
   unit: Unit,
   worker: string,
-  traceback: string,
+  reason: FailReason,
+  data: Data,
   at: number,
 ): void {
   const time = startOf(unit, at);
   supersede(set, unit, at);
-  const data = dataWithText(unit.data, "traceback", traceback);
   unit.attempt = newAttempt(++unit.attempts, worker, "failed", time, time, data);
+  unit.attempt.reason = reason;
   set.happened(unit, "failed", -1);
   set.enter(unit, "failed");
   set.ended(unit, "failed", time);
 }
 
-export const isExhausted = (unit: UnitState, maxRetries: number): boolean =>
-  maxRetries > 0 && unit.tries >= maxRetries;
+/** Whether a unit was tried too often; `limit` is that of its work spec. */
+export const isExhausted = <Unit extends UnitState>(
+  set: WorkingSet<Unit>,
+  unit: Unit,
+  limit: number,
+): boolean => unit.tries > 0 && isSpent(unit.tries, set.extras(unit).retry, limit);
+
+/** The data of a unit that was tried too often: with its last error, where there was one, and the number of tries. */
+function exhaustedData(data: Data | null, lastError: string | null, tries: number): Data {
+  const failed = dataWith(data, "traceback", tooManyRetries);
+  return dataWith(lastError === null ? failed : dataWith(failed, "last_error", lastError), "tries", tries);
+}
+
+/** What `exhaustedData` writes. */
+export const exhaustedKeys = ["traceback", "last_error", "tries"];
 
 /** Fails a unit that was tried too often. */
 export function exhaust<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit, worker: string): void {
+  const data = exhaustedData(unit.data, lastError(unit.attempt), unit.tries);
   set.leave(unit);
-  failUnrun(set, unit, worker, tooManyRetries, set.now);
+  failUnrun(set, unit, worker, "exhausted", data, set.now);
+}
+
+/** What went wrong in an attempt after which the unit was to be tried again. */
+function lastError(attempt: AttemptState | null): string | null {
+  if (attempt === null) return null;
+  if (attempt.status === "expired") return `the lease of worker ${attempt.worker} ended`;
+  return attempt.data === null ? null : dataGetText(attempt.data, "traceback");
 }
 
 // ---- waiting
@@ -136,7 +167,8 @@ function failBroken<Unit extends UnitState>(
 ): void {
   const broken = needs.find((need) => needState(set, need) === "broken");
   if (broken === undefined) throw new Error("unreachable");
-  failUnrun(set, unit, "", brokenDependency(broken.workSpec, broken.workUnit, set.targetStatus(broken)), at);
+  const traceback = brokenDependency(broken.workSpec, broken.workUnit, set.targetStatus(broken));
+  failUnrun(set, unit, "", "dependency", dataWith(unit.data, "traceback", traceback), at);
 }
 
 /** The lease of the unit's attempt has ended at this time: the unit waits again, and the attempt may still be settled late. */
@@ -173,15 +205,46 @@ export function endAttempt<Unit extends UnitState>(
   unit: Unit,
   attempt: AttemptState,
   action: "finish" | "fail",
+  reason: FailReason = "error",
 ): void {
+  // a failure that turns out to be none
+  set.reopened(unit);
   set.leave(unit);
   attempt.status = actionStatus[action];
+  attempt.reason = reason === "error" ? null : reason;
   attempt.end = Math.max(set.now, attempt.start);
   set.released(unit, attempt);
   const status = action === "finish" ? "finished" : "failed";
   set.happened(unit, status, attempt.end - attempt.start);
   set.enter(unit, status);
   set.ended(unit, status, attempt.end);
+}
+
+/**
+ * The attempt ended in an error: the unit is tried again as its policy says, or fails. Answers when it is tried again; null when
+ * it is not. `judge` has allowed it.
+ */
+export function endInError<Unit extends UnitState>(
+  set: WorkingSet<Unit>,
+  unit: Unit,
+  attempt: AttemptState,
+  reason: FailReason,
+  random: number,
+): NextTry | null {
+  const { meta } = unit.spec;
+  const own = set.extras(unit).retry;
+  const after = retryAfter(meta, own, unit.tries, random);
+  if (typeof after === "number") {
+    retryUnit(set, unit, attempt, after > 0 ? set.now + after : 0);
+    const limit = ownTryLimit(own) ?? specTryLimit(meta);
+    return { delayMs: after, left: limit === 0 ? null : limit - unit.tries };
+  }
+  if (after === "exhausted") {
+    const error = attempt.data === null ? null : dataGetText(attempt.data, "traceback");
+    attempt.data = exhaustedData(attempt.data, error, unit.tries);
+  }
+  endAttempt(set, unit, attempt, "fail", after === "exhausted" ? "exhausted" : reason);
+  return null;
 }
 
 export function retryUnit<Unit extends UnitState>(
@@ -254,7 +317,7 @@ export function changeUnit<Unit extends UnitState>(
     if (status === "finished" || status === "failed") return false;
     // taken from its attempt: a task that ends in the same moment cannot finish what was cancelled
     set.leave(unit);
-    failUnrun(set, unit, "", change.traceback, set.now);
+    failUnrun(set, unit, "", "cancelled", dataWith(unit.data, "traceback", change.traceback), set.now);
     return true;
   }
   if (change.kind === "set-delay" && !waits) return false;

@@ -71,8 +71,14 @@ const kinds = Object.fromEntries(happenings.map((happening, i) => [happening, i]
 export class Noted implements Notes {
   /** Five numbers for each note: neighbours that differ in nothing are one. */
   #items: number[] = [];
+  readonly #happened: Happened;
+
+  constructor(happened: Happened) {
+    this.#happened = happened;
+  }
 
   note(spec: number, happening: Happening, at: number, ms: number, count: number): void {
+    if (!this.#happened.on) return;
     const items = this.#items;
     const kind = kinds[happening];
     const last = items.length - 5;
@@ -91,13 +97,13 @@ export class Noted implements Notes {
     if (this.#items.length > 0) this.#items = [];
   }
 
-  /** Takes everything out. */
-  moveTo(notes: Notes): void {
+  /** It has happened. */
+  committed(): void {
     const items = this.#items;
     if (items.length === 0) return;
     this.#items = [];
     for (let i = 0; i < items.length; i += 5)
-      notes.note(items[i]!, happenings[items[i + 1]!]!, items[i + 2]!, items[i + 3]!, items[i + 4]!);
+      this.#happened.note(items[i]!, happenings[items[i + 1]!]!, items[i + 2]!, items[i + 3]!, items[i + 4]!);
   }
 }
 
@@ -106,6 +112,8 @@ const mostSteps = 60;
 
 /** Counts by step and work spec. */
 export class Happened implements Notes {
+  /** Whether anybody records what happens. */
+  on = false;
   readonly #steps = new Map<number, Map<number, HistoryRecord>>();
   // the latest notes, which differ in nothing: units of one batch are counted together
   #spec = -1;
@@ -115,6 +123,7 @@ export class Happened implements Notes {
   #count = 0;
 
   note(spec: number, happening: Happening, at: number, ms: number, count: number): void {
+    if (!this.on) return;
     if (ms !== this.#ms || at !== this.#at || happening !== this.#happening || spec !== this.#spec) {
       this.#add();
       this.#spec = spec;
@@ -205,6 +214,7 @@ export class Recorder {
   constructor(store: Store & HistoryKeeper, now: number) {
     this.#store = store;
     this.#writer = store.newWriter();
+    store.happened.on = true;
     this.#recorded = stepOf(now, finestStepMs);
   }
 

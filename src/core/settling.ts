@@ -1,9 +1,21 @@
-/** Settling: finish, fail, retry, expire and renew, each under its guard. */
+/** Settling: finish, fail, error, retry, expire and renew, each under its guard. */
 import { actionStatus, attemptId, judge, type AttemptAction, type AttemptChanged } from "./attempt.ts";
 import { readOutputs, type OutputUnit } from "./chaining.ts";
-import { dataWithout, type Data } from "./data.ts";
+import { dataWith, dataWithout, type Data } from "./data.ts";
 import { putUnits } from "./adding.ts";
-import { catchUpUnit, endAttempt, follow, followBefore, releaseUnit, renewLease, retryUnit } from "./life.ts";
+import { batchLabel, batchOf } from "./batch.ts";
+import { conclude } from "./batching.ts";
+import {
+  catchUpUnit,
+  endAttempt,
+  endInError,
+  exhaustedKeys,
+  follow,
+  followBefore,
+  releaseUnit,
+  renewLease,
+  retryUnit,
+} from "./life.ts";
 import { hasLanes, mayRunAgain } from "./partitions.ts";
 import type { AttemptKey, Settle, WorkUnitPut } from "./store.ts";
 import type { AttemptState, Rule, UnitState, WorkingSet } from "./working-set.ts";
@@ -47,7 +59,7 @@ export function* settleAttempts<Unit extends UnitState>(
     if (finished !== null && next !== undefined) yield* chain(set, next, unit, finished, answer);
     answers.push(answer);
   }
-  if (set.isUnresolved()) yield* follow(set);
+  if (set.isUnresolved()) yield* conclude(set);
   return answers;
 }
 
@@ -145,14 +157,20 @@ function settleOne<Unit extends UnitState>(
   if (change.data !== null) attempt.data = change.data;
   // a finish that wins over a failure: what the failure wrote of itself is not true any more
   else if (attempt.status === "failed" && attempt.data !== null && attempt.data !== unit.data)
-    attempt.data = dataWithout(attempt.data, "traceback");
+    attempt.data = dataWithout(attempt.data, attempt.reason === "exhausted" ? exhaustedKeys : ["traceback"]);
   if (attempt.status === "expired" && !release) attempt.late = true;
   if (release) {
     if (attempt.status === "pending") releaseUnit(set, unit, attempt, change.untried);
     else set.save(unit);
   } else if (action === "renew") renewLease(set, unit, attempt, change.time, change.progress);
-  else if (action === "retry") retryUnit(set, unit, attempt, change.time);
-  else if (action !== "expire") endAttempt(set, unit, attempt, action);
+  else if (action === "retry") {
+    if (change.untried) unit.tries--;
+    retryUnit(set, unit, attempt, change.time);
+  } else if (action === "error") {
+    if (change.error !== undefined) attempt.data = dataWith(attempt.data, "traceback", change.error);
+    const retry = endInError(set, unit, attempt, change.reason ?? "error", change.random ?? 0);
+    if (retry !== null) answer.retry = retry;
+  } else if (action !== "expire") endAttempt(set, unit, attempt, action, change.reason);
   answer.changed = true;
   answer.status = attempt.status;
   answer.expirationTime = attempt.expiration;
@@ -166,6 +184,7 @@ export const outputPut = (
   { name, data, priority, delayMs, partition }: OutputUnit,
   origin: string,
   now: number,
+  batch: string | null = null,
 ): WorkUnitPut => ({
   name,
   data,
@@ -174,6 +193,7 @@ export const outputPut = (
   dependencies: null,
   ...(partition !== "" && { partition }),
   origin,
+  ...(batch !== null && { labels: [batchLabel(batch)] }),
 });
 
 /** Where the output of the unit goes. */
@@ -198,7 +218,8 @@ function* chain<Unit extends UnitState>(
     set.save(unit);
   }
   if (units.length === 0) return;
-  const puts = units.map((one) => outputPut(one, answer.attempt, set.now));
+  const batch = batchOf(set.extras(unit).labels);
+  const puts = units.map((one) => outputPut(one, answer.attempt, set.now, batch));
   yield* putUnits(set, next, puts);
 }
 

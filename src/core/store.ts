@@ -11,13 +11,16 @@
  * whose time has come. A store may move such rows when it meets them, in any method; nobody may see the difference.
  */
 import type { ActionInput, ActionRow } from "./action.ts";
-import type { AttemptAction, AttemptChanged, AttemptProgress, AttemptRow } from "./attempt.ts";
+import type { AttemptAction, AttemptChanged, AttemptProgress, AttemptRow, GivenReason } from "./attempt.ts";
 import type { WorkerAttemptQuery } from "./coordinate.ts";
+import type { BatchInput, BatchRow } from "./batch.ts";
 import type { Data } from "./data.ts";
 import type { DependencyKind } from "./dependency.ts";
+import type { FailureRow } from "./failure.ts";
 import type { LockDecision, LockPath, LockView } from "./lock.ts";
 import type { NamespaceRow, NamespaceSettings } from "./namespace.ts";
 import type { QueueMessage, QueueRow } from "./queue.ts";
+import type { UnitRetry } from "./retry.ts";
 import type { Candidate } from "./scheduler.ts";
 import type { WorkSpecMeta, WorkSpecRef, WorkSpecRow } from "./work-spec.ts";
 import type {
@@ -31,7 +34,57 @@ import type {
 } from "./work-unit.ts";
 import type { WorkerChange, WorkerQuery, WorkerRow } from "./worker.ts";
 
-export interface Store {
+/** Durable lists of outcomes: see `queue.ts`. */
+export interface QueueStore {
+  /** Takes the first messages away; a repeated request id gets the same messages again. */
+  takeMessages(
+    ns: string,
+    queue: string,
+    max: number,
+    requestId: string | null,
+    now: number,
+  ): Promise<QueueMessage[]>;
+  countMessages(ns: string, queues: readonly string[]): Promise<number[]>;
+  /** Those with messages, in name order, after `previous`. */
+  listQueues(ns: string, previous: string | null, limit: number): Promise<QueueRow[]>;
+  /** Removes at most `limit` messages, the first ones. */
+  clearQueue(ns: string, queue: string, limit: number): Promise<Slice>;
+}
+
+/** Records that jobs share: see `action.ts`. */
+export interface ActionStore {
+  /** All or none; throws `otherAction` for a key that has other data. Answers which were new. */
+  putActions(ns: string, actions: readonly ActionInput[], now: number): Promise<boolean[]>;
+  getActions(ns: string, keys: readonly string[]): Promise<(ActionRow | null)[]>;
+  /** In the order of keys, after `previous`. */
+  listActions(ns: string, previous: string | null, limit: number): Promise<ActionRow[]>;
+  deleteActions(ns: string, keys: readonly string[]): Promise<boolean[]>;
+}
+
+/** Locks on paths: see `lock.ts`. */
+export interface LockStore {
+  /** Shows `decide` the live locks at, above and below the paths, and writes what it decides. */
+  locks<Answer>(
+    ns: string,
+    paths: readonly LockPath[],
+    decide: (view: LockView) => LockDecision<Answer>,
+    now: number,
+  ): Promise<Answer>;
+}
+
+/** What a daemon does from time to time, a bounded piece per call. */
+export interface HousekeepingStore {
+  /** Removes the rows of at most about `limit` units of deleted specs and namespaces. */
+  purge(limit: number, now: number): Promise<Slice>;
+  /**
+   * Housekeeping, a bounded piece at a time: moves what is past its time, fails units that were tried too often,
+   * removes ended units by their spec's retention, workers inactive since before `workersBefore` that hold no
+   * attempt, passed locks, old request ids, and the messages that were kept for them.
+   */
+  tidy(limits: TidyLimits, now: number): Promise<Tidied>;
+}
+
+export interface Store extends QueueStore, ActionStore, LockStore, HousekeepingStore {
   listNamespaces(): Promise<NamespaceRow[]>;
   /** Null when it does not exist. */
   getNamespace(ns: string): Promise<NamespaceRow | null>;
@@ -47,18 +100,18 @@ export interface Store {
   listWorkSpecs(ns: string, previous: string | null, limit: number): Promise<WorkSpecRow[]>;
   /** Gone for everybody at once; `purge` takes their rows away. Answers per name whether it was there. */
   deleteWorkSpecs(ns: string, refs: readonly WorkSpecRef[]): Promise<boolean[]>;
-  /** Removes the rows of at most about `limit` units of deleted specs and namespaces. */
-  purge(limit: number, now: number): Promise<Slice>;
   /**
-   * What a choice needs, in one look; `repeated` are the attempts that this request was given before. With `recent`, what was
-   * seen a moment ago will do where `claim` checks that it still leads to the same choice, and else claims nothing; it is
-   * told which look that was.
+   * What a choice needs, in one look; `repeated` are the attempts that this request was given before. Unless it must be
+   * fresh, a store may answer from an earlier look, which it then names, and which `claim` is told.
    */
-  candidates(ns: string, requestId: string | null, recent: boolean, now: number): Promise<Candidates>;
+  candidates(ns: string, ask: CandidatesAsk, now: number): Promise<Candidates>;
   /** Without counting rows. In order of namespace and work spec. */
   tally(ns: string | null, now: number): Promise<SpecTally[]>;
   /** Of specs with available units, in order of namespace and work spec; looks at `waitingSample` units from each end. */
   waitingSince(ns: string | null, now: number): Promise<WaitingSinceRow[]>;
+
+  /** Of one work spec, or of all that there are; in no order. Groups what is not grouped yet, first. */
+  listFailures(ns: string, workSpec: string | null, now: number): Promise<FailureRow[]>;
 
   putWorkUnits(
     ns: string,
@@ -90,14 +143,7 @@ export interface Store {
     now: number,
   ): Promise<CountSlice>;
   /** Changes the first matching units, looking at no more than about `limit` units. */
-  updateWorkUnits(
-    ns: string,
-    ref: WorkSpecRef,
-    where: WorkUnitWhere,
-    change: WorkUnitChange,
-    limit: number,
-    now: number,
-  ): Promise<UnitSlice>;
+  updateWorkUnits(ns: string, ref: WorkSpecRef, update: WorkUnitUpdate, now: number): Promise<UnitSlice>;
   deleteWorkUnits(
     ns: string,
     ref: WorkSpecRef,
@@ -110,8 +156,8 @@ export interface Store {
    * Makes attempts for the best available units of one work spec: highest priority first, then name order. Creates
    * the worker when it is not known. Checks again, in the same step, what may have changed since the engine looked:
    * paused, `max_running`, and for a generated unit `mayGenerate`; then advances `nextContinuous`.
-   * A unit that was tried `maxRetries` times (since it was added or reset) is failed instead; it takes up one of
-   * the `limit` places. `more` is set when only such units were met and others are left.
+   * A unit that was tried `maxRetries` times (since it was added or reset), or as often as it says itself, is failed instead;
+   * it takes up one of the `limit` places. `more` is set when only such units were met and others are left.
    */
   claim(ns: string, claim: Claim, now: number): Promise<{ attempts: AttemptRow[]; more: boolean }>;
   /** All or none: throws `no_such_work_spec` or `no_such_work_unit`. */
@@ -138,41 +184,12 @@ export interface Store {
   /** In name order, after `previous`. */
   listWorkers(ns: string, query: WorkerQuery, limit: number, now: number): Promise<WorkerRow[]>;
 
-  /** Takes the first messages away; with a request id they are kept beside, for who asks with the same again. */
-  takeMessages(
-    ns: string,
-    queue: string,
-    max: number,
-    requestId: string | null,
-    now: number,
-  ): Promise<QueueMessage[]>;
-  countMessages(ns: string, queues: readonly string[]): Promise<number[]>;
-  /** Those with messages, in name order, after `previous`. */
-  listQueues(ns: string, previous: string | null, limit: number): Promise<QueueRow[]>;
-  /** Removes at most `limit` messages, the first ones. */
-  clearQueue(ns: string, queue: string, limit: number): Promise<Slice>;
-
-  /** All or none; throws `otherAction` for a key that has other data. Answers which were new. */
-  putActions(ns: string, actions: readonly ActionInput[], now: number): Promise<boolean[]>;
-  getActions(ns: string, keys: readonly string[]): Promise<(ActionRow | null)[]>;
-  /** In the order of keys, after `previous`. */
-  listActions(ns: string, previous: string | null, limit: number): Promise<ActionRow[]>;
-  deleteActions(ns: string, keys: readonly string[]): Promise<boolean[]>;
-
-  /** Shows `decide` the live locks at, above and below the paths, and writes what it decides. */
-  locks<Answer>(
-    ns: string,
-    paths: readonly LockPath[],
-    decide: (view: LockView) => LockDecision<Answer>,
-    now: number,
-  ): Promise<Answer>;
-
-  /**
-   * Housekeeping, a bounded piece at a time: moves what is past its time, fails units that were tried too often,
-   * removes ended units by their spec's retention, workers inactive since before `workersBefore` that hold no
-   * attempt, passed locks, old request ids, and the messages that were kept for them.
-   */
-  tidy(limits: TidyLimits, now: number): Promise<Tidied>;
+  /** Creates what is not there. One that ends now makes its unit in the same step. */
+  putBatches(ns: string, inputs: readonly BatchInput[], now: number): Promise<BatchRow[]>;
+  getBatches(ns: string, names: readonly string[]): Promise<(BatchRow | null)[]>;
+  /** In name order, after `previous`. */
+  listBatches(ns: string, previous: string | null, limit: number): Promise<BatchRow[]>;
+  deleteBatches(ns: string, names: readonly string[]): Promise<boolean[]>;
 
   close(): Promise<void>;
 }
@@ -204,6 +221,11 @@ export interface Slice {
   done: boolean;
 }
 
+export interface CandidatesAsk {
+  requestId: string | null;
+  fresh: boolean;
+}
+
 /** The counts of a work spec, with its id. */
 export interface SpecTally extends TallyRow {
   id: number;
@@ -213,8 +235,8 @@ export interface Candidates {
   settings: NamespaceSettings;
   candidates: Candidate[];
   repeated: AttemptRow[] | null;
-  /** This was seen a moment ago, by the look of this number: good for a claim, but that there is nothing must be looked at again. */
-  recent?: number;
+  /** The earlier look that this comes from. It is good for a claim; that there is nothing must be looked at again. */
+  look?: number;
 }
 
 /** `next`: go on after this name; null when all were looked at. */
@@ -247,6 +269,8 @@ export interface WorkUnitPut {
   labels?: readonly string[];
   /** Never empty: absent is none. */
   partition?: string;
+  /** What it says of its tries; absent is nothing, also for a unit that did. */
+  retry?: UnitRetry;
   /** The attempt whose output the unit is. */
   origin?: string;
   /** Absent is `update`. */
@@ -260,6 +284,10 @@ export interface WorkUnitWhere {
   statuses?: readonly WorkUnitStatus[];
   prefix?: string;
   label?: string;
+  /** The fingerprint of a failure group; then `statuses` is `["failed"]`, or empty. */
+  error?: string;
+  /** Of units that have ended, those that did so at this time or later. */
+  endedSince?: number;
   previous?: string;
 }
 
@@ -270,6 +298,12 @@ export type WorkUnitChange =
   | { kind: "reset" }
   | { kind: "cancel"; traceback: string };
 
+export interface WorkUnitUpdate {
+  where: WorkUnitWhere;
+  change: WorkUnitChange;
+  limit: number;
+}
+
 export interface Claim {
   /** The id of the candidate that was chosen. */
   workSpec: { name: string; id: number };
@@ -277,11 +311,11 @@ export interface Claim {
   limit: number;
   /** The lease counts from the claim, however long the request waited for it. */
   lifetimeMs: number;
-  /** 0 is unlimited. */
+  /** Tries of a unit that says nothing of its own; 0 is unlimited. */
   maxRetries: number;
   requestId: string | null;
-  /** The earlier look that this was chosen from; absent when it was a look of its own. */
-  recent?: number;
+  /** The earlier look that this was chosen from; when it no longer leads to the same choice, nothing is claimed. */
+  look?: number;
 }
 
 export interface Make {
@@ -317,8 +351,14 @@ export interface Settle extends AttemptKey {
   data: Data | null;
   /** `retry`: when the unit may run again. `renew`: when the lease ends. */
   time: number;
-  /** `expire`: a pending attempt that nobody began is given back, and is not counted as a try. */
+  /** `expire` of a pending attempt that nobody began, and `retry`: it is not counted as a try. */
   untried: boolean;
+  /** `error`: what went wrong. */
+  error?: string;
+  /** `fail` and `error`: absent is `error`. */
+  reason?: GivenReason;
+  /** `error`: a draw between 0 and 1, for the wait until the next try. */
+  random?: number;
   /** `renew`: how far the attempt has come; null leaves what was said before. */
   progress: AttemptProgress | null;
   recordTaken: boolean;

@@ -1,5 +1,7 @@
 /** What time does by itself: leases end, delays are over, units were tried too often, ended units are no longer kept. */
-import { exhaust, expire, follow, isExhausted, wait } from "./life.ts";
+import { conclude } from "./batching.ts";
+import { exhaust, expire, isExhausted, wait } from "./life.ts";
+import { specTryLimit } from "./retry.ts";
 import type { RetentionLimit } from "./work-spec.ts";
 import type { Rule, UnitState, WorkingSet } from "./working-set.ts";
 
@@ -26,7 +28,7 @@ export function* expireUnits<Unit extends UnitState>(
     if (unit.attempt?.status === "pending" && unit.attempt.expiration <= set.now)
       expire(set, unit, unit.attempt, unit.attempt.expiration);
   }
-  if (set.isUnresolved()) yield* follow(set);
+  if (set.isUnresolved()) yield* conclude(set);
 }
 
 /** The delays of these units are over. */
@@ -39,20 +41,20 @@ export function* releaseDue<Unit extends UnitState>(
     set.leave(unit);
     wait(set, unit, set.now);
   }
-  if (set.isUnresolved()) yield* follow(set);
+  if (set.isUnresolved()) yield* conclude(set);
 }
 
-/** Fails those of the units that were tried too often, one after the other; answers how many. */
+/** Fails those of the units that were tried too often, one after the other, the least tried first; answers how many. */
 export function* exhaustUnits<Unit extends UnitState>(
   set: WorkingSet<Unit>,
   units: readonly Unit[],
 ): Rule<number> {
   let count = 0;
-  for (const unit of units) {
-    if (unit.status !== "available" || !isExhausted(unit, unit.spec.meta.maxRetries)) continue;
+  for (const unit of [...units].sort((a, b) => a.tries - b.tries || a.id - b.id)) {
+    if (unit.status !== "available" || !isExhausted(set, unit, specTryLimit(unit.spec.meta))) continue;
     exhaust(set, unit, "");
     if (++count % unitsPerTurn === 0) yield undefined;
-    if (set.isUnresolved()) yield* follow(set);
+    if (set.isUnresolved()) yield* conclude(set);
   }
   return count;
 }

@@ -6,11 +6,15 @@
  */
 import type { ActionInput, ActionRow } from "./action.ts";
 import {
+  attemptActions,
   attemptStatuses,
+  failReasons,
+  givenReasons,
   type AttemptChange,
   type AttemptChanged,
   type AttemptProgress,
   type AttemptRow,
+  type NextTry,
 } from "./attempt.ts";
 import type {
   AddWorkUnitsOptions,
@@ -19,6 +23,7 @@ import type {
   AwaitOptions,
   CancelOptions,
   Coordinate,
+  FailureQuery,
   LockQuery,
   LockRequest,
   RequestOptions,
@@ -28,14 +33,24 @@ import type {
   WorkerAttemptQuery,
   WorkSpecInput,
 } from "./coordinate.ts";
+import {
+  batchActions,
+  batchConditions,
+  type BatchCondition,
+  type BatchInput,
+  type BatchRow,
+  type BatchThen,
+} from "./batch.ts";
 import type { Data } from "./data.ts";
 import { errorCodes } from "./errors.ts";
+import type { FailureRow } from "./failure.ts";
 import type { History, HistoryChange, HistoryPoint, HistoryQuery, HistorySeries, Spread } from "./history.ts";
 import type { Lock, LockPath, LockRefusal } from "./lock.ts";
 import type { NameKind } from "./names.ts";
 import { schedulingPolicies, type NamespaceRow, type NamespaceSettings } from "./namespace.ts";
 import type { Page } from "./page.ts";
 import type { QueueMessage, QueueRow } from "./queue.ts";
+import { backoffKinds, type Backoff, type RetryPolicy } from "./retry.ts";
 import type { Explained, ScheduleRequest } from "./scheduler.ts";
 import {
   allOptional,
@@ -169,6 +184,7 @@ const workSpecRef: Shape<WorkSpecRef> = either(
 const fieldShapes: Readonly<Record<Exclude<FieldKind, "object">, Shape>> = {
   number: number(),
   amount: number(),
+  share: number(),
   count: integer,
   boolean: boolean(),
   text: text(),
@@ -213,11 +229,13 @@ const attemptRow = object<AttemptRow>({
 });
 const attemptChange = input<AttemptChange>({
   attempt: text(),
-  action: oneOf(["finish", "fail", "retry", "expire", "renew"]),
+  action: oneOf(attemptActions),
   data: maybe(data),
   delayMs: maybe(span),
   lifetimeMs: maybe(span),
   untried: maybe(boolean()),
+  error: maybe(text()),
+  reason: maybe(oneOf(givenReasons)),
   progress: maybe(input<AttemptProgress>({ done: number(), note: text() })),
   recordTaken: maybe(boolean()),
 });
@@ -229,6 +247,7 @@ const attemptChanged = object<AttemptChanged>({
   expirationTime: time,
   outputs: integer,
   chainingErrors: list(text()),
+  retry: maybe(object<NextTry>({ delayMs: span, left: nullable(integer) })),
 });
 const schedule: Members<ScheduleRequest> = {
   workSpecs: maybe(list(text())),
@@ -243,6 +262,18 @@ const schedule: Members<ScheduleRequest> = {
 const workUnitStatus = oneOf(workUnitStatuses);
 const dependencyKind = oneOf(["hard", "soft"]);
 
+const retryMembers: Members<RetryPolicy> = {
+  attempts: maybe(integer),
+  backoff: maybe(
+    input<Backoff>({
+      kind: maybe(oneOf(backoffKinds)),
+      delayMs: maybe(span),
+      maxMs: maybe(span),
+      jitter: maybe(number()),
+    }),
+  ),
+};
+const ownRetry = { maxRetries: maybe(integer), retry: maybe(input<RetryPolicy>(retryMembers)) };
 const conflict = oneOf(conflictPolicies);
 
 /** One line of a bulk load, too. */
@@ -264,6 +295,8 @@ export const workUnitInput = input<WorkUnitInput>({
   queues: maybe(list(queue)),
   labels: maybe(list(label)),
   partition: maybe(partition),
+  ...ownRetry,
+  batch: maybe(text()),
   onConflict: maybe(conflict),
   debounceMs: maybe(span),
   throttleMs: maybe(span),
@@ -273,6 +306,7 @@ export const workUnitRow = object<WorkUnitRow>({
   workSpec,
   name: workUnit,
   status: workUnitStatus,
+  reason: nullable(oneOf(failReasons)),
   data,
   priority: number(),
   notBefore: time,
@@ -291,12 +325,15 @@ export const workUnitRow = object<WorkUnitRow>({
   queues: list(queue),
   labels: list(label),
   partition,
+  ...ownRetry,
 });
 const conditions: Members<Omit<WorkUnitQuery, "previous" | "limit">> = {
   names: maybe(list(workUnit)),
   statuses: maybe(list(workUnitStatus)),
   prefix: maybe(text()),
   label: maybe(label),
+  error: maybe(text({ description: "The fingerprint of a failure group" })),
+  endedSince: maybe(time),
 };
 const selection = input<WorkUnitSelection>({
   ...conditions,
@@ -360,6 +397,32 @@ const message = object<QueueMessage>({
   at: time,
 });
 const actionRow = object<ActionRow>({ key: action, data, createdTime: time });
+const batchCondition = oneOf(batchConditions);
+const batchInput = input<BatchInput>({
+  name: text(),
+  then: maybe(
+    nullable(
+      input<{ workSpec: string; workUnit?: string; on?: BatchCondition }>({
+        workSpec,
+        workUnit: maybe(workUnit),
+        on: maybe(batchCondition),
+      }),
+    ),
+  ),
+  sealed: maybe(boolean()),
+  parent: maybe(text()),
+});
+const batchRow = object<BatchRow>({
+  name: text(),
+  createdTime: time,
+  sealed: boolean(),
+  total: integer,
+  finished: integer,
+  failed: integer,
+  then: nullable(object<BatchThen>({ workSpec, workUnit, on: batchCondition })),
+  parent: nullable(text()),
+  doneTime: time,
+});
 const lockPath: Shape<LockPath> = list(text());
 const lockRequest: Members<LockRequest> = {
   owner: text(),
@@ -577,7 +640,7 @@ export const verbs: { readonly [V in Verb]: VerbRow<Awaited<ReturnType<Coordinat
     params: { changes: list(attemptChange) },
     answer: list(attemptChanged),
     repeat: "same",
-    summary: "Finishes, fails, retries, expires and renews; each change by itself, answers per item.",
+    summary: "Finishes, fails, errs, retries, expires and renews; each change by itself, answers per item.",
   },
   getAttempts: {
     scope: "read",
@@ -697,6 +760,62 @@ export const verbs: { readonly [V in Verb]: VerbRow<Awaited<ReturnType<Coordinat
     answer: list(boolean()),
     repeat: "never",
     summary: "Deletes records; answers per key whether it was there.",
+  },
+
+  listFailures: {
+    scope: "read",
+    options: { workSpec: maybe(workSpec) } satisfies Members<FailureQuery>,
+    answer: list(
+      object<FailureRow>({
+        workSpec,
+        fingerprint: text(),
+        error: text(),
+        count: integer,
+        firstTime: time,
+        lastTime: time,
+        example: workUnit,
+        tries: integer,
+      }),
+    ),
+    repeat: "same",
+    summary: "Failed units in groups by what went wrong, of one work spec or of all.",
+  },
+  setBatches: {
+    scope: "write",
+    params: { batches: list(batchInput) },
+    answer: list(batchRow),
+    repeat: "same",
+    summary: "Makes batches, or changes what is given of them.",
+  },
+  getBatches: {
+    scope: "read",
+    params: { names: list(text()) },
+    answer: list(nullable(batchRow)),
+    repeat: "same",
+    summary: "Batches by name, null where there is none.",
+  },
+  listBatches: {
+    scope: "read",
+    options: paging,
+    answer: page(batchRow),
+    repeat: "same",
+    summary: "A page of batches, in name order.",
+  },
+  deleteBatches: {
+    scope: "write",
+    params: { names: list(text()) },
+    answer: list(boolean()),
+    repeat: "never",
+    summary: "Forgets batches; their units stay. Answers per name whether it was there.",
+  },
+  changeBatch: {
+    scope: "write",
+    params: { batch: text(), action: oneOf(batchActions) },
+    answer: integer,
+    repeat: "same",
+    slow: true,
+    summary:
+      "Cancels the units of a batch that have not ended, or has those that failed done again; answers how many.",
   },
 
   tally: {

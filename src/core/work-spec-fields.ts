@@ -7,6 +7,7 @@
 import { latestTime } from "./check.ts";
 import { nameFromBytes } from "./names.ts";
 import type { Rate } from "./partitions.ts";
+import { backoffKinds, type RetryPolicy } from "./retry.ts";
 import { overlapPolicies, type Schedule } from "./schedule.ts";
 
 /** What the scheduler looks at. Derived from the data when a work spec is set; then some of it may be set on its own. */
@@ -37,6 +38,8 @@ export interface WorkSpecMeta {
   order: "" | "partition";
   /** "partition": partitions take turns, whatever the priorities of their units. */
   fair: "" | "partition";
+  /** What becomes of a unit whose task ends in an error; empty is nothing said. */
+  retry: RetryPolicy;
   /** Units that may wait when others are added. */
   maxWaiting: number;
   /** The `then` key; empty is none. */
@@ -68,12 +71,13 @@ export interface RetentionLimit {
 
 /**
  * What a value is. In data, a `duration` is seconds, and a `time` is seconds since 1970 or a date as RFC 3339 has it; in
- * metadata both are milliseconds. An `amount` is a number of 0 or more, a `count` an integer of 0 or more, `arguments`
- * are a list or an object, `times` a list of times, and a `choice` is one of the words of its row.
+ * metadata both are milliseconds. An `amount` is a number of 0 or more, a `share` one from 0 to 1, a `count` an integer of 0 or
+ * more, `arguments` are a list or an object, `times` a list of times, and a `choice` is one of the words of its row.
  */
 export type FieldKind =
   | "number"
   | "amount"
+  | "share"
   | "count"
   | "boolean"
   | "text"
@@ -131,6 +135,22 @@ const rate = {
     kind: "count",
     field: "burst",
     help: "Units that may begin at once after a pause; 1 if not given, which spreads them evenly",
+  },
+} as const satisfies Record<string, WorkSpecField>;
+
+const backoff = {
+  kind: {
+    kind: "choice",
+    field: "kind",
+    words: backoffKinds,
+    help: "exponential if not given: twice as long after each try; linear: delay longer after each; fixed: always delay",
+  },
+  delay: { kind: "duration", field: "delayMs", help: "After the first try; a second if not given" },
+  max: { kind: "duration", field: "maxMs", help: "Never longer than this; an hour if not given" },
+  jitter: {
+    kind: "share",
+    field: "jitter",
+    help: "The share of the wait that is left to chance; 0 if not given",
   },
 } as const satisfies Record<string, WorkSpecField>;
 
@@ -328,6 +348,26 @@ export const workSpecFields = {
     words: partitionWords,
     help: "With partition, partitions take turns, one unit each, however many units they have and of whatever priority",
   },
+  retry: {
+    kind: "object",
+    field: "retry",
+    default: {},
+    newer: true,
+    help: "What becomes of a unit whose task ends in an error. Without it and max_retries, the unit fails",
+    keys: {
+      attempts: {
+        kind: "count",
+        field: "attempts",
+        help: "Tries after which a unit fails; 0 is unlimited. With max_retries as well, the smaller number holds",
+      },
+      backoff: {
+        kind: "object",
+        field: "backoff",
+        help: "How long a unit waits before its next try",
+        keys: backoff,
+      },
+    },
+  },
   max_waiting: {
     kind: "count",
     field: "maxWaiting",
@@ -452,6 +492,7 @@ export const readStoredMeta = (text: string): WorkSpecMeta => ({
 const wanted: Readonly<Record<FieldKind, string>> = {
   number: "a number",
   amount: "a number of 0 or more",
+  share: "a number from 0 to 1",
   count: "an integer of 0 or more",
   boolean: "a boolean",
   text: "a string",
@@ -510,6 +551,7 @@ const timeOf = (value: unknown): unknown => {
 const dataReaders: Readonly<Record<FieldKind, (value: unknown) => unknown>> = {
   number: (value) => between(-Infinity, value),
   amount: (value) => between(0, value),
+  share: (value) => between(0, value, 1),
   count: (value) => {
     const number = between(0, value);
     return Number.isSafeInteger(number) ? number : undefined;

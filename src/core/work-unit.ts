@@ -1,12 +1,13 @@
 /** A work unit is one job of a work spec: a name, a data dictionary, and where it stands. */
-import type { AttemptRow } from "./attempt.ts";
+import type { AttemptRow, FailReason } from "./attempt.ts";
 import type { Data } from "./data.ts";
 import type { DependencyKind } from "./dependency.ts";
+import type { UnitRetry } from "./retry.ts";
 
 export const workUnitStatuses = ["available", "delayed", "blocked", "pending", "finished", "failed"] as const;
 export type WorkUnitStatus = (typeof workUnitStatuses)[number];
 
-export interface WorkUnitInput {
+export interface WorkUnitInput extends UnitRetry {
   name: string;
   data?: Data | null;
   /** Higher is handed out first. Any finite number; 0 when absent. */
@@ -28,6 +29,9 @@ export interface WorkUnitInput {
    * account. At most 256 bytes. Absent or empty is none, also when added again; units without one are together in one partition.
    */
   partition?: string;
+  // `maxRetries` and `retry` take the place of what the work spec says; absent is nothing, also when added again
+  /** The batch that the unit belongs to, which is made when it does not exist. The unit carries the label `batch:` and this name. */
+  batch?: string;
   /** What becomes of a unit of this name that exists; see `ConflictPolicy`. */
   onConflict?: ConflictPolicy;
   /**
@@ -67,12 +71,14 @@ export interface DependencyRow {
   status: WorkUnitStatus | null;
 }
 
-export interface WorkUnitRow {
+export interface WorkUnitRow extends UnitRetry {
   /** A unit that was deleted and added again has another id. */
   id: number;
   workSpec: string;
   name: string;
   status: WorkUnitStatus;
+  /** Why it failed; null unless it has. */
+  reason: FailReason | null;
   /** The active attempt's data if it has any, else the unit's own. */
   data: Data | null;
   priority: number;
@@ -118,6 +124,10 @@ export interface WorkUnitQuery {
   prefix?: string;
   /** Units that carry this label. What is looked at are the units with the label, however many others there are. */
   label?: string;
+  /** Failed units of the failure group with this fingerprint: see `listFailures`. */
+  error?: string;
+  /** Units that ended, finished or failed, at this time or later. */
+  endedSince?: number;
   previous?: string;
   limit?: number;
 }

@@ -9,12 +9,20 @@
  * try, who hears of an end are decided in `life.ts` and the files beside it. A working set belongs to one verb and one
  * transaction at a time, and in it the same unit is always the same object.
  */
-import { attemptId, type AttemptProgress, type AttemptRow, type AttemptStatus } from "./attempt.ts";
+import {
+  attemptId,
+  type AttemptProgress,
+  type AttemptRow,
+  type AttemptStatus,
+  type FailReason,
+} from "./attempt.ts";
+import { batchOf, type BatchCounts, type BatchRow } from "./batch.ts";
 import type { Data } from "./data.ts";
 import type { DependencyKind } from "./dependency.ts";
 import type { Hold, LaneState } from "./partitions.ts";
 import type { Happening } from "./history.ts";
 import type { QueueMessage } from "./queue.ts";
+import type { UnitRetry } from "./retry.ts";
 import type { Notes } from "./recording.ts";
 import type { AttemptKey, WorkUnitPut } from "./store.ts";
 import type { WorkSpecMeta } from "./work-spec.ts";
@@ -49,6 +57,8 @@ export interface AttemptState {
   data: Data | null;
   late: boolean;
   chainingErrors: readonly string[];
+  /** Why it failed its unit, where that is not `error`. It need not be kept once it is history. */
+  reason: FailReason | null;
   /** Of a running attempt; what stands here of another means nothing. */
   progress: AttemptProgress | null;
 }
@@ -65,7 +75,7 @@ export interface UnitState {
   partition: string;
   notBefore: number;
   readonly created: number;
-  /** Attempts ever made, and those that count against `max_retries`. */
+  /** Attempts ever made, and those that count as tries. */
   attempts: number;
   tries: number;
   /** The latest attempt, until the unit is taken from it; then it is history. */
@@ -88,13 +98,28 @@ export interface Need {
   met: boolean;
 }
 
-/** What few units have: queues that hear of their end, and labels. */
+/** What few units have: queues that hear of their end, labels, and a word on how often they are tried. */
 export interface Extras {
   readonly queues: readonly string[];
   readonly labels: readonly string[];
+  readonly retry: UnitRetry | null;
 }
 
-export const noExtras: Extras = { queues: [], labels: [] };
+export const noExtras: Extras = { queues: [], labels: [], retry: null };
+
+export const areExtras = ({ queues, labels, retry }: Extras): boolean =>
+  queues.length > 0 || labels.length > 0 || retry !== null;
+
+/** What a put says of them. */
+export const extrasOfPut = ({ queues, labels, retry }: WorkUnitPut): Extras =>
+  queues === undefined && labels === undefined && retry === undefined
+    ? noExtras
+    : { queues: queues ?? noExtras.queues, labels: labels ?? noExtras.labels, retry: retry ?? null };
+
+export interface BatchChange extends BatchCounts {
+  readonly namespace: string;
+  readonly name: string;
+}
 
 export abstract class WorkingSet<Unit extends UnitState> {
   /** The time of the verb. */
@@ -102,6 +127,7 @@ export abstract class WorkingSet<Unit extends UnitState> {
   readonly #notes: Notes;
   /** Units that ended or were removed, with the time of it, whose dependents have not been looked at yet. */
   #unresolved: Map<Unit, number> | null = null;
+  #batchChanges: Map<string, BatchChange> | null = null;
 
   constructor(now: number, notes: Notes) {
     this.now = now;
@@ -161,6 +187,11 @@ export abstract class WorkingSet<Unit extends UnitState> {
     return undefined;
   }
 
+  /** A batch, which nobody else changes until the verb has ended; `create`: one that is about to be made. */
+  loadBatch(_namespace: string, _name: string, _create: boolean): Loading {
+    return undefined;
+  }
+
   /** Makes sure that so many units can be made. */
   reserve(_count: number): Loading {
     return undefined;
@@ -190,6 +221,8 @@ export abstract class WorkingSet<Unit extends UnitState> {
   abstract nextInLane(spec: Unit["spec"], lane: LaneState, begun: boolean): Unit | undefined;
   /** How many units of a partition run. */
   abstract running(spec: Unit["spec"], partition: string): number;
+
+  abstract batch(namespace: string, name: string): BatchRow | undefined;
 
   // ---- writing
 
@@ -222,6 +255,7 @@ export abstract class WorkingSet<Unit extends UnitState> {
   abstract setNeeds(unit: Unit, needs: readonly Need[]): void;
   abstract meet(unit: Unit, need: Need): void;
   abstract setExtras(unit: Unit, extras: Extras): void;
+  abstract saveBatch(namespace: string, batch: BatchRow): void;
   /** Deletes a unit that is in no order, with its attempts and needs. */
   abstract remove(unit: Unit): void;
   /** No unit is generated before this time. */
@@ -248,7 +282,8 @@ export abstract class WorkingSet<Unit extends UnitState> {
   /** The unit has ended: its queues get a message, and its dependents are looked at before the verb answers. */
   ended(unit: Unit, status: "finished" | "failed", at: number): void {
     this.wake(unit);
-    const { queues } = this.extras(unit);
+    const { queues, labels } = this.extras(unit);
+    this.#countUnit(unit, labels, status === "finished" ? { finished: 1 } : { failed: 1 });
     // nobody hears of a unit of a deleted work spec, though its row may still be there
     if (queues.length > 0 && !unit.spec.deleted)
       for (const queue of queues)
@@ -270,16 +305,59 @@ export abstract class WorkingSet<Unit extends UnitState> {
   /** The unit was deleted: its dependents are looked at before the verb answers. */
   removed(unit: Unit, at: number): void {
     this.wake(unit);
+    // what has ended stays counted
+    if (unit.status !== "finished" && unit.status !== "failed")
+      this.#countUnit(unit, this.extras(unit).labels, { total: -1 });
     this.#concerns(unit, at);
+  }
+
+  /** A unit that had ended waits or runs again. */
+  reopened(unit: Unit): void {
+    if (unit.status !== "finished" && unit.status !== "failed") return;
+    this.#countUnit(
+      unit,
+      this.extras(unit).labels,
+      unit.status === "finished" ? { finished: -1 } : { failed: -1 },
+    );
+  }
+
+  #countUnit({ spec }: Unit, labels: readonly string[], change: Partial<BatchCounts>): void {
+    const batch = batchOf(labels);
+    if (batch !== null) this.countInBatch(spec.namespace, batch, change);
+  }
+
+  /** The counts of a batch change by so much; that is looked at before the verb answers. */
+  countInBatch(
+    namespace: string,
+    name: string,
+    { total = 0, finished = 0, failed = 0 }: Partial<BatchCounts>,
+  ): void {
+    const key = JSON.stringify([namespace, name]);
+    const known = this.#batchChanges?.get(key);
+    (this.#batchChanges ??= new Map<string, BatchChange>()).set(key, {
+      namespace,
+      name,
+      total: (known?.total ?? 0) + total,
+      finished: (known?.finished ?? 0) + finished,
+      failed: (known?.failed ?? 0) + failed,
+    });
+  }
+
+  takeBatchChanges(): Iterable<BatchChange> | null {
+    const changes = this.#batchChanges;
+    this.#batchChanges = null;
+    return changes?.values() ?? null;
   }
 
   #concerns(unit: Unit, at: number): void {
     if (this.hasDependents(unit)) (this.#unresolved ??= new Map<Unit, number>()).set(unit, at);
   }
 
-  /** Whether the dependents of some units have not been looked at yet; of this one, if it is given. */
+  /** Whether the dependents of some units, or batches, have not been looked at yet; the dependents of this one, if it is given. */
   isUnresolved(unit?: Unit): boolean {
-    return unit === undefined ? this.#unresolved !== null : this.#unresolved?.has(unit) === true;
+    return unit === undefined
+      ? this.#unresolved !== null || this.#batchChanges !== null
+      : this.#unresolved?.has(unit) === true;
   }
 
   isUnresolvedId(id: number): boolean {
@@ -321,7 +399,7 @@ export function attemptRow(unit: UnitState, attempt: AttemptState): AttemptRow {
 export function unitRow(
   unit: UnitState,
   dependencies: readonly DependencyRow[],
-  { queues, labels }: Extras,
+  { queues, labels, retry }: Extras,
 ): WorkUnitRow {
   const active = unit.attempt !== null && isActive(unit.attempt) ? unit.attempt : null;
   return {
@@ -329,6 +407,7 @@ export function unitRow(
     workSpec: unit.spec.name,
     name: unit.name,
     status: unit.status,
+    reason: unit.status === "failed" ? (active?.reason ?? "error") : null,
     data: active?.data ?? unit.data,
     priority: unit.priority,
     notBefore: unit.notBefore,
@@ -340,5 +419,6 @@ export function unitRow(
     queues,
     labels,
     partition: unit.partition,
+    ...retry,
   };
 }

@@ -2,6 +2,7 @@
 import { useEffect, useRef } from "react";
 import { switchTheme } from "./theme.ts";
 import { go, type PageName, type Place } from "./place.ts";
+import { stepRange } from "./range.ts";
 
 export const keys: readonly { readonly keys: string; readonly does: string }[] = [
   { keys: "/", does: "Search" },
@@ -16,6 +17,7 @@ export const keys: readonly { readonly keys: string; readonly does: string }[] =
   { keys: "x", does: "Select the row" },
   { keys: "Enter", does: "Open the row" },
   { keys: "Space", does: "Hold the picture, or let it go on" },
+  { keys: "[ ]", does: "A shorter or longer range of time" },
   { keys: "t", does: "Dark or light" },
   { keys: "?", does: "These keys" },
   { keys: "Esc", does: "Close" },
@@ -91,6 +93,10 @@ export function useKeys(place: Place, ns: string, does: Does): void {
           break;
         case "t":
           switchTheme();
+          break;
+        case "[":
+        case "]":
+          stepRange(place, event.key === "]" ? 1 : -1);
           break;
         case "j":
           moveRow(1);

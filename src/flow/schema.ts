@@ -77,6 +77,7 @@ const time = { minimum: 0, pattern: "T.*(Z|[-+]\\d\\d:\\d\\d)$" };
 const forms: Readonly<Record<FieldKind, Record<string, unknown>>> = {
   number: { type: ["number", "null"] },
   amount: { type: ["number", "null"], minimum: 0 },
+  share: { type: ["number", "null"], minimum: 0, maximum: 1 },
   count: { type: ["integer", "null"], minimum: 0 },
   boolean: { type: ["boolean", "null"] },
   text: { type: ["string", "null"] },

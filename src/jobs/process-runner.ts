@@ -171,14 +171,17 @@ export class ProcessRunner implements Runner {
   #inlineProgram(): ChildProgram {
     const program = this.#program();
     const sources = program.endsWith(".ts");
-    const readable = sources ? "*" : path.join(path.dirname(program), "..", "..", "*");
+    // this package, and the one that core is built on, which npm may have put elsewhere
+    const readable = sources
+      ? ["*"]
+      : [path.join(path.dirname(program), "..", "..", "*"), path.join(folderOf("croner"), "*")];
     return {
       command: process.execPath,
       args: [
         ...(sources ? this.#loaderFlags() : []),
         permissionFlag(process.versions.node),
         "--no-warnings",
-        `--allow-fs-read=${readable}`,
+        ...readable.map((place) => `--allow-fs-read=${place}`),
         `--max-old-space-size=${this.#options.inlineHeapMb}`,
         program,
       ],
@@ -204,6 +207,14 @@ const ownProgram = (): string =>
   fileURLToPath(
     new URL(import.meta.url.endsWith(".ts") ? "./child/main.ts" : "./child/main.js", import.meta.url),
   );
+
+function folderOf(name: string): string {
+  const file = fileURLToPath(import.meta.resolve(name));
+  return file.slice(
+    0,
+    file.lastIndexOf(path.join("node_modules", name)) + path.join("node_modules", name).length,
+  );
+}
 
 /** Its name lost "experimental" in 22.13 and 23.5. */
 export function permissionFlag(version: string): string {

@@ -9,9 +9,12 @@ import {
   isPlainName,
   hasLanes,
   laneRules,
+  isSpent,
   noExtras,
   SortedList,
+  specTryLimit,
   type ActionRow,
+  type BatchRow,
   type AttemptState,
   type Data,
   type DesiredState,
@@ -28,6 +31,7 @@ import {
   type WorkUnitStatus,
   type WorkerRow,
 } from "../core/index.ts";
+import { Failures } from "./failures.ts";
 import { SpaceHistory } from "./history.ts";
 import type { Queue } from "./queues.ts";
 import { SpecLanes } from "./spec-lanes.ts";
@@ -60,7 +64,7 @@ export class Unit implements UnitState {
   /** The latest attempt, until the unit is taken from it; then it is history. */
   attempt: AttemptState | null = null;
   history: AttemptState[] | null = null;
-  /** Attempts ever made, and those that count against `max_retries`. */
+  /** Attempts ever made, and those that count as tries. */
   attempts = 0;
   tries = 0;
   #links: Links | null = null;
@@ -193,6 +197,7 @@ export class Spec implements SpecState {
   /** The partition that was served last. */
   cursor = "";
   full = 0;
+  readonly failures = new Failures(byName);
 
   constructor(id: number, space: Space, name: string, data: Data, meta: WorkSpecMeta) {
     this.id = id;
@@ -210,14 +215,19 @@ export class Spec implements SpecState {
 
   /** Finds units that were tried too often by a limit that was not there before. */
   setMeta(meta: WorkSpecMeta): void {
-    const { maxRetries } = this.meta;
+    const limit = specTryLimit(this.meta);
     if (laneRules(meta) !== laneRules(this.meta) || hasLanes(meta) !== (this.lanes !== null))
       this.lanes = hasLanes(meta) ? new SpecLanes(meta, this.units.values(), this.lanes) : null;
     this.meta = meta;
-    if (meta.maxRetries === maxRetries) return;
+    if (specTryLimit(meta) === limit) return;
     this.exhausted.clear();
-    if (meta.maxRetries === 0) return;
-    for (const unit of this.ready) if (unit.tries >= meta.maxRetries) this.exhausted.add(unit);
+    for (const unit of this.ready) this.noteExhausted(unit);
+  }
+
+  /** Of a unit that is available. */
+  noteExhausted(unit: Unit): void {
+    if (unit.tries > 0 && isSpent(unit.tries, unit.extras.retry, specTryLimit(this.meta)))
+      this.exhausted.add(unit);
   }
 
   /** Keeps the order that retention needs exactly while it needs it. */
@@ -290,6 +300,7 @@ export class Space {
   /** By queue and request id, what was taken, oldest first. */
   readonly taken = new Map<string, { time: number; messages: readonly QueueMessage[] }>();
   readonly actions = new Map<string, ActionRow>();
+  readonly batches = new Map<string, BatchRow>();
   readonly watches: Watches;
   readonly history = new SpaceHistory();
   /** What requests with an id were answered, oldest first. */

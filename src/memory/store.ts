@@ -5,6 +5,7 @@ import {
   changeUnits,
   claimUnits,
   compareNames,
+  conclude,
   CoordinateError,
   countRetired,
   defaultNamespaceSettings,
@@ -20,6 +21,7 @@ import {
   nextToken,
   openLane,
   parentCycle,
+  putBatches,
   removeUnits,
   settleAttempts,
   tokensOf,
@@ -34,10 +36,14 @@ import {
   type AttemptKey,
   type AttemptRow,
   type AttemptState,
+  type BatchInput,
+  type BatchRow,
   type Candidates,
+  type CandidatesAsk,
   type Claim,
   type CountSlice,
   type Held,
+  type FailureRow,
   type HistoryKeeper,
   type HistoryRow,
   type ListedAttempt,
@@ -67,7 +73,7 @@ import {
   type WorkSpecPut,
   type WorkSpecRef,
   type WorkSpecRow,
-  type WorkUnitChange,
+  type WorkUnitUpdate,
   type WorkUnitPut,
   type WorkUnitRow,
   type WorkUnitWhere,
@@ -237,7 +243,7 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
     return [...(this.#spaces.get(ns)?.specs.values() ?? [])].sort((a, b) => compareNames(a.name, b.name));
   }
 
-  async candidates(ns: string, requestId: string | null, _recent: boolean, now: number): Promise<Candidates> {
+  async candidates(ns: string, { requestId }: CandidatesAsk, now: number): Promise<Candidates> {
     const space = this.#spaces.get(ns);
     if (space === undefined) return { settings: defaultNamespaceSettings, candidates: [], repeated: null };
     const candidates = [];
@@ -263,6 +269,11 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
     if (lanes === null || spec.ready.size === 0) return null;
     if (run(openLane(this.#set.at(now), spec, 1)) !== undefined) return null;
     return { reason: "partitions", until: lanes.lanes.nextWake };
+  }
+
+  async listFailures(ns: string, workSpec: string | null, now: number): Promise<FailureRow[]> {
+    const specs = workSpec === null ? this.#current(ns, now) : [this.#spec(ns, workSpec, now)];
+    return specs.flatMap((spec) => spec.failures.rows(spec.name));
   }
 
   async tally(ns: string | null, now: number): Promise<SpecTally[]> {
@@ -350,9 +361,7 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
   async updateWorkUnits(
     ns: string,
     ref: WorkSpecRef,
-    where: WorkUnitWhere,
-    change: WorkUnitChange,
-    limit: number,
+    { where, change, limit }: WorkUnitUpdate,
     now: number,
   ): Promise<UnitSlice> {
     const { units, next } = takeSlice(this.#spec(ns, ref, now), where, limit);
@@ -409,7 +418,10 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
       if (unit === undefined) throw new CoordinateError("no_such_work_unit", workUnit);
       return unit;
     });
-    return makeAttempts(this.#set.at(now), units, makes);
+    const set = this.#set.at(now);
+    const rows = makeAttempts(set, units, makes);
+    run(conclude(set));
+    return rows;
   }
 
   async settle(ns: string, changes: readonly Settle[], now: number): Promise<AttemptChanged[]> {
@@ -623,6 +635,30 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
     return keys.map((key) => space?.actions.delete(key) ?? false);
   }
 
+  // ---- batches
+
+  async putBatches(ns: string, inputs: readonly BatchInput[], now: number): Promise<BatchRow[]> {
+    this.#open(ns);
+    const rows = run(putBatches(this.#set.at(now), ns, inputs));
+    this.#changed(ns);
+    return rows;
+  }
+
+  async getBatches(ns: string, names: readonly string[]): Promise<(BatchRow | null)[]> {
+    return names.map((name) => this.#spaces.get(ns)?.batches.get(name) ?? null);
+  }
+
+  async listBatches(ns: string, previous: string | null, limit: number): Promise<BatchRow[]> {
+    return [...(this.#spaces.get(ns)?.batches.values() ?? [])]
+      .filter(({ name }) => previous === null || compareNames(name, previous) > 0)
+      .sort((a, b) => compareNames(a.name, b.name))
+      .slice(0, limit);
+  }
+
+  async deleteBatches(ns: string, names: readonly string[]): Promise<boolean[]> {
+    return names.map((name) => this.#spaces.get(ns)?.batches.delete(name) ?? false);
+  }
+
   // ---- locks
 
   async locks<Answer>(
@@ -718,9 +754,10 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
     const left = (): number => limits.units - tidied.expired - tidied.due - tidied.exhausted - tidied.retired;
     // what one of them frees may have been tried too often as well
     while (spec.exhausted.size > 0 && left() > 0) {
-      const units = [...spec.exhausted].sort((a, b) => a.tries - b.tries || a.id - b.id).slice(0, left());
+      const units = [...spec.exhausted].slice(0, left());
       tidied.exhausted += run(exhaustUnits(this.#set.at(now), units));
     }
+    if (!spec.failures.group(limits.units)) tidied.more = true;
     for (const status of ["finished", "failed"] as const) {
       const limit = spec.meta.retention[status];
       const ended = spec.ended?.[status];

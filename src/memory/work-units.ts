@@ -16,16 +16,20 @@ import { targetStatus } from "./working-set.ts";
 
 /** The matching units in name order. */
 export function* findUnits(spec: Spec, where: WorkUnitWhere): Generator<Unit> {
-  const { names, statuses, prefix = "", label, previous } = where;
+  const { names, statuses, prefix = "", label, error, endedSince, previous } = where;
   const matches = (unit: Unit): boolean =>
     (statuses === undefined || statuses.includes(unit.status)) &&
     nameHasPrefix(unit.name, prefix) &&
     (label === undefined || unit.extras.labels.includes(label)) &&
+    (endedSince === undefined || (hasEnded(unit) && (unit.attempt?.end ?? 0) >= endedSince)) &&
     (previous === undefined || compareNames(unit.name, previous) > 0);
+  const group = error === undefined ? undefined : spec.failures.units(error);
+  if (error !== undefined && group === undefined) return;
   if (names !== undefined) {
     for (const name of [...new Set(names)].sort(compareNames)) {
       const unit = spec.units.get(name);
-      if (unit !== undefined && matches(unit)) yield unit;
+      if (unit !== undefined && matches(unit) && (error === undefined || spec.failures.isOf(unit, error)))
+        yield unit;
     }
     return;
   }
@@ -33,8 +37,9 @@ export function* findUnits(spec: Spec, where: WorkUnitWhere): Generator<Unit> {
     previous !== undefined && compareNames(previous, prefix) >= 0
       ? compareNames(unit.name, previous) > 0
       : compareNames(unit.name, prefix) >= 0;
-  if (label !== undefined) {
-    for (const unit of spec.labels.get(label)?.from(start) ?? []) {
+  if (group !== undefined || label !== undefined) {
+    const units = group ?? spec.labels.get(label ?? "");
+    for (const unit of units?.from(start) ?? []) {
       if (!nameHasPrefix(unit.name, prefix)) return;
       if (matches(unit)) yield unit;
     }
@@ -42,9 +47,11 @@ export function* findUnits(spec: Spec, where: WorkUnitWhere): Generator<Unit> {
   }
   for (const unit of spec.names.find(statuses ?? workUnitStatuses, start)) {
     if (!nameHasPrefix(unit.name, prefix)) return;
-    yield unit;
+    if (endedSince === undefined || matches(unit)) yield unit;
   }
 }
+
+const hasEnded = ({ status }: Unit): boolean => status === "finished" || status === "failed";
 
 /** The first matching units, and where to go on. */
 export function takeSlice(

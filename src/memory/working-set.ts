@@ -1,11 +1,13 @@
 /** The rows of the memory store: the units themselves. Nothing has to be loaded, and what is written is there at once. */
 import {
+  areExtras,
   noExtras,
   SortedList,
   type Watches,
   workerLifetimeMs,
   WorkingSet,
   type AttemptState,
+  type BatchRow,
   type Extras,
   type Hold,
   type Lane,
@@ -40,6 +42,7 @@ export class MemorySet extends WorkingSet<Unit> {
   at(now: number): this {
     this.now = now;
     this.takeUnresolved();
+    this.takeBatchChanges();
     return this;
   }
 
@@ -145,7 +148,10 @@ export class MemorySet extends WorkingSet<Unit> {
       if (spec.exhausted.size > 0) spec.exhausted.delete(unit);
     } else if (status === "pending") spec.leases.remove(unit);
     else if (status === "delayed") spec.due.remove(unit);
-    else if (status !== "blocked") spec.ended?.[status].remove(unit);
+    else if (status !== "blocked") {
+      spec.ended?.[status].remove(unit);
+      if (status === "failed") spec.failures.remove(unit);
+    }
   }
 
   enter(unit: Unit, status: WorkUnitStatus): void {
@@ -154,10 +160,13 @@ export class MemorySet extends WorkingSet<Unit> {
     spec.lanes?.enter(unit, status);
     if (status === "available") {
       spec.ready.add(unit);
-      if (spec.meta.maxRetries > 0 && unit.tries >= spec.meta.maxRetries) spec.exhausted.add(unit);
+      spec.noteExhausted(unit);
     } else if (status === "pending") spec.leases.add(unit);
     else if (status === "delayed") spec.due.add(unit);
-    else if (status !== "blocked") spec.ended?.[status].add(unit);
+    else if (status !== "blocked") {
+      spec.ended?.[status].add(unit);
+      if (status === "failed") spec.failures.add(unit);
+    }
   }
 
   save(): void {
@@ -198,7 +207,7 @@ export class MemorySet extends WorkingSet<Unit> {
       list?.remove(unit);
       if (list?.size === 0) spec.labels.delete(label);
     }
-    unit.extras = extras.queues.length + extras.labels.length === 0 ? noExtras : extras;
+    unit.extras = areExtras(extras) ? extras : noExtras;
     for (const label of extras.labels) {
       let list = spec.labels.get(label);
       if (list === undefined) spec.labels.set(label, (list = new SortedList<Unit>(byName)));
@@ -216,6 +225,14 @@ export class MemorySet extends WorkingSet<Unit> {
 
   setNextContinuous(spec: Spec, nextContinuous: number): void {
     spec.meta = { ...spec.meta, nextContinuous };
+  }
+
+  batch(namespace: string, name: string): BatchRow | undefined {
+    return this.#spaces.get(namespace)?.batches.get(name);
+  }
+
+  saveBatch(namespace: string, batch: BatchRow): void {
+    this.#spaces.get(namespace)?.batches.set(batch.name, batch);
   }
 
   setRuns(spec: Spec, nextRun: number, lastRun: number): void {

@@ -1,7 +1,7 @@
 /** An attempt as its worker holds it: what it was given, and the ways to end it. */
 import {
   CoordinateError,
-  dataWithText,
+  dataWith,
   decodeData,
   parseAttemptId,
   throwChanged,
@@ -14,6 +14,7 @@ import {
   type Coordinate,
   type Data,
   type DataObject,
+  type GivenReason,
 } from "../core/index.ts";
 import { encodeIfAny, only, seenBefore, type Scope } from "./scope.ts";
 import type { WorkUnit } from "./work-unit.ts";
@@ -22,6 +23,12 @@ export interface RetryOptions {
   /** The unit waits this long; without it, it is available at once. */
   delayMs?: number;
   data?: object | Data;
+}
+
+export interface ErrorOptions {
+  data?: object | Data;
+  /** Why the unit failed, should it not be tried again; `error` when absent. */
+  reason?: GivenReason;
 }
 
 export interface SettleAllOptions {
@@ -157,8 +164,22 @@ export class Attempt<Given extends object = DataObject, Result extends object = 
 
   /** Fails with the data that it has, and with this text as its `traceback`: what went wrong, for a person. */
   async failWith(traceback: string): Promise<AttemptChanged> {
-    const data = dataWithText(this.rawData, "traceback", traceback);
+    const data = dataWith(this.rawData, "traceback", traceback);
     return this.#settle({ attempt: this.id, action: "fail", data });
+  }
+
+  /**
+   * Ends it in an error, with this text as its `traceback`. The retry policy of the unit or its work spec says what follows: it is
+   * tried again after the back-off, and the answer's `retry` says when; or it fails.
+   */
+  async error(traceback?: string, { data, reason }: ErrorOptions = {}): Promise<AttemptChanged> {
+    return this.#settle({
+      attempt: this.id,
+      action: "error",
+      data: encodeIfAny(data),
+      ...(traceback !== undefined && { error: traceback }),
+      ...(reason !== undefined && { reason }),
+    });
   }
 
   /** Gives the unit back to be tried again, later with `delayMs`. */
@@ -166,12 +187,17 @@ export class Attempt<Given extends object = DataObject, Result extends object = 
     return this.#settle({ attempt: this.id, action: "retry", delayMs, data: encodeIfAny(data) });
   }
 
+  /** Puts the unit off: as `retry`, but it does not count as a try. */
+  async snooze(delayMs: number): Promise<AttemptChanged> {
+    return this.#settle({ attempt: this.id, action: "retry", delayMs, untried: true });
+  }
+
   /** Gives the lease back: the unit is available at once. */
   async expire(data?: object | Data): Promise<AttemptChanged> {
     return this.#settle({ attempt: this.id, action: "expire", data: encodeIfAny(data) });
   }
 
-  /** Gives back a unit that was not begun: as `expire`, but it does not count against `max_retries`. */
+  /** Gives back a unit that was not begun: as `expire`, but it does not count as a try. */
   async release(): Promise<AttemptChanged> {
     return this.#settle({ attempt: this.id, action: "expire", untried: true });
   }
@@ -203,10 +229,11 @@ export class Attempt<Given extends object = DataObject, Result extends object = 
 
   /** Takes over what an answer tells. A change that was carried out before tells where the attempt stood already. */
   #note(
-    { action, data, progress }: AttemptChange,
+    { action, data: given, error: text, progress }: AttemptChange,
     { error, changed, status, expirationTime, chainingErrors }: AttemptChanged,
   ): void {
     if (status === null) return;
+    const data = text === undefined ? given : dataWith(given ?? this.#row.data, "traceback", text);
     const wrote = changed || (error === "lost_lease" && action === "renew");
     const written = wrote && data !== undefined && data !== null;
     const mayBeActive = status === "pending" || status === "finished" || status === "failed";

@@ -61,6 +61,11 @@ export interface WorkSpecKeys<Result = DataObject> {
   order?: "partition" | "";
   /** With partition, partitions take turns, one unit each, however many units they have and of whatever priority */
   fair?: "partition" | "";
+  /** What becomes of a unit whose task ends in an error. Without it and max_retries, the unit fails */
+  retry?: {
+    attempts?: number;
+    backoff?: { kind?: "exponential" | "fixed" | "linear"; delay?: number; max?: number; jitter?: number };
+  };
   /** Units that may wait; an add of more is refused with queue_full. 0 is unlimited */
   max_waiting?: number;
   /** The full name of the work spec that gets the outputs */

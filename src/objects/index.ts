@@ -1,4 +1,5 @@
-export { Attempt, type RetryOptions, type SettleAllOptions } from "./attempt.ts";
+export { Attempt, type ErrorOptions, type RetryOptions, type SettleAllOptions } from "./attempt.ts";
+export { Batch, type BatchOptions } from "./batch.ts";
 export { CoordinateHandle, handles } from "./coordinate.ts";
 export {
   defineSpec,

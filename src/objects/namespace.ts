@@ -5,9 +5,12 @@ import {
   decodeData,
   missingWorkSpec,
   type ActionRow,
+  type BatchRow,
   type Coordinate,
   type DataObject,
   type Explained,
+  type FailureQuery,
+  type FailureRow,
   type History,
   type HistoryQuery,
   type Lock,
@@ -23,6 +26,7 @@ import {
   type WorkerQuery,
 } from "../core/index.ts";
 import { Attempt } from "./attempt.ts";
+import { Batch } from "./batch.ts";
 import { checkSlips, SpecDefinition } from "./define-spec.ts";
 import { Queue } from "./queue.ts";
 import { encode, only, pageLimit, type PageOptions, type Scope } from "./scope.ts";
@@ -127,6 +131,18 @@ export class Namespace {
     return new Queue(this.#scope, name);
   }
 
+  /** A handle by name, without asking whether there is such a batch. */
+  batch(name: string): Batch {
+    return new Batch(this.#scope, name);
+  }
+
+  /** The batches, in name order. */
+  async *batches({ pageSize }: PageOptions = {}): AsyncGenerator<BatchRow, void, undefined> {
+    const read = (from: PageStart) =>
+      this.#scope.verbs.listBatches(this.name, { ...pageLimit(pageSize), ...from });
+    yield* eachRow(read);
+  }
+
   /** The queues that have messages, in name order. */
   async *queues({ pageSize }: PageOptions = {}): AsyncGenerator<QueueRow, void, undefined> {
     const read = (from: PageStart) =>
@@ -163,6 +179,11 @@ export class Namespace {
   /** Exact numbers of units by work spec and status. */
   async tally(): Promise<TallyRow[]> {
     return this.#scope.verbs.tally(this.name);
+  }
+
+  /** Failed units in groups by what went wrong, of one work spec or of all. */
+  async failures(query: FailureQuery = {}): Promise<FailureRow[]> {
+    return this.#scope.verbs.listFailures(this.name, query);
   }
 
   /** Per work spec with available units, since when one of them has waited. */

@@ -9,6 +9,7 @@ import {
   type Data,
   type DataObject,
   type DependencyRow,
+  type FailReason,
   type WaitOptions,
   type WorkSpecRef,
   type WorkUnitRow,
@@ -78,6 +79,11 @@ export class WorkUnit<Given extends object = DataObject, Result extends object =
 
   get status(): WorkUnitStatus {
     return this.#row.status;
+  }
+
+  /** Why it failed; null unless it has. */
+  get reason(): FailReason | null {
+    return this.#row.reason;
   }
 
   get priority(): number {

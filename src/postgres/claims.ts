@@ -82,7 +82,7 @@ const claimStatement = (whole: boolean): string => `
       ELSE greatest(0, least($2::bigint, room)) END AS places
     FROM spec
   ), picked AS MATERIALIZED (
-    SELECT u.id, u.attempts, u.tries, u.attempt_status, u.attempt_late, u.attempt_start, u.attempt_end,
+    SELECT u.id, u.attempts, u.tries, u.max_tries, u.attempt_status, u.attempt_late, u.attempt_start, u.attempt_end,
       u.attempt_expiration, u.attempt_worker, u.attempt_errors, u.attempt_own, u.attempt_data,
       greatest($3::bigint, u.since, u.attempt_end) AS begins,
       greatest(coalesce(u.since, u.created), u.not_before, u.attempt_end) AS waits
@@ -92,7 +92,7 @@ const claimStatement = (whole: boolean): string => `
     LIMIT coalesce((SELECT places FROM places), 0)
     FOR UPDATE SKIP LOCKED
   ), fit AS MATERIALIZED (
-    SELECT count(*) AS picked, coalesce(bool_or(tries >= $4::bigint) AND $4::bigint > 0, false) AS exhausted,
+    SELECT count(*) AS picked, coalesce(bool_or(tries >= nullif(coalesce(max_tries, $4::bigint), 0)), false) AS exhausted,
       ${whole ? "false" : "coalesce(bool_or(attempt_status IS NOT NULL), false)"} AS tried
     FROM picked
   ), given AS MATERIALIZED (

@@ -169,7 +169,7 @@ export class Database implements Session {
   ): Promise<Answer> {
     return this.#trying(repeat, async (client, sent) => {
       this.counters.transactions++;
-      const noted = new Noted();
+      const noted = new Noted(this.happened);
       const tx = this.bound(client, noted);
       await this.#command(client, this.#begin);
       let answer: Answer;
@@ -182,7 +182,7 @@ export class Database implements Session {
       }
       sent();
       await this.#command(client, "COMMIT");
-      noted.moveTo(this.happened);
+      noted.committed();
       return answer;
     });
   }
@@ -325,14 +325,14 @@ export class BorrowedDatabase extends Database {
   /** In a savepoint, so that a refused request leaves the caller's transaction usable. */
   override async transaction<Answer>(work: (tx: Transaction) => Promise<Answer>): Promise<Answer> {
     const client = this.#client;
-    const noted = new Noted();
+    const noted = new Noted(this.happened);
     const tx = this.bound(client, noted);
     await client.query({ text: "SAVEPOINT coordinate" });
     try {
       const answer = await work(tx);
       await client.query({ text: "RELEASE SAVEPOINT coordinate" });
       // whether the caller commits is not known here: it nearly always does
-      noted.moveTo(this.happened);
+      noted.committed();
       return answer;
     } catch (error) {
       if (!isBroken(error)) await client.query({ text: "ROLLBACK TO SAVEPOINT coordinate" });

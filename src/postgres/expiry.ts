@@ -108,13 +108,13 @@ export async function catchUp(
   limit: number,
   { fast, allocate }: Ways,
 ): Promise<{ expired: number; due: number; generated: number }> {
-  const moved = { expired: await expireNeedy(db, now, limit), due: 0, generated: 0 };
+  const moved = { expired: await expireNeedy(db, now, limit, allocate), due: 0, generated: 0 };
   for (;;) {
     const most = Math.min(slice, limit - Math.max(moved.expired, moved.due));
     if (most <= 0) return moved;
     const { expired, due, runDue } = fast
       ? await movePlain(db, spec, now, most)
-      : await moveByRule(db, spec, now, most);
+      : await moveByRule(db, spec, now, most, allocate);
     moved.expired += expired;
     moved.due += due;
     if (runDue) moved.generated += await makeDueRuns(db, spec, now, allocate);
@@ -166,11 +166,12 @@ function moveByRule(
   spec: number,
   now: number,
   limit: number,
+  allocate: Allocate,
 ): Promise<{ expired: number; due: number; runDue: boolean }> {
   return db.transaction(
     async (tx) => {
       const move = async (sql: string, rule: typeof expireUnits): Promise<number> => {
-        const set = new PostgresSet(tx, now, noIds);
+        const set = new PostgresSet(tx, now, allocate);
         const ids = ((await tx.rows(sql, [spec, now, limit])) as [number][]).map(([id]) => id);
         await set.loadUnits(ids);
         await apply(set, rule(set, set.units(ids)));
@@ -188,10 +189,13 @@ function moveByRule(
   );
 }
 
-const noIds = (): Promise<number[]> => Promise.resolve([]);
-
 /** Leases of units with dependencies, of all specs: what they depend on must be looked at, and who depends on them. */
-export async function expireNeedy(db: Database, now: number, limit: number): Promise<number> {
+export async function expireNeedy(
+  db: Database,
+  now: number,
+  limit: number,
+  allocate: Allocate,
+): Promise<number> {
   const sql = `
     SELECT id FROM @unit WHERE needs AND attempt_status = 0 AND attempt_expiration <= $1::bigint
     ORDER BY attempt_expiration, id LIMIT $2`;
@@ -201,7 +205,7 @@ export async function expireNeedy(db: Database, now: number, limit: number): Pro
   const moved = await db.transaction(
     async (tx) => {
       const rows = (await tx.rows(sql, [now, most])) as [number][];
-      const set = new PostgresSet(tx, now, noIds);
+      const set = new PostgresSet(tx, now, allocate);
       const ids = rows.map(([id]) => id);
       await set.loadUnits(ids);
       await apply(set, expireUnits(set, set.units(ids).sort(byExpiration)));
@@ -209,5 +213,5 @@ export async function expireNeedy(db: Database, now: number, limit: number): Pro
     },
     { repeatable: true },
   );
-  return moved < most ? moved : moved + (await expireNeedy(db, now, limit - moved));
+  return moved < most ? moved : moved + (await expireNeedy(db, now, limit - moved, allocate));
 }

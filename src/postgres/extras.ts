@@ -1,7 +1,7 @@
 /** Queues and labels of units, as arrays for statements: lists of different lengths are not one array of PostgreSQL's. */
 import { createHash } from "node:crypto";
-import { nameToBytes } from "../core/index.ts";
-import { byteas, int2s, int8s } from "./values.ts";
+import { nameToBytes, ownTryLimit, type UnitRetry } from "../core/index.ts";
+import { byteas, int2s, int4s, int8s, texts } from "./values.ts";
 
 export function extraArrays(
   units: readonly { id: number; queues?: readonly string[]; labels?: readonly string[] }[],
@@ -25,6 +25,15 @@ export const extrasFrom = (parameter: number): string => `
   FROM unnest($${parameter}::bigint[], $${parameter + 1}::smallint[], $${parameter + 2}::bytea[])
     WITH ORDINALITY AS x (id, kind, value, at)
   GROUP BY x.id`;
+
+/** What units say of their tries: the arrays of id, what was said as JSON, and the limit that follows. */
+export function retryArrays(units: readonly { id: number; retry?: UnitRetry | null }[]): Buffer[] {
+  return [
+    int8s(units.map(({ id }) => id)),
+    texts(units.map(({ retry }) => (retry === undefined || retry === null ? null : JSON.stringify(retry)))),
+    int4s(units.map(({ retry }) => ownTryLimit(retry ?? null))),
+  ];
+}
 
 /** A long label is shortened to its beginning and a hash: with the longest key it fits into an index entry then. */
 export function labelKey(label: string): Buffer {

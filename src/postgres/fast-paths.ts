@@ -17,7 +17,7 @@ import {
 } from "../core/index.ts";
 import { isRow, type Database, type Row, type Transaction } from "./connection.ts";
 import { isNeedyPast } from "./expiry.ts";
-import { extraArrays, extrasFrom, labelRows } from "./extras.ts";
+import { extraArrays, extrasFrom, labelRows, retryArrays } from "./extras.ts";
 import { comparePlaces, placeOf, type Place } from "./floor.ts";
 import { LaneNotes, noteGroups, noteInsert, notesFrom, writeNotes } from "./lanes.ts";
 import { takeSeqs } from "./queues.ts";
@@ -34,10 +34,15 @@ import { bools, byteas, CopyRows, dataBytes, float8s, int2s, int4s, int8s } from
 const insertStatement = (named: boolean): string => `
   WITH spec AS MATERIALIZED (SELECT id, namespace, laned FROM @spec WHERE id = $1 AND NOT dead),
   added AS (
-    INSERT INTO @unit (id, spec, key, status, place, not_before, created, data${named ? ", lane, partition, queues, labels" : ""})
-    SELECT g.id, spec.id, g.key, g.status, g.place, g.not_before, $2, g.data${named ? ", g.lane, g.partition, e.queues, e.labels" : ""}
+    INSERT INTO @unit (id, spec, key, status, place, not_before, created, data${named ? ", lane, partition, queues, labels, retry, max_tries" : ""})
+    SELECT g.id, spec.id, g.key, g.status, g.place, g.not_before, $2, g.data${named ? ", g.lane, g.partition, e.queues, e.labels, r.retry, r.max_tries" : ""}
     FROM spec, unnest($3::bigint[], $4::bytea[], $5::smallint[], $6::float8[], $7::bigint[], $8::bytea[]${named ? ", $14::bytea[], $15::bytea[]" : ""})
-      AS g (id, key, status, place, not_before, data${named ? ", lane, partition" : ""})${named ? ` LEFT JOIN (${extrasFrom(16)}) e ON e.id = g.id` : ""}
+      AS g (id, key, status, place, not_before, data${named ? ", lane, partition" : ""})${
+        named
+          ? ` LEFT JOIN (${extrasFrom(16)}) e ON e.id = g.id
+      LEFT JOIN unnest($28::bigint[], $29::text[], $30::int[]) AS r (id, retry, max_tries) ON r.id = g.id`
+          : ""
+      }
     RETURNING status
   )${
     named
@@ -63,7 +68,7 @@ const insertStatement = (named: boolean): string => `
   SELECT 1 FROM spec`;
 
 export const insertSql = insertStatement(false);
-/** For units of which some have queues, labels or a partition. */
+/** For units of which some have queues, labels, a partition or a limit of their own. */
 export const insertNamedSql = insertStatement(true);
 
 /** From so many on, adds go by COPY: a third less work for the server, for two more round trips. */
@@ -168,12 +173,12 @@ export function insertValues(
   ];
 }
 
-export const hasExtras = ({ queues, labels }: WorkUnitPut): boolean =>
-  queues !== undefined || labels !== undefined;
+export const hasExtras = ({ queues, labels, retry }: WorkUnitPut): boolean =>
+  queues !== undefined || labels !== undefined || retry !== undefined;
 
 export const isNamed = (put: WorkUnitPut): boolean => put.partition !== undefined || hasExtras(put);
 
-/** What the statement for units with queues, labels or a partition is given besides. */
+/** What the statement for such units is given besides. */
 export function namedValues(spec: Spec, rows: readonly NewRow[], now: number): unknown[] {
   const named = rows
     .filter(({ put }) => hasExtras(put))
@@ -186,6 +191,7 @@ export function namedValues(spec: Spec, rows: readonly NewRow[], now: number): u
     ...[ids, kinds, values],
     ...labelRows(named).values,
     ...arrivalNotes(spec, rows, now).values(),
+    ...retryArrays(named),
   ];
 }
 
@@ -223,7 +229,18 @@ const notedSql = `noted AS (
     SELECT c.spec, ${noteGroups}
     FROM changed c JOIN @spec s ON s.id = c.spec WHERE s.laned AND c.status <> 3 AND c.lane IS NOT NULL GROUP BY c.spec, c.lane
   ), `;
-const happeningOf = { finish: "finished", fail: "failed", retry: "retried", expire: "expired" } as const;
+const happeningOf = {
+  finish: "finished",
+  fail: "failed",
+  error: "retried",
+  retry: "retried",
+  expire: "expired",
+} as const;
+
+/** Notes those that failed, for the failure groups. */
+const failedSql = `failed AS (
+    INSERT INTO @failed (unit, spec, key) SELECT c.id, c.spec, c.key FROM changed c WHERE c.status = 5
+  ), `;
 
 const fastActions = { finish: 0, fail: 1, retry: 2, renew: 3 } as const;
 
@@ -238,7 +255,7 @@ const fastActions = { finish: 0, fail: 1, retry: 2, renew: 3 } as const;
  * $1 namespace, $2 now, $3 how many; then per change the unit, number, action, time, data, and whether it may chain; $10 the
  * second of arrivals.
  */
-const settleStatement = (queued: boolean, laned: boolean): string => `
+const settleStatement = (queued: boolean, laned: boolean, fails: boolean): string => `
   WITH given AS MATERIALIZED (
     SELECT * FROM unnest($4::bigint[], $5::int[], $6::smallint[], $7::bigint[], $8::bytea[], $9::boolean[])
       WITH ORDINALITY AS g (id, number, action, time, data, chains, at)
@@ -264,8 +281,8 @@ const settleStatement = (queued: boolean, laned: boolean): string => `
       attempt_own = u.attempt_own OR g.data IS NOT NULL,
       attempt_data = coalesce(g.data, u.attempt_data)
     FROM fit, given g WHERE ${isRow("u.id", "g.id")} AND ${plainUnit(queued)} AND fit.units = $3::bigint${queued ? " AND fit.enough" : ""}
-    RETURNING u.spec, u.status, u.attempt_expiration, u.place, u.key, g.at, u.attempt_end - u.attempt_start AS took${laned ? ", u.lane, u.partition" : ""}${queued ? toldColumns : ""}
-  ), ${queued ? toldSql : ""}${laned ? notedSql : ""}tallied AS (
+    RETURNING u.spec, u.status, u.attempt_expiration, u.place, u.key, g.at, u.attempt_end - u.attempt_start AS took${laned ? ", u.lane, u.partition" : ""}${queued ? toldColumns : fails ? ", u.id" : ""}
+  ), ${queued ? toldSql : ""}${laned ? notedSql : ""}${fails ? failedSql : ""}tallied AS (
     ${tallyInsert}
     SELECT spec, pg_backend_pid(), count(*) FILTER (WHERE status = 0), count(*) FILTER (WHERE status = 1), 0,
       -count(*) FILTER (WHERE status <> 3), count(*) FILTER (WHERE status = 4), count(*) FILTER (WHERE status = 5), 0, 0,
@@ -277,17 +294,20 @@ const settleStatement = (queued: boolean, laned: boolean): string => `
   )
   SELECT at, attempt_expiration, spec, took FROM changed UNION ALL SELECT 0, 0, 0, 0 FROM needy WHERE past`;
 
-export const settleSql = settleStatement(false, false);
-/** The same for units of which some have queues. $11 numbers for their messages, $12 the order of the changes. */
-export const settleQueuedSql = settleStatement(true, false);
-/** The same where units are handed out by partition. */
-export const settleLanedSql = settleStatement(false, true);
-export const settleQueuedLanedSql = settleStatement(true, true);
+/**
+ * `queued`: for units of which some have queues; $11 numbers for their messages, $12 the order of the changes. `laned`: where units
+ * are handed out by partition. `fails`: where some fail.
+ */
+const settleStatements = new Map(
+  Array.from({ length: 8 }, (_, bits) => [bits, settleStatement((bits & 1) > 0, (bits & 2) > 0, (bits & 4) > 0)]),
+);
+export const settleSql = (queued: boolean, laned: boolean, fails: boolean): string =>
+  settleStatements.get(Number(queued) + 2 * Number(laned) + 4 * Number(fails)) ?? "";
 
 /**
  * Answers each change in its place; undefined where the rules have to decide. `queues` is how many queues a unit may have:
- * so many numbers of messages are taken first. `laned`: units may be handed out by partition. `needyPast`: leases of units with dependencies may have ended, and what follows
- * from that comes first.
+ * so many numbers of messages are taken first. `laned`: units may be handed out by partition. `needyPast`: leases of units with
+ * dependencies may have ended, and what follows from that comes first.
  */
 export async function settlePlain(
   db: Database,
@@ -309,14 +329,14 @@ export async function settlePlain(
   if (plain === null) return { answers, needyPast: true };
   const ends = changes.filter(({ action }) => action === "finish" || action === "fail").length;
   let rows: Row[];
-  if (queues === 0 || ends === 0)
-    rows = await db.write(laned ? settleLanedSql : settleSql, plain, { repeatable: true });
+  const fails = changes.some(({ action }) => action === "fail");
+  const tells = queues > 0 && ends > 0;
+  const sql = settleSql(tells, laned, fails);
+  if (!tells) rows = await db.write(sql, plain, { repeatable: true });
   else {
     const seqs = await takeSeqs(db, ends * queues);
     const order = int4s(sorted.map(({ i }) => i));
-    rows = await db.write(laned ? settleQueuedLanedSql : settleQueuedSql, [...plain, int8s(seqs), order], {
-      repeatable: true,
-    });
+    rows = await db.write(sql, [...plain, int8s(seqs), order], { repeatable: true });
   }
   for (const [at, expirationTime, spec, took] of rows as [number, number, number, number][]) {
     if (at === 0) return { answers, needyPast: true };
@@ -331,8 +351,9 @@ export async function settlePlain(
 function plainValues(ns: string, changes: readonly Settle[], now: number): unknown[] | null {
   const actions: number[] = [];
   const units = new Set<number>();
-  for (const { action, time, unitId, number, progress } of changes) {
-    if (action === "expire" || (action === "renew" && (time <= now || progress !== null))) return null;
+  for (const { action, time, unitId, number, untried, reason, progress } of changes) {
+    if (action === "expire" || action === "error" || untried || reason !== undefined) return null;
+    if (action === "renew" && (time <= now || progress !== null)) return null;
     if (units.has(unitId)) return null;
     if (number > 0x7fffffff) return null;
     units.add(unitId);

@@ -160,10 +160,11 @@ async function spread(
   for (const key of ["g.key || '\\x00'::bytea", "g.key"]) {
     const given = "unnest($1::bigint[], $2::bytea[]) AS g (id, key)";
     await tx.rows(`UPDATE @unit u SET key = ${key} FROM ${given} WHERE u.id = g.id`, values);
-    await tx.rows(`UPDATE @label b SET key = ${key} FROM ${given} WHERE b.spec = $3 AND b.unit = g.id`, [
-      ...values,
-      spec,
-    ]);
+    for (const table of ["@label", "@failed"])
+      await tx.rows(`UPDATE ${table} b SET key = ${key} FROM ${given} WHERE b.spec = $3 AND b.unit = g.id`, [
+        ...values,
+        spec,
+      ]);
   }
   // a claim that begins at a remembered place may have passed the new ones
   const delta = { ...emptyDelta(), arrivals: 1, first: { place: -Infinity, key: head } };

@@ -36,6 +36,8 @@ export class Notifier {
   readonly #options: NotifierOptions;
   readonly #changed = new Set<string>();
   #heard: ((ns: string | null) => void) | null = null;
+  #isScheduled = false;
+  #sentAt = -Infinity;
   #timer: NodeJS.Timeout | null = null;
   /** Set from when a connection is begun until it is lost. */
   #client: ListeningClient | null = null;
@@ -63,7 +65,12 @@ export class Notifier {
     this.#heard?.(ns);
     if (this.#options.listen === null || this.#closed) return;
     this.#changed.add(ns);
-    this.#timer ??= setTimeout(() => void this.#send(), this.#options.debounceMs).unref();
+    if (this.#isScheduled) return;
+    this.#isScheduled = true;
+    // the first after a while is told at once, so that a lone unit does not wait
+    const waitMs = this.#sentAt + this.#options.debounceMs - performance.now();
+    if (waitMs <= 0) setImmediate(() => void this.#send());
+    else this.#timer = setTimeout(() => void this.#send(), waitMs).unref();
   }
 
   /** The same as part of a transaction: everybody, this process too, hears of it when that commits. */
@@ -98,6 +105,9 @@ export class Notifier {
     const names = [...this.#changed];
     this.#changed.clear();
     this.#timer = null;
+    this.#isScheduled = false;
+    if (this.#closed) return;
+    this.#sentAt = performance.now();
     try {
       await this.#options.send(this.#options.channel, names.map(payloadOf));
     } catch {

@@ -39,7 +39,7 @@ export interface PostgresOptions {
   notify?: boolean;
   /** Where to listen, when work goes through a pooler or a pool. */
   listenUrl?: string;
-  /** Changes are told to other daemons at most this often; 50 ms. */
+  /** Changes are told to other daemons at most this often, the first after a while at once; 10 ms. */
   notifyMs?: number;
   /** Bring the schema to this version; on. Off where the daemon's role may not create tables. */
   migrate?: boolean;
@@ -90,6 +90,8 @@ export async function openPostgres(options: PostgresOptions = {}): Promise<Postg
     const own = new pg.Pool({ ...config, max: poolSize, idleTimeoutMillis: 60_000 });
     // an idle connection that breaks tells here; the next request finds out by itself
     own.on("error", () => undefined);
+    // between two owners a connection has no listener of its own, and an error without one ends the process
+    own.on("connect", (client) => client.on("error", () => undefined));
     pool = own;
     end = () => own.end();
   } else pool = options.pool;
@@ -128,7 +130,7 @@ export async function openPostgres(options: PostgresOptions = {}): Promise<Postg
     },
     settings: [...planSettings, "application_name='coordinate listener'"],
     run: (client, sql, values) => db.run(client, sql, values),
-    debounceMs: options.notifyMs ?? 50,
+    debounceMs: options.notifyMs ?? 10,
   });
   try {
     if (options.migrate ?? true)

@@ -320,8 +320,18 @@ export const migrations: readonly Migration[] = [
         autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0
       )`,
       "CREATE INDEX note_spec ON @note (spec)",
+      // why a unit failed, where that is not 'error'; what it says of its tries, as JSON, and after how many it fails
+      "ALTER TABLE @unit ADD COLUMN reason text, ADD COLUMN retry text, ADD COLUMN max_tries integer",
+      "CREATE INDEX unit_spent ON @unit (spec, tries, id) WHERE status = 0 AND max_tries > 0 AND tries >= max_tries",
       // of specs with a schedule: when it makes its next unit (null is never), and the time of the last one
       "ALTER TABLE @spec ADD COLUMN next_run bigint, ADD COLUMN last_run bigint",
+      // units that belong together, by the label that they carry: their counts, and what follows, in JSON
+      `CREATE TABLE @batch (
+        namespace bigint NOT NULL,
+        name bytea NOT NULL,
+        state text NOT NULL,
+        PRIMARY KEY (namespace, name)
+      ) WITH (fillfactor = 50)`,
       // how far the running attempt has come, in JSON
       "ALTER TABLE @unit ADD COLUMN attempt_progress text",
       // names over 2,536 bytes: their keys have been in the order of a hash, and are in the order of names from now on (long-names.ts)
@@ -353,6 +363,27 @@ export const migrations: readonly Migration[] = [
         autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 1
       )`,
       "CREATE INDEX record_time ON @record (step, time)",
+      // failed units, each with the fingerprint of its failure group; null until it was put into one
+      `CREATE TABLE @failed (
+        unit bigint PRIMARY KEY,
+        spec bigint NOT NULL,
+        fingerprint text,
+        key bytea NOT NULL
+      )`,
+      "CREATE INDEX failed_group ON @failed (spec, fingerprint, key)",
+      "INSERT INTO @failed (unit, spec, key) SELECT id, spec, key FROM @unit WHERE status = 5",
+      `CREATE TABLE @failure (
+        spec bigint NOT NULL,
+        fingerprint text NOT NULL,
+        shard integer NOT NULL,
+        error text NOT NULL,
+        count bigint NOT NULL,
+        first double precision NOT NULL,
+        last double precision NOT NULL,
+        tries integer NOT NULL,
+        example bytea NOT NULL,
+        PRIMARY KEY (spec, fingerprint, shard)
+      ) WITH (fillfactor = 50)`,
     ],
   },
 ];

@@ -3,8 +3,10 @@ import { randomInt } from "node:crypto";
 import {
   addUnits,
   attemptRow,
+  batchOf,
   catchUpUnit,
   changeUnits,
+  conclude,
   CoordinateError,
   defaultNamespaceSettings,
   follow,
@@ -15,6 +17,7 @@ import {
   missingWorkSpec,
   nameFromBytes,
   nameToBytes,
+  putBatches,
   removeUnits,
   settleAttempts,
   waitingSample,
@@ -25,9 +28,13 @@ import {
   type AttemptChanged,
   type AttemptKey,
   type AttemptRow,
+  type BatchInput,
+  type BatchRow,
   type Candidates,
+  type CandidatesAsk,
   type Claim,
   type CountSlice,
+  type FailureRow,
   type Happened,
   type HistoryKeeper,
   type HistoryRow,
@@ -58,14 +65,15 @@ import {
   type WorkSpecPut,
   type WorkSpecRef,
   type WorkSpecRow,
-  type WorkUnitChange,
+  type WorkUnitUpdate,
   type WorkUnitPut,
   type WorkUnitRow,
   type WorkUnitWhere,
 } from "../core/index.ts";
 import { findAttempts, readAttempts } from "./attempts.ts";
+import { dropBatches, pageBatches, readBatches } from "./batches.ts";
 import { readCandidates } from "./candidates.ts";
-import { claimUnits, heldLanes, type Claimed, type ClaimHints, type Seen } from "./claims.ts";
+import { claimUnits, heldLanes, type Claimed, type ClaimHints } from "./claims.ts";
 import { catchUp, expireNeedy, isPast, lookUp, type Ways } from "./expiry.ts";
 import {
   copyFromUnits,
@@ -93,6 +101,7 @@ import {
 import { Floors } from "./floor.ts";
 import { decideLocks } from "./locks.ts";
 import { findKeys } from "./long-names.ts";
+import { Looks } from "./looks.ts";
 import { Merge } from "./merge.ts";
 import type { Notifier } from "./notify.ts";
 import {
@@ -126,12 +135,14 @@ import { heldAttempts, loggedAttempts, pageWorkers, readWorkers, writeWorkers } 
 import {
   killNamespace,
   killWorkSpecs,
+  openNamespace,
   pageWorkSpecs,
   readNamespaces,
   readWorkSpecs,
   writeNamespace,
   writeWorkSpecs,
 } from "./work-specs.ts";
+import { groupFailures, readFailures } from "./failures.ts";
 import { countUnits, findSlice, readUnits, waitingSinceSql } from "./work-units.ts";
 import { apply, PostgresSet, unitBlock } from "./working-set.ts";
 
@@ -150,26 +161,16 @@ export interface PostgresParts {
   end: () => Promise<void>;
 }
 
+/** How many failed units are put into their groups in one transaction. */
+const groupedAtOnce = 1000;
+
 type SettleMerge = Merge<{ changes: readonly Settle[]; now: number }, AttemptChanged[]>;
 type ClaimMerge = Merge<{ claim: Claim; now: number }, Claimed>;
 type ClaimCall = (asked: readonly { claim: Claim; now: number }[]) => Promise<Claimed[]>;
-interface Look {
+interface LookCall {
   requestId: string | null;
   now: number;
 }
-
-/** What the last look found, for those who come right after it. */
-interface Recent {
-  /** Which look it was; none once it was found not to hold. */
-  look: number | null;
-  only: Seen;
-  answer: Candidates;
-  /** By the process's own clock, as is `shy`: until when nothing is remembered. */
-  until: number;
-  shy: number;
-}
-const recentMs = 1000;
-const shyMs = 100;
 
 /** Claims and settles of more than this go by themselves, so that several sessions share the work. */
 const few = 20;
@@ -183,10 +184,9 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
   readonly #merges = {
     settles: new Map<string, SettleMerge>(),
     claims: new Map<string, ClaimMerge>(),
-    looks: new Map<string, Merge<Look, Candidates>>(),
+    looks: new Map<string, Merge<LookCall, Candidates>>(),
   };
-  readonly #recent = new Map<string, Recent>();
-  #looks = 0;
+  readonly #looks = new Looks();
   /** Claims under way, by request id: who asks the same again meanwhile is given the same answer. */
   readonly #claiming = new Map<string, Promise<Claimed>>();
   readonly #hints: ClaimHints = {
@@ -319,18 +319,17 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
   }
 
   async purge(limit: number, now: number): Promise<Slice> {
-    const { deleted, done, changed } = await purgeUnits(this.#slow, limit, now);
+    const { deleted, done, changed } = await purgeUnits(this.#slow, limit, now, this.#ways.allocate);
     for (const ns of changed) await this.#changed(ns);
     return { deleted, done };
   }
 
-  async candidates(ns: string, requestId: string | null, recent: boolean, now: number): Promise<Candidates> {
-    // an earlier look is checked by the claim's own statement
-    const seen = recent && this.#parts.fastPaths ? this.#seen(ns) : null;
+  async candidates(ns: string, { requestId, fresh }: CandidatesAsk, now: number): Promise<Candidates> {
+    const earlier = fresh || !this.#parts.fastPaths ? null : this.#looks.usable(ns);
     // each caller may put its own list in another order
-    if (seen !== null && seen.look !== null)
-      return { ...seen.answer, candidates: [...seen.answer.candidates], recent: seen.look };
-    const look = (asked: readonly Look[]): Promise<Candidates[]> =>
+    if (earlier !== null)
+      return { ...earlier.answer, candidates: [...earlier.answer.candidates], look: earlier.number };
+    const look = (asked: readonly LookCall[]): Promise<Candidates[]> =>
       this.#candidates(
         ns,
         asked.map((one) => one.requestId),
@@ -338,7 +337,7 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
       );
     const merge = mergeOf(this.#merges.looks, ns, () => new Merge(look, 1, 1000));
     const answer = await merge.ask({ requestId, now });
-    if (!recent)
+    if (fresh)
       for (const candidate of answer.candidates)
         if (hasLanes(candidate.meta) && candidate.available > 0 && candidate.held === null)
           candidate.held = await this.#db.transaction((tx) => heldLanes(tx, candidate.id, now), {
@@ -368,7 +367,7 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
         const { settings, candidates, repeated, arrivals } = read;
         for (const { id, available } of candidates)
           if (available > 0) await this.#hints.floors.look(this.#db, id, arrivals.get(id) ?? -1);
-        this.#remember(ns, read.only, { settings, candidates, repeated: null });
+        if (!this.#borrowed) this.#looks.remember(ns, read.only, { settings, candidates, repeated: null });
         const answers: Candidates[] = [];
         for (const [i] of requestIds.entries()) {
           const keys = repeated.get(i);
@@ -382,36 +381,6 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
       }
       for (const { id } of past) await this.#catchUp(this.#db, id, now);
     }
-  }
-
-  /** What was seen a moment ago, where the claim can check that it still holds. */
-  #seen(ns: string): Recent | null {
-    const seen = this.#recent.get(ns);
-    return seen === undefined || seen.until < performance.now() ? null : seen;
-  }
-
-  #remember(ns: string, only: Seen | null, answer: Candidates): void {
-    const known = this.#recent.get(ns);
-    if (this.#borrowed || (known !== undefined && known.shy > performance.now())) return;
-    if (only === null) {
-      this.#recent.delete(ns);
-      return;
-    }
-    if (this.#recent.size > 1000) this.#recent.clear();
-    this.#recent.set(ns, {
-      look: ++this.#looks,
-      only,
-      answer,
-      until: performance.now() + recentMs,
-      shy: 0,
-    });
-  }
-
-  /** What was seen did not hold: somebody is adding, and for a moment every claim looks for itself. */
-  #forget(ns: string, look: number): void {
-    const known = this.#recent.get(ns);
-    if (known?.look === look)
-      this.#recent.set(ns, { ...known, look: null, until: 0, shy: performance.now() + shyMs });
   }
 
   async tally(ns: string | null, now: number): Promise<SpecTally[]> {
@@ -497,7 +466,7 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
         (set, tx) => this.#putUnits(set, tx, spec, ref, puts, request),
         request !== null,
       ));
-    this.#recent.delete(ns);
+    this.#looks.delete(ns);
     await this.#changed(ns);
     return answer;
   }
@@ -519,7 +488,10 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
     }
     if (
       puts.length === 0 ||
-      puts.some(({ dependencies }) => dependencies !== null && dependencies.length > 0)
+      puts.some(
+        ({ dependencies, labels }) =>
+          (dependencies !== null && dependencies.length > 0) || batchOf(labels) !== null,
+      )
     )
       return null;
     if (puts.length > 1 && new Set(puts.map(({ name }) => name)).size < puts.length) return null;
@@ -602,6 +574,23 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
     return names.map((name) => found.get(name) ?? null);
   }
 
+  async listFailures(ns: string, workSpec: string | null, now: number): Promise<FailureRow[]> {
+    const names = workSpec === null ? (await this.tally(ns, now)).map((row) => row.workSpec) : [workSpec];
+    const rows: FailureRow[] = [];
+    for (const name of names) {
+      const spec = await this.#findSpec(ns, name, { error: "" }, now);
+      rows.push(...(await readFailures(this.#slow, spec)));
+    }
+    return rows;
+  }
+
+  /** The work spec, with failed units in their groups where these are asked for. */
+  async #findSpec(ns: string, ref: WorkSpecRef, { error }: WorkUnitWhere, now: number): Promise<Spec> {
+    const spec = await this.#lookUp(this.#slow, ns, ref, now);
+    if (error !== undefined) while (!(await groupFailures(this.#slow, spec.id, groupedAtOnce)));
+    return spec;
+  }
+
   async listWorkUnits(
     ns: string,
     ref: WorkSpecRef,
@@ -609,7 +598,7 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
     limit: number,
     now: number,
   ): Promise<WorkUnitRow[]> {
-    return readUnits(this.#slow, await this.#lookUp(this.#slow, ns, ref, now), where, limit, now);
+    return readUnits(this.#slow, await this.#findSpec(ns, ref, where, now), where, limit, now);
   }
 
   async countWorkUnits(
@@ -619,18 +608,16 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
     limit: number,
     now: number,
   ): Promise<CountSlice> {
-    return countUnits(this.#slow, await this.#lookUp(this.#slow, ns, ref, now), where, limit);
+    return countUnits(this.#slow, await this.#findSpec(ns, ref, where, now), where, limit);
   }
 
   async updateWorkUnits(
     ns: string,
     ref: WorkSpecRef,
-    where: WorkUnitWhere,
-    change: WorkUnitChange,
-    limit: number,
+    { where, change, limit }: WorkUnitUpdate,
     now: number,
   ): Promise<UnitSlice> {
-    const spec = await this.#lookUp(this.#slow, ns, ref, now);
+    const spec = await this.#findSpec(ns, ref, where, now);
     const slice = await this.#changeSlice(spec, where, limit, now, (set, units) =>
       changeUnits(set, units, change),
     );
@@ -645,7 +632,7 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
     limit: number,
     now: number,
   ): Promise<UnitSlice> {
-    const spec = await this.#lookUp(this.#slow, ns, ref, now);
+    const spec = await this.#findSpec(ns, ref, where, now);
     const slice = await this.#changeSlice(spec, where, limit, now, function* (set, units) {
       yield* removeUnits(set, units);
       return units.length;
@@ -693,15 +680,15 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
 
   /** Claims of a few units each, by many at once, in one statement and one commit. */
   async #claim(ns: string, claim: Claim, now: number): Promise<Claimed> {
-    const { workSpec, maxRetries, requestId, recent } = claim;
+    const { workSpec, maxRetries, requestId, look } = claim;
     const call: ClaimCall = (asked) => this.#claims(ns, asked);
     let answer: Claimed;
     if (claim.limit > few || this.#borrowed) answer = (await call([{ claim, now }]))[0] ?? noClaim;
     else {
-      const key = `${workSpec.id} ${maxRetries} ${requestId === null} ${recent === undefined} ${ns}`;
+      const key = `${workSpec.id} ${maxRetries} ${requestId === null} ${look === undefined} ${ns}`;
       answer = await mergeOf(this.#merges.claims, key, () => new Merge(call, 1, 100)).ask({ claim, now });
     }
-    if (answer.stale === true && recent !== undefined) this.#forget(ns, recent);
+    if (answer.stale === true && look !== undefined) this.#looks.refute(ns, look);
     return answer;
   }
 
@@ -710,10 +697,11 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
    * forgotten meanwhile cannot be checked any more, and claim nothing.
    */
   async #claims(ns: string, asked: readonly { claim: Claim; now: number }[]): Promise<Claimed[]> {
-    const known = this.#recent.get(ns);
-    const holds = ({ recent }: Claim): boolean => recent === undefined || recent === known?.look;
-    const claims = asked.map(({ claim }) => claim);
-    const held = claims.filter(holds);
+    // before the statement: what it claims is answered, whatever becomes of the look meanwhile
+    const looks = asked.map(({ claim }) =>
+      claim.look === undefined ? null : this.#looks.find(ns, claim.look),
+    );
+    const holds = asked.map(({ claim }, i) => claim.look === undefined || looks[i] !== null);
     const claiming = {
       db: this.#parts.timely,
       ns,
@@ -721,13 +709,14 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
       allocate: (count: number, session?: Session) => this.#ids.take(count, session),
       workerLifetimeMs,
       fastPaths: this.#parts.fastPaths,
-      seen: held[0]?.recent === undefined ? null : (known?.only ?? null),
+      seen: looks.find((look) => look !== null)?.only ?? null,
       now: Math.max(...asked.map(({ now }) => now)),
     };
+    const held = asked.filter((_, i) => holds[i]).map(({ claim }) => claim);
     const answers = await claimUnits(claiming, held);
     let at = 0;
-    return claims.map((claim) =>
-      holds(claim) ? (answers[at++] ?? noClaim) : { attempts: [], more: false, stale: true },
+    return holds.map((held) =>
+      held ? (answers[at++] ?? noClaim) : { attempts: [], more: false, stale: true },
     );
   }
 
@@ -759,7 +748,9 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
         return unit;
       });
       yield* follow(set);
-      return makeAttempts(set, units, makes);
+      const rows = makeAttempts(set, units, makes);
+      yield* conclude(set);
+      return rows;
     });
   }
 
@@ -787,7 +778,7 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
     // what is not plain, and what another transaction changed at the same moment
     const left = changes.filter((_, i) => plain[i] === undefined);
     if (left.length === 0) return plain as AttemptChanged[];
-    if (needyPast) await expireNeedy(this.#db, now, Infinity);
+    if (needyPast) await expireNeedy(this.#db, now, Infinity, this.#ways.allocate);
     // what was settled already must not be asked for again
     const db = left.length === changes.length ? this.#parts.timely : this.#db;
     const decided = await this.#apply(db, now, (set) => settleAttempts(set, ns, left), true);
@@ -892,6 +883,27 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
 
   deleteActions(ns: string, keys: readonly string[]): Promise<boolean[]> {
     return deleteActions(this.#db, ns, keys);
+  }
+
+  // ---- batches
+
+  async putBatches(ns: string, inputs: readonly BatchInput[], now: number): Promise<BatchRow[]> {
+    await this.#db.transaction((tx) => openNamespace(tx, ns));
+    const rows = await this.#apply(this.#db, now, (set) => putBatches(set, ns, inputs), true);
+    await this.#changed(ns);
+    return rows;
+  }
+
+  getBatches(ns: string, names: readonly string[]): Promise<(BatchRow | null)[]> {
+    return readBatches(this.#db, ns, names);
+  }
+
+  listBatches(ns: string, previous: string | null, limit: number): Promise<BatchRow[]> {
+    return pageBatches(this.#slow, ns, previous, limit);
+  }
+
+  deleteBatches(ns: string, names: readonly string[]): Promise<boolean[]> {
+    return this.#db.transaction((tx) => dropBatches(tx, ns, names));
   }
 
   // ---- locks

@@ -4,6 +4,7 @@ import {
   exhaustUnits,
   nothingTidied,
   removeUnits,
+  specTryLimit,
   type RetentionLimit,
   type Slice,
   type Tidied,
@@ -13,6 +14,7 @@ import { isRow, type Database, type Session } from "./connection.ts";
 import { catchUp, isPast, type Ways } from "./expiry.ts";
 import { sweepLanes } from "./lanes.ts";
 import { dropRecords } from "./records.ts";
+import { dropEmptyGroups, groupFailures } from "./failures.ts";
 import { purgeQueues } from "./queues.ts";
 import { foldTallies, tallyOf } from "./tally.ts";
 import { int8s } from "./values.ts";
@@ -26,6 +28,7 @@ export async function purgeUnits(
   db: Database,
   limit: number,
   now: number,
+  allocate: Allocate,
 ): Promise<Slice & { changed: string[] }> {
   return db.transaction(
     async (tx) => {
@@ -37,7 +40,7 @@ export async function purgeUnits(
         [limit],
       );
       const ids = (rows as [number][]).map(([id]) => id);
-      const set = new PostgresSet(tx, now, noIds);
+      const set = new PostgresSet(tx, now, allocate);
       if (ids.length > 0) {
         await set.loadUnits(ids);
         await apply(set, removeUnits(set, set.units(ids)));
@@ -61,6 +64,10 @@ export async function purgeUnits(
               int8s((gone as [number][]).map(([id]) => id)),
             ]);
           await tx.rows(
+            "DELETE FROM @failure f WHERE NOT EXISTS (SELECT 1 FROM @spec s WHERE s.id = f.spec AND $1)",
+            [true],
+          );
+          await tx.rows(
             `DELETE FROM @namespace n WHERE n.dead AND $1 AND NOT EXISTS (SELECT 1 FROM @spec s WHERE s.namespace = n.id)
                AND NOT EXISTS (SELECT 1 FROM @message m WHERE m.namespace = n.id)
                AND NOT EXISTS (SELECT 1 FROM @action a WHERE a.namespace = n.id)`,
@@ -74,13 +81,16 @@ export async function purgeUnits(
   );
 }
 
-const noIds: Allocate = () => Promise.resolve([]);
+/** Units that have reached a limit of their own: as the index of these has it. */
+const isOwnSpent = "u.status = 0 AND u.max_tries > 0 AND u.tries >= u.max_tries";
 
 interface TidySpec {
   id: number;
   namespace: Buffer;
   past: boolean;
-  maxRetries: number;
+  /** Tries after which a unit fails, and whether a unit has reached a limit of its own. */
+  limit: number;
+  spent: boolean;
   retention: { status: "finished" | "failed"; limit: RetentionLimit; count: number }[];
 }
 
@@ -104,16 +114,17 @@ export async function tidyStore(
       tidied.generated += generated;
       if (generated > 0) changed.push(spec.namespace);
     }
-    // what one of them frees may have been tried too often as well
-    while (spec.maxRetries > 0 && left() > 0) {
-      const failed = await failExhausted(db, spec, left(), now);
+    // what was past its time may have been tried too often, and so may what one of them frees
+    while ((spec.limit > 0 || spec.spent || spec.past) && left() > 0) {
+      const failed = await failExhausted(db, spec, left(), now, ways.allocate);
       if (failed === 0) break;
       tidied.exhausted += failed;
     }
+    if (!(await groupFailures(db, spec.id, Math.max(1, left())))) tidied.more = true;
     // what was failed just now counts: here, or in another spec whose units this one's waited for
     const { retention } = tidied.exhausted > 0 ? ((await readSpecs(db, spec.id, now))[0] ?? spec) : spec;
     for (const kept of retention)
-      if (left() > 0) tidied.retired += await retire(db, spec.id, kept, left(), now);
+      if (left() > 0) tidied.retired += await retire(db, spec.id, kept, left(), now, ways.allocate);
     if (total() > before) changed.push(spec.namespace);
   }
   if (left() === 0) tidied.more = true;
@@ -150,20 +161,23 @@ async function trimLog(db: Database, cursor: LogCursor): Promise<void> {
 /** The work specs that something may have to be done for, or one of them. */
 async function readSpecs(db: Database, only: number | null, now: number): Promise<TidySpec[]> {
   const rows = await db.rows(
-    `SELECT s.id, n.name, ${isPast("s", "$1::bigint")}, s.meta, c.finished, c.failed
+    `SELECT s.id, n.name, ${isPast("s", "$1::bigint")}, s.meta, c.finished, c.failed,
+       EXISTS (SELECT 1 FROM @unit u WHERE u.spec = s.id AND ${isOwnSpent})
      FROM @spec s JOIN @namespace n ON n.id = s.namespace, LATERAL ${tallyOf("s.id")} c
      WHERE NOT s.dead AND ($2::bigint IS NULL OR s.id = $2::bigint) ORDER BY s.id`,
     [now, only],
   );
-  return (rows as [number, Buffer, boolean, string, number, number][]).map(
-    ([id, namespace, past, text, finished, failed]) => {
-      const { maxRetries, retention } = readMeta(text, 0);
+  return (rows as [number, Buffer, boolean, string, number, number, boolean][]).map(
+    ([id, namespace, past, text, finished, failed, spent]) => {
+      const meta = readMeta(text, 0);
+      const { retention } = meta;
       const counts = { finished, failed };
       return {
         id,
         namespace,
         past,
-        maxRetries,
+        limit: specTryLimit(meta),
+        spent,
         retention: (["finished", "failed"] as const).flatMap((status) => {
           const limit = retention[status];
           return limit === undefined ? [] : [{ status, limit, count: counts[status] }];
@@ -173,14 +187,27 @@ async function readSpecs(db: Database, only: number | null, now: number): Promis
   );
 }
 
-async function failExhausted(db: Database, spec: TidySpec, limit: number, now: number): Promise<number> {
-  const sql = `SELECT id FROM @unit WHERE spec = $1 AND status = 0 AND tries > 0 AND tries >= $2 ORDER BY tries, id LIMIT $3`;
-  if ((await db.rows(sql, [spec.id, spec.maxRetries, 1])).length === 0) return 0;
+async function failExhausted(
+  db: Database,
+  spec: TidySpec,
+  limit: number,
+  now: number,
+  allocate: Allocate,
+): Promise<number> {
+  const byLimit = `SELECT u.id FROM @unit u WHERE u.spec = $1 AND u.status = 0 AND u.tries > 0 AND u.tries >= $2
+    AND u.max_tries IS NULL ORDER BY u.tries, u.id LIMIT $3`;
+  const byOwn = `SELECT u.id FROM @unit u WHERE u.spec = $1 AND ${isOwnSpent} ORDER BY u.tries, u.id LIMIT $2`;
+  const find = async (session: Session, most: number, lock: string): Promise<number[]> => {
+    const own = await session.rows(`${byOwn}${lock}`, [spec.id, most]);
+    const others =
+      spec.limit === 0 ? [] : await session.rows(`${byLimit}${lock}`, [spec.id, spec.limit, most]);
+    return ([...own, ...others] as [number][]).slice(0, most).map(([id]) => id);
+  };
+  if ((await find(db, 1, "")).length === 0) return 0;
   return db.transaction(
     async (tx) => {
-      const rows = await tx.rows(`${sql} FOR UPDATE SKIP LOCKED`, [spec.id, spec.maxRetries, limit]);
-      const set = new PostgresSet(tx, now, noIds);
-      const ids = (rows as [number][]).map(([id]) => id);
+      const ids = await find(tx, limit, " FOR UPDATE SKIP LOCKED");
+      const set = new PostgresSet(tx, now, allocate);
       await set.loadUnits(ids);
       return apply(set, exhaustUnits(set, set.units(ids)));
     },
@@ -195,6 +222,7 @@ async function retire(
   { status, limit, count }: TidySpec["retention"][number],
   most: number,
   now: number,
+  allocate: Allocate,
 ): Promise<number> {
   const literal = status === "finished" ? "u.status = 4" : "u.status = 5";
   const oldest = `
@@ -212,7 +240,7 @@ async function retire(
     async (tx) => {
       const rows = await tx.rows(`${oldest} FOR UPDATE SKIP LOCKED`, [spec, most]);
       const ids = (rows as [number, number][]).slice(0, retired(rows)).map(([id]) => id);
-      const set = new PostgresSet(tx, now, noIds);
+      const set = new PostgresSet(tx, now, allocate);
       await set.loadUnits(ids);
       const units = set.units(ids);
       const [first] = units;
@@ -229,6 +257,7 @@ async function retire(
 async function forgetOld(tx: Session, limits: TidyLimits, now: number): Promise<number> {
   await foldTallies(tx, 1000, now);
   await sweepLanes(tx, 1000, now);
+  await dropEmptyGroups(tx);
   await tx.rows("DELETE FROM @lock WHERE deadline < $1::float8", [now]);
   await tx.rows("DELETE FROM @request WHERE time < $1::bigint", [limits.requestsBefore]);
   await tx.rows("DELETE FROM @message WHERE request IS NOT NULL AND taken < $1::bigint", [

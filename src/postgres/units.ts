@@ -10,7 +10,9 @@ import {
   type AttemptStatus,
   type Data,
   type Extras,
+  type FailReason,
   type SpecState,
+  type UnitRetry,
   type UnitState,
   type WorkSpecMeta,
   type WorkUnitStatus,
@@ -55,14 +57,16 @@ interface Stored {
   readonly labels: readonly string[];
   readonly partition: string;
   readonly begun: boolean;
+  /** Whether it says anything of its tries. */
+  readonly retry: boolean;
 }
 
 /** The columns of a unit, in the order that `readUnit` expects them. */
 export const unitColumns = `u.id, u.spec, u.key, u.long_name, u.status, u.place, u.not_before, u.created, u.attempts, u.tries,
    u.origin, u.needs, u.dependents, u.attempt_status, u.attempt_worker, u.attempt_start, u.attempt_end,
    u.attempt_expiration, u.attempt_late, u.attempt_own, u.attempt_errors, u.data, u.attempt_data, u.since, u.queues, u.labels,
-   u.attempt_progress, coalesce(u.partition, u.lane)`;
-const unitColumnCount = 28;
+   u.attempt_progress, u.reason, u.retry, coalesce(u.partition, u.lane)`;
+const unitColumnCount = 30;
 
 /** The columns of a unit's work spec and namespace, in the order that `readSpec` expects them. */
 export const specColumns =
@@ -97,8 +101,8 @@ export function readUnit(row: Row, spec: Spec): Unit {
   const data = bytesData(row[21] as Buffer | null);
   const own = row[19] === true;
   const attempt = readCurrentAttempt(row, attempts, own ? bytesData(row[22] as Buffer | null) : data);
-  const extras = readExtras(row[24], row[25]);
-  const partition = readPartition(row[27] as Buffer | null);
+  const extras = readExtras(row[24], row[25], row[28] as string | null);
+  const partition = readPartition(row[29] as Buffer | null);
   return {
     id: row[0] as number,
     spec,
@@ -122,6 +126,7 @@ export function readUnit(row: Row, spec: Spec): Unit {
       data,
       attemptData: own ? attempt?.data : undefined,
       labels: extras.labels,
+      retry: extras.retry !== null,
       partition,
       begun: attempt !== null && status !== "finished" && status !== "failed",
     },
@@ -142,6 +147,7 @@ function readCurrentAttempt(row: Row, number: number, data: Data | null): Attemp
     late: row[18] as boolean,
     chainingErrors: readErrors(row[20] as string | null),
     progress: readProgress(row[26] as string | null),
+    reason: row[27] as FailReason | null,
   };
 }
 
@@ -170,14 +176,19 @@ export function readPast(row: Row): AttemptState {
     expiration,
     late,
     chainingErrors: readErrors(errors),
+    reason: null,
     progress: null,
     data: bytesData(data),
   };
 }
 
-function readExtras(queues: unknown, labels: unknown): Extras {
-  if (queues === null && labels === null) return noExtras;
-  return { queues: readNames(queues), labels: readNames(labels) };
+function readExtras(queues: unknown, labels: unknown, retry: string | null): Extras {
+  if (queues === null && labels === null && retry === null) return noExtras;
+  return {
+    queues: readNames(queues),
+    labels: readNames(labels),
+    retry: retry === null ? null : (JSON.parse(retry) as UnitRetry),
+  };
 }
 
 const readNames = (value: unknown): readonly string[] =>

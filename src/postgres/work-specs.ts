@@ -76,7 +76,7 @@ export async function killNamespace(tx: Session, ns: string): Promise<boolean> {
   if (row === undefined) return false;
   const id = row[0] as number;
   await tx.rows("UPDATE @spec SET dead = true, died = now() WHERE namespace = $1 AND NOT dead", [id]);
-  for (const table of ["worker", "log", "lock", "request"])
+  for (const table of ["worker", "log", "lock", "request", "batch"])
     await tx.rows(`DELETE FROM @${table} WHERE namespace = $1`, [id]);
   return true;
 }

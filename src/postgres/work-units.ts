@@ -48,6 +48,8 @@ async function nameRange(session: Session, spec: Spec, where: WorkUnitWhere, key
       conditions.push(`coalesce(u.long_name, u.key) < ${whole}::bytea`);
     }
   }
+  if (where.endedSince !== undefined)
+    conditions.push(`u.status >= 4 AND u.attempt_end >= ${value(where.endedSince)}::bigint`);
   return { conditions, values };
 }
 
@@ -67,7 +69,8 @@ async function selectUnits<Found>(
   read: (row: readonly unknown[]) => Found,
 ): Promise<Found[]> {
   const { statuses } = where;
-  if (where.label !== undefined) return selectLabelled(session, spec, where, columns, limit, read);
+  if (where.label !== undefined || where.error !== undefined)
+    return selectListed(session, spec, where, columns, limit, read);
   const { conditions, values } = await nameRange(session, spec, where);
   const given = [spec.id, ...values, limit];
   const tail = `ORDER BY u.key LIMIT $${given.length}`;
@@ -90,10 +93,10 @@ async function selectUnits<Found>(
 }
 
 /**
- * The same of units with a label, along the label's own index. LATERAL and LIMIT keep the planner from beginning with the
- * units.
+ * The same of units with a label or of a failure group, along the index of these. LATERAL and LIMIT keep the planner from
+ * beginning with the units.
  */
-async function selectLabelled<Found>(
+async function selectListed<Found>(
   session: Session,
   spec: Spec,
   where: WorkUnitWhere,
@@ -101,15 +104,25 @@ async function selectLabelled<Found>(
   limit: number,
   read: (row: readonly unknown[]) => Found,
 ): Promise<Found[]> {
-  const { statuses, label = "", names } = where;
+  const { statuses, label, error, names } = where;
   if (statuses?.length === 0 || names?.length === 0) return [];
   const { conditions, values } = await nameRange(session, spec, where, "b");
-  const given = [spec.id, ...values, labelKey(label), limit];
+  const given = [spec.id, ...values, error ?? labelKey(label ?? ""), limit];
+  // of both, the group is the smaller one
+  if (error !== undefined && label !== undefined) {
+    given.splice(-1, 0, labelKey(label));
+    conditions.push(
+      `EXISTS (SELECT 1 FROM @label l WHERE l.spec = $1 AND l.label = $${given.length - 1}::bytea AND l.key = b.key)`,
+    );
+  }
+  const listed = error === undefined ? `@label b CROSS JOIN LATERAL` : `@failed b CROSS JOIN LATERAL`;
+  const at = values.length + 2;
+  const which = error === undefined ? `b.label = $${at}::bytea` : `b.fingerprint = $${at}::text`;
   const standing = statuses === undefined ? "" : ` AND u.status IN (${statusCodes(statuses).join(", ")})`;
   const rows = await session.rows(
-    `SELECT ${columns} FROM @label b CROSS JOIN LATERAL (
+    `SELECT ${columns} FROM ${listed} (
        SELECT * FROM @unit u WHERE u.id = b.unit${standing} LIMIT 1
-     ) u WHERE b.spec = $1 AND b.label = $${given.length - 1}::bytea${conditions.map((one) => ` AND ${one}`).join("")}
+     ) u WHERE b.spec = $1 AND ${which}${conditions.map((one) => ` AND ${one}`).join("")}
      ORDER BY b.key LIMIT $${given.length}`,
     given,
   );

@@ -6,6 +6,8 @@
  * Dependents are locked later, as they are found: for them a deadlock is possible, and the transaction is tried again.
  */
 import {
+  areExtras,
+  batchOf,
   compareNames,
   hasLanes,
   nameToBytes,
@@ -14,6 +16,7 @@ import {
   WorkingSet,
   type AttemptKey,
   type AttemptState,
+  type BatchRow,
   type Extras,
   type Hold,
   type LaneState,
@@ -25,9 +28,11 @@ import {
   type WorkUnitPut,
   type WorkUnitStatus,
 } from "../core/index.ts";
+import { holdBatch, writeBatch } from "./batches.ts";
 import { isRow, type Row, type Session, type Transaction } from "./connection.ts";
 import { comparePlaces, placeOf, type Place } from "./floor.ts";
-import { extraArrays, extrasFrom, labelRows } from "./extras.ts";
+import { extraArrays, extrasFrom, labelRows, retryArrays } from "./extras.ts";
+import { dropFailed, noteFailed } from "./failures.ts";
 import { LaneNotes, placeOfUnit, SpecLanes, writeNotes, type LaneHost, type PgLane } from "./lanes.ts";
 import { registerWorkers, writeLog } from "./log.ts";
 import { findKeys, makeKeys } from "./long-names.ts";
@@ -99,12 +104,13 @@ export class PostgresSet extends WorkingSet<Unit> {
   readonly #longKeys = new Map<number, Buffer>();
   readonly #removed = new Set<Unit>();
   readonly #changed = new Set<Unit>();
+  readonly #leftFailed = new Set<Unit>();
   readonly #names = new Map<number, Map<string, Unit | null>>();
   readonly #specs = new Map<number, Spec>();
   readonly #specNames = new Map<string, Spec | null>();
   readonly #needs = new Map<number, readonly Need[]>();
   readonly #rewired = new Set<Unit>();
-  readonly #met: { unit: number; position: number }[] = [];
+  readonly #met: { unit: Unit; position: number }[] = [];
   /** Where targets stood that are not in this set. */
   readonly #targets = new Map<number, WorkUnitStatus | null>();
   readonly #dependents = new Map<number, Set<number>>();
@@ -116,6 +122,8 @@ export class PostgresSet extends WorkingSet<Unit> {
   readonly #renamed = new Set<Unit>();
   readonly #begun = new Map<string, { namespaceId: number; worker: string; keys: AttemptKey[] }>();
   readonly #nextContinuous = new Map<number, number>();
+  readonly #batches = new Map<string, BatchRow>();
+  readonly #savedBatches = new Map<string, { namespace: string; batch: BatchRow }>();
   readonly #runs = new Map<number, { nextRun: number; lastRun: number }>();
   readonly #messages: NewMessage[] = [];
   readonly #told = new Map<string, number>();
@@ -519,6 +527,7 @@ export class PostgresSet extends WorkingSet<Unit> {
 
   leave(unit: Unit): void {
     this.#lanes.get(unit.spec.id)?.leave(unit, unit.status);
+    if (unit.status === "failed" && unit.stored?.status === "failed") this.#leftFailed.add(unit);
     this.#changed.add(unit);
   }
 
@@ -559,12 +568,13 @@ export class PostgresSet extends WorkingSet<Unit> {
 
   meet(unit: Unit, need: Need): void {
     need.met = true;
-    if (!this.#rewired.has(unit))
-      this.#met.push({ unit: unit.id, position: this.needs(unit.id).indexOf(need) });
+    this.#met.push({ unit, position: this.needs(unit.id).indexOf(need) });
   }
 
   setExtras(unit: Unit, extras: Extras): void {
-    unit.extras = extras.queues.length + extras.labels.length === 0 ? noExtras : extras;
+    unit.extras = areExtras(extras) ? extras : noExtras;
+    // its end has consequences, as that of a unit which others depend on: no fast path may pass it by
+    if (batchOf(extras.labels) !== null) unit.dependents = true;
     this.#renamed.add(unit);
     this.#changed.add(unit);
   }
@@ -576,6 +586,23 @@ export class PostgresSet extends WorkingSet<Unit> {
 
   setNextContinuous(spec: Spec, time: number): void {
     this.#nextContinuous.set(spec.id, time);
+  }
+
+  override loadBatch(namespace: string, name: string, create: boolean): Loading {
+    const key = `${namespace}\0${name}`;
+    if (this.#batches.has(key)) return undefined;
+    return holdBatch(this.#tx, namespace, name, create, this.now).then((batch) => {
+      if (batch !== undefined) this.#batches.set(key, batch);
+    });
+  }
+
+  batch(namespace: string, name: string): BatchRow | undefined {
+    return this.#batches.get(`${namespace}\0${name}`);
+  }
+
+  saveBatch(namespace: string, batch: BatchRow): void {
+    this.#batches.set(`${namespace}\0${batch.name}`, batch);
+    this.#savedBatches.set(`${namespace}\0${batch.name}`, { namespace, batch });
   }
 
   setRuns(spec: Spec, nextRun: number, lastRun: number): void {
@@ -639,6 +666,12 @@ export class PostgresSet extends WorkingSet<Unit> {
       .filter(({ stored, attempt, since }) => stored !== null || attempt !== null || since > 0)
       .sort((a, b) => a.id - b.id);
     if (updates.length > 0) await this.#update(updates);
+    const left = [...changed, ...this.#removed].filter((unit) => this.#leftFailed.has(unit));
+    if (left.length > 0) await dropFailed(this.#tx, left);
+    const failed = changed.filter(
+      (unit) => unit.status === "failed" && (unit.stored?.status !== "failed" || this.#leftFailed.has(unit)),
+    );
+    if (failed.length > 0) await noteFailed(this.#tx, failed);
     if (this.#archived.length > 0) await this.#insertHistory();
     if (this.#rewritten.size > 0) await this.#updateHistory();
     if (this.#heard.length > 0) await this.#dropHeld();
@@ -659,6 +692,8 @@ export class PostgresSet extends WorkingSet<Unit> {
         full,
       ]);
     await writeNotes(this.#tx, this.#notes(changed));
+    for (const { namespace, batch } of this.#savedBatches.values())
+      await writeBatch(this.#tx, namespace, batch);
     for (const [spec, { nextRun, lastRun }] of this.#runs)
       await this.#tx.rows("UPDATE @spec SET next_run = $2, last_run = $3 WHERE id = $1", [
         spec,
@@ -757,6 +792,13 @@ export class PostgresSet extends WorkingSet<Unit> {
       `UPDATE @unit u SET queues = e.queues, labels = e.labels FROM (${extrasFrom(1)}) e WHERE ${isRow("u.id", "e.id")}`,
       [ids, kinds, values],
     );
+    const limited = units.filter(({ extras, stored }) => extras.retry !== null || stored?.retry === true);
+    if (limited.length > 0)
+      await this.#tx.rows(
+        `UPDATE @unit u SET retry = r.retry, max_tries = r.max_tries
+         FROM unnest($1::bigint[], $2::text[], $3::int[]) AS r (id, retry, max_tries) WHERE ${isRow("u.id", "r.id")}`,
+        retryArrays(limited.map(({ id, extras: { retry } }) => ({ id, retry }))),
+      );
     const before = units.filter(({ stored }) => (stored?.labels.length ?? 0) > 0);
     if (before.length > 0) await this.#dropLabels(before);
     const after = labelRows(
@@ -805,15 +847,14 @@ export class PostgresSet extends WorkingSet<Unit> {
          attempt_own = c.attempt_own, attempt_errors = c.attempt_errors,
          data = CASE WHEN c.has_data THEN c.data ELSE u.data END,
          attempt_data = CASE WHEN c.has_attempt_data THEN c.attempt_data ELSE u.attempt_data END,
-         since = c.since, attempt_progress = c.attempt_progress, lane = c.lane,
-         partition = c.partition
+         since = c.since, attempt_progress = c.attempt_progress, lane = c.lane, partition = c.partition, reason = c.reason
        FROM unnest($1::bigint[], $2::smallint[], $3::float8[], $4::bigint[], $5::int[], $6::int[], $7::text[],
          $8::boolean[], $9::boolean[], $10::smallint[], $11::bytea[], $12::bigint[], $13::bigint[], $14::bigint[],
          $15::boolean[], $16::boolean[], $17::text[], $18::boolean[], $19::bytea[], $20::boolean[], $21::bytea[], $22::bigint[], $23::text[],
-         $24::bytea[], $25::bytea[])
+         $24::bytea[], $25::bytea[], $26::text[])
          AS c (id, status, place, not_before, attempts, tries, origin, needs, dependents, attempt_status,
            attempt_worker, attempt_start, attempt_end, attempt_expiration, attempt_late, attempt_own, attempt_errors,
-           has_data, data, has_attempt_data, attempt_data, since, attempt_progress, lane, partition)
+           has_data, data, has_attempt_data, attempt_data, since, attempt_progress, lane, partition, reason)
        WHERE ${isRow("u.id", "c.id")}`,
       [
         int8s(units.map(({ id }) => id)),
@@ -845,6 +886,7 @@ export class PostgresSet extends WorkingSet<Unit> {
         texts(attempt(({ progress }) => (progress === null ? null : JSON.stringify(progress)))),
         byteas(lanes.map(({ lane }) => lane)),
         byteas(lanes.map(({ long }) => long)),
+        texts(attempt(({ reason }) => reason)),
       ],
     );
   }
@@ -920,10 +962,13 @@ export class PostgresSet extends WorkingSet<Unit> {
   }
 
   async #meetNeeds(): Promise<void> {
+    // a unit that was given other needs is written with all of them; the place may be that of another need by now
+    const met = this.#met.filter(({ unit }) => !this.#rewired.has(unit));
+    if (met.length === 0) return;
     await this.#tx.rows(
       `UPDATE @need d SET met = true FROM unnest($1::bigint[], $2::int[]) AS g (unit, position)
        WHERE ${isRow("d.unit", "g.unit")} AND ${isRow("d.position", "g.position")}`,
-      [int8s(this.#met.map(({ unit }) => unit)), int4s(this.#met.map(({ position }) => position))],
+      [int8s(met.map(({ unit }) => unit.id)), int4s(met.map(({ position }) => position))],
     );
   }
 

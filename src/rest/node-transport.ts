@@ -33,7 +33,16 @@ export function nodeTransport(address: string, options: NodeTransportOptions = {
   };
   const start = secure ? httpsRequest : httpRequest;
 
-  const send = (asked: TransportRequest): Promise<TransportAnswer> =>
+  let isClosed = false;
+  const send = async (asked: TransportRequest): Promise<TransportAnswer> => {
+    // A request that can be called off waits for something to come, and is not urgent: what else is to be done in this turn goes first. A worker
+    // asks for the next unit when it has one, and its task begins 0.1 ms sooner so.
+    if (asked.signal !== undefined) await new Promise(setImmediate);
+    if (isClosed) throw new TransportError("the client is closed", false);
+    return sendNow(asked);
+  };
+
+  const sendNow = (asked: TransportRequest): Promise<TransportAnswer> =>
     new Promise((resolve, reject) => {
       const { body, signal } = asked;
       const isText = typeof body === "string";
@@ -51,7 +60,7 @@ export function nodeTransport(address: string, options: NodeTransportOptions = {
       request.once("timeout", () => request.destroy(new Error(`no answer within ${asked.timeoutMs} ms`)));
       request.once("response", (response) => {
         if (asked.stream === true && response.statusCode === 200) resolve(answerOf(response, ""));
-        else readText(response).then((text) => resolve(answerOf(response, text)), fail);
+        else readText(response, (text) => resolve(answerOf(response, text)), fail);
       });
       if (body === undefined || isText) request.end(body);
       else {
@@ -61,7 +70,11 @@ export function nodeTransport(address: string, options: NodeTransportOptions = {
       }
     });
 
-  return { send, close: () => agent.destroy() };
+  const close = (): void => {
+    isClosed = true;
+    agent.destroy();
+  };
+  return { send, close };
 }
 
 /** Before a connection exists nothing can have been sent. */
@@ -70,15 +83,27 @@ function wasSent(request: ClientRequest, error: NodeJS.ErrnoException): boolean 
   return !request.socket?.connecting;
 }
 
-async function readText(response: IncomingMessage): Promise<string> {
+/** By events: an async iterator takes several turns of promises more before the caller goes on. */
+function readText(
+  response: IncomingMessage,
+  done: (text: string) => void,
+  fail: (error: Error) => void,
+): void {
   const chunks: Buffer[] = [];
   let bytes = 0;
-  for await (const chunk of response as AsyncIterable<Buffer>) {
+  const broken = (): void => fail(new Error("the connection ended in the middle of an answer"));
+  response.on("data", (chunk: Buffer) => {
     chunks.push(chunk);
     bytes += chunk.length;
-  }
-  if (!response.complete) throw new Error("the connection ended in the middle of an answer");
-  return (chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks, bytes)).toString("utf8");
+  });
+  response.once("end", () => {
+    if (response.complete)
+      done((chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks, bytes)).toString("utf8"));
+    else broken();
+  });
+  response.once("error", fail);
+  // after an end or an error nobody hears it any more
+  response.once("close", broken);
 }
 
 const answerOf = (response: IncomingMessage, text: string): TransportAnswer => ({

@@ -14,6 +14,7 @@ import { guard } from "./guard.ts";
 import { goRoutes } from "./go-routes.ts";
 import { jsonTypes, ndjson, negotiate, wantsPage } from "./media.ts";
 import type { Answer, Call, Route } from "./route.ts";
+import { Turn } from "./turn.ts";
 import { nameFromUrl } from "./url-name.ts";
 import { verbRoutes } from "./verb-routes.ts";
 
@@ -132,11 +133,13 @@ export function restServer(options: RestServerOptions): RestServer {
   });
 
   const callers = new Callers(options.stopping);
+  const turn = new Turn();
   for (const route of routes) {
     app.route({
       method: route.method,
       url: fastifyPath(route.path),
       onRequest: (request, reply, done) => {
+        turn.arrived();
         request.served = route;
         request.response = reply.raw;
         reply.serializer(asItIs);
@@ -150,7 +153,7 @@ export function restServer(options: RestServerOptions): RestServer {
       },
       exposeHeadRoute: route.family !== "stream",
       ...(route.body !== undefined && route.bodyType === undefined && { schema: { body: route.body } }),
-      handler: handler(route, options, callers, large, page),
+      handler: handler(route, options, callers, large, turn, page),
     });
   }
   refuseOtherMethods(app, routes);
@@ -266,6 +269,7 @@ function handler(
   options: RestServerOptions,
   callers: Callers,
   large: LargeRequests,
+  turn: Turn,
   page: string | undefined,
 ) {
   const { coordinate, stopping } = options;
@@ -288,6 +292,8 @@ function handler(
         })
       : await route.handle(call);
     if (answer === undefined) return reply;
+    const end = turn.end();
+    if (end !== undefined) await end;
     // a request that a test injects has no connection, and holds nothing up
     if (answer !== null && answer.length > longAnswer && socket instanceof Socket) {
       large.charge(socket, answer.length);

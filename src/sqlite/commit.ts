@@ -25,8 +25,9 @@ interface Job {
 
 type Outcome = { job: Job; answer: unknown } | { job: Job; error: unknown };
 
-/** How long verbs join a transaction, and how long one runs before others of the event loop have a turn. */
-const joinMs = 12;
+/** How long verbs join a transaction unless told otherwise. */
+const defaultJoinMs = 12;
+/** How long a verb runs before the event loop has a turn. */
 const turnMs = 20;
 
 export class Committer {
@@ -36,18 +37,26 @@ export class Committer {
   readonly #connection: Connection;
   readonly #state: State;
   readonly #onCommit: () => void;
+  readonly #joinMs: number;
   #queue: Job[] = [];
   #running: Promise<void> | null = null;
   #closed = false;
   #failure: CoordinateError | null = null;
 
-  constructor(file: string, connection: Connection, state: State, onCommit: () => void) {
+  constructor(
+    file: string,
+    connection: Connection,
+    state: State,
+    onCommit: () => void,
+    joinMs = defaultJoinMs,
+  ) {
     this.#file = file;
     this.#connection = connection;
     this.#begin = connection.prepare("BEGIN");
     this.#end = connection.prepare("COMMIT");
     this.#state = state;
     this.#onCommit = onCommit;
+    this.#joinMs = joinMs;
   }
 
   /** Set for good after a fault of the disk or the file: nothing is written any more. */
@@ -113,7 +122,7 @@ export class Committer {
           if (!(error instanceof CoordinateError) || state.writes > 0) throw error;
           outcomes.push({ job, error });
         }
-        if (job.alone || performance.now() - start > joinMs) break;
+        if (job.alone || performance.now() - start > this.#joinMs) break;
       }
     } catch (error) {
       this.#queue.splice(0, jobs.length);

@@ -1,8 +1,16 @@
 /**
- * What few units have: queues that hear of their end, and labels. Kept apart, and counted, so that a store in which no unit
+ * What few units have: queues that hear of their end, labels, and limits of their own. Kept apart, and counted, so that a store in which no unit
  * has any never looks. Labels stand a second time in a table of their own, in name order, where they are looked for.
  */
-import { nameToBytes, noExtras, type Extras } from "../core/index.ts";
+import {
+  areExtras,
+  batchOf,
+  nameToBytes,
+  noExtras,
+  ownTryLimit,
+  type Extras,
+  type UnitRetry,
+} from "../core/index.ts";
 import type { Spec, State } from "./state.ts";
 import { nameValue } from "./values.ts";
 
@@ -15,10 +23,25 @@ const namesValue = (names: readonly string[]): string | null =>
 export function extrasOf(state: State, unit: number): Extras {
   if (state.counters.extras === 0) return noExtras;
   const row = state.sql.extra.get(unit);
-  return row === undefined ? noExtras : { queues: readNames(row[0]), labels: readNames(row[1]) };
+  if (row === undefined) return noExtras;
+  const [queues, labels, retry] = row;
+  return {
+    queues: readNames(queues),
+    labels: readNames(labels),
+    retry: typeof retry === "string" ? (JSON.parse(retry) as UnitRetry) : null,
+  };
 }
 
-export const hasQueues = (state: State, unit: number): boolean => extrasOf(state, unit).queues.length > 0;
+/** Whether the end of the unit concerns others than its dependents: queues, or a batch. */
+export function isHeard(state: State, unit: number): boolean {
+  const { queues, labels } = extrasOf(state, unit);
+  return queues.length > 0 || batchOf(labels) !== null;
+}
+
+/** Whether any of the units is in a batch. */
+export const anyInBatch = (state: State, ids: readonly number[]): boolean =>
+  state.counters.extras > 0 &&
+  state.sql.labelsOf.all(JSON.stringify(ids)).some(([, labels]) => batchOf(readNames(labels)) !== null);
 
 interface Named {
   id: number;
@@ -27,10 +50,17 @@ interface Named {
 }
 
 /** Of a unit that has none yet. */
-export function addExtras(state: State, { id, spec, name }: Named, { queues, labels }: Extras): void {
-  if (queues.length + labels.length === 0) return;
+export function addExtras(state: State, { id, spec, name }: Named, extras: Extras): void {
+  if (!areExtras(extras)) return;
+  const { queues, labels, retry } = extras;
   state.writes++;
-  state.sql.addExtra.run(id, namesValue(queues), namesValue(labels));
+  state.sql.addExtra.run(
+    id,
+    namesValue(queues),
+    namesValue(labels),
+    retry === null ? null : JSON.stringify(retry),
+    ownTryLimit(retry),
+  );
   state.nextId("extras");
   for (const label of labels) state.sql.addLabel.run(spec.id, nameToBytes(label), nameValue(name), id);
 }

@@ -17,7 +17,9 @@ import {
   attemptId,
   hasFlowRules,
   hasLanes,
+  batchOf,
   availableSince,
+  extrasOfPut,
   mayGenerate,
   nameFromBytes,
   outputPut,
@@ -34,7 +36,8 @@ import {
   type WorkUnitPut,
 } from "../core/index.ts";
 import type { Value } from "./driver.ts";
-import { addExtras, dropExtras } from "./extras.ts";
+import { addExtras, anyInBatch, dropExtras, extrasOf } from "./extras.ts";
+import { dropFailed } from "./failures.ts";
 import type { Lease } from "./leases.ts";
 import { addMessage } from "./queues.ts";
 import { attemptCode, unitState } from "./schema.ts";
@@ -58,7 +61,8 @@ export function* addNew(
   puts: readonly WorkUnitPut[],
   now: number,
 ): Steps<AddedWorkUnit[] | null> {
-  const plain = (put: WorkUnitPut): boolean => put.dependencies === null && isUsualName(put.name);
+  const plain = (put: WorkUnitPut): boolean =>
+    put.dependencies === null && isUsualName(put.name) && batchOf(put.labels) === null;
   if (!state.fastPaths || hasLanes(spec.meta) || !puts.every(plain)) return null;
   const first = state.counters.unit + 1;
   state.writes++;
@@ -140,10 +144,11 @@ function enterNew(
   spec.counts.available += available;
   spec.counts.delayed += puts.length - available;
   state.noted.note(spec.id, "added", now, -1, puts.length);
-  return puts.map(({ name, priority, notBefore, queues = [], labels = [] }, i) => {
+  return puts.map((put, i) => {
+    const { name, priority, notBefore } = put;
     const id = first + i;
     const delayed = notBefore > now;
-    addExtras(state, { id, spec, name }, { queues, labels });
+    addExtras(state, { id, spec, name }, extrasOfPut(put));
     if (delayed && spec.due !== undefined) spec.due = Math.min(spec.due ?? notBefore, notBefore);
     if (!delayed && spec.top !== undefined) spec.top = Math.max(spec.top ?? priority, priority);
     return { name, id, created: true, status: delayed ? "delayed" : "available" };
@@ -202,9 +207,24 @@ function claimSome(
   let lastPlace: Value = null;
   let lastName = "";
   let taken = 0;
-  for (const [unit, text, at, data, made, tries, status, given, ended, created, delayed, queued] of rows) {
+  for (const [
+    unit,
+    text,
+    at,
+    data,
+    made,
+    tries,
+    status,
+    given,
+    ended,
+    created,
+    delayed,
+    queued,
+    own,
+  ] of rows) {
     const id = unit as number;
-    if (maxRetries > 0 && (tries as number) >= maxRetries) break;
+    const limit = (own as number | null) ?? maxRetries;
+    if (limit > 0 && (tries as number) >= limit) break;
     const name = exactName(state, spec, id, text);
     const number = (made as number) + 1;
     const since = (given as number | null) ?? 0;
@@ -329,7 +349,8 @@ function readPlain(state: State, ns: string, change: Settle, now: number): Plain
   if (hasLanes(spec.meta)) return null;
   const { action, data } = change;
   if (lease.number !== change.number || lease.expiration <= now || (lease.own && data === null)) return null;
-  if (action !== "finish" && action !== "fail") return null;
+  if ((action !== "finish" && action !== "fail") || change.reason !== undefined) return null;
+  if (lease.queued && batchOf(extrasOf(state, lease.unit).labels) !== null) return null;
   const { nextWorkSpecName } = spec.meta;
   const next =
     action === "finish" && nextWorkSpecName !== "" ? spec.space.specs.get(nextWorkSpecName) : undefined;
@@ -435,6 +456,7 @@ class Ends {
       dataValue(data),
       unit,
     );
+    if (action === "fail") sql.noteFailed.run(unit);
     if (spec.retained > 0) sql.addEnded.run(spec.id, unitState[status], end, unit);
   }
 
@@ -460,6 +482,7 @@ class Ends {
         Number(late),
         ids,
       );
+      if (action === "fail") sql.noteFailedMany.run(ids);
       if (spec.retained > 0) sql.endedMany.run(ids);
     }
     this.#alike = [];
@@ -487,7 +510,7 @@ export function expirePlain(state: State, spec: Spec, leases: readonly Lease[], 
   state.writes++;
   sql.expireMany.run(ids);
   sql.dropLeases.run(ids);
-  const available = sql.waitAgain.run(ids, now);
+  const available = (state.counters.extras === 0 ? sql.waitAgain : sql.waitAgainLimited).run(ids, now);
   const delayed = available < leases.length ? sql.delayAgain.run(ids, now) : 0;
   for (const { unit } of leases) state.setLease(unit, undefined);
   state.noted.note(spec.id, "expired", now, -1, leases.length);
@@ -503,7 +526,7 @@ export function releasePlain(state: State, spec: Spec, units: readonly number[],
   if (!state.fastPaths || hasLanes(spec.meta)) return false;
   state.touch(spec);
   state.writes++;
-  state.sql.readyMany.run(JSON.stringify(units));
+  (state.counters.extras === 0 ? state.sql.readyMany : state.sql.readyManyLimited).run(JSON.stringify(units));
   state.sql.dropDue.run(spec.id, last, units.at(-1)!);
   spec.counts.delayed -= units.length;
   spec.counts.available += units.length;
@@ -515,7 +538,7 @@ export function releasePlain(state: State, spec: Spec, units: readonly number[],
 
 /** Deletes units of one spec, in a store without dependencies. */
 export function* deletePlain(state: State, spec: Spec, ids: readonly number[]): Steps<boolean> {
-  if (!state.fastPaths || state.counters.needs > 0 || hasLanes(spec.meta)) return false;
+  if (!state.fastPaths || state.counters.needs > 0 || hasLanes(spec.meta) || anyInBatch(state, ids)) return false;
   state.noteEnds(ids);
   for (let at = 0; at < ids.length; at += unitsAtOnce) {
     if (at > 0) yield;
@@ -528,6 +551,7 @@ function deleteSome(state: State, spec: Spec, ids: readonly number[]): void {
   const { sql } = state;
   const { counts } = spec;
   const list = JSON.stringify(ids);
+  const { failed } = counts;
   state.touch(spec);
   state.writes++;
   for (const [stored, count] of sql.countStates.all(list)) {
@@ -541,6 +565,7 @@ function deleteSome(state: State, spec: Spec, ids: readonly number[]): void {
   counts.delayed -= sql.dropDelayedMany.run(list);
   if (spec.retained > 0) sql.dropEndedMany.run(list);
   dropExtras(state, spec, ids);
+  if (spec.counts.failed < failed) dropFailed(state, spec, ids);
   sql.dropHistoryMany.run(list);
   sql.dropUnits.run(list);
   spec.top = spec.due = undefined;

@@ -171,5 +171,7 @@ export function purgeQueues(state: State, space: number, limit: number): number 
   if (seqs.length > 0) sql.dropMessages.run(JSON.stringify(seqs));
   const keys = sql.actionsOf.all(space, limit - seqs.length);
   for (const [key] of keys) sql.dropAction.run(space, key!);
-  return seqs.length + keys.length;
+  const batches = sql.batchesOf.all(space, limit - seqs.length - keys.length);
+  for (const [name] of batches) sql.dropBatch.run(space, name!);
+  return seqs.length + keys.length + batches.length;
 }

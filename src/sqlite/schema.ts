@@ -90,7 +90,8 @@ export const migrations: readonly string[] = [
     place REAL NOT NULL,
     name TEXT NOT NULL,
     unit INTEGER NOT NULL,
-    -- as the unit's: to find those that were tried too often, by whatever limit there is now
+    -- as the unit's: to find those that were tried too often, by whatever limit there is now. Of a unit with a limit of its
+    -- own, 0 or, when it is reached, a number above every limit
     tries INTEGER NOT NULL,
     PRIMARY KEY (spec, place, name)
   ) WITHOUT ROWID;
@@ -247,6 +248,14 @@ export const migrations: readonly string[] = [
   -- 1: taken from its worker before the lease ended, and not settled by it yet
   ALTER TABLE history ADD COLUMN held INTEGER;
   CREATE INDEX history_held ON history (worker, unit, number) WHERE held = 1;
+
+  -- units that belong together, by the label that they carry: their counts, and what follows, in JSON
+  CREATE TABLE batch (
+    namespace INTEGER NOT NULL,
+    name BLOB NOT NULL,
+    state TEXT NOT NULL,
+    PRIMARY KEY (namespace, name)
+  ) WITHOUT ROWID;
   -- how far the attempt has come, in JSON
   ALTER TABLE lease ADD COLUMN progress TEXT;
   -- null for none
@@ -270,6 +279,28 @@ export const migrations: readonly string[] = [
   ALTER TABLE tally ADD COLUMN cursor BLOB;
   ALTER TABLE tally ADD COLUMN full REAL NOT NULL DEFAULT 0;
 
+  -- why a unit failed, where that is not 'error'
+  ALTER TABLE unit ADD COLUMN reason TEXT;
+  -- what the unit says of its tries, as JSON, and after how many it fails; null: its work spec says so
+  ALTER TABLE extra ADD COLUMN retry TEXT;
+  ALTER TABLE extra ADD COLUMN max_tries INTEGER;
+
+  -- failed units, each with the fingerprint of its failure group; null until it was put into one
+  CREATE TABLE failed (unit INTEGER PRIMARY KEY, spec INTEGER NOT NULL, fingerprint TEXT, name TEXT NOT NULL);
+  CREATE INDEX failed_group ON failed (spec, fingerprint, name) WHERE fingerprint IS NOT NULL;
+  CREATE INDEX failed_new ON failed (spec, unit) WHERE fingerprint IS NULL;
+  INSERT INTO failed SELECT id, spec, NULL, name FROM unit WHERE state = 3;
+  CREATE TABLE failure (
+    spec INTEGER NOT NULL,
+    fingerprint TEXT NOT NULL,
+    error TEXT NOT NULL,
+    count INTEGER NOT NULL,
+    first INTEGER NOT NULL,
+    last INTEGER NOT NULL,
+    tries INTEGER NOT NULL,
+    example BLOB NOT NULL,
+    PRIMARY KEY (spec, fingerprint)
+  ) WITHOUT ROWID;
   -- what happened over time; spec 0 is the namespace as a whole
   CREATE TABLE record (
     namespace INTEGER NOT NULL,

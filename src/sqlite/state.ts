@@ -116,7 +116,7 @@ export class State {
   readonly watches = new Watches();
   /** For the history: what happened, and what will have happened when the transaction is committed. */
   readonly happened = new Happened();
-  readonly noted = new Noted();
+  readonly noted = new Noted(this.happened);
   /** What those who wait are to be told after the commit. */
   #ended: number[] = [];
   #allEnded = false;
@@ -293,7 +293,7 @@ export class State {
   }
 
   committed(): void {
-    this.noted.moveTo(this.happened);
+    this.noted.committed();
     this.#undo.length = 0;
     this.#dirty.clear();
     this.#countersDirty = false;

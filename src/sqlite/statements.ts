@@ -14,9 +14,15 @@ const unitColumns = `
   l.expiration AS lease_expiration, l.late AS lease_late, l.own AS lease_own, l.data AS lease_data,
   u.not_before > 0 AND EXISTS (
     SELECT 1 FROM delayed AS d WHERE d.spec = u.spec AND d.not_before = u.not_before AND d.unit = u.id
-  ) AS is_delayed, u.since, l.progress, u.partition`;
+  ) AS is_delayed, u.since, l.progress, u.reason, u.partition`;
 
 const ids = "(SELECT value FROM json_each(?))";
+
+/** What stands in the order of ready units for those that have reached a limit of their own. */
+export const spentTries = 2 ** 30;
+
+const readyTries = `CASE WHEN e.max_tries IS NULL THEN u.tries WHEN e.max_tries > 0 AND u.tries >= e.max_tries THEN ${spentTries}
+  ELSE 0 END`;
 
 /** How many rows one insert of many has. */
 export const manyRows = 50;
@@ -37,7 +43,7 @@ export const sql = {
     FROM spec AS s JOIN tally AS t ON t.spec = s.id ORDER BY s.id`,
   leases: `
     SELECT unit, spec, number, worker, started, expiration, late, own,
-      EXISTS (SELECT 1 FROM extra AS e WHERE e.unit = lease.unit AND e.queues IS NOT NULL)
+      EXISTS (SELECT 1 FROM extra AS e WHERE e.unit = lease.unit AND (e.queues IS NOT NULL OR e.labels LIKE '%"batch:%'))
     FROM lease`,
   setTally: `
     UPDATE tally SET available = ?, delayed = ?, blocked = ?, pending = ?, finished = ?, failed = ?,
@@ -102,7 +108,7 @@ export const sql = {
   setUnit: `
     UPDATE unit SET state = ?, priority = ?, not_before = ?, attempts = ?, tries = ?, origin_unit = ?,
       origin_number = ?, status = ?, worker = ?, started = ?, ended = ?, expiration = ?, late = ?, errors = ?, own = ?,
-      data = ?, attempt_data = ?, since = ?, partition = ?
+      data = ?, attempt_data = ?, since = ?, partition = ?, reason = ?
     WHERE id = ?`,
   dropUnit: "DELETE FROM unit WHERE id = ?",
   dropHistory: "DELETE FROM history WHERE unit = ?",
@@ -154,6 +160,10 @@ export const sql = {
   readyMany: `
     INSERT INTO ready SELECT u.spec, 0 - u.priority, u.name, u.id, u.tries
     FROM json_each(?) AS j CROSS JOIN unit AS u ON u.id = j.value`,
+  /** The same where units may have a limit of their own. */
+  readyManyLimited: `
+    INSERT INTO ready SELECT u.spec, 0 - u.priority, u.name, u.id, ${readyTries}
+    FROM json_each(?) AS j CROSS JOIN unit AS u ON u.id = j.value LEFT JOIN extra AS e ON e.unit = u.id`,
   dropDue: "DELETE FROM delayed WHERE spec = ? AND (not_before, unit) <= (?, ?)",
 
   // ---- what waits by partition
@@ -190,11 +200,12 @@ export const sql = {
   claimable: `
     SELECT r.unit, r.name, r.place, u.data, u.attempts, u.tries, u.status, u.since, u.ended, u.created, u.not_before
     FROM ready AS r CROSS JOIN unit AS u ON u.id = r.unit WHERE r.spec = ? ORDER BY r.place, r.name LIMIT ? + 0`,
-  /** The same where units may have queues. */
+  /** The same where units may have queues, be in a batch, or have a limit of their own. */
   claimableQueued: `
     SELECT r.unit, r.name, r.place, u.data, u.attempts, u.tries, u.status, u.since, u.ended, u.created, u.not_before,
-      EXISTS (SELECT 1 FROM extra AS e WHERE e.unit = r.unit AND e.queues IS NOT NULL)
-    FROM ready AS r CROSS JOIN unit AS u ON u.id = r.unit WHERE r.spec = ? ORDER BY r.place, r.name LIMIT ? + 0`,
+      e.queues IS NOT NULL OR coalesce(e.labels LIKE '%"batch:%', 0), e.max_tries
+    FROM ready AS r CROSS JOIN unit AS u ON u.id = r.unit LEFT JOIN extra AS e ON e.unit = r.unit
+    WHERE r.spec = ? ORDER BY r.place, r.name LIMIT ? + 0`,
   /** Of a row value with a CAST in it SQLite uses the first part only, so higher places go by themselves. */
   dropPlacesBefore: "DELETE FROM ready WHERE spec = ? AND place < ?",
   dropClaimed: "DELETE FROM ready WHERE spec = ? AND place = ? AND name <= CAST(? AS TEXT)",
@@ -236,14 +247,37 @@ export const sql = {
   waitAgain: `
     INSERT INTO ready SELECT u.spec, 0 - u.priority, u.name, u.id, u.tries
     FROM json_each(?) AS j CROSS JOIN unit AS u ON u.id = j.value WHERE u.not_before <= ?`,
+  waitAgainLimited: `
+    INSERT INTO ready SELECT u.spec, 0 - u.priority, u.name, u.id, ${readyTries}
+    FROM json_each(?) AS j CROSS JOIN unit AS u ON u.id = j.value LEFT JOIN extra AS e ON e.unit = u.id
+    WHERE u.not_before <= ?`,
   delayAgain: `
     INSERT INTO delayed SELECT u.spec, u.not_before, u.id, u.name
     FROM json_each(?) AS j CROSS JOIN unit AS u ON u.id = j.value WHERE u.not_before > ?`,
 
+  // ---- failure groups
+
+  noteFailed: "INSERT INTO failed SELECT id, spec, NULL, name FROM unit WHERE id = ?",
+  noteFailedMany: `INSERT INTO failed SELECT id, spec, NULL, name FROM unit WHERE id IN ${ids}`,
+  dropFailed: `DELETE FROM failed WHERE unit IN ${ids}`,
+  groupsOf: `SELECT fingerprint FROM failed WHERE unit IN ${ids} AND fingerprint IS NOT NULL`,
+  ungrouped: "SELECT unit FROM failed WHERE spec = ? AND fingerprint IS NULL ORDER BY unit LIMIT ? + 0",
+  setGroup: "UPDATE failed SET fingerprint = ? WHERE unit = ?",
+  failures: "SELECT fingerprint, error, count, first, last, tries, example FROM failure WHERE spec = ?",
+  putFailure: "INSERT OR REPLACE INTO failure VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+  lessFailures: "UPDATE failure SET count = count - ? WHERE spec = ? AND fingerprint = ?",
+  dropEmptyFailure: "DELETE FROM failure WHERE spec = ? AND fingerprint = ? AND count <= 0",
+  dropFailures: "DELETE FROM failure WHERE spec = ?",
+  unitsByFailure: `
+    SELECT unit, name FROM failed
+    WHERE fingerprint IS NOT NULL AND spec = ? AND fingerprint = ? AND name >= CAST(? AS TEXT) AND name < CAST(? AS TEXT) ORDER BY name LIMIT ? + 0`,
+  groupOf: "SELECT fingerprint FROM failed WHERE unit = ?",
+  endOf: "SELECT ended FROM unit WHERE id = ? AND state >= 2",
+
   // ---- labels, queues and actions
 
-  extra: "SELECT queues, labels FROM extra WHERE unit = ?",
-  addExtra: "INSERT INTO extra VALUES (?, ?, ?)",
+  extra: "SELECT queues, labels, retry FROM extra WHERE unit = ?",
+  addExtra: "INSERT INTO extra VALUES (?, ?, ?, ?, ?)",
   dropExtra: "DELETE FROM extra WHERE unit = ?",
   dropExtras: `DELETE FROM extra WHERE unit IN ${ids}`,
   addLabel: "INSERT INTO label VALUES (?, ?, CAST(? AS TEXT), ?)",
@@ -290,6 +324,12 @@ export const sql = {
   actions: "SELECT key, created, data FROM action WHERE namespace = ? AND key > ? ORDER BY key LIMIT ? + 0",
   addAction: "INSERT INTO action VALUES (?, ?, ?, ?)",
   dropAction: "DELETE FROM action WHERE namespace = ? AND key = ?",
+
+  batch: "SELECT state FROM batch WHERE namespace = ? AND name = ?",
+  batches: "SELECT state FROM batch WHERE namespace = ? AND name > ? ORDER BY name LIMIT ? + 0",
+  setBatch: "INSERT OR REPLACE INTO batch VALUES (?, ?, ?)",
+  dropBatch: "DELETE FROM batch WHERE namespace = ? AND name = ?",
+  batchesOf: "SELECT name FROM batch WHERE namespace = ? LIMIT ? + 0",
 
   // ---- dependencies
 

@@ -9,6 +9,7 @@ import {
   changeUnits,
   claimUnits,
   compareNames,
+  conclude,
   CoordinateError,
   defaultNamespaceSettings,
   hasFlowRules,
@@ -21,6 +22,7 @@ import {
   nameToBytes,
   nextToken,
   openLane,
+  putBatches,
   settleAttempts,
   tokensOf,
   workSpecName,
@@ -31,11 +33,15 @@ import {
   type AttemptCursor,
   type AttemptKey,
   type AttemptRow,
+  type BatchInput,
+  type BatchRow,
   type Candidate,
   type Candidates,
+  type CandidatesAsk,
   type Claim,
   type CountSlice,
   type Held,
+  type FailureRow,
   type Happened,
   type HistoryKeeper,
   type HistoryRow,
@@ -49,6 +55,7 @@ import {
   type NamespaceSettings,
   type QueueMessage,
   type QueueRow,
+  type Rule,
   type Settle,
   type Slice,
   type SpecTally,
@@ -66,15 +73,17 @@ import {
   type WorkSpecPut,
   type WorkSpecRef,
   type WorkSpecRow,
-  type WorkUnitChange,
+  type WorkUnitUpdate,
   type WorkUnitPut,
   type WorkUnitRow,
   type WorkUnitWhere,
 } from "../core/index.ts";
+import { deleteBatches, listBatches, readBatch } from "./batches.ts";
 import { again, Committer } from "./commit.ts";
 import type { Connection, Driver, Row } from "./driver.ts";
 import { catchUp, firstDue, isBehind } from "./expiry.ts";
 import { claimPlain, settlePlain } from "./fast-paths.ts";
+import { failureRows, groupFailures } from "./failures.ts";
 import { closeFile, type Ownership } from "./file.ts";
 import {
   backup,
@@ -100,7 +109,15 @@ import { Space, Spec, State, topPriority } from "./state.ts";
 import { deleteUnits, purge, setRetained, tidy } from "./sweep.ts";
 import { findUnit, findUnitByName, pastAttempt, pastAttempts } from "./units.ts";
 import { dataValue } from "./values.ts";
-import { countUnits, findUnits, readUnitRow, sliceUnits, waitingSince, type Steps } from "./work-units.ts";
+import {
+  countUnits,
+  findUnits,
+  isSparse,
+  readUnitRow,
+  sliceUnits,
+  waitingSince,
+  type Steps,
+} from "./work-units.ts";
 import { checkParents, childrenOf, findWorkers, getWorker, loggedAttempts, putWorker } from "./workers.ts";
 import { applied, apply } from "./working-set.ts";
 
@@ -113,10 +130,14 @@ export interface OpenedFile {
   readonly readOnly: boolean;
   /** False: every verb goes by the rules of core, one unit at a time. For tests; true when absent. */
   readonly fastPaths?: boolean;
+  /** How long verbs may join a transaction that has begun. For tests, which must not depend on how fast the machine is. */
+  readonly joinMs?: number;
 }
 
 /** How many rows a listing reads before it lets others have a turn. */
 const rowsAtOnce = 1000;
+/** How many failed units are put into their groups before others have a turn. */
+const groupedAtOnce = 500;
 
 export class SqliteStore implements Store, Watchable, HistoryKeeper {
   readonly #opened: OpenedFile;
@@ -129,7 +150,8 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
   constructor(opened: OpenedFile) {
     this.#opened = opened;
     this.#state = new State(opened.connection, opened.fastPaths ?? true);
-    this.#committer = new Committer(opened.file, opened.connection, this.#state, () => this.#tell());
+    const { file, connection, joinMs } = opened;
+    this.#committer = new Committer(file, connection, this.#state, () => this.#tell(), joinMs);
   }
 
   // ---- the one place that every verb goes through. The verbs of the hot path are generator methods: a generator expression would be
@@ -304,7 +326,7 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
     return this.#write((state) => purge(state, limit, now));
   }
 
-  async candidates(ns: string, requestId: string | null, _recent: boolean, now: number): Promise<Candidates> {
+  async candidates(ns: string, { requestId }: CandidatesAsk, now: number): Promise<Candidates> {
     const state = this.#state;
     // nothing to write and nothing open: the answer is in memory, and need not wait for a turn
     if (
@@ -324,6 +346,28 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
       if (space === undefined) return noCandidates();
       if (!this.#caughtUp(space.specs.values(), now)) return again;
       return listCandidates(state, space, claimedBefore(state, space, requestId), now);
+    });
+  }
+
+  async listFailures(ns: string, workSpec: string | null, now: number): Promise<FailureRow[]> {
+    return this.#grouped(ns, workSpec, now, (state, specs) =>
+      specs.flatMap((spec) => failureRows(state, spec)),
+    );
+  }
+
+  /** Reads when all failed units are in their groups. */
+  async #grouped<Answer>(
+    ns: string,
+    ref: WorkSpecRef | null,
+    now: number,
+    read: (state: State, specs: readonly Spec[]) => Answer,
+  ): Promise<Answer> {
+    const caughtUp = this.#caughtUp.bind(this);
+    return this.#write(function* (state): Steps<Answer | typeof again> {
+      const specs = ref === null ? allSpecs(state, ns) : [needSpec(state, ns, ref)];
+      if (!caughtUp(specs, now)) return again;
+      for (const spec of specs) while (!groupFailures(state, spec, groupedAtOnce)) yield;
+      return read(state, specs);
     });
   }
 
@@ -405,11 +449,12 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
     limit: number,
     now: number,
   ): Promise<WorkUnitRow[]> {
+    await this.#group(ns, ref, where, now);
     return this.#readUnits(ns, ref, now, function* (state, spec) {
       const rows: WorkUnitRow[] = [];
       for (let from = where; rows.length < limit; yield) {
         const wanted = Math.min(limit - rows.length, rowsAtOnce);
-        if (where.label !== undefined) {
+        if (isSparse(where) && where.names === undefined) {
           const { found, next } = sliceUnits(state, spec, from, rowsAtOnce);
           for (const { id } of found) {
             const unit = rows.length === limit ? undefined : findUnit(state, id);
@@ -432,6 +477,11 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
     });
   }
 
+  /** Before units of a failure group are looked for. */
+  async #group(ns: string, ref: WorkSpecRef, { error }: WorkUnitWhere, now: number): Promise<void> {
+    if (error !== undefined) await this.#grouped(ns, ref, now, () => null);
+  }
+
   #readUnits<Answer>(
     ns: string,
     ref: WorkSpecRef,
@@ -451,17 +501,17 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
     limit: number,
     now: number,
   ): Promise<CountSlice> {
+    await this.#group(ns, ref, where, now);
     return this.#readUnits(ns, ref, now, (state, spec) => countUnits(state, spec, where, limit));
   }
 
   async updateWorkUnits(
     ns: string,
     ref: WorkSpecRef,
-    where: WorkUnitWhere,
-    change: WorkUnitChange,
-    limit: number,
+    { where, change, limit }: WorkUnitUpdate,
     now: number,
   ): Promise<UnitSlice> {
+    await this.#group(ns, ref, where, now);
     const caughtUp = this.#caughtUp.bind(this);
     return this.#write(function* (state): Steps<UnitSlice | typeof again> {
       const spec = needSpec(state, ns, ref);
@@ -486,6 +536,7 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
     limit: number,
     now: number,
   ): Promise<UnitSlice> {
+    await this.#group(ns, ref, where, now);
     const caughtUp = this.#caughtUp.bind(this);
     return this.#write(function* (state): Steps<UnitSlice | typeof again> {
       const spec = needSpec(state, ns, ref);
@@ -538,6 +589,7 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
         return unit;
       });
       const rows = makeAttempts(set, units, makes);
+      runAll(conclude(set));
       set.flush();
       return rows;
     });
@@ -700,6 +752,38 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
     });
   }
 
+  // ---- batches
+
+  async putBatches(ns: string, inputs: readonly BatchInput[], now: number): Promise<BatchRow[]> {
+    return this.#write(function* (state): Steps<BatchRow[]> {
+      openSpace(state, ns);
+      const rows = yield* applied(state, now, (set) => putBatches(set, ns, inputs));
+      state.changed.add(ns);
+      return rows;
+    });
+  }
+
+  async getBatches(ns: string, names: readonly string[]): Promise<(BatchRow | null)[]> {
+    return this.#read((state) => {
+      const space = state.spaces.get(ns);
+      return names.map((name) => (space === undefined ? null : (readBatch(state, space, name) ?? null)));
+    });
+  }
+
+  async listBatches(ns: string, previous: string | null, limit: number): Promise<BatchRow[]> {
+    return this.#read((state) => {
+      const space = state.spaces.get(ns);
+      return space === undefined ? [] : listBatches(state, space, previous, limit);
+    });
+  }
+
+  async deleteBatches(ns: string, names: readonly string[]): Promise<boolean[]> {
+    return this.#write((state) => {
+      const space = state.spaces.get(ns);
+      return space === undefined ? names.map(() => false) : deleteBatches(state, space, names);
+    });
+  }
+
   // ---- locks
 
   async locks<Answer>(
@@ -832,6 +916,11 @@ function* claimSome(
     return { attempts: plain, more: false };
   const { attempts, more } = yield* applied(state, now, (set) => claimUnits(set, spec, { ...claim, limit }));
   return { attempts: [...plain, ...attempts], more: more && plain.length === 0 };
+}
+
+/** A rule in one go. */
+function runAll(steps: Rule<void>): void {
+  while (steps.next().done !== true);
 }
 
 const noCandidates = (): Candidates => ({

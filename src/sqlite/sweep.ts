@@ -4,16 +4,19 @@ import {
   exhaustUnits,
   nothingTidied,
   removeUnits,
+  specTryLimit,
   type Slice,
   type Tidied,
   type TidyLimits,
 } from "../core/index.ts";
 import type { Value } from "./driver.ts";
 import { catchUp, maxMoved } from "./expiry.ts";
+import { groupFailures } from "./failures.ts";
 import { deletePlain } from "./fast-paths.ts";
 import { pruneLanes } from "./lanes.ts";
 import { forgetTaken, purgeQueues } from "./queues.ts";
 import { unitState } from "./schema.ts";
+import { spentTries } from "./statements.ts";
 import type { Spec, State } from "./state.ts";
 import type { Steps } from "./work-units.ts";
 import { forgetWorkers, unpackAttempts } from "./workers.ts";
@@ -61,8 +64,9 @@ export function* tidy(state: State, cursor: TidyCursor, limits: TidyLimits, now:
 function* tidySpec(state: State, spec: Spec, limits: TidyLimits, now: number, tidied: Tidied): Steps<void> {
   const left = (): number => limits.units - tidied.expired - tidied.due - tidied.exhausted - tidied.retired;
   // what one of them frees may have been tried too often as well
-  while (spec.meta.maxRetries > 0 && left() > 0) {
-    const ids = state.sql.spent.all(spec.id, spec.meta.maxRetries, left()).map(([id]) => id as number);
+  const limit = specTryLimit(spec.meta);
+  while ((limit > 0 || state.counters.extras > 0) && left() > 0) {
+    const ids = state.sql.spent.all(spec.id, limit || spentTries, left()).map(([id]) => id as number);
     if (ids.length === 0) break;
     tidied.exhausted += yield* applied(state, now, (set) =>
       exhaustUnits(
@@ -72,15 +76,14 @@ function* tidySpec(state: State, spec: Spec, limits: TidyLimits, now: number, ti
     );
   }
   pruneLanes(state, spec, now);
+  if (!groupFailures(state, spec, limits.units)) tidied.more = true;
   if (!syncEnded(state, spec)) tidied.more = true;
   for (const status of ["finished", "failed"] as const) {
-    const limit = spec.meta.retention[status];
-    if (limit === undefined || spec.retained !== 2 || left() <= 0) continue;
+    const kept = spec.meta.retention[status];
+    if (kept === undefined || spec.retained !== 2 || left() <= 0) continue;
     const rows = state.sql.firstEnded.all(spec.id, unitState[status], left());
     const ends = rows.map(([, time]) => time as number);
-    const ids = rows
-      .slice(0, countRetired(limit, ends, spec.counts[status], now))
-      .map(([id]) => id as number);
+    const ids = rows.slice(0, countRetired(kept, ends, spec.counts[status], now)).map(([id]) => id as number);
     if (ids.length === 0) continue;
     yield* deleteUnits(state, spec, ids, now);
     spec.removed[status] += ids.length;
@@ -200,6 +203,7 @@ function* purgeSpec(state: State, spec: Spec, limit: number, now: number): Steps
   sql.dropSpec.run(spec.id);
   sql.dropTally.run(spec.id);
   sql.clearLanes.run(spec.id);
+  sql.dropFailures.run(spec.id);
   sql.dropSpecRecords.run(spec.space.id, spec.id);
   state.specs.delete(spec.id);
   state.deadSpecs.delete(spec);

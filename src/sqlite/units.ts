@@ -6,6 +6,7 @@ import {
   parseAttemptId,
   type AttemptState,
   type Data,
+  type FailReason,
   type WorkUnitStatus,
 } from "../core/index.ts";
 import type { Row, Value } from "./driver.ts";
@@ -78,6 +79,7 @@ function readUnit(state: State, row: Row): Unit {
       expiration: row[24] as number,
       late: row[25] === 1,
       chainingErrors: [],
+      reason: null,
       progress: readProgress(row[30]),
       data: row[26] === 1 ? readData(row[27]) : data,
     };
@@ -91,6 +93,7 @@ function readUnit(state: State, row: Row): Unit {
       expiration: row[15] as number,
       late: row[16] === 1,
       chainingErrors: readErrors(row[17]),
+      reason: row[31] as FailReason | null,
       progress: null,
       data: row[18] === 1 ? readData(row[20]) : data,
     };
@@ -108,7 +111,7 @@ function readUnit(state: State, row: Row): Unit {
     origin: row[9] === null ? null : attemptId(row[9] as number, row[10] as number),
     attempt,
     since: (row[29] as number | null) ?? 0,
-    partition: readPartition(row[31]),
+    partition: readPartition(row[32]),
   };
 }
 
@@ -153,6 +156,7 @@ export function saveUnit(state: State, unit: Unit, now: number): void {
     own ? dataValue(ended.data) : null,
     unit.since > 0 ? unit.since : null,
     partitionValue(unit.partition),
+    ended?.reason ?? null,
     unit.id,
   );
 }
@@ -178,6 +182,7 @@ function readPast(state: State, row: Row): AttemptState {
     expiration: expiration as number,
     late: late === 1,
     chainingErrors: readErrors(errors),
+    reason: null,
     progress: null,
     data: readData(data),
   };

@@ -50,8 +50,7 @@ export function findUnits(state: State, spec: Spec, where: WorkUnitWhere, limit:
       if (after !== null && bytes.compare(after) <= 0) continue;
       const unit = findUnitByName(state, spec, name);
       if (unit === undefined || !statuses.includes(unit.status)) continue;
-      if (where.label === undefined || extrasOf(state, unit.id).labels.includes(where.label))
-        found.push({ id: unit.id, name: unit.name });
+      if (passes(state, unit.id, where)) found.push({ id: unit.id, name: unit.name });
     }
     return found;
   }
@@ -75,27 +74,40 @@ function nameRange({ previous, prefix = "" }: WorkUnitWhere): { least: Buffer; m
   return { least, most: prefixEnd(prefix) ?? aboveAll };
 }
 
-/**
- * The same as a slice, which is cut after `limit` units or, where a label is asked for, after as many that have it: a few
- * that match may stand among many that do not.
- */
+/** What no table is in the order of: looked at unit by unit. */
+function passes(state: State, id: number, { label, error, endedSince }: WorkUnitWhere): boolean {
+  if (label !== undefined && !extrasOf(state, id).labels.includes(label)) return false;
+  if (error !== undefined && state.sql.groupOf.get(id)?.[0] !== error) return false;
+  return endedSince === undefined || Number(state.sql.endOf.get(id)?.[0] ?? -1) >= endedSince;
+}
+
+/** Whether a few that match may stand among many that do not. */
+export const isSparse = ({ label, error, endedSince }: WorkUnitWhere): boolean =>
+  label !== undefined || error !== undefined || endedSince !== undefined;
+
+/** The same as a slice, which is cut after `limit` units or, where those that match may be few, after as many looked at. */
 export function sliceUnits(
   state: State,
   spec: Spec,
   where: WorkUnitWhere,
   limit: number,
 ): { found: Found[]; next: string | null } {
-  const { label, statuses } = where;
-  if (label === undefined || where.names !== undefined) {
+  const { label, error, statuses } = where;
+  if (!isSparse(where) || where.names !== undefined) {
     const found = findUnits(state, spec, where, limit + 1);
     const next = found.length > limit ? (found[limit - 1]?.name ?? null) : null;
     return { found: found.slice(0, limit), next };
   }
   const { least, most } = nameRange(where);
-  const rows = state.sql.unitsByLabel
-    .all(spec.id, nameToBytes(label), least, most, limit)
-    .map((row) => readFound(state, spec, row));
+  const read = (row: Row): Found => readFound(state, spec, row);
+  const rows =
+    error !== undefined
+      ? state.sql.unitsByFailure.all(spec.id, error, least, most, limit).map(read)
+      : label !== undefined
+        ? state.sql.unitsByLabel.all(spec.id, nameToBytes(label), least, most, limit).map(read)
+        : findUnits(state, spec, where, limit);
   const found = rows.filter(({ id }) => {
+    if (!passes(state, id, where)) return false;
     const status = statuses === undefined ? null : standing(state, id);
     return status === null || statuses === undefined || statuses.includes(status);
   });

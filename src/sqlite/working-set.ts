@@ -1,11 +1,15 @@
 /** The rows of a verb in SQLite: read when a rule looks at them, and written at once within the open transaction. */
 import {
   hasRate,
+  isSpent,
   nameFromBytes,
   nameToBytes,
+  noExtras,
+  ownTryLimit,
   WorkingSet,
   type AddedWorkUnit,
   type AttemptState,
+  type BatchRow,
   type Extras,
   type Hold,
   type Lane,
@@ -17,11 +21,14 @@ import {
   type WorkUnitPut,
   type WorkUnitStatus,
 } from "../core/index.ts";
-import { extrasOf, hasQueues, setExtras } from "./extras.ts";
+import { extrasOf, isHeard, setExtras } from "./extras.ts";
+import { dropFailed, noteFailed } from "./failures.ts";
 import { addNew } from "./fast-paths.ts";
 import { enterLane, lanesOf, laneValue, leaveLane } from "./lanes.ts";
+import { readBatch } from "./batches.ts";
 import { addMessage } from "./queues.ts";
 import { attemptCode, unitState } from "./schema.ts";
+import { spentTries } from "./statements.ts";
 import type { Spec, State } from "./state.ts";
 import { findUnit, findUnitByName, pastAttempt, saveUnit, standing, type Unit } from "./units.ts";
 import { dataValue, errorsValue, isUsualName, nameValue, partitionValue, progressValue } from "./values.ts";
@@ -52,6 +59,7 @@ export class SqliteSet extends WorkingSet<Unit> {
 
   #forget(): void {
     this.takeUnresolved();
+    this.takeBatchChanges();
     // to clear a Map costs as much as to make one
     if (this.#units.size > 0) this.#units.clear();
     if (this.#names.size > 0) this.#names.clear();
@@ -235,6 +243,7 @@ export class SqliteSet extends WorkingSet<Unit> {
         break;
       case "finished":
       case "failed":
+        if (status === "failed") dropFailed(state, spec, [unit.id]);
         if (spec.retained > 0) sql.dropEnded.run(spec.id, unitState[status], unit.attempt?.end ?? 0, unit.id);
         break;
       case "blocked":
@@ -270,7 +279,7 @@ export class SqliteSet extends WorkingSet<Unit> {
     const { id, spec, attempt, priority, notBefore } = unit;
     switch (unit.status) {
       case "available":
-        sql.addReady.run(spec.id, 0 - priority, nameValue(unit.name), id, unit.tries);
+        sql.addReady.run(spec.id, 0 - priority, nameValue(unit.name), id, readyTries(state, unit));
         if (spec.top !== undefined) spec.top = Math.max(spec.top ?? priority, priority);
         break;
       case "delayed":
@@ -283,6 +292,7 @@ export class SqliteSet extends WorkingSet<Unit> {
         break;
       case "finished":
       case "failed":
+        if (unit.status === "failed") noteFailed(state, id);
         if (spec.retained > 0) sql.addEnded.run(spec.id, unitState[unit.status], attempt?.end ?? 0, id);
         break;
       case "blocked":
@@ -306,7 +316,7 @@ export class SqliteSet extends WorkingSet<Unit> {
       own ? dataValue(attempt.data) : null,
       progressValue(attempt.progress),
     );
-    const queued = hasQueues(state, id);
+    const queued = isHeard(state, id);
     state.setLease(id, { unit: id, spec: spec.id, number, worker, start, expiration, late, own, queued });
   }
 
@@ -380,7 +390,7 @@ export class SqliteSet extends WorkingSet<Unit> {
     this.#units.delete(unit.id);
     this.#names.get(unit.spec)?.delete(unit.name);
     dropNeeds(state, unit.id);
-    setExtras(state, unit, { queues: [], labels: [] });
+    setExtras(state, unit, noExtras);
     state.writes++;
     state.sql.dropUnit.run(unit.id);
     if (unit.attempts > (unit.attempt === null ? 0 : 1)) state.sql.dropHistory.run(unit.id);
@@ -388,6 +398,18 @@ export class SqliteSet extends WorkingSet<Unit> {
 
   setNextContinuous(spec: Spec, nextContinuous: number): void {
     this.#setMeta(spec, { ...spec.meta, nextContinuous });
+  }
+
+  batch(namespace: string, name: string): BatchRow | undefined {
+    const space = this.#state.spaces.get(namespace);
+    return space === undefined ? undefined : readBatch(this.#state, space, name);
+  }
+
+  saveBatch(namespace: string, batch: BatchRow): void {
+    const space = this.#state.spaces.get(namespace);
+    if (space === undefined) return;
+    this.#state.writes++;
+    this.#state.sql.setBatch.run(space.id, nameToBytes(batch.name), JSON.stringify(batch));
   }
 
   setRuns(spec: Spec, nextRun: number, lastRun: number): void {
@@ -433,6 +455,14 @@ export class SqliteSet extends WorkingSet<Unit> {
     for (const [worker, attempts] of this.#log) logAttempts(this.#state, worker, attempts, this.now);
     this.#forget();
   }
+}
+
+/** See the column `tries` of table `ready`. */
+function readyTries(state: State, { id, tries }: Unit): number {
+  if (tries === 0 || state.counters.extras === 0) return tries;
+  const { retry } = extrasOf(state, id);
+  if (ownTryLimit(retry) === null) return tries;
+  return isSpent(tries, retry, 0) ? spentTries : 0;
 }
 
 /** A rule as work for the committer, which lets others have a turn where it yields. */

@@ -6,6 +6,7 @@ import assert from "node:assert/strict";
 import { actions } from "./cases/actions.ts";
 import { attempts } from "./cases/attempts.ts";
 import { cancelling } from "./cases/cancelling.ts";
+import { batches } from "./cases/batches.ts";
 import { chaining } from "./cases/chaining.ts";
 import { conflicts } from "./cases/conflicts.ts";
 import { consequences } from "./cases/consequences.ts";
@@ -14,6 +15,7 @@ import { data } from "./cases/data.ts";
 import { dependencies } from "./cases/dependencies.ts";
 import { ending } from "./cases/ending.ts";
 import { history } from "./cases/history.ts";
+import { failureGroups } from "./cases/failures.ts";
 import { housekeeping } from "./cases/housekeeping.ts";
 import { input } from "./cases/input.ts";
 import { labels } from "./cases/labels.ts";
@@ -26,6 +28,7 @@ import { queueAge } from "./cases/queue-age.ts";
 import { queues } from "./cases/queues.ts";
 import { races } from "./cases/races.ts";
 import { requests } from "./cases/requests.ts";
+import { retrying } from "./cases/retrying.ts";
 import { schedules } from "./cases/schedules.ts";
 import { scheduling } from "./cases/scheduling.ts";
 import { settling } from "./cases/settling.ts";
@@ -44,6 +47,8 @@ export const caseGroups: readonly CaseGroup[] = [
   conflicts,
   attempts,
   settling,
+  retrying,
+  failureGroups,
   progress,
   cancelling,
   scheduling,
@@ -56,6 +61,7 @@ export const caseGroups: readonly CaseGroup[] = [
   waiting,
   requests,
   queues,
+  batches,
   actions,
   labels,
   partitions,

@@ -16,7 +16,7 @@ import {
   type WorkSpecRef,
   type WorkUnitRow,
 } from "../core/index.ts";
-import { Attempt, WorkerHandle, WorkUnit, type Scope } from "../objects/index.ts";
+import { Attempt, WorkerHandle, WorkUnit, type ErrorOptions, type Scope } from "../objects/index.ts";
 import type { Alarm, Alarms } from "./alarms.ts";
 import { giveUpTime, renewTime, signalTime, type Lease, type ServerTime } from "./lease.ts";
 import type { Logger } from "./log.ts";
@@ -291,7 +291,7 @@ export class Claim {
     const text = this.#timedOut;
     const open = this.undecided(run);
     run.end(new Stop("timed out", text));
-    await settleEach(open, (attempt) => attempt.failWith(text));
+    await settleEach(open, (attempt) => attempt.error(text, { reason: "expired" }));
     this.context.reports.timedOut(this, open);
   }
 
@@ -401,6 +401,12 @@ class HeldAttempt<Given extends object, Result extends object> extends Attempt<G
   }
   override failWith(traceback: string): Promise<AttemptChanged> {
     return caught(super.failWith(traceback));
+  }
+  override error(traceback?: string, options?: ErrorOptions): Promise<AttemptChanged> {
+    return caught(super.error(traceback, options));
+  }
+  override snooze(delayMs: number): Promise<AttemptChanged> {
+    return caught(super.snooze(delayMs));
   }
   override retry(options?: { delayMs?: number; data?: object }): Promise<AttemptChanged> {
     return caught(super.retry(options));

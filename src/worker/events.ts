@@ -40,15 +40,15 @@ export type WorkerEvents = {
   finished: [UnitEndEvent];
   /** The unit failed, and is not tried again. */
   failed: [UnitErrorEvent];
-  /** The unit is tried again, after `delayMs`. */
-  retried: [UnitErrorEvent & { readonly delayMs: number }];
+  /** The unit is tried again, after `delayMs`, and `triesLeft` times at most; null is unlimited. */
+  retried: [UnitErrorEvent & { readonly delayMs: number; readonly triesLeft: number | null }];
   /** The attempt is no longer this worker's: another has the unit, or it was cancelled, reset or deleted. */
   lost: [UnitEndEvent & { readonly error: Error }];
   /** A settle was refused, for whatever reason. */
   refused: [UnitEndEvent & { readonly action: string; readonly error: Error }];
   /** A bulk task returned and left units open. They expire. */
   unsettled: [UnitsEvent];
-  /** The units failed because their time was up. */
+  /** The time of the units was up: they are tried again, or fail. */
   timedOut: [UnitsEvent];
   /** The units were claimed, did not begin, and were given back untried. */
   released: [UnitsEvent];

@@ -40,7 +40,7 @@ export function retry(afterMs = 0, data?: object): Retry {
   return new Retry(checkedDelay("retry", afterMs), data);
 }
 
-/** `throw snooze(60_000)`: not now. The unit runs again after this many milliseconds. */
+/** `throw snooze(60_000)`: not now. The unit runs again after this many milliseconds, and the attempt does not count as a try. */
 export function snooze(afterMs: number): Snooze {
   return new Snooze(checkedDelay("snooze", afterMs));
 }
@@ -59,8 +59,8 @@ function checkedDelay(what: string, afterMs: number): number {
 }
 
 /**
- * Settles an attempt whose task threw. The one place that decides what a throw means: a `Decision` is carried out, any other error fails the
- * unit with its stack as `traceback`.
+ * Settles an attempt whose task threw. The one place that decides what a throw means: a `Decision` is carried out; with any other error the
+ * retry policy of the unit says what follows, and its stack is the `traceback`.
  */
 export function settleThrown(attempt: Attempt, thrown: unknown): Promise<unknown> {
   if (isDecision(thrown, "Retry"))
@@ -68,9 +68,9 @@ export function settleThrown(attempt: Attempt, thrown: unknown): Promise<unknown
       delayMs: thrown.delayMs,
       ...(thrown.data !== undefined && { data: thrown.data }),
     });
-  if (isDecision(thrown, "Snooze")) return attempt.retry({ delayMs: thrown.delayMs });
+  if (isDecision(thrown, "Snooze")) return attempt.snooze(thrown.delayMs);
   if (isDecision(thrown, "Fail")) return attempt.failWith(thrown.message);
-  return attempt.failWith(traceback(thrown));
+  return attempt.error(traceback(thrown));
 }
 
 interface Decisions {

@@ -60,20 +60,21 @@ export class Reports {
     else if (action === "finish") {
       counts.finished++;
       if (hears("finished")) emit("finished", ended());
-    } else if (action === "fail") {
+    } else if (answer.status === "failed") {
       counts.failed++;
       const told = ended();
       const cause = errorOf(change, run);
       if (hears("failed")) emit("failed", { ...told, error: cause });
       this.#logFailure(told, cause, null, 0);
-    } else if (action === "retry") {
+    } else if (answer.retry !== undefined || action === "retry") {
       counts.retried++;
       const told = ended();
       const cause = errorOf(change, run);
-      const delayMs = change.delayMs ?? 0;
-      if (hears("retried")) emit("retried", { ...told, error: cause, delayMs });
-      const { maxRetries } = claim.workSpec;
-      const left = maxRetries === 0 ? null : Math.max(0, maxRetries - told.number);
+      const { delayMs, left } = answer.retry ?? {
+        delayMs: change.delayMs ?? 0,
+        left: triesLeft(claim, told),
+      };
+      if (hears("retried")) emit("retried", { ...told, error: cause, delayMs, triesLeft: left });
       // a unit that its task gives back without an error has not failed
       if (cause !== null) this.#logFailure(told, cause, delayMs, left);
     }
@@ -161,9 +162,14 @@ const unitEvent = (workSpec: string, attempt: Attempt, beganAt: number): UnitEve
   beganAt,
 });
 
+/** Of a unit that its task gives back; null is unlimited. */
+function triesLeft({ workSpec: { tryLimit } }: Claim, { number }: UnitEvent): number | null {
+  return tryLimit === 0 ? null : Math.max(0, tryLimit - number);
+}
+
 /** What the task threw, else the `traceback` that is stored with the change; null when there is neither. */
-function errorOf({ data, action }: AttemptChange, { thrown }: Run): Error | null {
-  const text = data === null || data === undefined ? undefined : decodeData(data).traceback;
+function errorOf({ data, action, error }: AttemptChange, { thrown }: Run): Error | null {
+  const text = error ?? (data === null || data === undefined ? undefined : decodeData(data).traceback);
   if (typeof text === "string") {
     if (thrown instanceof Error && text.includes(thrown.message)) return thrown;
     return withStack(text);

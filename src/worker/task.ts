@@ -16,8 +16,8 @@ export type UnitResult = object | null | undefined | void;
 /* eslint-enable @typescript-eslint/no-invalid-void-type */
 
 /**
- * Runs one unit. The object that it returns finishes the unit and becomes its data; nothing leaves the data as it is. What it throws
- * fails the unit with the error as `traceback`; `throw retry(ms)`, `fail(reason)` and `snooze(ms)` decide otherwise. A unit that the function
+ * Runs one unit. The object that it returns finishes the unit and becomes its data; nothing leaves the data as it is. When it throws, the
+ * unit is tried again as the retry policy says, or fails; `throw retry(ms)`, `fail(reason)` and `snooze(ms)` decide otherwise. A unit that the function
  * settled itself, through `unit.attempt`, is left as it is.
  *
  * Not promised: that a unit runs only once.
@@ -91,7 +91,7 @@ export interface TaskContext {
   readonly signal: AbortSignal;
   /**
    * The attempts are no longer this task's. Aborted 15 seconds before the first of the pending attempts expires, for leases below a minute when
-   * three quarters of the lease have passed: the pending attempts are then failed with `traceback: "timed out"`. Also aborted, and the
+   * three quarters of the lease have passed: the pending attempts then end in an error with `traceback: "timed out"`. Also aborted, and the
    * pending attempts released, when a worker is told to stop a second time.
    */
   readonly expired: AbortSignal;

@@ -26,6 +26,7 @@ import { MemoryStore } from "../../src/memory/index.ts";
 import { makeCertificates } from "./certificates.ts";
 import { withServer } from "./serve.ts";
 import { WireClient } from "./wire.ts";
+import { whySkipped } from "../skipped-reporter.ts";
 
 const spec = { data: encodeData({ name: "s" }) };
 
@@ -151,38 +152,42 @@ describe("where it listens", () => {
 describe("TLS", () => {
   // they are made by openssl, which not every machine has
   const made = makeCertificates();
-  test.skipIf(made === null)("clients with a certificate are served, others are not", async () => {
-    const { ca, server, client, stranger } = made!;
-    await serving(
-      async (listener) => {
-        const known = await connectCbor(`localhost:${listener.port}`, { tls: { ca, ...client } });
-        assert.deepEqual(await known.listNamespaces(), []);
-        const ask = async (tls: object): Promise<unknown> => {
-          const other = await connectCbor(`localhost:${listener.port}`, { tls, retries: 0 });
-          try {
-            return await other.listNamespaces();
-          } finally {
-            await other.close();
-          }
-        };
-        await assert.rejects(ask({ ca, ...stranger }), isCode("unavailable"));
-        await assert.rejects(ask({ ca }), isCode("unavailable"));
-        await assert.rejects(
-          ask({ ...client }),
-          isCode("unavailable"),
-          "a server that the client does not know",
-        );
-        const plain = await WireClient.connect(listener.port);
-        await assert.rejects(plain.call("now"));
-        assert.deepEqual(await known.listNamespaces(), []);
-        await known.close();
-      },
-      {
-        at: { host: "0.0.0.0", port: 0 },
-        tls: { ca, ...server, requestCert: true, rejectUnauthorized: true },
-      },
-    );
-  });
+  const hindrance = made === null ? "there is no openssl" : "";
+  test.skipIf(hindrance !== "")(
+    `clients with a certificate are served, others are not${whySkipped(hindrance)}`,
+    async () => {
+      const { ca, server, client, stranger } = made!;
+      await serving(
+        async (listener) => {
+          const known = await connectCbor(`localhost:${listener.port}`, { tls: { ca, ...client } });
+          assert.deepEqual(await known.listNamespaces(), []);
+          const ask = async (tls: object): Promise<unknown> => {
+            const other = await connectCbor(`localhost:${listener.port}`, { tls, retries: 0 });
+            try {
+              return await other.listNamespaces();
+            } finally {
+              await other.close();
+            }
+          };
+          await assert.rejects(ask({ ca, ...stranger }), isCode("unavailable"));
+          await assert.rejects(ask({ ca }), isCode("unavailable"));
+          await assert.rejects(
+            ask({ ...client }),
+            isCode("unavailable"),
+            "a server that the client does not know",
+          );
+          const plain = await WireClient.connect(listener.port);
+          await assert.rejects(plain.call("now"));
+          assert.deepEqual(await known.listNamespaces(), []);
+          await known.close();
+        },
+        {
+          at: { host: "0.0.0.0", port: 0 },
+          tls: { ca, ...server, requestCert: true, rejectUnauthorized: true },
+        },
+      );
+    },
+  );
 });
 
 describe("how it stops", () => {

@@ -208,6 +208,25 @@ const stories: readonly Story[] = [
     ],
   },
   {
+    name: "cancel",
+    ways: ["rest", "cbor", "store"],
+    lines: [
+      ...setUp,
+      {
+        run: "cancel crawl",
+        code: 2,
+        err: /which units\? their names, --status, --prefix, --label, or --all/,
+      },
+      { run: "cancel crawl c nope", code: 1, err: /No such work unit nope in crawl; nothing was cancelled/ },
+      { run: "cancel crawl c --by alice --why 'wrong file'", out: "Cancelled 1 work unit.\n" },
+      { run: "work_unit crawl c", out: /failed[^]*cancelled by alice: wrong file/ },
+      // e waited for c
+      { run: "work_unit crawl e", out: /failed[^]*dependency c of work spec crawl failed/ },
+      { run: "cancel crawl a b c", out: "Nothing to do: what was named has ended already.\n", code: 2 },
+      { run: "cancel crawl --all --json", json: { cancelled: 2 } },
+    ],
+  },
+  {
     name: "retry and clear",
     ways: ["rest", "store"],
     lines: [

@@ -22,7 +22,7 @@ afterAll(() => rmSync(place, { recursive: true, force: true }));
 const wrong: readonly [words: string, code: number, said: RegExp][] = [
   ["", 2, /Usage: coordinate/],
   ["sumary", 2, /no such command sumary; did you mean summary\?/],
-  ["dance", 2, /no such command dance\n/],
+  ["juggle", 2, /no such command juggle\n/],
   ["--colour summary", 2, /unknown option '--colour'/],
   ["summary --colour", 2, /unknown option '--colour'/],
   ["summary --jsn", 2, /did you mean --json/i],

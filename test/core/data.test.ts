@@ -10,7 +10,7 @@ import {
   dataGetText,
   dataToCbor,
   dataToJson,
-  dataWithText,
+  dataWith,
   decodeData,
   encodeData,
   Float,
@@ -392,7 +392,7 @@ describe("cborData", () => {
         const { text } = dataToJson(data);
         expect(jsonData(text)).toBe(text);
         expect(Object.keys(decodeData(data)).sort()).toEqual(Object.keys(JSON.parse(text) as object).sort());
-        cborData(dataWithText(data, "k", "v") as Uint8Array);
+        cborData(dataWith(data, "k", "v") as Uint8Array);
         expect(({} as Record<string, unknown>).x).toBeUndefined();
       }),
       { numRuns: 5000 },
@@ -695,7 +695,7 @@ describe("one key as text", () => {
     ['{"k":1,"a":{"k":2},"k":3}', '{"k":"v\\n","a":{"k":2},"k":"v\\n"}'],
     ['{"\\u006b":1}', '{"\\u006b":"v\\n"}'],
   ])("set in %s", (json, result) => {
-    const data = dataWithText(json === null ? null : jsonData(json), "k", "v\n");
+    const data = dataWith(json === null ? null : jsonData(json), "k", "v\n");
     expect(data).toBe(result);
     expect(jsonData(data as string)).toBe(result);
     expect(dataGetText(data, "k")).toBe("v\n");
@@ -712,7 +712,7 @@ describe("one key as text", () => {
     ["bf 7f 616b ff 00 ff", "bf 7f 616b ff 6176 ff"],
     [`b7 ${"416100".repeat(23)}`, `b818 ${"416100".repeat(23)} 616b 6176`],
   ])("set in %s", (cbor, result) => {
-    const data = dataWithText(cborData(hex(cbor)), "k", "v") as Uint8Array;
+    const data = dataWith(cborData(hex(cbor)), "k", "v") as Uint8Array;
     expect(toHex(data)).toBe(toHex(hex(result)));
     expect(dataGetText(cborData(data), "k")).toBe("v");
   });
@@ -727,7 +727,7 @@ describe("one key as text", () => {
         (value, key, text, present) => {
           const source = encodeData(present ? { ...value, [key]: 1, z: uuid } : value);
           for (const data of [source, cborData(dataToCbor(source)), jsonData(dataToJson(source).text)]) {
-            const changed = dataWithText(data, key, text);
+            const changed = dataWith(data, key, text);
             expect(dataGetText(changed, key)).toBe(text);
             expect(entries(changed, key)).toEqual(entries(data, key));
           }

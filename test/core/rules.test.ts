@@ -26,7 +26,7 @@ import {
 } from "../../src/core/index.ts";
 
 describe("judge", () => {
-  const actions: AttemptAction[] = ["finish", "fail", "retry", "expire", "renew"];
+  const actions: AttemptAction[] = ["finish", "fail", "error", "retry", "expire", "renew"];
   test.each(attemptStatuses)("an attempt that was replaced and is %s is never changed", (status) => {
     for (const action of actions) expect(judge(status, false, action)).not.toBe("apply");
   });
@@ -37,8 +37,8 @@ describe("judge", () => {
         .map((action) => `${status} ${action}`),
     );
     expect(allowed).toEqual([
-      ...["finish", "fail", "retry", "expire", "renew"].map((action) => `pending ${action}`),
-      ...["finish", "fail", "retry", "renew"].map((action) => `expired ${action}`),
+      ...["finish", "fail", "error", "retry", "expire", "renew"].map((action) => `pending ${action}`),
+      ...["finish", "fail", "error", "retry", "renew"].map((action) => `expired ${action}`),
       "failed finish",
     ]);
   });

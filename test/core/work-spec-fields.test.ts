@@ -24,6 +24,7 @@ const metaOf = (spec: object) => readWorkSpec(encodeData({ name: "s", ...spec })
 const samples: Readonly<Record<FieldKind, { data: unknown; meta: unknown; wrong: readonly unknown[] }>> = {
   number: { data: -2.5, meta: -2.5, wrong: ["1", true, {}] },
   amount: { data: 0.5, meta: 0.5, wrong: [-1, "1"] },
+  share: { data: 0.25, meta: 0.25, wrong: [-0.1, 1.1, "1"] },
   count: { data: 3, meta: 3, wrong: [-1, 1.5, "3"] },
   boolean: { data: true, meta: true, wrong: [1, "true"] },
   text: { data: "next", meta: "next", wrong: [1, {}] },

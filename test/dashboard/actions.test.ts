@@ -5,7 +5,8 @@ import { gzipSync } from "node:zlib";
 import type { Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { decodeData, encodeData } from "../../src/core/index.ts";
-import { browserPath, openStage, type Stage } from "./browser.ts";
+import { noBrowser, openStage, type Stage } from "./browser.ts";
+import { whySkipped } from "../skipped-reporter.ts";
 
 const timeout = 90_000;
 let stage: Stage;
@@ -13,7 +14,7 @@ let serial = 0;
 let ns = "";
 
 // it needs a browser, which a fresh machine may not have; CI installs one
-describe.skipIf(browserPath === undefined)("actions", () => {
+describe.skipIf(noBrowser !== "")(`actions${whySkipped(noBrowser)}`, () => {
   beforeAll(async () => {
     stage = await openStage();
   }, timeout);

@@ -20,6 +20,11 @@ export const browserPath = [
   "/usr/bin/google-chrome",
 ].find((file) => file !== undefined && existsSync(file));
 
+/** Why there are no tests in a browser; empty where there are. On CI that is a failure. */
+export const noBrowser =
+  browserPath === undefined ? "there is no Chromium; install it, or set CHROMIUM_PATH" : "";
+if (noBrowser !== "" && process.env.CI === "true") throw new Error(noBrowser);
+
 export interface Stage {
   readonly url: string;
   readonly daemon: Daemon;
@@ -40,14 +45,19 @@ export interface Opened {
   readonly problems: readonly string[];
 }
 
-/** A daemon on an embedded store, as `npm start` has it. `token` is for a client where tokens were made before. */
-export async function openStage(prepare?: (dataDir: string) => string): Promise<Stage> {
+/** A daemon on an embedded store, as `npm start` has it. `prepare` answers a token for the client where it made one. */
+export async function openStage(
+  prepare?: (dataDir: string) => string | Promise<void>,
+  settings: Parameters<typeof configOf>[0] = {},
+): Promise<Stage> {
   await buildDashboard();
   const dataDir = mkdtempSync(path.join(tmpdir(), "dashboard-"));
-  const token = prepare?.(dataDir);
-  const daemon = await startDaemon(configOf({ dataDir, http: ["127.0.0.1:0"], logLevel: "error" }));
+  const token = await prepare?.(dataDir);
+  const daemon = await startDaemon(
+    configOf({ dataDir, http: ["127.0.0.1:0"], logLevel: "error", ...settings }),
+  );
   const url = daemon.urls[0]!.replace(/\/$/, "");
-  const client = new RestClient(url, token === undefined ? {} : { token });
+  const client = new RestClient(url, typeof token === "string" ? { token } : {});
   const browser = await chromium.launch({ executablePath: browserPath!, args: ["--no-sandbox"] });
   const contexts: BrowserContext[] = [];
   return {

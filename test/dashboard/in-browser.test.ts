@@ -22,7 +22,7 @@ test("data is written and read, as JSON and as CBOR", () => {
   expect(core.dataToJson(data)).toMatchObject({ lossless: false });
   const read = readWire(writeWire({ data, units: [{ name: "é" }] })) as { data: typeof data };
   expect(core.decodeData(read.data)).toEqual(core.decodeData(data));
-  const noted = core.dataWithText(data, "traceback", "é");
+  const noted = core.dataWith(data, "traceback", "é");
   expect(core.dataGetText(noted, "traceback")).toBe("é");
   expect(core.readOutputs(core.encodeData({ output: { a: { x: 2n ** 63n } } })).units).toHaveLength(1);
 });

@@ -8,7 +8,8 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { encodeData, type Data } from "../../src/core/index.ts";
 import { createToken } from "../../src/daemon/index.ts";
 import { nameToUrl } from "../../src/rest/client.ts";
-import { browserPath, openStage, type Stage } from "./browser.ts";
+import { noBrowser, openStage, type Stage } from "./browser.ts";
+import { whySkipped } from "../skipped-reporter.ts";
 import { fillScene, unitName } from "./scene.ts";
 
 const timeout = 120_000;
@@ -57,7 +58,7 @@ async function findings(page: Page): Promise<string[]> {
 }
 
 // it needs a browser, which a fresh machine may not have; CI installs one
-describe.skipIf(browserPath === undefined)("pages", () => {
+describe.skipIf(noBrowser !== "")(`pages${whySkipped(noBrowser)}`, () => {
   let stage: Stage;
   beforeAll(async () => {
     stage = await openStage();
@@ -343,7 +344,7 @@ describe.skipIf(browserPath === undefined)("pages", () => {
   });
 });
 
-describe.skipIf(browserPath === undefined)("signing in", () => {
+describe.skipIf(noBrowser !== "")(`signing in${whySkipped(noBrowser)}`, () => {
   let stage: Stage;
   let reader = "";
   let writer = "";

@@ -134,6 +134,7 @@ const put = fc.record({
   queues,
   labels,
   partition: fc.constantFrom("", "p", "p", "q", "r"),
+  maxRetries: fc.constantFrom(undefined, undefined, undefined, undefined, 0, 1, 2),
   conflict: fc.oneof(
     { weight: 5, arbitrary: fc.constant(undefined) },
     { weight: 2, arbitrary: fc.constantFrom("replace" as const, "data" as const, "ignore" as const) },
@@ -150,6 +151,7 @@ type Put = {
   queues: string[];
   labels: string[];
   partition: string;
+  maxRetries?: number | undefined;
   conflict?: ModelPut["conflict"];
 };
 
@@ -181,8 +183,9 @@ async function add(both: Both, spec: string, units: readonly Put[]): Promise<boo
     });
     return { ...rest, data: encoded(data), ...(needs !== undefined && { needs }) };
   });
-  const inputs = puts.map(({ needs, delay, data, conflict, ...rest }) => ({
+  const inputs = puts.map(({ needs, delay, data, conflict, maxRetries, ...rest }) => ({
     ...rest,
+    ...(maxRetries !== undefined && { maxRetries }),
     ...(conflict !== undefined && { onConflict: conflict }),
     data: data as Data | null,
     delayMs: delay,
@@ -343,7 +346,8 @@ const action = fc.constantFrom<ModelAction>(
   "finish",
   "finish",
   "fail",
-  "fail",
+  "error",
+  "error",
   "retry",
   "expire",
   "renew",
@@ -394,7 +398,13 @@ async function settle(both: Both, changes: readonly Change[], repeat: boolean): 
     chosen.add(attempt);
     const recordTaken = untried && rest.action !== "expire";
     return [
-      { ...rest, attempt, data: encoded(data), untried: untried && rest.action === "expire", recordTaken },
+      {
+        ...rest,
+        attempt,
+        data: encoded(data),
+        untried: untried && ["expire", "retry"].includes(rest.action),
+        recordTaken,
+      },
     ];
   });
   if (meant.length === 0) return [0, 0];
@@ -408,6 +418,7 @@ async function settle(both: Both, changes: readonly Change[], repeat: boolean): 
       delayMs: time,
       lifetimeMs: time,
       ...(untried && { untried }),
+      ...(action === "error" && { error: "Error: boom" }),
       ...(recordTaken && { recordTaken }),
     })),
   );
@@ -584,15 +595,17 @@ operations.define(
       order: fc.constantFrom(false, false, true),
       fair: fc.constantFrom(false, false, true),
     }),
+    backoff: fc.constantFrom(null, null, 0, 100),
     finished: fc.option(limit, { freq: 1, nil: undefined }),
     failed: fc.option(limit, { freq: 1, nil: undefined }),
   }),
-  async (both, { name, then, maxRetries, flow, finished, failed }) => {
+  async (both, { name, then, maxRetries, backoff, flow, finished, failed }) => {
     await setSpec(both, {
       name,
       then,
       maxRetries,
       ...flow,
+      backoff,
       retention: { ...(finished && { finished }), ...(failed && { failed }) },
     });
     return true;
@@ -601,13 +614,21 @@ operations.define(
 
 async function setSpec(
   { model, engine, ns }: Both,
-  { name, then = "", maxRetries = 0, retention = {}, ...flow }: Partial<ModelSpec> & { name: string },
+  {
+    name,
+    then = "",
+    maxRetries = 0,
+    backoff = null,
+    retention = {},
+    ...flow
+  }: Partial<ModelSpec> & { name: string },
 ): Promise<void> {
   const there = model.spec(name);
   const fresh: ModelSpec = {
     name,
     then,
     maxRetries,
+    backoff,
     maxWaiting: 0,
     retention,
     paused: false,
@@ -642,6 +663,7 @@ async function setSpec(
         rate_per_partition: rateKeys(fresh.ratePerPartition),
         order: fresh.order ? "partition" : "",
         fair: fresh.fair ? "partition" : "",
+        ...(backoff !== null && { retry: { backoff: { kind: "linear", delay: backoff / 1000 } } }),
         retention: Object.fromEntries(
           Object.entries(retention).map(([status, given]) => [status, limit(given)]),
         ),
@@ -828,6 +850,7 @@ function compareUnit(both: Both, row: WorkUnitRow, unit: ModelUnit): void {
       workSpec: unit.spec,
       name: unit.name,
       status,
+      reason: active?.reason ?? null,
       data: comparable(both, active?.data ?? unit.data),
       priority: unit.priority,
       notBefore: unit.notBefore,
@@ -844,6 +867,7 @@ function compareUnit(both: Both, row: WorkUnitRow, unit: ModelUnit): void {
       queues: unit.queues,
       labels: unit.labels,
       partition: unit.partition,
+      ...(unit.maxRetries !== undefined && { maxRetries: unit.maxRetries }),
     },
   );
 }

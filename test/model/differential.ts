@@ -7,6 +7,9 @@ import {
   conflictPolicies,
   encodeData,
   type AttemptAction,
+  type FailureRow,
+  type GivenReason,
+  type RetryPolicy,
   type AttemptRow,
   type ConflictPolicy,
   type Engine,
@@ -142,6 +145,14 @@ const unit = fc.record({
   queues: mostly(fc.subarray(queueNames)),
   labels: seldom(fc.subarray(labelNames)),
   partition: mostly(partition),
+  maxRetries: seldom(fc.constantFrom(0, 1, 2)),
+  retry: seldom(
+    fc.constantFrom<RetryPolicy>(
+      { attempts: 1 },
+      { attempts: 2, backoff: { kind: "fixed", delayMs: 50 } },
+      { backoff: { kind: "linear", delayMs: 10, maxMs: 25, jitter: 0.5 } },
+    ),
+  ),
   onConflict: seldom(fc.constantFrom(...conflictPolicies), 4),
   throttleMs: seldom(fc.constantFrom(10, 100, 1000), 8),
 });
@@ -154,6 +165,8 @@ type Unit = {
   queues?: readonly string[] | undefined;
   labels?: readonly string[] | undefined;
   partition?: string | undefined;
+  maxRetries?: number | undefined;
+  retry?: RetryPolicy | undefined;
   onConflict?: ConflictPolicy | undefined;
   throttleMs?: number | undefined;
 };
@@ -178,17 +191,8 @@ operation(
     const waits = units.some(({ after }) => after !== undefined);
     const there = waits ? await everyUnit(pair) : [];
     const inputs: WorkUnitInput[] = [];
-    for (const {
-      name,
-      data,
-      after,
-      queues,
-      labels,
-      onConflict,
-      throttleMs,
-      partition,
-      ...rest
-    } of units as Unit[]) {
+    for (const one of units as Unit[]) {
+      const { name, data, after, queues, labels, partition, maxRetries, retry, onConflict, throttleMs, ...rest } = one;
       if (waits && pair.known.has("names given twice") && inputs.some((input) => input.name === nameOf(name)))
         continue;
       inputs.push({
@@ -204,6 +208,8 @@ operation(
         ...(queues && { queues }),
         ...(labels && { labels }),
         ...(partition !== undefined && { partition }),
+        ...(maxRetries !== undefined && { maxRetries }),
+        ...(retry && { retry }),
         ...(onConflict && { onConflict }),
         ...(throttleMs !== undefined && { throttleMs }),
       });
@@ -221,6 +227,7 @@ const many = (count: number, from: number, kind: string, delayMs: number): WorkU
     data: i % 3 === 0 ? null : encodeData({ i }),
     ...(kind !== "plain" && { priority: i % 2, delayMs: i % 7 === 0 ? delayMs : 0 }),
     ...(kind === "labelled" && i % 5 === 0 && { labels: ["red"], queues: ["q"] }),
+    ...(kind === "labelled" && i % 11 === 0 && { maxRetries: 1 }),
     ...(kind === "queued" && { queues: ["q"] }),
     ...(kind === "partitioned" && { partition: `p${i % 7}` }),
   }));
@@ -398,7 +405,17 @@ operation(
 
 // ---- settling
 
-const actions: readonly AttemptAction[] = ["finish", "finish", "finish", "fail", "retry", "expire", "renew"];
+const actions: readonly AttemptAction[] = [
+  "finish",
+  "finish",
+  "finish",
+  "fail",
+  "error",
+  "error",
+  "retry",
+  "expire",
+  "renew",
+];
 const action = fc.constantFrom(...actions);
 
 /** An attempt by number: most of those that are open, or of any that were handed out. */
@@ -444,6 +461,8 @@ type Change = {
   delayMs?: number;
   lifetimeMs?: number;
   untried?: boolean;
+  error?: string | undefined;
+  reason?: GivenReason | undefined;
   progress?: number | undefined;
 };
 const change: fc.Arbitrary<Change> = fc.record({
@@ -453,12 +472,14 @@ const change: fc.Arbitrary<Change> = fc.record({
   delayMs: span,
   lifetimeMs: fc.constantFrom(0, 100, 1000, 10_000),
   untried: fc.boolean(),
+  error: mostly(fc.constantFrom("Error: boom", "TypeError: x is not a function\n    at y")),
+  reason: seldom(fc.constantFrom("expired" as const, "cancelled" as const, "late" as const)),
   progress: seldom(fc.constantFrom(0, 0.5, 1), 1),
 });
 
 async function settle(pair: Pair, changes: readonly Change[], repeat = false): Promise<Accepted> {
   const open = await openAttempts(pair);
-  const asked = changes.flatMap(({ which, data, untried, progress, ...rest }) => {
+  const asked = changes.flatMap(({ which, data, untried, error, reason, progress, ...rest }) => {
     const attempt = pickAttempt(open, which);
     if (attempt === undefined) return [];
     // another change is of another attempt, unless several of one are what is wanted
@@ -468,7 +489,10 @@ async function settle(pair: Pair, changes: readonly Change[], repeat = false): P
         ...rest,
         attempt,
         data: encoded(data),
-        ...(untried === true && (rest.action === "expire" ? { untried } : { recordTaken: true })),
+        ...(untried === true && ["expire", "retry"].includes(rest.action) && { untried }),
+        ...(untried === true && rest.action !== "expire" && { recordTaken: true }),
+        ...(error !== undefined && rest.action === "error" && { error }),
+        ...(reason !== undefined && ["error", "fail"].includes(rest.action) && { reason }),
         ...(progress !== undefined && rest.action === "renew" && { progress: { done: progress, note: "" } }),
       },
     ];
@@ -548,6 +572,26 @@ operation(
   0,
   fc.record({ attempt: fc.constantFrom("999999999999.1", "x", "1e3.1", "1"), action }),
   async (pair, change) => done(await both(pair, ({ engine, ns }) => engine.settleAttempts(ns, [change]))),
+);
+
+operation(
+  "failures",
+  4,
+  // most of the time nothing has failed yet
+  0.05,
+  fc.record({ spec, pick: fc.nat(5), then: fc.constantFrom("list", "count", "reset", "delete") }),
+  async (pair, { spec, pick, then }) => {
+    const rows = await both(pair, ({ engine, ns }) => engine.listFailures(ns, { workSpec: spec }));
+    if (!Array.isArray(rows) || rows.length === 0) return [0, 1];
+    const { fingerprint: error } = rows[pick % rows.length] as FailureRow;
+    const answer = await both(pair, ({ engine, ns }): Promise<unknown> => {
+      if (then === "list") return engine.listWorkUnits(ns, spec, { error });
+      if (then === "count") return engine.countWorkUnits(ns, spec, { error });
+      if (then === "reset") return engine.resetWorkUnits(ns, spec, { error });
+      return engine.deleteWorkUnits(ns, spec, { error });
+    });
+    return done(answer);
+  },
 );
 
 operation("get attempts", 2, 1, fc.constant({}), async (pair) =>
@@ -780,6 +824,14 @@ const specData = fc.record({
   fair: seldom(fc.constant("partition"), 4),
   max_getwork: seldom(fc.constantFrom(1, 3), 4),
   max_retries: seldom(fc.constantFrom(1, 2, 3), 1),
+  retry: seldom(
+    fc.constantFrom(
+      { attempts: 2 },
+      { attempts: 3, backoff: { kind: "fixed", delay: 0.1 } },
+      { backoff: { delay: 0.01, max: 0.02, jitter: 1 } },
+    ),
+    3,
+  ),
   continuous: seldom(fc.boolean(), 6),
   interval: seldom(fc.constantFrom(0.05, 1), 2),
   schedule: seldom(

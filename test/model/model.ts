@@ -14,7 +14,7 @@ export interface ModelRate {
   burst?: number;
 }
 
-export type ModelAction = "finish" | "fail" | "retry" | "expire" | "renew";
+export type ModelAction = "finish" | "fail" | "error" | "retry" | "expire" | "renew";
 
 export interface ModelAttempt {
   unit: ModelUnit;
@@ -27,6 +27,8 @@ export interface ModelAttempt {
   expiration: number | null;
   data: string | null;
   late: boolean;
+  /** Why it failed the unit; null when it has not. */
+  reason: string | null;
   /** The unit was taken from it. */
   replaced: boolean;
   /** It was taken while it ran, and its worker has not settled it since. */
@@ -56,6 +58,8 @@ export interface ModelUnit {
   queues: readonly string[];
   labels: readonly string[];
   partition: string;
+  /** In place of what its work spec says; 0 is unlimited. */
+  maxRetries: number | undefined;
   /** The attempt whose output made it. */
   origin: ModelAttempt | null;
   deleted: boolean;
@@ -77,6 +81,8 @@ export interface ModelSpec {
   cursor: string;
   full: number;
   fullOf: Map<string, number>;
+  /** The wait after each try is so much longer than the one before; null is not said. */
+  backoff: number | null;
   maxWaiting: number;
   retention: Partial<Record<"finished" | "failed", { maxAge?: number; maxCount?: number }>>;
   removed: { finished: number; failed: number };
@@ -105,6 +111,7 @@ export interface ModelPut {
   queues: readonly string[];
   labels: readonly string[];
   partition: string;
+  maxRetries?: number | undefined;
   /** What becomes of a unit that exists; undefined is `update`. */
   conflict?: "replace" | "data" | "ignore" | "refuse" | undefined;
 }
@@ -131,6 +138,29 @@ const takeTokens = (rate: ModelRate, full: number, now: number, count: number): 
 
 export const isLaned = ({ maxRunningPerPartition, ratePerPartition, order, fair }: ModelSpec): boolean =>
   maxRunningPerPartition > 0 || (ratePerPartition.limit ?? 0) > 0 || order || fair;
+
+const withMembers = (data: string | null, members: object): string =>
+  JSON.stringify({ ...(JSON.parse(data ?? "{}") as object), ...members });
+
+const tracebackOf = (data: string | null): string | null =>
+  (JSON.parse(data ?? "{}") as { traceback?: string }).traceback ?? null;
+
+/** What is left when a finish wins over a failure. */
+const withoutFailure = (data: string, exhausted: boolean): string => {
+  const members = JSON.parse(data) as Record<string, unknown>;
+  delete members.traceback;
+  if (exhausted) {
+    delete members.last_error;
+    delete members.tries;
+  }
+  return JSON.stringify(members);
+};
+
+const tooOften = (error: string | null, tries: number): object => ({
+  traceback: "too many retries",
+  ...(error !== null && { last_error: error }),
+  tries,
+});
 
 export class Model {
   now = 0;
@@ -247,7 +277,9 @@ export class Model {
     const broken = unit.needs.find((need) => this.needState(need) === "broken")?.unit;
     if (broken === undefined) return;
     const how = broken.deleted ? "was deleted" : "failed";
-    this.#fail(unit, "", `dependency ${broken.name} of work spec ${broken.spec} ${how}`);
+    this.#fail(unit, "", "dependency", {
+      traceback: `dependency ${broken.name} of work spec ${broken.spec} ${how}`,
+    });
   }
 
   /**
@@ -303,6 +335,7 @@ export class Model {
       expiration: start + lease,
       data: unit.data,
       late: false,
+      reason: null,
       replaced: false,
       lost: false,
     };
@@ -311,12 +344,23 @@ export class Model {
   }
 
   /** By an attempt that nobody ran. */
-  #fail(unit: ModelUnit, worker: string, traceback: string): void {
+  #fail(unit: ModelUnit, worker: string, reason: string, noted: object): void {
     const attempt = this.#attempt(unit, worker, 0);
     attempt.status = "failed";
+    attempt.reason = reason;
     attempt.start = attempt.end = attempt.expiration = this.#moment;
-    attempt.data = JSON.stringify({ ...(JSON.parse(unit.data ?? "{}") as object), traceback });
+    attempt.data = withMembers(unit.data, noted);
     this.#end(unit, attempt);
+  }
+
+  /** Fails a unit that was tried too often. */
+  #exhaust(unit: ModelUnit, worker: string): void {
+    const last = this.current(unit);
+    const error =
+      last?.status === "expired"
+        ? `the lease of worker ${last.worker} ended`
+        : tracebackOf(last?.data ?? null);
+    this.#fail(unit, worker, "exhausted", tooOften(error, unit.tries));
   }
 
   /** Time passes: leases end, which may break what waits. */
@@ -432,6 +476,7 @@ export class Model {
       queues: [],
       labels: [],
       partition: "",
+      maxRetries: undefined,
       origin: null,
       deleted: false,
     };
@@ -460,6 +505,7 @@ export class Model {
     unit.queues = put.queues;
     unit.labels = put.labels;
     unit.partition = put.partition;
+    unit.maxRetries = put.maxRetries;
     if (origin !== null) unit.origin = origin;
     if (put.needs !== undefined)
       unit.needs = put.needs.map(({ spec, name, hard }) => {
@@ -490,7 +536,7 @@ export class Model {
         const unit = this.#best(specName);
         if (unit === undefined) return this.#paid(spec, given);
         if (this.#isExhausted(unit)) {
-          this.#fail(unit, worker, "too many retries");
+          this.#exhaust(unit, worker);
           this.#follow();
         } else {
           given.push(this.#attempt(unit, worker, lease));
@@ -549,8 +595,12 @@ export class Model {
     return this.status(unit) === "finished" || this.status(unit) === "failed";
   }
 
+  #limit(unit: ModelUnit): number {
+    return unit.maxRetries ?? this.spec(unit.spec)?.maxRetries ?? 0;
+  }
+
   #isExhausted(unit: ModelUnit): boolean {
-    const limit = this.spec(unit.spec)?.maxRetries ?? 0;
+    const limit = this.#limit(unit);
     return limit > 0 && unit.tries >= limit;
   }
 
@@ -604,11 +654,16 @@ export class Model {
     recordTaken: boolean;
   }): { error: string | null; changed: boolean } {
     const { unit, status } = attempt;
-    const outcome = { finish: "finished", fail: "failed", retry: "retryable", expire: "expired", renew: "" }[
-      action
-    ];
+    const outcome = {
+      finish: "finished",
+      fail: "failed",
+      error: "retryable",
+      retry: "retryable",
+      expire: "expired",
+      renew: "",
+    }[action];
     const repeated = { error: null, changed: false };
-    if (status === outcome) return repeated;
+    if (status === outcome || (action === "error" && status === "failed")) return repeated;
     const isOpen = status === "pending" || status === "expired";
     if (!isOpen && !(status === "failed" && action === "finish" && !attempt.replaced))
       return { error: "not_pending", changed: false };
@@ -616,7 +671,7 @@ export class Model {
     const { maxRunning } = this.spec(unit.spec) ?? { maxRunning: 0 };
     const isFull = (maxRunning > 0 && this.counts(unit.spec).pending >= maxRunning) || this.#isLaneFull(unit);
     const taken = attempt.replaced && status === "expired" && (attempt.end ?? 0) < (attempt.expiration ?? 0);
-    if (taken && recordTaken && action !== "renew" && action !== "expire") {
+    if (taken && recordTaken && ["finish", "fail", "retry"].includes(action)) {
       if (data !== null) attempt.data = data;
       attempt.status = outcome as "finished";
       return { error: null, changed: true };
@@ -627,6 +682,8 @@ export class Model {
     }
     if (release && status === "expired" && data === null) return repeated;
     if (data !== null) attempt.data = data;
+    else if (status === "failed" && attempt.data !== null && attempt.data !== unit.data)
+      attempt.data = withoutFailure(attempt.data, attempt.reason === "exhausted");
     if (release) {
       if (status === "pending") this.#release(unit, attempt, untried);
     } else if (action === "renew") {
@@ -637,8 +694,11 @@ export class Model {
     } else {
       attempt.late ||= status === "expired";
       attempt.status = outcome as "finished";
+      attempt.reason = action === "fail" ? "error" : null;
       attempt.end = this.now;
-      if (action === "retry") {
+      if (action === "error") this.#err(unit, attempt);
+      else if (action === "retry") {
+        if (untried) unit.tries--;
         unit.notBefore = time > 0 ? this.now + time : 0;
         this.#failIfBroken(unit);
       } else this.#end(unit, attempt);
@@ -656,6 +716,22 @@ export class Model {
       (order && running.length > 0) ||
       (maxRunningPerPartition > 0 && running.length >= maxRunningPerPartition)
     );
+  }
+
+  #err(unit: ModelUnit, attempt: ModelAttempt): void {
+    attempt.data = withMembers(attempt.data, { traceback: "Error: boom" });
+    const limit = this.#limit(unit);
+    const { backoff = null } = this.spec(unit.spec) ?? {};
+    if ((limit > 0 || backoff !== null) && !(limit > 0 && unit.tries >= limit)) {
+      const wait = backoff === null ? 1000 * 2 ** (unit.tries - 1) : backoff * unit.tries;
+      unit.notBefore = wait > 0 ? this.now + wait : 0;
+      this.#failIfBroken(unit);
+      return;
+    }
+    attempt.status = "failed";
+    attempt.reason = limit > 0 ? "exhausted" : "error";
+    if (limit > 0) attempt.data = withMembers(attempt.data, tooOften("Error: boom", unit.tries));
+    this.#end(unit, attempt);
   }
 
   #release(unit: ModelUnit, attempt: ModelAttempt, untried: boolean): void {
@@ -704,7 +780,7 @@ export class Model {
       this.#beforeChange(unit);
       const status = this.status(unit);
       if (status === "finished" || status === "failed") continue;
-      this.#fail(unit, "", traceback);
+      this.#fail(unit, "", "cancelled", { traceback });
       count++;
     }
     this.#follow();
@@ -747,7 +823,7 @@ export class Model {
         .filter((one) => this.status(one) === "available" && this.#isExhausted(one))
         .sort((one, other) => one.tries - other.tries || one.id - other.id);
       if (unit === undefined) break;
-      this.#fail(unit, "", "too many retries");
+      this.#exhaust(unit, "");
       this.#follow();
     }
     for (const spec of this.specs)

@@ -8,7 +8,7 @@ import { candidatesSql } from "../../src/postgres/candidates.ts";
 import { claimSql, plainClaimSql } from "../../src/postgres/claims.ts";
 import { forSchema, planSettings } from "../../src/postgres/connection.ts";
 import { moveSql } from "../../src/postgres/expiry.ts";
-import { insertSql, settleQueuedSql, settleSql } from "../../src/postgres/fast-paths.ts";
+import { insertSql, settleSql } from "../../src/postgres/fast-paths.ts";
 import { marksSql } from "../../src/postgres/watching.ts";
 import { openServer, query, type Server } from "./server.ts";
 
@@ -167,7 +167,7 @@ describe("plans", () => {
     claim: [claimSql, [...claimTypes, "bigint", "bytea[]"]],
     plain: [plainClaimSql, claimTypes],
     settle: [
-      settleSql,
+      settleSql(false, false, false),
       [
         "bytea",
         "bigint",
@@ -182,7 +182,7 @@ describe("plans", () => {
       ],
     ],
     queued: [
-      settleQueuedSql,
+      settleSql(true, false, false),
       [
         "bytea",
         "bigint",

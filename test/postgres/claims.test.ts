@@ -500,8 +500,8 @@ describe("a claim right after another", () => {
     await specs({ name: "a" }, { name: "b", priority: 10 });
     await add("a", 40);
     await warm();
-    const look = await (store as Store).candidates(ns, null, true, clock.now());
-    expect(look.recent).toBeTypeOf("number");
+    const look = await (store as Store).candidates(ns, { requestId: null, fresh: false }, clock.now());
+    expect(look.look).toBeTypeOf("number");
     const a = look.candidates.find((one) => one.name === "a");
     await add("b", 5, 0, other);
     // somebody else looks, and what was seen before is replaced
@@ -513,10 +513,10 @@ describe("a claim right after another", () => {
       lifetimeMs: 1000,
       maxRetries: 0,
       requestId: null,
-      recent: look.recent ?? 0,
+      look: look.look ?? 0,
     };
     expect((await store.claim(ns, old, clock.now())).attempts).toEqual([]);
-    const { recent: _recent, ...fresh } = old;
+    const { look: _earlier, ...fresh } = old;
     expect((await store.claim(ns, fresh, clock.now())).attempts).toHaveLength(1);
   });
 

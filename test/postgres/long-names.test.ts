@@ -13,7 +13,7 @@ afterAll(() => server.stop());
 const head = "x".repeat(3000);
 
 async function open(url: string, clock: ManualClock): Promise<{ store: PostgresStore; engine: Engine }> {
-  const store = await openPostgres({ url, notify: false, connectTimeoutMs: 60_000 });
+  const store = await openPostgres({ url, notify: false, connectTimeoutMs: 60_000, lockTimeoutMs: 60_000 });
   return { store, engine: new Engine(store, { clock, random: () => 0 }) };
 }
 

@@ -39,7 +39,7 @@ test("each run is made by exactly one of four engines, while connections are cut
     if (i % 5 === 0)
       await query(
         url,
-        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()",
+        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'coordinate'",
       );
     // what was cut may be refused: the next look makes up for it
     await Promise.allSettled(asked);

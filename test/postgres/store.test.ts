@@ -143,6 +143,22 @@ test("many adds in a moment are told to others a few times", async () => {
   await engine.close();
 }, 60_000);
 
+test("the first change after a while is told to others at once", async () => {
+  // setWorkSpecs of `open` may have been told already, and the next would be an hour later
+  const { url, engine } = await open();
+  await engine.close();
+  const store = await openPostgres({ url, notifyMs: 3_600_000 });
+  const other = new Engine(store);
+  const listener = new pg.Client({ connectionString: url });
+  await listener.connect();
+  const heard = new Promise((resolve) => listener.on("notification", resolve));
+  await listener.query('LISTEN "coordinate coordinate"');
+  await other.addWorkUnits("", "s", [{ name: "u" }]);
+  await heard;
+  await listener.end();
+  await other.close();
+}, 60_000);
+
 test("behind a pooler nobody is told, and polling finds the work", async () => {
   const url = await server.createDatabase();
   const one = await open({ url, pgBouncer: true });

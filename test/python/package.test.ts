@@ -9,6 +9,7 @@ import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { executable } from "../daemon/built.ts";
 import { openServer, type Server } from "../postgres/server.ts";
+import { whySkipped } from "../skipped-reporter.ts";
 
 const run = promisify(execFile);
 const root = path.join(import.meta.dirname, "..", "..");
@@ -50,45 +51,42 @@ function install(): void {
 
 const reason = hindrance();
 
-describe.skipIf(reason !== null)(
-  `the Python package${reason === null ? "" : ` (skipped: ${reason})`}`,
-  () => {
-    const cwd = path.join(root, "python");
-    let postgres: Server;
+describe.skipIf(reason !== null)(`the Python package${whySkipped(reason)}`, () => {
+  const cwd = path.join(root, "python");
+  let postgres: Server;
 
-    beforeAll(async () => {
-      postgres = await openServer();
-    }, 120_000);
+  beforeAll(async () => {
+    postgres = await openServer();
+  }, 120_000);
 
-    afterAll(async () => {
-      await postgres.stop();
-    }, 60_000);
+  afterAll(async () => {
+    await postgres.stop();
+  }, 60_000);
 
-    test("passes its own suite on sqlite and postgres", { timeout: 600_000 }, async () => {
-      const env = {
-        PATH: process.env.PATH,
-        PYTHONDONTWRITEBYTECODE: "1",
-        TEST_DAEMON: `${process.execPath} ${executable("coordinated")}`,
-        TEST_BACKENDS: `sqlite ${postgres.url()}`,
-      };
-      const args = ["-q", "--maxfail=5", "-p", "no:cacheprovider", "tests"];
-      const { stdout } = await run(bin("pytest"), args, { cwd, env, maxBuffer: 1 << 26 }).catch(
-        (error: unknown) => {
-          const { stdout, stderr } = error as { stdout?: string; stderr?: string };
-          throw new Error(`pytest failed\n${stdout ?? ""}${stderr ?? ""}`, { cause: error });
-        },
-      );
-      expect(stdout).toMatch(/\d+ passed/);
-      expect(stdout).not.toMatch(/\d+ failed/);
+  test("passes its own suite on sqlite and postgres", { timeout: 600_000 }, async () => {
+    const env = {
+      PATH: process.env.PATH,
+      PYTHONDONTWRITEBYTECODE: "1",
+      TEST_DAEMON: `${process.execPath} ${executable("coordinated")}`,
+      TEST_BACKENDS: `sqlite ${postgres.url()}`,
+    };
+    const args = ["-q", "--maxfail=5", "-p", "no:cacheprovider", "tests"];
+    const { stdout } = await run(bin("pytest"), args, { cwd, env, maxBuffer: 1 << 26 }).catch(
+      (error: unknown) => {
+        const { stdout, stderr } = error as { stdout?: string; stderr?: string };
+        throw new Error(`pytest failed\n${stdout ?? ""}${stderr ?? ""}`, { cause: error });
+      },
+    );
+    expect(stdout).toMatch(/\d+ passed/);
+    expect(stdout).not.toMatch(/\d+ failed/);
+  });
+
+  test("has types that mypy has nothing to say against", { timeout: 300_000 }, async () => {
+    const cache = path.join(environment, "mypy");
+    const args = ["--strict", "--cache-dir", cache, "coordinate", "tests/types_check.py"];
+    const { stdout } = await run(bin("mypy"), args, { cwd }).catch((error: unknown) => {
+      throw new Error(`mypy failed\n${(error as { stdout?: string }).stdout ?? ""}`, { cause: error });
     });
-
-    test("has types that mypy has nothing to say against", { timeout: 300_000 }, async () => {
-      const cache = path.join(environment, "mypy");
-      const args = ["--strict", "--cache-dir", cache, "coordinate", "tests/types_check.py"];
-      const { stdout } = await run(bin("mypy"), args, { cwd }).catch((error: unknown) => {
-        throw new Error(`mypy failed\n${(error as { stdout?: string }).stdout ?? ""}`, { cause: error });
-      });
-      expect(stdout).toContain("Success");
-    });
-  },
-);
+    expect(stdout).toContain("Success");
+  });
+});

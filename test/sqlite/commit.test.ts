@@ -45,11 +45,10 @@ const fails = (): Promise<unknown> => {
 describe("a group", () => {
   test("verbs of one turn share one transaction", async () => {
     await Promise.all(Array.from({ length: 100 }, (_, i) => add(`unit ${i}`)));
-    // more than one only when the machine was so busy that the first took longer than verbs may join it
-    expect(fault.commits).toBeLessThanOrEqual(4);
+    expect(fault.commits).toBe(1);
     fault.commits = 0;
     await Promise.all(Array.from({ length: 50 }, () => engine.requestAttempts("", { worker: "w" })));
-    expect(fault.commits).toBeLessThanOrEqual(10);
+    expect(fault.commits).toBe(1);
   });
 
   test("one that throws before it has written leaves the others alone", async () => {

@@ -49,5 +49,5 @@ export async function openWithFault(file: string, fault: Fault): Promise<SqliteS
       };
     },
   };
-  return new SqliteStore({ file, driver, connection, ownership, readOnly: false });
+  return new SqliteStore({ file, driver, connection, ownership, readOnly: false, joinMs: Infinity });
 }

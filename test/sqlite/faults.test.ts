@@ -15,6 +15,7 @@ import { openSqlite } from "../../src/sqlite/index.ts";
 import { build } from "./crash/build.ts";
 import { check } from "./crash/check.ts";
 import { Driver, StoreProcess } from "./crash/driver.ts";
+import { whySkipped } from "../skipped-reporter.ts";
 
 let built: string;
 const directory = mkdtempSync(path.join(tmpdir(), "coordinate-faults-"));
@@ -54,7 +55,7 @@ afterAll(() => {
 });
 
 // to mount a small disk needs root
-describe.skipIf(noSmallDisk !== "")("a full disk", () => {
+describe.skipIf(noSmallDisk !== "")(`a full disk${whySkipped(noSmallDisk)}`, () => {
   test("refuses with no_space, loses nothing, and goes on when there is space again", async () => {
     const file = path.join(small, "full.sqlite");
     const ballast = path.join(small, "ballast");
@@ -139,7 +140,7 @@ describe.skipIf(noSmallDisk !== "")("a full disk", () => {
 });
 
 // it needs strace, and leave to trace; CI installs it
-describe.skipIf(noTracer !== "")("a failing disk", () => {
+describe.skipIf(noTracer !== "")(`a failing disk${whySkipped(noTracer)}`, () => {
   /** Runs a load against a store whose system calls fail from some moment on; answers what was refused. */
   async function failing(name: string, inject: string, seed: number): Promise<Driver> {
     const file = path.join(directory, `${name}-${seed}.sqlite`);

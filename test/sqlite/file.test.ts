@@ -19,6 +19,9 @@ import { loadDriver } from "../../src/sqlite/driver.ts";
 import { openSqlite, openSqliteReader, type SqliteStore } from "../../src/sqlite/index.ts";
 import { build } from "./crash/build.ts";
 import { StoreProcess } from "./crash/driver.ts";
+import { whySkipped } from "../skipped-reporter.ts";
+
+const noRoot = process.getuid?.() === 0 ? "" : "only root can become somebody who may not";
 
 const directory = mkdtempSync(path.join(tmpdir(), "coordinate-file-"));
 let built: string;
@@ -121,8 +124,7 @@ describe("permissions and places", () => {
     expect(String(error)).toMatch(message);
   });
 
-  // only root can become somebody who may not
-  test.skipIf(process.getuid?.() !== 0)("no permission is named in the message", () => {
+  test.skipIf(noRoot !== "")(`no permission is named in the message${whySkipped(noRoot)}`, () => {
     const closed = path.join(directory, "closed");
     mkdirSync(closed, { mode: 0o755 });
     writeFileSync(path.join(closed, "store.sqlite"), "", { mode: 0o600 });
@@ -141,8 +143,8 @@ describe("permissions and places", () => {
     expect(run(path.join(closed, "new.sqlite"))).toMatch(/new\.sqlite: no permission/);
   });
 
-  test.skipIf(process.getuid?.() !== 0)(
-    "a file system that is read-only is named in the message",
+  test.skipIf(noRoot !== "")(
+    `a file system that is read-only is named in the message${whySkipped(noRoot)}`,
     async ({ skip }) => {
       const place = path.join(directory, "read-only");
       mkdirSync(place);

@@ -5,6 +5,7 @@
 import { spawnSync } from "node:child_process";
 import path from "node:path";
 import { expect, test } from "vitest";
+import { whySkipped } from "../skipped-reporter.ts";
 
 const root = path.join(import.meta.dirname, "../..");
 const tests = [
@@ -15,8 +16,9 @@ const tests = [
 ];
 
 // where Node is 24 or later already, the other files have shown it
-test.skipIf(Number(process.versions.node.split(".")[0]) >= 24)(
-  "the store works on Node 24",
+const isNewer = Number(process.versions.node.split(".")[0]) >= 24;
+test.skipIf(isNewer)(
+  `the store works on Node 24${whySkipped(isNewer ? "this is Node 24 or later" : "")}`,
   ({ skip }) => {
     const node = ["--yes", "--package=node@24", "--", "node"];
     const found = spawnSync("npx", [...node, "--version"], { cwd: root, encoding: "utf8" });

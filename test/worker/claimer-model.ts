@@ -193,7 +193,7 @@ export async function runSchedule(
     specs: {
       get: async (name) => {
         if (random() < 0.2) await clock.waitUntil(clock.now() + latency);
-        return { name, data: {}, runtime: name, maxGetwork: 0, maxRetries: 0 };
+        return { name, data: {}, runtime: name, maxGetwork: 0, tryLimit: 0 };
       },
     },
     request: { lifetimeMs: pick(1000, 60_000, 900_000) },

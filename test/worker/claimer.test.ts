@@ -5,6 +5,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "vitest";
 import { runSchedule } from "./claimer-model.ts";
+import { whySkipped } from "../skipped-reporter.ts";
 
 const count = Number(process.env.CLAIMER_SCHEDULES ?? 2000);
 const first = Number(process.env.CLAIMER_SEED ?? Date.now() % 1_000_000_000);
@@ -36,7 +37,10 @@ describe("work and a slot that could run it meet within a second", () => {
     60_000 + count * 50,
   );
 
-  it.skipIf(regressions.length === 0)("in schedules that once failed", async () => {
-    for (const seed of regressions) await check(seed);
-  });
+  it.skipIf(regressions.length === 0)(
+    `in schedules that once failed${whySkipped(regressions.length === 0 ? "none has" : "")}`,
+    async () => {
+      for (const seed of regressions) await check(seed);
+    },
+  );
 });

@@ -4,24 +4,28 @@ import { command, repeatedWords } from "../command.ts";
 import { quote } from "../escape.ts";
 import { CommandError, exit } from "../failure.ts";
 import { defineNaming, hasWorkSpec, readNaming, requireWorkSpec, type NamingOptions } from "../naming.ts";
+import { defineSelecting, readSelecting, showCount, type SelectingOptions } from "../selecting.ts";
 import { count as number, counted } from "../units.ts";
 import { readStatuses } from "./work-units.ts";
 
-interface Options extends NamingOptions {
+interface Options extends NamingOptions, SelectingOptions {
   status?: string[];
   yes?: boolean;
 }
 
 export default command<Options>({
   define: (it) => {
-    defineNaming(it, "some")
+    defineSelecting(defineNaming(it, "some"))
       .option(
         "-s, --status <status>",
         `only these: ${workUnitStatuses.join(", ")}; may be repeated`,
         repeatedWords,
       )
       .option("-y, --yes", "do not ask")
-      .addHelpText("after", "\nWithout a status and without names, all units of the work spec are deleted.");
+      .addHelpText(
+        "after",
+        "\nWithout names, a status or another condition, all units of the work spec are deleted.",
+      );
   },
   run: async (context, { args, options }) => {
     const { workSpec, units } = await readNaming(args, options);
@@ -33,7 +37,8 @@ export default command<Options>({
       return exit.done;
     }
     await requireWorkSpec(context, workSpec);
-    const everything = statuses.length === 0 && units.length === 0;
+    const selected = readSelecting(options);
+    const everything = statuses.length === 0 && units.length === 0 && Object.keys(selected).length === 0;
     // a script says what it means; a person may have forgotten a word
     if (everything && options.yes !== true && context.session.streams.stdin.isTTY && out.isTerminal) {
       const tally = (await coordinate.tally(ns)).find((one) => one.workSpec === workSpec);
@@ -46,11 +51,17 @@ export default command<Options>({
     }
     const selection: WorkUnitSelection = everything
       ? { all: true }
-      : { ...(units.length > 0 && { names: units }), ...(statuses.length > 0 && { statuses }) };
+      : { ...selected, ...(units.length > 0 && { names: units }), ...(statuses.length > 0 && { statuses }) };
+    if (Object.keys(selected).length > 0) await showCount(context, workSpec, selection);
     const removed = await coordinate.deleteWorkUnits(ns, workSpec, selection);
     if (out.json) out.printJson({ removed });
     else out.line(`Removed ${counted(removed, "work unit")}.`);
-    if (units.length > removed && statuses.length === 0 && !context.compat)
+    if (
+      units.length > removed &&
+      statuses.length === 0 &&
+      Object.keys(selected).length === 0 &&
+      !context.compat
+    )
       throw new CommandError(`${counted(units.length - removed, "work unit")} of those named did not exist`);
     return exit.done;
   },

@@ -10,13 +10,13 @@ import type { Context } from "../context.ts";
 import { quote } from "../escape.ts";
 import { CommandError, exit, UsageError } from "../failure.ts";
 import { Progress } from "../progress.ts";
+import { defineSelecting, readSelecting, showCount, type SelectingOptions } from "../selecting.ts";
 import { counted } from "../units.ts";
 
-interface Options {
+interface Options extends SelectingOptions {
   workSpecName?: string[];
   output?: string;
   status?: string[];
-  prefix?: string;
   attempts?: boolean;
   specsOnly?: boolean;
   quiet?: boolean;
@@ -24,10 +24,10 @@ interface Options {
 
 export default command<Options>({
   define: (it) => {
-    it.option("-W, --work-spec-name <name>", "only this work spec; repeat for several", repeated)
+    defineSelecting(it)
+      .option("-W, --work-spec-name <name>", "only this work spec; repeat for several", repeated)
       .option("-o, --output <file>", "write to a file; .gz is compressed")
       .option("-s, --status <status>", `only units that are ${workUnitStatuses.join(", ")}; repeat`, repeated)
-      .option("--prefix <text>", "only units whose names begin so")
       .option("--attempts", "with every attempt of every unit")
       .option("--specs-only", "work specs without units")
       .option("-q, --quiet", "no progress");
@@ -35,17 +35,21 @@ export default command<Options>({
   run: async (context, { options }) => {
     const { coordinate, ns } = await context.work();
     const statuses = options.status?.map(readStatus);
+    const selected = readSelecting(options);
     const total = (await coordinate.tally(ns))
       .filter(({ workSpec }) => options.workSpecName?.includes(workSpec) ?? true)
       .flatMap(({ counts }) => Object.entries(counts))
       .filter(([status]) => statuses?.includes(status as WorkUnitStatus) ?? true)
       .reduce((sum, [, one]) => sum + one, 0);
+    if (Object.keys(selected).length > 0)
+      for (const name of options.workSpecName ?? [])
+        await showCount(context, name, { ...selected, ...(statuses && { statuses }) });
     let units = 0;
     const lines = exportLines(coordinate, ns, {
       ...(options.workSpecName !== undefined && { workSpecs: options.workSpecName }),
       query: {
         ...(statuses !== undefined && { statuses }),
-        ...(options.prefix !== undefined && { prefix: options.prefix }),
+        ...selected,
       },
       attempts: options.attempts === true,
       specsOnly: options.specsOnly === true,

@@ -11,20 +11,20 @@ import {
   requireWorkSpec,
   type NamingOptions,
 } from "../naming.ts";
+import { defineSelecting, readSelecting, showCount, type SelectingOptions } from "../selecting.ts";
 import { counted, readNumber } from "../units.ts";
 import { readStatuses } from "./work-units.ts";
 
-interface Options extends NamingOptions {
+interface Options extends NamingOptions, SelectingOptions {
   priority?: string;
   adjust?: string;
   status?: string[];
-  prefix?: string;
   all?: boolean;
 }
 
 export default command<Options>({
   define: (it) => {
-    defineNaming(it, "some")
+    defineSelecting(defineNaming(it, "some"))
       .option("-p, --priority <n>", "set it to this; 1 if neither is given")
       .option("--adjust <n>", "add this to it; may be below 0")
       .option(
@@ -32,16 +32,18 @@ export default command<Options>({
         `only these: ${workUnitStatuses.join(", ")}; may be repeated`,
         repeatedWords,
       )
-      .option("--prefix <text>", "all units whose names begin so")
       .option("-a, --all", "all units of the work spec");
   },
   run: async (context, { args, options }) => {
     const { workSpec, units } = await readNaming(args, options);
     const change = readChange(options);
     const statuses = readStatuses(options.status ?? []);
-    const { prefix } = options;
-    if (units.length === 0 && statuses.length === 0 && prefix === undefined && options.all !== true)
-      throw new UsageError("which units? their names, --status, --prefix or --all");
+    const selected = readSelecting(options);
+    const isSelecting = Object.keys(selected).length > 0;
+    if (units.length === 0 && statuses.length === 0 && !isSelecting && options.all !== true)
+      throw new UsageError(
+        "which units? their names, --status, --prefix, --label, --error, --since or --all",
+      );
     if (units.length > 0 && options.all === true)
       throw new UsageError("--all and the names of units: give one of them");
     const { coordinate, ns } = await context.work();
@@ -58,9 +60,10 @@ export default command<Options>({
     const conditions = {
       ...(units.length > 0 && { names: units }),
       ...(statuses.length > 0 && { statuses }),
-      ...(prefix !== undefined && { prefix }),
+      ...selected,
     };
     const selection: WorkUnitSelection = Object.keys(conditions).length === 0 ? { all: true } : conditions;
+    if (isSelecting) await showCount(context, workSpec, selection);
     const changed = await coordinate.setWorkUnitPriorities(ns, workSpec, selection, change);
     if (context.out.json) context.out.printJson({ changed });
     else if (!context.compat) context.out.line(`Changed the priority of ${counted(changed, "work unit")}.`);

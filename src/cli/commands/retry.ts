@@ -1,5 +1,5 @@
 /** `coordinate retry`: makes units available again, by name or all that failed. */
-import type { Coordinate } from "../../core/index.ts";
+import type { Coordinate, WorkUnitSelection } from "../../core/index.ts";
 import { command } from "../command.ts";
 import type { Context } from "../context.ts";
 import { quote, show } from "../escape.ts";
@@ -12,10 +12,11 @@ import {
   requireWorkSpec,
   type NamingOptions,
 } from "../naming.ts";
+import { defineSelecting, readSelecting, showCount, type SelectingOptions } from "../selecting.ts";
 import { counted } from "../units.ts";
 import { allWorkSpecs } from "./work-specs.ts";
 
-interface Options extends NamingOptions {
+interface Options extends NamingOptions, SelectingOptions {
   all?: boolean;
   force?: boolean;
 }
@@ -25,19 +26,26 @@ const batch = 10_000;
 
 export default command<Options>({
   define: (it) => {
-    defineNaming(it, "some")
+    defineSelecting(defineNaming(it, "some"))
       .option("-a, --all", "all units that failed; with -W - those of every work spec")
       .option("--force", "also units that a worker has at this moment, which are taken from it");
   },
   run: async (context, { args, options }) => {
     const { workSpec, units } = await readNaming(args, options);
+    const selected = readSelecting(options);
+    const isSelecting = Object.keys(selected).length > 0;
+    if (isSelecting && (units.length > 0 || options.all === true || workSpec === "-"))
+      throw new UsageError("--prefix, --label, --error and --since: without names, --all and -W -");
     if (options.all === true && units.length > 0)
       throw new UsageError(`--all and the names of units: give one of them`);
     if (workSpec === "-" && options.all !== true) throw new UsageError("-W - needs --all");
-    if (options.all !== true && units.length === 0)
-      throw new UsageError("which units? their names, or --all for all that failed");
-    const count =
-      options.all === true
+    if (options.all !== true && units.length === 0 && !isSelecting)
+      throw new UsageError(
+        "which units? their names, --all for all that failed, or --prefix, --label, --error, --since for some of those",
+      );
+    const count = isSelecting
+      ? await retrySelected(context, workSpec, { ...selected, statuses: ["failed"] })
+      : options.all === true
         ? await retryAll(context, workSpec)
         : await retryNamed(context, workSpec, units, options);
     tell(context, count);
@@ -78,6 +86,17 @@ async function resetFailed(
     if (compat && (await coordinate.getWorkSpecs(ns, [name]))[0] === null) return 0;
     throw error;
   }
+}
+
+async function retrySelected(
+  context: Context,
+  workSpec: string,
+  selection: WorkUnitSelection,
+): Promise<number> {
+  await requireWorkSpec(context, workSpec);
+  const { coordinate, ns } = await context.work();
+  if ((await showCount(context, workSpec, selection)) === 0) return 0;
+  return coordinate.resetWorkUnits(ns, workSpec, selection);
 }
 
 async function retryNamed(

@@ -18,6 +18,7 @@ import { readCount, readDuration, readNumber, time } from "../units.ts";
 const readers: Readonly<Record<FieldKind, (text: string, name: string) => unknown>> = {
   number: readNumber,
   amount: readAmount,
+  share: readAmount,
   count: (text, name) => readCount(text, name),
   boolean: readFlag,
   text: (text) => text,

@@ -27,6 +27,7 @@ const notNoted: ReadonlySet<string> = new Set<keyof WorkSpecMeta>([
   "continuous",
   "intervalMs",
   "retention",
+  "retry",
   "schedule",
 ]);
 
@@ -38,6 +39,7 @@ function notes({ meta }: WorkSpecRow): string {
   );
   return [
     hasSchedule(meta.schedule) && "scheduled",
+    meta.retry.attempts !== undefined && `${meta.retry.attempts} tries`,
     meta.canBeContinuous && (meta.continuous ? `continuous${every}` : "continuous is off"),
     ...unusual.map((row) => (meta[row.field] === true ? row.name : `${row.name} ${String(show(row, meta))}`)),
   ]

@@ -150,7 +150,8 @@ const styles: Readonly<Record<string, Style>> = {
 function print(context: Context, { unit, attempts, lineage }: Record_, options: Options): void {
   const { out } = context;
   const now = Date.now();
-  const status = out.paint(styles[unit.status], unit.status);
+  const why = unit.reason === null || unit.reason === "error" ? "" : ` (${unit.reason})`;
+  const status = out.paint(styles[unit.status], unit.status + why);
   out.line(`${out.paint("bold", show(unit.name))}  ${status}`);
   const facts: [label: string, text: string][] = [
     ["Work spec", show(unit.workSpec)],
@@ -190,7 +191,11 @@ function dataLine({ out }: Context, { data }: WorkUnitRow, full: boolean): strin
   const { text } = dataToJson(data);
   if (!full) {
     const room = out.columns - 14;
-    const { traceback: _below, ...rest } = decodeData(jsonData(text, { maxBytes: Infinity }));
+    const {
+      traceback: _below,
+      last_error: _last,
+      ...rest
+    } = decodeData(jsonData(text, { maxBytes: Infinity }));
     const line = showJson(writeJson(rest));
     if (line.length <= room) return line;
     const size = ` (${count(dataByteLength(data))} bytes; --data shows all)`;
@@ -233,6 +238,10 @@ function printAttempts(context: Context, attempts: readonly AttemptRow[], all: b
     out.line(`Traceback of attempt ${row.number}:`);
     const traceback = row.data === null ? "" : (dataGetText(row.data, "traceback") ?? "");
     for (const line of showText(traceback).trimEnd().split("\n")) out.line(`  ${line}`);
+    const last = row.data === null ? null : dataGetText(row.data, "last_error");
+    if (last === null) continue;
+    out.line(`Its last error:`);
+    for (const line of showText(last).trimEnd().split("\n")) out.line(`  ${line}`);
   }
 }
 

@@ -1,9 +1,9 @@
 /**
  * Counts by status, and what follows from looking at them again and again: rates, a history of this tab, the time until
- * nothing waits. `history` is the one place that pages ask for a series; kept statistics of the daemon plug in there.
+ * nothing waits. What happened before is the daemon's to tell: `history.ts`.
  */
 import { useQuery, type UseQueryResult } from "@tanstack/react-query";
-import type { Tally, TallyRow } from "../../core/index.ts";
+import type { Spread, Tally, TallyRow } from "../../core/index.ts";
 import { client } from "./connection.ts";
 import { every } from "./live.ts";
 
@@ -25,6 +25,9 @@ export interface Point {
   readonly failed: number;
   readonly waiting: number;
   readonly pending: number;
+  /** How long attempts took and units had waited, where the daemon has told it. */
+  readonly duration?: Spread | null;
+  readonly wait?: Spread | null;
 }
 
 export interface Rates {
@@ -62,10 +65,6 @@ class Series {
     });
   }
 
-  get first(): number | undefined {
-    return this.#samples[1][0]?.at;
-  }
-
   since(from: number, now: number): readonly Sample[] {
     const fine = this.#samples[0];
     const samples = (fine[0]?.at ?? now) <= from + 1000 || now - from <= 600_000 ? fine : this.#samples[1];
@@ -96,11 +95,8 @@ function sampleOf(at: number, rows: readonly TallyRow[]): Sample {
   return sum;
 }
 
-/** When this tab first looked at the namespace. */
-export const seenSince = (ns: string, now: number): number => kept.get(keyOf(ns, null))?.first ?? now;
-
 /** What was seen of a work spec, or of the namespace (null), since a time; between two looks a rate is even. */
-export function history(ns: string, spec: string | null, from: number, now = Date.now()): Point[] {
+export function seenPoints(ns: string, spec: string | null, from: number, now = Date.now()): Point[] {
   const samples = kept.get(keyOf(ns, spec))?.since(from, now) ?? [];
   return samples.slice(1).map((sample, i) => {
     const before = samples[i]!;

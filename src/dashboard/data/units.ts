@@ -7,6 +7,7 @@ import {
   type UseQueryResult,
 } from "@tanstack/react-query";
 import {
+  errorLine,
   dataGetText,
   isCoordinateError,
   type AttemptRow,
@@ -123,15 +124,7 @@ export async function unitsNamed(
 export const errorOf = (data: Data | null): string | null =>
   data === null ? null : (dataGetText(data, "traceback") ?? dataGetText(data, "error"));
 
-/**
- * The line that says what: the first of a JavaScript stack, the last of a Python traceback. Numbers in it that differ
- * from unit to unit are not taken out: two errors are the same when their lines are.
- */
-export function errorLine(text: string): string {
-  const lines = text.split("\n").filter((line) => line.trim() !== "");
-  if (lines[0]?.startsWith("Traceback (most recent call last)") === true) return (lines.at(-1) ?? "").trim();
-  return (lines[0] ?? "").trim();
-}
+export { errorLine };
 
 export interface ErrorGroup {
   readonly line: string;
@@ -167,7 +160,8 @@ export function useErrors(ns: string, spec: string, failed: number): UseQueryRes
 function groupErrors(rows: readonly WorkUnitRow[]): Omit<ErrorSample, "complete"> {
   const groups = new Map<string, { names: string[]; workers: Set<string>; lastEnd: number }>();
   for (const { name, data, activeAttempt } of rows) {
-    const line = errorLine(errorOf(data) ?? "") || "No error was written";
+    const text = errorLine(errorOf(data) ?? "");
+    const line = text === "" ? "No error was written" : text;
     const group = groups.get(line) ?? { names: [], workers: new Set(), lastEnd: 0 };
     groups.set(line, group);
     group.names.push(name);

@@ -2,39 +2,28 @@
 import { useMemo, useState, type ReactNode } from "react";
 import type { WorkUnitStatus } from "../../core/index.ts";
 import type { Condition } from "../attention.ts";
-import { drain, history, seenSince, type Drain } from "../data/counts.ts";
+import { drain, seenPoints, type Drain, type Point } from "../data/counts.ts";
+import { useSparks, type Sparks } from "../data/history.ts";
 import type { SpecRow } from "../data/look.ts";
 import { setMeta } from "../data/specs.ts";
 import { duration, plural, rate, visible } from "../format.ts";
 import { useHere } from "../here.ts";
 import { Icon } from "../parts/icon.tsx";
-import { Lanes, Spark, Trend, type Lane } from "../parts/plot.tsx";
+import { Spark, Trend } from "../parts/plot.tsx";
 import { mostOpen, StatusBar } from "../parts/status.tsx";
-import { Age, Link, Name, UnitCount, useNow } from "../parts/text.tsx";
+import { Age, Link, Name, UnitCount } from "../parts/text.tsx";
+import { TimeLine } from "../parts/time-line.tsx";
 import { UndoBar, useUndo } from "../parts/undo.tsx";
 import { Sentence } from "../parts/words.tsx";
 import { go, type Place } from "../place.ts";
 import { Start } from "./start.tsx";
 import "./home.css";
 
-const ranges = { "5m": 300_000, "15m": 900_000, "1h": 3_600_000 } as const;
-type Range = keyof typeof ranges;
-
-export function useRange(): { range: Range; from: number; to: number } {
-  const { ns, place } = useHere();
-  const wanted = place.filters?.range ?? "";
-  const range = wanted in ranges ? (wanted as Range) : "5m";
-  useNow();
-  const to = Date.now();
-  // a tab that was opened a minute ago shows its minute, not four minutes of nothing
-  const seen = Math.min(to - 60_000, seenSince(ns, to));
-  return { range, from: Math.max(to - ranges[range], seen), to };
-}
-
 export function Home(): ReactNode {
   const { ns, look } = useHere();
   const { specs, attention } = look;
   const undo = useUndo();
+  const sparks = useSparks(ns);
   if (specs === undefined) return null;
   if (specs.length === 0 || specs.every(({ counts }) => Object.values(counts).every((one) => one === 0)))
     return <Start ns={ns} />;
@@ -55,26 +44,45 @@ export function Home(): ReactNode {
           </header>
           <ul className="att">
             {attention.slice(0, 12).map((spec) => (
-              <AttentionRow key={spec.name} spec={spec} condition={spec.condition!} undo={undo} />
+              <AttentionRow
+                key={spec.name}
+                spec={spec}
+                condition={spec.condition!}
+                undo={undo}
+                sparks={sparks}
+              />
             ))}
           </ul>
         </section>
       )}
       <UndoBar undo={undo} />
       <WholeNamespace />
-      <WorkSpecs specs={specs} />
+      <WorkSpecs specs={specs} sparks={sparks} />
     </>
   );
+}
+
+/** As the daemon has recorded it; else what this tab has seen, which is minutes at most. */
+function lastHour(
+  ns: string,
+  spec: string,
+  { from, to, gapMs, bySpec }: Sparks,
+): { points: readonly Point[]; from: number; to: number; gapMs: number } {
+  const points = bySpec.get(spec);
+  if (points !== undefined) return { points, from, to, gapMs };
+  const now = Date.now();
+  const seen = seenPoints(ns, spec, now - 300_000);
+  return { points: seen, from: Math.min(seen[0]?.at ?? now, now - 60_000), to: now, gapMs: 60_000 };
 }
 
 function AttentionRow(props: {
   spec: SpecRow;
   condition: Condition;
   undo: ReturnType<typeof useUndo>;
+  sparks: Sparks;
 }): ReactNode {
   const { ns, may, changed } = useHere();
-  const { from, to } = useRange();
-  const { spec, condition, undo } = props;
+  const { spec, condition, undo, sparks } = props;
   const tone = condition.level === "critical" ? "t-failed" : "t-blocked";
   const status: WorkUnitStatus | undefined = condition.status === "waiting" ? undefined : condition.status;
   const units: Place = {
@@ -109,7 +117,7 @@ function AttentionRow(props: {
       <div className="why">
         <Sentence words={condition.cause} />
       </div>
-      <Trend points={history(ns, spec.name, from)} from={from} to={to} of={trend} />
+      <Trend {...lastHour(ns, spec.name, sparks)} of={trend} />
       <div className="num">
         <b>
           {condition.number > 0 ? (
@@ -152,70 +160,6 @@ const nextWords: Readonly<Record<Condition["kind"], string>> = {
 function nextOf(ns: string, spec: string, { kind }: Condition): Place {
   if (kind === "nobody" || kind === "leases") return { ns, page: "workers" };
   return { ns, page: "spec", spec };
-}
-
-const namespaceLanes: readonly Lane[] = [
-  {
-    key: "rates",
-    height: 64,
-    lines: [
-      {
-        label: "Finished",
-        tone: "finished",
-        shape: "area",
-        value: ({ finished }) => finished,
-        perSecond: true,
-      },
-      { label: "Added", tone: "in", shape: "dashed", value: ({ added }) => added, perSecond: true },
-    ],
-  },
-  {
-    key: "failed",
-    height: 32,
-    lines: [
-      { label: "Failed", tone: "failed", shape: "bars", value: ({ failed }) => failed, perSecond: true },
-    ],
-  },
-  {
-    key: "running",
-    height: 40,
-    lines: [{ label: "Running", tone: "pending", shape: "area", value: ({ pending }) => pending }],
-  },
-  {
-    key: "waiting",
-    height: 40,
-    lines: [{ label: "Waiting", tone: "available", shape: "area", value: ({ waiting }) => waiting }],
-  },
-];
-
-/** Seen by this tab since it was opened; `history` has more once the daemon keeps it. */
-export function TimeLine({ spec, title }: { spec: string | null; title: ReactNode }): ReactNode {
-  const { ns, place } = useHere();
-  const { range, from, to } = useRange();
-  const points = history(ns, spec, from);
-  return (
-    <section className="card" aria-label="Over time">
-      <div className="seg ranges" role="group" aria-label="Range">
-        {(Object.keys(ranges) as Range[]).map((one) => (
-          <Link
-            key={one}
-            to={{ ...place, filters: { ...place.filters, range: one === "5m" ? "" : one } }}
-            {...(one === range && { current: true })}
-          >
-            {one.replace(/([mh])/, " $1")}
-          </Link>
-        ))}
-      </div>
-      <Lanes
-        title={title}
-        note="as seen by this tab"
-        points={points}
-        from={from}
-        to={to}
-        lanes={namespaceLanes}
-      />
-    </section>
-  );
 }
 
 function WholeNamespace(): ReactNode {
@@ -281,7 +225,7 @@ function useCalm(specs: readonly SpecRow[]): {
   };
 }
 
-function WorkSpecs({ specs }: { specs: readonly SpecRow[] }): ReactNode {
+function WorkSpecs({ specs, sparks }: { specs: readonly SpecRow[]; sparks: Sparks }): ReactNode {
   const { place } = useHere();
   const sort = (place.filters?.sort ?? "need") as SortKey;
   const { rows, pointing } = useCalm(sorted(specs, sort));
@@ -317,6 +261,7 @@ function WorkSpecs({ specs }: { specs: readonly SpecRow[] }): ReactNode {
         <span className="grow" />
         <span className="legend dim">
           <i className="sw sw-in dash" /> in <i className="sw sw-finished" /> out
+          {sparks.bySpec.size > 0 && ", last hour"}
         </span>
       </header>
       <div className="scroll">
@@ -353,7 +298,7 @@ function WorkSpecs({ specs }: { specs: readonly SpecRow[] }): ReactNode {
           </thead>
           <tbody>
             {rows.map((spec) => (
-              <WorkSpecRow key={spec.name} spec={spec} most={most} />
+              <WorkSpecRow key={spec.name} spec={spec} most={most} sparks={sparks} />
             ))}
           </tbody>
         </table>
@@ -362,9 +307,8 @@ function WorkSpecs({ specs }: { specs: readonly SpecRow[] }): ReactNode {
   );
 }
 
-function WorkSpecRow({ spec, most }: { spec: SpecRow; most: number }): ReactNode {
+function WorkSpecRow({ spec, most, sparks }: { spec: SpecRow; most: number; sparks: Sparks }): ReactNode {
   const { ns } = useHere();
-  const { from, to } = useRange();
   const { name, counts, condition, meta, rates } = spec;
   const tone = condition === null ? "ok" : condition.level === "critical" ? "t-failed" : "t-blocked";
   const number = (status: WorkUnitStatus, className = ""): ReactNode => (
@@ -406,7 +350,7 @@ function WorkSpecRow({ spec, most }: { spec: SpecRow; most: number }): ReactNode
       {number("failed", isFailing ? "t-failed strong" : "")}
       {number("finished")}
       <td className="c-spark">
-        <Spark points={history(ns, name, from)} from={from} to={to} />
+        <Spark {...lastHour(ns, name, sparks)} />
       </td>
       <td className="r c-in">
         {rate(rates.added) === "0" ? <span className="z">0</span> : rate(rates.added)}

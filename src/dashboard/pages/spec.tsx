@@ -5,6 +5,7 @@ import type { Words } from "../attention.ts";
 import { startOperation } from "../data/bulk.ts";
 import { client } from "../data/connection.ts";
 import { drain } from "../data/counts.ts";
+import { useSparks } from "../data/history.ts";
 import type { NamespaceLook, SpecRow } from "../data/look.ts";
 import { daemonNow } from "../data/session.ts";
 import { definitionOf, setMeta } from "../data/specs.ts";
@@ -16,10 +17,11 @@ import { Icon, type IconName } from "../parts/icon.tsx";
 import { Menu } from "../parts/menu.tsx";
 import { statusOrder } from "../parts/status.tsx";
 import { Ago, Age, CopyButton, Link, Name, UnitCount } from "../parts/text.tsx";
+import { TimeLine } from "../parts/time-line.tsx";
 import { UndoBar, useUndo, type Undo } from "../parts/undo.tsx";
 import { Sentence } from "../parts/words.tsx";
 import { go, type Place } from "../place.ts";
-import { DrainWords, TimeLine } from "./home.tsx";
+import { DrainWords } from "./home.tsx";
 import "./spec.css";
 
 export default function Spec(): ReactNode {
@@ -345,13 +347,18 @@ function Share({ spec, look }: { spec: SpecRow; look: NamespaceLook }): ReactNod
       !meta.paused &&
       (counts.available + counts.pending > 0 || name === spec.name),
   );
-  const pending = rivals.reduce((sum, { counts }) => sum + counts.pending, 0);
+  const { started } = useSparks(ns);
+  // what was handed out in the last hour says more than the few that happen to run now
+  const handed = rivals.reduce((sum, { name }) => sum + (started.get(name) ?? 0), 0);
+  const measuredOf = ({ name, counts }: SpecRow): number =>
+    handed > 0 ? (started.get(name) ?? 0) : counts.pending;
+  const measured = rivals.reduce((sum, rival) => sum + measuredOf(rival), 0);
   const weight = rivals.reduce((sum, { meta }) => sum + meta.weight, 0);
   const rows = rivals
-    .map(({ name, counts, meta }) => ({
-      name,
-      runs: pending === 0 ? 0 : counts.pending / pending,
-      target: weight === 0 ? 0 : meta.weight / weight,
+    .map((rival) => ({
+      name: rival.name,
+      runs: measured === 0 ? 0 : measuredOf(rival) / measured,
+      target: weight === 0 ? 0 : rival.meta.weight / weight,
     }))
     .sort((a, b) => Number(b.name === spec.name) - Number(a.name === spec.name) || b.target - a.target)
     .slice(0, 6);
@@ -359,9 +366,11 @@ function Share({ spec, look }: { spec: SpecRow; look: NamespaceLook }): ReactNod
   return (
     <section className="card share" aria-label="Share of what runs">
       <header>
-        <h2>Share of what runs</h2>
+        <h2>Share of what {handed > 0 ? "was handed out" : "runs"}</h2>
         <span className="grow" />
-        <span className="dim">priority {priority}, now</span>
+        <span className="dim">
+          priority {priority}, {handed > 0 ? "last hour" : "now"}
+        </span>
       </header>
       <div className="shb">
         {rows.map(({ name, runs, target }) => (
@@ -382,7 +391,7 @@ function Share({ spec, look }: { spec: SpecRow; look: NamespaceLook }): ReactNod
           <span>
             <i className="mk" /> measured <b className="tk" /> target
           </span>
-          <span className="r">runs</span>
+          <span className="r">{handed > 0 ? "handed" : "runs"}</span>
           <span className="r">target</span>
         </div>
       </div>

@@ -1,7 +1,8 @@
 /** Plots: a sparkline in a row, and lanes over one axis. Lines are SVG, text is HTML and never stretched. */
 import { useRef, useState, type PointerEvent, type ReactNode } from "react";
 import type { Point } from "../data/counts.ts";
-import { clockTime, duration, rate, shortCount } from "../format.ts";
+import type { Mark } from "../data/history.ts";
+import { ago, clockTime, duration, middle, rate, shortCount, visible } from "../format.ts";
 
 /** Below this an idle work spec would look as busy as a busy one. */
 const leastRate = 1.6;
@@ -12,23 +13,54 @@ interface Box {
   width: number;
   height: number;
   top: number;
+  /** Of a logarithmic scale; else it begins at zero. */
+  bottom?: number;
+  gapMs: number;
 }
 
 const xOf = ({ from, to, width }: Box, at: number): number => ((at - from) / Math.max(1, to - from)) * width;
-const yOf = ({ height, top }: Box, value: number): number => height - (value / top) * (height - 1) - 0.5;
+const yOf = ({ height, top, bottom }: Box, value: number): number => {
+  const share =
+    bottom === undefined
+      ? value / top
+      : Math.log(Math.max(value, bottom) / bottom) / Math.max(0.001, Math.log(top / bottom));
+  return height - share * (height - 1) - 0.5;
+};
 
-function line(box: Box, points: readonly Point[], value: (point: Point) => number): string {
-  return points
-    .map((point) => `${xOf(box, point.at).toFixed(1)},${yOf(box, value(point)).toFixed(1)}`)
-    .join(" ");
+type Value = (point: Point) => number | null;
+
+/** The points that belong together: where nothing is known for longer than `gapMs`, a line ends and another begins. */
+function runs(box: Box, points: readonly Point[], value: Value): string[][] {
+  const all: string[][] = [];
+  let before = -Infinity;
+  for (const point of points) {
+    const known = value(point);
+    if (known === null) {
+      before = -Infinity;
+      continue;
+    }
+    if (point.at - before > box.gapMs) all.push([]);
+    all.at(-1)?.push(`${xOf(box, point.at).toFixed(1)},${yOf(box, known).toFixed(1)}`);
+    before = point.at;
+  }
+  return all;
 }
 
-function area(box: Box, points: readonly Point[], value: (point: Point) => number): string {
-  const first = points[0];
-  const last = points.at(-1);
-  if (first === undefined || last === undefined) return "";
-  return `${xOf(box, first.at).toFixed(1)},${box.height} ${line(box, points, value)} ${xOf(box, last.at).toFixed(1)},${box.height}`;
-}
+/** A path; a point without neighbours is a short dash. */
+const line = (box: Box, points: readonly Point[], value: Value): string =>
+  runs(box, points, value)
+    .map((run) => `M${run.join("L")}${run.length === 1 ? "h2" : ""}`)
+    .join("");
+
+const area = (box: Box, points: readonly Point[], value: Value): string =>
+  runs(box, points, value)
+    .filter((run) => run.length > 1)
+    .map((run) => {
+      const left = run[0]?.split(",")[0] ?? "0";
+      const right = run.at(-1)?.split(",")[0] ?? "0";
+      return `M${left},${box.height}L${run.join("L")}L${right},${box.height}Z`;
+    })
+    .join("");
 
 /** So many points at most: more than there are pixels cost and do not show. Each stands for the mean of its bin. */
 function thin(points: readonly Point[], most: number): readonly Point[] {
@@ -51,24 +83,26 @@ export function Spark({
   points,
   from,
   to,
+  gapMs,
 }: {
   points: readonly Point[];
   from: number;
   to: number;
+  gapMs: number;
 }): ReactNode {
-  const shown = thin(points, 52);
+  const shown = thin(points, 64);
   const out = (point: Point): number => point.finished + point.failed;
   const top = Math.max(leastRate, ...shown.map((point) => Math.max(point.added, out(point)))) * 1.1;
-  const box = { from, to, width: 104, height: 20, top };
+  const box = { from, to, width: 104, height: 20, top, gapMs };
   const last = shown.at(-1);
   const said =
     last === undefined ? "nothing seen yet" : `in ${rate(last.added)} per second, out ${rate(out(last))}`;
   return (
     <svg className="spark" width="104" height="20" viewBox="0 0 104 20" role="img" aria-label={said}>
       <line x1="0" x2="104" y1="19.5" y2="19.5" className="grid" />
-      <polygon points={area(box, shown, out)} className="fill-finished" />
-      <polyline points={line(box, shown, out)} className="ln ln-finished" />
-      <polyline points={line(box, shown, (point) => point.added)} className="ln ln-in" />
+      <path d={area(box, shown, out)} className="fill-finished" />
+      <path d={line(box, shown, out)} className="ln ln-finished" />
+      <path d={line(box, shown, (point) => point.added)} className="ln ln-in" />
     </svg>
   );
 }
@@ -78,31 +112,33 @@ export function Trend({
   points,
   from,
   to,
+  gapMs,
   of,
 }: {
   points: readonly Point[];
   from: number;
   to: number;
+  gapMs: number;
   of: "waiting" | "pending" | "failed";
 }): ReactNode {
-  const shown = thin(points, 56);
+  const shown = thin(points, 64);
   const value = (point: Point): number => point[of];
-  const box = { from, to, width: 112, height: 28, top: Math.max(1, ...shown.map(value)) * 1.15 };
+  const box = { from, to, width: 112, height: 28, top: Math.max(1, ...shown.map(value)) * 1.15, gapMs };
   const tone = of === "failed" ? "failed" : of === "pending" ? "blocked" : "available";
   return (
     <svg className="spark" width="112" height="28" viewBox="0 0 112 28" aria-hidden="true">
       <line x1="0" x2="112" y1="27.5" y2="27.5" className="grid" />
-      <polygon points={area(box, shown, value)} className={`fill-${tone}`} />
-      <polyline points={line(box, shown, value)} className={`ln ln-${tone}`} />
+      <path d={area(box, shown, value)} className={`fill-${tone}`} />
+      <path d={line(box, shown, value)} className={`ln ln-${tone}`} />
     </svg>
   );
 }
 
 export interface LaneLine {
   readonly label: string;
-  readonly tone: "in" | "finished" | "failed" | "pending" | "available";
+  readonly tone: "in" | "finished" | "failed" | "pending" | "available" | "delayed";
   readonly shape: "line" | "area" | "bars" | "dashed";
-  readonly value: (point: Point) => number;
+  readonly value: Value;
   readonly perSecond?: boolean;
 }
 
@@ -110,6 +146,8 @@ export interface Lane {
   readonly key: string;
   readonly height: number;
   readonly lines: readonly LaneLine[];
+  /** Milliseconds, on a logarithmic scale: durations of a hundredth of a second and of an hour are told apart. */
+  readonly times?: boolean;
 }
 
 /** A round number at or above the highest value. */
@@ -122,49 +160,125 @@ function niceTop(value: number, least: number): number {
 
 const width = 1000;
 
+interface Scale {
+  readonly top: number;
+  readonly bottom?: number;
+}
+
+function scaleOf({ lines, times }: Lane, points: readonly Point[]): Scale {
+  const values = points.flatMap((point) => lines.flatMap(({ value }) => value(point) ?? []));
+  const highest = Math.max(0, ...values);
+  if (times !== true)
+    return { top: niceTop(highest, lines.some(({ perSecond }) => perSecond) ? leastRate : 4) };
+  const lowest = Math.min(highest, ...values);
+  const bottom = roundTimes.findLast((one) => one <= lowest) ?? 1;
+  return { bottom, top: roundTimes.find((one) => one > Math.max(bottom, highest)) ?? highest };
+}
+
+/** Milliseconds that a scale may begin and end with: 1 ms to 100 days. */
+const roundTimes = [
+  1, 10, 100, 1000, 10_000, 60_000, 600_000, 3_600_000, 36_000_000, 86_400_000, 864_000_000, 8_640_000_000,
+];
+
+/** The newest value; where the newest points say nothing of it, the last that was said a few steps ago. */
+const newest = (points: readonly Point[], value: Value, since: number): number | null =>
+  points.reduce<number | null>((found, point) => (point.at < since ? null : (value(point) ?? found)), null);
+
+/** What somebody drags over, as shares of the width. */
+interface Drag {
+  readonly from: number;
+  readonly to: number;
+}
+
+/** A drag of less than this share of the width is a click. */
+const leastDrag = 0.01;
+
 /**
  * Lanes over one axis, each with its own honest scale, from zero. The keys at the left carry the value now, or the one
- * under the pointer.
+ * under the pointer. Changes are marks through all lanes. Dragging over a stretch of time looks closer at it.
  */
 export function Lanes(props: {
   title: ReactNode;
   note?: ReactNode;
   points: readonly Point[];
+  marks?: readonly Mark[];
+  gapMs: number;
   from: number;
   to: number;
+  /** Whether the right edge is now. */
+  isNow: boolean;
   lanes: readonly Lane[];
+  onZoom?: (from: number, to: number) => void;
 }): ReactNode {
-  const { title, note, from, to, lanes } = props;
+  const { title, note, from, to, isNow, lanes, gapMs, marks = [], onZoom } = props;
   const [cursor, setCursor] = useState<number | null>(null);
+  const [drag, setDrag] = useState<Drag | null>(null);
   const plots = useRef<HTMLDivElement>(null);
   const points = thin(props.points, 360);
-  const at = cursor === null ? to : from + cursor * (to - from);
+  const timeAt = (share: number): number => from + share * (to - from);
+  const at = cursor === null ? to : timeAt(cursor);
   const under =
     cursor === null
-      ? points.at(-1)
+      ? undefined
       : points.reduce<Point | undefined>(
           (best, point) =>
             best === undefined || Math.abs(point.at - at) < Math.abs(best.at - at) ? point : best,
           undefined,
         );
-  const move = (event: PointerEvent): void => {
+  const near = Math.max(3 * gapMs, 0.02 * (to - from));
+  const valueOf = (value: Value): number | null => {
+    if (cursor === null) return newest(points, value, to - near);
+    return under === undefined || Math.abs(under.at - at) > near ? null : value(under);
+  };
+  const shareOf = (event: PointerEvent): number | null => {
     const box = plots.current?.getBoundingClientRect();
-    if (box === undefined) return;
-    const x = (event.clientX - box.left) / box.width;
+    return box === undefined ? null : (event.clientX - box.left) / box.width;
+  };
+  const move = (event: PointerEvent): void => {
+    const x = shareOf(event);
+    if (x === null) return;
     setCursor(x >= 0 && x <= 1 ? x : null);
+    if (drag !== null) setDrag({ ...drag, to: Math.min(1, Math.max(0, x)) });
+  };
+  const down = (event: PointerEvent): void => {
+    const x = shareOf(event);
+    // a finger scrolls the page
+    if (onZoom === undefined || x === null || x < 0 || x > 1 || event.pointerType === "touch") return;
+    event.preventDefault();
+    event.currentTarget.setPointerCapture(event.pointerId);
+    setDrag({ from: x, to: x });
+  };
+  const up = (): void => {
+    if (drag !== null && Math.abs(drag.to - drag.from) >= leastDrag)
+      onZoom?.(timeAt(Math.min(drag.from, drag.to)), timeAt(Math.max(drag.from, drag.to)));
+    setDrag(null);
   };
   const ticks = Array.from({ length: 7 }, (_, i) => from + ((to - from) * i) / 6);
-  const fine = to - from <= 600_000;
+  const isSelecting = drag !== null && Math.abs(drag.to - drag.from) >= leastDrag;
   return (
-    <div className="tl" onPointerMove={move} onPointerLeave={() => setCursor(null)}>
+    <div
+      className={onZoom === undefined ? "tl" : "tl zooms"}
+      onPointerMove={move}
+      onPointerLeave={() => setCursor(null)}
+      onPointerDown={down}
+      onPointerUp={up}
+      onPointerCancel={() => setDrag(null)}
+    >
       <div className="tl-top">
         <h2>{title}</h2>
-        <span className="dim">{cursor === null ? note : `${clockTime(at)}, ${duration(to - at)} ago`}</span>
+        <span className="dim">
+          {cursor === null ? note : `${tickTime(at, to - from)}, ${ago(Date.now() - at)}`}
+        </span>
       </div>
-      {lanes.map(({ key, height, lines }) => {
-        const highest = Math.max(0, ...points.flatMap((point) => lines.map(({ value }) => value(point))));
-        const top = niceTop(highest, lines.some(({ perSecond }) => perSecond) ? leastRate : 4);
-        const box = { from, to, width, height, top };
+      {lanes.map((lane) => {
+        const { key, height, lines, times } = lane;
+        const scale = scaleOf(lane, points);
+        const box = { from, to, width, height, gapMs, ...scale };
+        const say = (value: number | null, perSecond: boolean | undefined): string => {
+          if (value === null) return "–";
+          if (times === true) return duration(value);
+          return perSecond === true ? rate(value) : shortCount(Math.round(value));
+        };
         return (
           <div className="lane" key={key}>
             <div className="keys">
@@ -175,18 +289,15 @@ export function Lanes(props: {
                   />
                   <span>{label}</span>
                   <span className="v">
-                    {under === undefined
-                      ? "–"
-                      : perSecond === true
-                        ? rate(value(under))
-                        : shortCount(Math.round(value(under)))}
+                    {say(valueOf(value), perSecond)}
                     <span className="u">{perSecond === true ? "/s" : ""}</span>
                   </span>
                 </div>
               ))}
             </div>
             <div className="plot" style={{ height }}>
-              <span className="y">{shortCount(top)}</span>
+              <span className="y">{times === true ? duration(scale.top) : shortCount(scale.top)}</span>
+              {scale.bottom !== undefined && <span className="y low">{duration(scale.bottom)}</span>}
               <svg viewBox={`0 0 ${width} ${height}`} preserveAspectRatio="none" aria-hidden="true">
                 <line x1="0" x2={width} y1="0.5" y2="0.5" className="grid" />
                 <line x1="0" x2={width} y1={height / 2} y2={height / 2} className="grid" />
@@ -201,16 +312,54 @@ export function Lanes(props: {
       <div className="axis" ref={plots}>
         {ticks.map((tick, i) => (
           <span key={i} style={{ left: `${(i / 6) * 100}%` }}>
-            {clockTime(tick, fine)}
-            {i === 6 ? " now" : ""}
+            {tickTime(tick, to - from)}
+            {i === 6 && isNow ? " now" : ""}
           </span>
         ))}
       </div>
       <div className="marks">
+        {gathered(marks, from, to).map(({ share, label }) => (
+          <div key={share} className={share > 0.7 ? "m left" : "m"} style={{ left: `${share * 100}%` }}>
+            <span title={label}>{middle(label, 28)}</span>
+          </div>
+        ))}
+        {isSelecting && (
+          <div
+            className="brush"
+            style={{
+              left: `${Math.min(drag.from, drag.to) * 100}%`,
+              width: `${Math.abs(drag.to - drag.from) * 100}%`,
+            }}
+          />
+        )}
         {cursor !== null && <div className="cross" style={{ left: `${cursor * 100}%` }} />}
       </div>
     </div>
   );
+}
+
+/** Time of day, to the second where that can be seen; with the day where the range has several. */
+function tickTime(time: number, span: number): string {
+  if (span <= 600_000) return clockTime(time);
+  if (span <= 86_400_000) return clockTime(time, false);
+  const date = new Date(time).toLocaleDateString("en-US", { month: "short", day: "numeric" });
+  return `${date} ${clockTime(time, false)}`;
+}
+
+/** Marks that would stand on each other are one. */
+function gathered(marks: readonly Mark[], from: number, to: number): { share: number; label: string }[] {
+  const all: { share: number; words: string[] }[] = [];
+  for (const { at, workSpec, what } of marks) {
+    const share = (at - from) / Math.max(1, to - from);
+    const words = visible(`${workSpec}: ${what}`);
+    const last = all.at(-1);
+    if (last !== undefined && share - last.share < 0.012) last.words.push(words);
+    else all.push({ share, words: [words] });
+  }
+  return all.map(({ share, words }) => ({
+    share,
+    label: words.length > 3 ? `${words[0] ?? ""} and ${words.length - 1} more changes` : words.join("; "),
+  }));
 }
 
 function Shape({
@@ -226,10 +375,11 @@ function Shape({
     return (
       <>
         {points.map((point, i) => {
-          if (value(point) <= 0) return null;
+          const height = value(point) ?? 0;
+          if (height <= 0) return null;
           const right = xOf(box, point.at);
           const left = Math.max(xOf(box, points[i - 1]?.at ?? point.at - 1000), right - 12);
-          const y = Math.min(yOf(box, value(point)), box.height - 1.5);
+          const y = Math.min(yOf(box, height), box.height - 1.5);
           return (
             <rect
               key={point.at}
@@ -246,11 +396,8 @@ function Shape({
   }
   return (
     <>
-      {shape === "area" && <polygon points={area(box, points, value)} className={`fill-${tone}`} />}
-      <polyline
-        points={line(box, points, value)}
-        className={`ln ln-${tone} ${shape === "dashed" ? "dashed" : ""}`}
-      />
+      {shape === "area" && <path d={area(box, points, value)} className={`fill-${tone}`} />}
+      <path d={line(box, points, value)} className={`ln ln-${tone} ${shape === "dashed" ? "dashed" : ""}`} />
     </>
   );
 }

@@ -438,7 +438,16 @@ export const attempts: CaseGroup = {
         assert.deepEqual(await t.claim(), []);
         const unit = await t.unit("s", "u");
         assert.equal(unit.status, "failed");
-        assert.deepEqual(unit.data, encodeData({ n: 1, traceback: "too many retries" }));
+        assert.deepEqual(
+          unit.data,
+          encodeData({
+            n: 1,
+            traceback: "too many retries",
+            last_error: "the lease of worker worker ended",
+            tries: 2,
+          }),
+        );
+        assert.equal(unit.reason, "exhausted");
         assert.equal(unit.activeAttempt?.status, "failed");
       },
     },
@@ -473,12 +482,12 @@ export const attempts: CaseGroup = {
       },
     },
     {
-      name: "untried is said of an expire only",
+      name: "untried is said of an expire or a retry only",
       async run(t) {
         await t.spec("s");
         await t.add("s", "u");
         const { id: attempt } = await t.claimOne();
-        for (const action of ["finish", "fail", "retry", "renew"] as const)
+        for (const action of ["finish", "fail", "error", "renew"] as const)
           await t.refuses("bad_argument", t.c.settleAttempts(t.ns, [{ attempt, action, untried: true }]));
         assert.equal(await t.status("s", "u"), "pending");
       },

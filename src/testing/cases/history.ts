@@ -206,12 +206,15 @@ export const history: CaseGroup = {
         await t.advance(24 * hour);
         await t.tidy();
         await inSteps(15 * minute);
-        // and gone after a month
+        // and gone after a month; a store with many records removes some of them with each step
         await t.advance(31 * 24 * hour);
-        await t.tidy();
-        await endStep(t);
-        const { series } = await read(t, { workSpecs: ["s"], from, to: from + hour });
-        assert.deepEqual(series[0]?.points, []);
+        for (let left = 1, steps = 0; left > 0; steps++) {
+          assert.ok(steps < 100, "the record of a month ago is still there");
+          await t.tidy();
+          await endStep(t);
+          const { series } = await read(t, { workSpecs: ["s"], from, to: from + hour });
+          left = series[0]?.points.length ?? 0;
+        }
       },
     },
     {

@@ -82,6 +82,19 @@ export const housekeeping: CaseGroup = {
         assert.deepEqual(await t.statuses("s"), { a: "finished", b: "finished" });
       },
     },
+    ...table(
+      [["a"], ["a", "b", "c"]],
+      (names) => `retention holds for ${names.length} that ended in one call after housekeeping had looked`,
+      async (t, names) => {
+        await t.spec("s", { retention: { finished: { max_count: 0 } } });
+        await endAll(t, "s", ["before"], "finish");
+        await t.tidy();
+        await endAll(t, "s", names, "finish");
+        await t.tidy();
+        assert.deepEqual(await t.statuses("s"), {});
+        assert.deepEqual((await t.c.tally(t.ns))[0]?.removed, { finished: names.length + 1, failed: 0 });
+      },
+    ),
     {
       name: "retention that is set later holds for what ended before",
       async run(t) {

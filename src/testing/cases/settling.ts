@@ -73,6 +73,7 @@ const matrix: Record<Situation, Record<AttemptAction, readonly [Outcome, Attempt
   pending: {
     finish: ["ok", "finished", "finished"],
     fail: ["ok", "failed", "failed"],
+    error: ["ok", "failed", "failed"],
     retry: ["ok", "retryable", "available"],
     expire: ["ok", "expired", "available"],
     renew: ["ok", "pending", "pending"],
@@ -80,6 +81,7 @@ const matrix: Record<Situation, Record<AttemptAction, readonly [Outcome, Attempt
   "past its expiration": {
     finish: ["ok", "finished", "finished"],
     fail: ["ok", "failed", "failed"],
+    error: ["ok", "failed", "failed"],
     retry: ["ok", "retryable", "available"],
     expire: ["again", "expired", "available"],
     renew: ["ok", "pending", "pending"],
@@ -87,6 +89,7 @@ const matrix: Record<Situation, Record<AttemptAction, readonly [Outcome, Attempt
   released: {
     finish: ["ok", "finished", "finished"],
     fail: ["ok", "failed", "failed"],
+    error: ["ok", "failed", "failed"],
     retry: ["ok", "retryable", "available"],
     expire: ["again", "expired", "available"],
     renew: ["ok", "pending", "pending"],
@@ -94,6 +97,7 @@ const matrix: Record<Situation, Record<AttemptAction, readonly [Outcome, Attempt
   finished: {
     finish: ["again", "finished", "finished"],
     fail: ["not_pending", "finished", "finished"],
+    error: ["not_pending", "finished", "finished"],
     retry: ["not_pending", "finished", "finished"],
     expire: ["not_pending", "finished", "finished"],
     renew: ["not_pending", "finished", "finished"],
@@ -101,6 +105,7 @@ const matrix: Record<Situation, Record<AttemptAction, readonly [Outcome, Attempt
   failed: {
     finish: ["ok", "finished", "finished"],
     fail: ["again", "failed", "failed"],
+    error: ["again", "failed", "failed"],
     retry: ["not_pending", "failed", "failed"],
     expire: ["not_pending", "failed", "failed"],
     renew: ["not_pending", "failed", "failed"],
@@ -108,6 +113,7 @@ const matrix: Record<Situation, Record<AttemptAction, readonly [Outcome, Attempt
   retryable: {
     finish: ["not_pending", "retryable", "available"],
     fail: ["not_pending", "retryable", "available"],
+    error: ["again", "retryable", "available"],
     retry: ["again", "retryable", "available"],
     expire: ["not_pending", "retryable", "available"],
     renew: ["not_pending", "retryable", "available"],
@@ -115,6 +121,7 @@ const matrix: Record<Situation, Record<AttemptAction, readonly [Outcome, Attempt
   "expired and replaced": {
     finish: ["lost_lease", "expired", "pending"],
     fail: ["lost_lease", "expired", "pending"],
+    error: ["lost_lease", "expired", "pending"],
     retry: ["lost_lease", "expired", "pending"],
     expire: ["again", "expired", "pending"],
     renew: ["lost_lease", "expired", "pending"],
@@ -122,6 +129,7 @@ const matrix: Record<Situation, Record<AttemptAction, readonly [Outcome, Attempt
   "retried and replaced": {
     finish: ["not_pending", "retryable", "pending"],
     fail: ["not_pending", "retryable", "pending"],
+    error: ["again", "retryable", "pending"],
     retry: ["again", "retryable", "pending"],
     expire: ["not_pending", "retryable", "pending"],
     renew: ["not_pending", "retryable", "pending"],
@@ -129,6 +137,7 @@ const matrix: Record<Situation, Record<AttemptAction, readonly [Outcome, Attempt
   "finished and replaced": {
     finish: ["again", "finished", "pending"],
     fail: ["not_pending", "finished", "pending"],
+    error: ["not_pending", "finished", "pending"],
     retry: ["not_pending", "finished", "pending"],
     expire: ["not_pending", "finished", "pending"],
     renew: ["not_pending", "finished", "pending"],
@@ -136,6 +145,7 @@ const matrix: Record<Situation, Record<AttemptAction, readonly [Outcome, Attempt
   "failed and replaced": {
     finish: ["not_pending", "failed", "pending"],
     fail: ["again", "failed", "pending"],
+    error: ["again", "failed", "pending"],
     retry: ["not_pending", "failed", "pending"],
     expire: ["not_pending", "failed", "pending"],
     renew: ["not_pending", "failed", "pending"],
@@ -143,6 +153,7 @@ const matrix: Record<Situation, Record<AttemptAction, readonly [Outcome, Attempt
   cleared: {
     finish: ["lost_lease", "expired", "available"],
     fail: ["lost_lease", "expired", "available"],
+    error: ["lost_lease", "expired", "available"],
     retry: ["lost_lease", "expired", "available"],
     expire: ["again", "expired", "available"],
     renew: ["lost_lease", "expired", "available"],

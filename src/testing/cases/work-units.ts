@@ -36,6 +36,7 @@ export const workUnits: CaseGroup = {
           workSpec: "s",
           name: "u",
           status: "available",
+          reason: null,
           data: data(1),
           priority: 0,
           notBefore: 0,

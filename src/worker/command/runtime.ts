@@ -2,8 +2,8 @@
  * Runs programs: a work spec with `runtime: command` and `command: [program, argument...]`, one process for each unit.
  *
  * The unit's data is its standard input, as JSON. When it exits with 0 the unit is finished: a JSON object on its standard output becomes the
- * unit's data, so that its `output` makes further units; anything else is kept as the text `stdout` beside the data. Any other end fails
- * the unit with the reason and the end of its standard error. How it went is recorded as `command` in the data.
+ * unit's data, so that its `output` makes further units; anything else is kept as the text `stdout` beside the data. Any other end is an
+ * error of the unit, with the reason and the end of its standard error. How it went is recorded as `command` in the data.
  */
 import { availableParallelism } from "node:os";
 import {
@@ -121,7 +121,11 @@ async function runUnit(
   if (result.exit.code === 0 && result.exit.cause === "exited")
     return () => orFail(attempt, attempt.finish(finishedData(attempt, result)));
   if (result.exit.cause === "stopped") return () => attempt.expire();
-  return () => orFail(attempt, attempt.fail(failedData(attempt, result, spec.command[0])));
+  const reason = result.exit.cause === "expired" ? ({ reason: "expired" } as const) : {};
+  const data = failedData(attempt, result, spec.command[0]);
+  // too much memory once is too much again
+  if (result.exit.cause === "memory") return () => orFail(attempt, attempt.fail(data));
+  return () => orFail(attempt, attempt.error(undefined, { data, ...reason }));
 }
 
 const isPassable = (text: string): boolean => !text.includes("\0") && isText(text);

@@ -4,13 +4,13 @@
  * What a child reports is settled as it comes, so that its death takes no result back. When it dies, the attempts that
  * are still open are looked at:
  *
- *   - the one that was running, where that is known, or the only one that is left, is the culprit: it is failed with the
- *     reason, or tried again when its work spec has `max_retries`, which ends it when it kills again and again;
+ *   - the one that was running, where that is known, or the only one that is left, is the culprit: it ends in an error, and is
+ *     tried again as its retry policy says;
  *   - the others run again in another child, one at a time where nobody knows which of them it was.
  *
  * The supervisor holds the leases all the while: to run a unit again costs it no attempt.
  */
-import { dataWithText, isCoordinateError, type AttemptChanged, type Data } from "../../core/index.ts";
+import { isCoordinateError, type AttemptChanged, type Data } from "../../core/index.ts";
 import type { Attempt } from "../../objects/index.ts";
 import { settleThrown } from "../outcome.ts";
 import type { Logger } from "../log.ts";
@@ -169,7 +169,7 @@ class Batch {
     // Taken away by its own side: nobody's fault. All of them run again.
     if (exit.cause === "stopped") return left.length === 0 ? [] : [left];
     if (exit.cause === "expired") {
-      await this.#each(left, (attempt) => attempt.failWith(jobExpired));
+      await this.#each(left, (attempt) => attempt.error(jobExpired, { reason: "expired" }));
       return [];
     }
     const known = left.find(({ id }) => id === this.#running) ?? (left.length === 1 ? left[0] : undefined);
@@ -191,14 +191,14 @@ class Batch {
   }
 
   async #blame(attempt: Attempt, exit: Exit): Promise<void> {
-    const { log, workSpec } = this.#context;
+    const { log } = this.#context;
     const tail = exit.errorTail.trim();
     const text = `the child process ${exit.text}${tail === "" ? "" : `\n${tail}`}`;
     log.warn({ unit: attempt.workUnitName, attempt: attempt.id }, `the child process ${exit.text}`);
     // Too much memory once is too much again; a crash may have been chance.
-    const again = exit.cause !== "memory" && Number(workSpec.data.max_retries ?? 0) > 0;
-    const data = withTraceback(attempt, text);
-    await this.#each([attempt], () => (again ? attempt.retry({ data }) : attempt.fail(data)));
+    await this.#each([attempt], () =>
+      exit.cause === "memory" ? attempt.failWith(text) : attempt.error(text),
+    );
   }
 
   /** A refusal (lost, settled by somebody else, deleted) ends the matter as a success does. */
@@ -276,7 +276,7 @@ class Batch {
 
   async #settle(change: SettleHead, data: Data | null): Promise<AttemptChanged> {
     const attempt = this.#attempt(change.attempt);
-    const { action, delayMs = 0, lifetimeMs, untried } = change;
+    const { action, delayMs = 0, lifetimeMs, untried, error: text, reason } = change;
     const given = data ?? undefined;
     const settled = (work: Promise<AttemptChanged>): Promise<AttemptChanged> =>
       work.then(
@@ -294,7 +294,15 @@ class Batch {
         return settled(attempt.finish(given));
       case "fail":
         return settled(attempt.fail(given));
+      case "error":
+        return settled(
+          attempt.error(text, {
+            ...(given !== undefined && { data: given }),
+            ...(reason !== undefined && { reason }),
+          }),
+        );
       case "retry":
+        if (untried === true) return settled(attempt.snooze(delayMs));
         return settled(attempt.retry({ delayMs, ...(given !== undefined && { data: given }) }));
       case "expire":
         return settled(untried === true ? attempt.release() : attempt.expire(given));
@@ -315,9 +323,6 @@ class Batch {
     return attempt;
   }
 }
-
-const withTraceback = (attempt: Attempt, text: string): Data =>
-  dataWithText(attempt.rawData, "traceback", text);
 
 const isRefusal = (error: unknown): boolean =>
   isCoordinateError(error, "lost_lease") ||

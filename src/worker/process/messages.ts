@@ -11,7 +11,7 @@
  *     ready     the names of its tasks
  *     failed    it could not load, and why; it ends then
  *     begin     from here on it runs this attempt. Who dies after that has died of it
- *     settle    finish, fail, retry, expire or renew an attempt
+ *     settle    finish, fail, err, retry, expire or renew an attempt
  *     progress  says how far an attempt has come, or writes data on it; renew extends all leases of the batch
  *     log       a line for a person
  *     done      the batch has ended, with an error or without; the data is what a retry leaves behind
@@ -19,12 +19,15 @@
  * A request without a `ref` (0) is not answered.
  */
 import {
+  attemptActions,
   CoordinateError,
+  givenReasons,
   isErrorCode,
   type AttemptAction,
   type AttemptChanged,
   type AttemptRow,
   type Data,
+  type GivenReason,
 } from "../../core/index.ts";
 import { Fail, Retry, Snooze } from "../outcome.ts";
 import type { Head } from "./frame.ts";
@@ -48,6 +51,8 @@ export type SettleHead = {
   readonly delayMs?: number;
   readonly lifetimeMs?: number;
   readonly untried?: boolean;
+  readonly error?: string;
+  readonly reason?: GivenReason;
 };
 
 export type ProgressHead = {
@@ -94,11 +99,12 @@ export type ReadyHead = {
   readonly bulkNames: readonly string[];
 };
 
-const actions: readonly string[] = ["finish", "fail", "retry", "expire", "renew"] satisfies AttemptAction[];
+const actions: readonly string[] = attemptActions;
+const reasons: readonly unknown[] = givenReasons;
 const levels: readonly string[] = ["debug", "info", "warn", "error"] satisfies LogHead["level"][];
 
 export function readSettle(head: Head): SettleHead {
-  const { action, delayMs, lifetimeMs, untried } = head;
+  const { action, delayMs, lifetimeMs, untried, error, reason } = head;
   if (typeof action !== "string" || !actions.includes(action)) throw wrong(head, "action");
   return {
     kind: "settle",
@@ -108,6 +114,8 @@ export function readSettle(head: Head): SettleHead {
     ...(typeof delayMs === "number" && { delayMs }),
     ...(typeof lifetimeMs === "number" && { lifetimeMs }),
     ...(untried === true && { untried }),
+    ...(typeof error === "string" && { error }),
+    ...(reasons.includes(reason) && { reason: reason as GivenReason }),
   };
 }
 

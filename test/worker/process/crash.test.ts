@@ -92,14 +92,16 @@ describe("a unit that kills its child, in a batch with others", () => {
     expect(states).toEqual(["finished", "failed", "finished", "finished", "finished", "failed"]);
   });
 
-  test("again and again, ends by max_retries", async () => {
+  test("again and again, ends by its retry policy", async () => {
     const bench = openBench();
-    await bench.add("one", [["bad", { how: "kill" }], ["good"]], { runtime: "node", max_retries: 2 });
+    const retry = { attempts: 3, backoff: { delay: 0.01 } };
+    await bench.add("one", [["bad", { how: "kill" }], ["good"]], { runtime: "node", retry });
     await bench.work([await children()]);
     const attempts = await bench.attempts("one", "bad");
     expect(attempts.map(({ status }) => status)).toEqual(["retryable", "retryable", "failed"]);
     expect(attempts[0]!.traceback).toContain("was killed by SIGKILL");
     expect(attempts[2]!.traceback).toBe("too many retries");
+    expect(attempts[2]!.data.last_error).toContain("was killed by SIGKILL");
     expect(await bench.attempts("one", "good")).toMatchObject([{ status: "finished" }]);
   });
 

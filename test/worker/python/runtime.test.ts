@@ -265,14 +265,19 @@ describe("a Python child", () => {
     }
   });
 
-  test("whose unit kills again and again ends by max_retries", async () => {
+  test("whose unit kills again and again ends by its retry policy", async () => {
     const bench = openBench();
-    await bench.add("spec", [["bad", { die: true }]], job("dies", { max_retries: 2 }));
+    await bench.add(
+      "spec",
+      [["bad", { die: true }]],
+      job("dies", { retry: { attempts: 3, backoff: { delay: 0.01 } } }),
+    );
     await bench.work([await python()]);
     const attempts = await bench.attempts("spec", "bad");
     expect(attempts.map(({ status }) => status)).toEqual(["retryable", "retryable", "failed"]);
     expect(attempts[0]!.traceback).toContain("exited with code 7");
     expect(attempts[2]!.traceback).toBe("too many retries");
+    expect(attempts[2]!.data.last_error).toContain("exited with code 7");
   });
 
   test("that uses too much memory is killed", async () => {

@@ -1,0 +1,15 @@
+/** A probe measures this system alone, in a process of its own. `value` is the figure of its row, the others stand beside it. */
+export type Figures = { value: number } & Record<string, number>;
+
+export type Probe = (address: string, factor: number) => Promise<Figures>;
+
+export const probes: Record<string, () => Promise<Probe>> = {
+  flat: async () => (await import("./flat.ts")).flat,
+  footprint: async () => (await import("./footprint.ts")).footprint,
+  idle: async () => (await import("./idle.ts")).idle,
+  jobs: async () => (await import("./jobs.ts")).jobs,
+  mixed: async () => (await import("./mixed.ts")).mixed,
+  routes: async () => (await import("./routes.ts")).routes,
+  sharing: async () => (await import("./sharing.ts")).sharing,
+  wires: async () => (await import("./wires.ts")).wires,
+};

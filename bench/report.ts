@@ -1,0 +1,155 @@
+/** Results as Markdown and as plots. */
+import { bars } from "./plot.ts";
+import { latencies, ratios, type Row, type Skipped } from "./results.ts";
+import type { Workload } from "./workloads/workload.ts";
+
+export interface Report {
+  environment: Record<string, string | number | null>;
+  rows: readonly Row[];
+  skipped: readonly Skipped[];
+}
+
+export function figure(value: number, unit: string): string {
+  if (Number.isNaN(value)) return "-";
+  if (unit === "ms" || Math.abs(value) < 10) return value.toFixed(2);
+  return Math.round(value).toLocaleString("en");
+}
+
+const detailNames: Record<string, string> = {
+  p50: "p50 ms",
+  p95: "p95 ms",
+  p99: "p99 ms",
+  worker_cpu_us: "worker's CPU, µs",
+  server_cpu_us: "server's CPU, µs",
+  wal_bytes: "WAL, bytes",
+};
+
+function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
+  const widths = head.map((cell, i) => Math.max(3, cell.length, ...rows.map((row) => row[i]?.length ?? 0)));
+  const line = (cells: readonly string[]): string =>
+    `| ${cells.map((cell, i) => (i < 2 ? cell.padEnd(widths[i] ?? 0) : cell.padStart(widths[i] ?? 0))).join(" | ")} |`;
+  const rule = `| ${widths.map((width, i) => (i < 2 ? "-".repeat(width) : "-".repeat(width - 1) + ":")).join(" | ")} |`;
+  return [line(head), rule, ...rows.map(line)].join("\n");
+}
+
+export function workloadMarkdown(
+  workload: Workload,
+  rows: readonly Row[],
+  skipped: readonly Skipped[],
+): string {
+  const own = rows.filter((row) => row.workload === workload.name);
+  const missing = skipped.filter((one) => one.workload === workload.name);
+  if (own.length === 0 && missing.length === 0) return "";
+  const details = [...new Set(own.flatMap((row) => Object.keys(row.detail)))].filter(
+    (name) => name !== "p50",
+  );
+  const cases = [...new Set(own.map((row) => row.case))];
+  const body = cases.flatMap((name) =>
+    own
+      .filter((row) => row.case === name)
+      .map((row) => [
+        `${row.label}: ${name}`,
+        row.durability,
+        `${figure(row.median, row.unit)} ${row.unit}`,
+        `${figure(Math.min(...row.values), row.unit)}-${figure(Math.max(...row.values), row.unit)}`,
+        ...details.map((one) =>
+          one in row.detail ? figure(row.detail[one] ?? NaN, /^p\d/.test(one) ? "ms" : "") : "",
+        ),
+      ]),
+  );
+  const parts = [`### ${workload.title}`, workload.about];
+  if (body.length > 0)
+    parts.push(
+      table(
+        [
+          "system",
+          "survives a crash",
+          "median",
+          "of all runs",
+          ...details.map((name) => detailNames[name] ?? name),
+        ],
+        body,
+      ),
+    );
+  for (const { system, why } of missing) parts.push(`Not measured: ${system}. ${why}`);
+  return parts.join("\n\n");
+}
+
+const goals: Record<string, string> = {
+  memory: "memory / BullMQ with append-only file; 10",
+  sqlite: "SQLite in the process / BullMQ with append-only file; 4",
+  daemon: "daemon on SQLite / BullMQ with append-only file; 3",
+  postgres_batched: "PostgreSQL / the better of graphile-worker and pg-boss, batched; 1.3",
+  postgres_single: "PostgreSQL / graphile-worker, one at once; 1.2",
+};
+
+export function ratioMarkdown(rows: readonly Row[]): string {
+  const body = Object.entries(ratios(rows)).map(([name, ratio]) => {
+    const [what = name, goal = ""] = (goals[name] ?? name).split("; ");
+    return [what, "", ratio === null ? "not measured" : ratio.toFixed(2), goal];
+  });
+  const of = { p50: latencies(rows, "p50"), p99: latencies(rows, "p99") };
+  const against = (ours: string, peer: string, goal: string): string[][] =>
+    (["p50", "p99"] as const).flatMap((name) => {
+      const mine = of[name][ours];
+      const theirs = of[name][peer];
+      if (mine === undefined || theirs === undefined) return [];
+      const aim = name === "p50" ? goal : "1";
+      return [
+        [
+          `add to start, ${name}: ${ours} / ${peer}`,
+          "less is better",
+          (mine / theirs).toFixed(2),
+          `at most ${aim}`,
+        ],
+      ];
+    });
+  return table(
+    ["ratio", "", "measured", "goal"],
+    [...body, ...against("daemon_memory", "bullmq", "0.9"), ...against("daemon", "bullmq_aof", "1")],
+  );
+}
+
+export function environmentMarkdown(environment: Report["environment"]): string {
+  return Object.entries(environment)
+    .filter(([, value]) => value !== null)
+    .map(([name, value]) => `${name.replaceAll("_", " ")} ${value}`)
+    .join(", ");
+}
+
+/** Plots by file name. */
+export function plots(rows: readonly Row[]): Record<string, string> {
+  const of = (workload: string, name: string, isOurs: (row: Row) => boolean) =>
+    rows
+      .filter((row) => row.workload === workload && row.case === name)
+      .map((row) => ({
+        label: row.label,
+        value: row.median,
+        low: Math.min(...row.values),
+        high: Math.max(...row.values),
+        isOurs: isOurs(row),
+      }));
+  const ours = (row: Row): boolean => row.label.startsWith("Coordinate");
+  const throughput = of("process", "1 process, best settings", ours).sort((a, b) => b.value - a.value);
+  const latency = of("latency", "idle", ours).sort((a, b) => a.value - b.value);
+  const note =
+    "One run on one machine, in turns. The bar is the median, the line the spread of all repetitions.";
+  return {
+    ...(throughput.length > 0 && {
+      "performance-process.svg": bars(
+        "Tasks that do nothing, units a second (more is better)",
+        note,
+        throughput,
+        (value) => figure(value, ""),
+      ),
+    }),
+    ...(latency.length > 0 && {
+      "performance-latency.svg": bars(
+        "From adding to the start of the task, ms, median (less is better)",
+        note,
+        latency,
+        (value) => `${value.toFixed(2)} ms`,
+      ),
+    }),
+  };
+}

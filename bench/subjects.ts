@@ -1,0 +1,54 @@
+/** Starts subjects (`subject.ts`) and hears their results. */
+import { spawn, type ChildProcess } from "node:child_process";
+import path from "node:path";
+import { here, sourceFlags, subjectNode } from "./machine.ts";
+import type { Figures } from "./probes/probe.ts";
+import type { Added, Heard, Role, SubjectRequest, Worked } from "./subject.ts";
+
+interface Results {
+  add: Added;
+  work: Worked;
+  send: Added;
+  listen: Heard;
+  hold: never;
+  drain: Heard;
+  probe: Figures;
+}
+
+export interface Subject<Result> {
+  readonly process: ChildProcess;
+  /** Resolves when it is about to begin. */
+  readonly ready: Promise<void>;
+  readonly go: () => void;
+  readonly result: Promise<Result>;
+}
+
+export function startSubject<R extends Role>(
+  system: string,
+  address: string,
+  role: R,
+): Subject<Results[R["role"]]> {
+  const request: SubjectRequest = { ...role, system, address };
+  const child = spawn(
+    subjectNode(),
+    [...sourceFlags, path.join(here, "subject.ts"), JSON.stringify(request)],
+    { stdio: ["ignore", "ignore", "pipe", "ipc"] },
+  );
+  let log = "";
+  child.stderr?.setEncoding("utf8").on("data", (chunk: string) => (log = (log + chunk).slice(-4000)));
+  let isReady: () => void = () => undefined;
+  const ready = new Promise<void>((resolve) => (isReady = resolve));
+  const result = new Promise<Results[R["role"]]>((resolve, reject) => {
+    child.on("message", (message) => {
+      if (message === "ready") isReady();
+      else resolve((message as { result: Results[R["role"]] }).result);
+    });
+    child.once("exit", (code) => {
+      isReady();
+      reject(new Error(`${system}: the subject ended with ${code} before it had a result\n${log}`));
+    });
+  });
+  // whoever waits for `ready` first must not meet an unhandled rejection meanwhile
+  result.catch(() => undefined);
+  return { process: child, ready, go: () => child.connected && child.send("go"), result };
+}

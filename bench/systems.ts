@@ -1,0 +1,139 @@
+/** The systems that are compared, with what each promises of a unit once it has answered. */
+import { Unavailable, withDaemon, withRedis, type Postgres } from "./servers.ts";
+import { scratch } from "./machine.ts";
+import type { Driver } from "./systems/driver.ts";
+
+export interface System {
+  readonly name: string;
+  readonly label: string;
+  readonly isOurs: boolean;
+  /** What survives a crash of the machine. */
+  readonly durability: string;
+  /** The package of a peer. */
+  readonly needs?: string;
+  open(address: string): Promise<Driver>;
+  /** Starts what the system runs on, and gives the address of it. */
+  with<Answer>(postgres: Postgres, work: (at: Place) => Promise<Answer>): Promise<Answer>;
+}
+
+/** Where a system is, and the process that serves it, if it has one of its own. */
+export interface Place {
+  readonly address: string;
+  readonly pid?: number | undefined;
+  readonly directory?: string;
+}
+
+const coordinate = async (address: string): Promise<Driver> =>
+  (await import("./systems/coordinate.ts")).coordinateDriver(address);
+const bullmq = async (port: string): Promise<Driver> =>
+  (await import("./systems/bullmq.ts")).bullmqDriver(port);
+
+const inDaemon = (backend: string): System["with"] => {
+  return (_postgres, work) =>
+    withDaemon(backend, ({ url, process, directory }) => work({ address: url, pid: process.pid, directory }));
+};
+const onRedis = (appendOnly: boolean): System["with"] => {
+  return (_postgres, work) =>
+    withRedis(appendOnly, ({ port, process, directory }) =>
+      work({ address: String(port), pid: process.pid, directory }),
+    );
+};
+const onPostgres: System["with"] = async (postgres, work) =>
+  work({ address: await postgres.createDatabase() });
+
+const fsynced = "every answer is on the disk";
+
+export const systems = [
+  {
+    name: "memory",
+    label: "Coordinate, memory, in the process",
+    isOurs: true,
+    durability: "nothing",
+    open: coordinate,
+    with: (_postgres, work) => work({ address: "memory:" }),
+  },
+  {
+    name: "sqlite",
+    label: "Coordinate, SQLite, in the process",
+    isOurs: true,
+    durability: fsynced,
+    open: coordinate,
+    with: (_postgres, work) => scratch((directory) => work({ address: directory, directory })),
+  },
+  {
+    name: "daemon_memory",
+    label: "Coordinate, daemon on memory",
+    isOurs: true,
+    durability: "nothing",
+    open: coordinate,
+    with: inDaemon("memory:"),
+  },
+  {
+    name: "daemon",
+    label: "Coordinate, daemon on SQLite",
+    isOurs: true,
+    durability: fsynced,
+    open: coordinate,
+    with: inDaemon("sqlite"),
+  },
+  {
+    name: "postgres",
+    label: "Coordinate, PostgreSQL",
+    isOurs: true,
+    durability: fsynced,
+    open: coordinate,
+    with: onPostgres,
+  },
+  {
+    name: "bullmq",
+    label: "BullMQ",
+    isOurs: false,
+    durability: "nothing",
+    needs: "bullmq",
+    open: bullmq,
+    with: onRedis(false),
+  },
+  {
+    name: "bullmq_aof",
+    label: "BullMQ with append-only file",
+    isOurs: false,
+    durability: "all but the last second",
+    needs: "bullmq",
+    open: bullmq,
+    with: onRedis(true),
+  },
+  {
+    name: "graphile",
+    label: "graphile-worker",
+    isOurs: false,
+    durability: fsynced,
+    needs: "graphile-worker",
+    open: async (url) => (await import("./systems/graphile.ts")).graphileDriver(url),
+    with: onPostgres,
+  },
+  {
+    name: "pg_boss",
+    label: "pg-boss",
+    isOurs: false,
+    durability: fsynced,
+    needs: "pg-boss",
+    open: async (url) => (await import("./systems/pg-boss.ts")).pgBossDriver(url),
+    with: onPostgres,
+  },
+  {
+    name: "bare_table",
+    label: "a bare table in PostgreSQL",
+    isOurs: false,
+    durability: fsynced,
+    open: async (url) => (await import("./systems/bare-table.ts")).bareTableDriver(url),
+    with: onPostgres,
+  },
+] as const satisfies readonly System[];
+
+export type SystemName = (typeof systems)[number]["name"];
+
+export function systemOf(name: string): System {
+  const found = systems.find((system) => system.name === name);
+  if (found === undefined) throw new Unavailable(`no system ${name}`);
+  return found;
+}

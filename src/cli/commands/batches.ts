@@ -1,0 +1,62 @@
+/** `coordinate batches`: how far they have come; cancels one, or has what failed in it done again. */
+import { eachRow, type BatchRow } from "../../core/index.ts";
+import { command } from "../command.ts";
+import { quote } from "../escape.ts";
+import { CommandError, exit, UsageError } from "../failure.ts";
+import { count, counted } from "../units.ts";
+
+interface Options {
+  cancel?: boolean;
+  retry?: boolean;
+}
+
+export default command<Options>({
+  define: (it) =>
+    it
+      .argument("[batch...]", "only these; without one, all")
+      .option("--cancel", "cancel the units of these that have not ended")
+      .option("--retry", "have the units of these that failed done again"),
+  run: async (context, { args, options }) => {
+    const { out } = context;
+    const { coordinate, ns } = await context.work();
+    const change = options.cancel === true ? "cancel" : options.retry === true ? "retry" : null;
+    if (options.cancel === true && options.retry === true)
+      throw new UsageError("--cancel and --retry: only one of them");
+    if (change !== null && args.length === 0) throw new UsageError(`--${change}: name the batches`);
+    const rows: BatchRow[] = [];
+    if (args.length === 0)
+      for await (const row of eachRow((from) => coordinate.listBatches(ns, from))) rows.push(row);
+    for (const [i, row] of (args.length === 0 ? [] : await coordinate.getBatches(ns, args)).entries()) {
+      if (row === null) throw new CommandError(`there is no batch ${quote(args[i] ?? "")}`);
+      rows.push(row);
+    }
+    if (change !== null) {
+      let total = 0;
+      for (const { name } of rows) total += await coordinate.changeBatch(ns, name, change);
+      out.line(`${change === "cancel" ? "Cancelled" : "Again available:"} ${counted(total, "work unit")}.`);
+      return exit.done;
+    }
+    if (out.json) out.printJson(rows);
+    else if (rows.length === 0) out.remark("There are no batches.");
+    else
+      out.table(
+        [
+          { head: "Batch", least: 12 },
+          { head: "Units", align: "right" },
+          { head: "Finished", align: "right" },
+          { head: "Failed", align: "right" },
+          { head: "Then", least: 8 },
+          { head: "State" },
+        ],
+        rows.map(({ name, total, finished, failed, then, sealed, doneTime }) => [
+          name,
+          count(total),
+          count(finished),
+          count(failed),
+          then?.workSpec ?? "",
+          doneTime > 0 ? "ended" : sealed ? "open" : "being filled",
+        ]),
+      );
+    return exit.done;
+  },
+});

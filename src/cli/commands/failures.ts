@@ -1,0 +1,56 @@
+/** `coordinate failures`: failed units in groups by what went wrong. */
+import { command } from "../command.ts";
+import { show } from "../escape.ts";
+import { exit } from "../failure.ts";
+import { requireWorkSpec } from "../naming.ts";
+import { count, counted, relative } from "../units.ts";
+
+export default command({
+  define: (it) => {
+    it.argument("[work-spec]", "only of this one").addHelpText(
+      "after",
+      "\nThe first column names a group for --error of retry, clear, prioritize and export. Numbers, ids, paths and" +
+        "\nquoted values are taken out of errors; example and tries are those of a unit that failed so.",
+    );
+  },
+  run: async (context, { args: [name] }) => {
+    if (name !== undefined) await requireWorkSpec(context, name);
+    const { coordinate, ns } = await context.work();
+    const rows = await coordinate.listFailures(ns, name === undefined ? {} : { workSpec: name });
+    const { out } = context;
+    if (out.json) {
+      out.printJson(rows);
+      return rows.length === 0 ? exit.nothing : exit.done;
+    }
+    if (rows.length === 0) {
+      out.line("Nothing has failed.");
+      return exit.nothing;
+    }
+    const now = Date.now();
+    out.table(
+      [
+        { head: "Group" },
+        ...(name === undefined ? [{ head: "Work spec", least: 8 }] : []),
+        { head: "Units", align: "right" as const },
+        { head: "Tries", align: "right" as const },
+        { head: "First" },
+        { head: "Last" },
+        { head: "Example", least: 8 },
+        { head: "Error", least: 20 },
+      ],
+      rows.map((row) => [
+        row.fingerprint,
+        ...(name === undefined ? [row.workSpec] : []),
+        count(row.count),
+        count(row.tries),
+        relative(row.firstTime, now),
+        relative(row.lastTime, now),
+        row.example,
+        show(row.error),
+      ]),
+    );
+    const total = rows.reduce((sum, row) => sum + row.count, 0);
+    out.line(`${counted(total, "failed unit")} in ${counted(rows.length, "group")}.`);
+    return exit.done;
+  },
+});

@@ -1,0 +1,41 @@
+/** Selecting units of a work spec other than by name: by prefix, label, what went wrong, and since when they have ended. */
+import type { Tally, WorkUnitSelection } from "../core/index.ts";
+import type { Command } from "./command.ts";
+import type { Context } from "./context.ts";
+import { counted, readDuration } from "./units.ts";
+
+export interface SelectingOptions {
+  prefix?: string;
+  label?: string;
+  error?: string;
+  since?: string;
+}
+
+export const defineSelecting = (command: Command): Command =>
+  command
+    .option("--prefix <text>", "all units whose names begin so")
+    .option("--label <label>", "all units with this label")
+    .option("--error <fingerprint>", "failed units of this group: see coordinate failures")
+    .option("--since <time>", "units that ended in the last 90s, 15m, 12h, 7d");
+
+export function readSelecting({ prefix, label, error, since }: SelectingOptions): WorkUnitSelection {
+  return {
+    ...(prefix !== undefined && { prefix }),
+    ...(label !== undefined && { label }),
+    ...(error !== undefined && { error }),
+    ...(since !== undefined && { endedSince: Date.now() - readDuration(since, "--since") }),
+  };
+}
+
+/** Says how many units a change is about, before it is made. */
+export async function showCount(
+  context: Context,
+  workSpec: string,
+  selection: WorkUnitSelection,
+): Promise<number> {
+  const { coordinate, ns } = await context.work();
+  const counts: Tally = await coordinate.countWorkUnits(ns, workSpec, selection);
+  const total = Object.values(counts).reduce((sum, one) => sum + one, 0);
+  if (!context.out.json && !context.compat) context.out.remark(`${counted(total, "unit")} selected.`);
+  return total;
+}

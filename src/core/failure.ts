@@ -1,0 +1,98 @@
+/**
+ * Failure groups: the failed units of a work spec by what went wrong, with everything taken out that differs from unit to unit.
+ *
+ * A unit that fails is noted; it is put into its group by housekeeping, or when somebody asks for groups. So neither finishing
+ * nor failing pays for it, and units that failed before there were groups are treated like any other. The groups keep their
+ * counts: to read them reads no units.
+ */
+import type { FailReason } from "./attempt.ts";
+import { dataGetText, type Data } from "./data.ts";
+
+export interface FailureRow {
+  workSpec: string;
+  /** Names the group within its work spec: the same for the same kind of error, in every store. */
+  fingerprint: string;
+  /** The telling line of the error, with `…` for what differs. */
+  error: string;
+  /** Units that have failed so. */
+  count: number;
+  /** When the first and the last of them failed, since the group was last empty. */
+  firstTime: number;
+  lastTime: number;
+  /** The name of a unit that failed so; the last one that was put into the group. */
+  example: string;
+  /** The most tries that one of them took. */
+  tries: number;
+}
+
+export interface Failure {
+  readonly fingerprint: string;
+  readonly error: string;
+}
+
+/** Groups of a work spec at most; further kinds of errors go together. */
+export const maxFailureGroups = 200;
+
+const others: Failure = { fingerprint: "other", error: "other errors" };
+const longestError = 200;
+
+/** The group of a failed unit, given which there are. */
+export function failureOf(
+  data: Data | null,
+  reason: FailReason | null,
+  groups: { readonly size: number; has(fingerprint: string): boolean },
+): Failure {
+  const failure = fingerprintOf(errorText(data, reason));
+  return groups.has(failure.fingerprint) || groups.size < maxFailureGroups ? failure : others;
+}
+
+function errorText(data: Data | null, reason: FailReason | null): string {
+  if (data === null) return "";
+  const last = reason === "exhausted" ? dataGetText(data, "last_error") : null;
+  return last ?? dataGetText(data, "traceback") ?? dataGetText(data, "error") ?? "";
+}
+
+/** The line that says what went wrong: the first of a JavaScript stack, the last of a Python traceback. */
+export function errorLine(text: string): string {
+  const lines = text.split("\n").filter((line) => line.trim() !== "");
+  const isPython = lines[0]?.startsWith("Traceback (most recent call last)") === true;
+  return ((isPython ? lines.at(-1) : lines[0]) ?? "").trim();
+}
+
+/** What differs from unit to unit, in the order in which it is taken out. */
+const variable: readonly RegExp[] = [
+  /(?<!\w)(["'`])(?:(?!\1).)*\1(?!\w)/g,
+  /\b[a-z][a-z0-9+.-]*:\/\/\S+/gi,
+  /(?<![\w…])(?:[a-z]:|\.{1,2}|~)?(?:[\\/][^\s\\/:,;()]+)+[\\/]?/gi,
+  /\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b/gi,
+  /[-+]?[\w.@-]*\d[\w.@%-]*/g,
+];
+
+export function fingerprintOf(text: string): Failure {
+  let line = errorLine(text)
+    // longer lines differ somewhere beyond what anybody reads
+    .slice(0, 1000)
+    .replace(/^dependency .* of work spec (.*) (failed|was deleted)$/, "dependency … of work spec $1 $2");
+  if (!line.startsWith("dependency …")) for (const pattern of variable) line = line.replace(pattern, "…");
+  line = line
+    .replace(/…(?:[\s,]*…)+/g, "…")
+    .slice(0, longestError)
+    // what not every database can store as text, or would show
+    .replace(/[\p{Cc}\p{Surrogate}]/gu, "\ufffd");
+  const error = line === "" ? "no error was given" : line;
+  return { fingerprint: hashOf(error), error };
+}
+
+/** Twelve hexadecimal digits that look nothing alike for texts that are. */
+function hashOf(text: string): string {
+  let a = 0x811c9dc5;
+  let b = 0x9e3779b9;
+  for (let i = 0; i < text.length; i++) {
+    const code = text.charCodeAt(i);
+    a = Math.imul(a ^ code, 0x01000193);
+    b = Math.imul(b ^ code, 0x85ebca6b) ^ (b >>> 13);
+  }
+  b = Math.imul(b ^ (b >>> 16), 0xc2b2ae35);
+  const hex = (value: number): string => (value >>> 0).toString(16).padStart(8, "0");
+  return hex(a ^ (a >>> 15)) + hex(b).slice(0, 4);
+}

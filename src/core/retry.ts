@@ -1,0 +1,111 @@
+/**
+ * Retry policies: how often a unit is tried, and how long it waits between two tries. A work spec has one, and so may a unit;
+ * what the unit says takes the place of what its work spec says.
+ */
+import { checkCount, checkNumber, checkObject, checkOneOf, checkSpan } from "./check.ts";
+import { CoordinateError } from "./errors.ts";
+
+export const backoffKinds = ["exponential", "fixed", "linear"] as const;
+export type BackoffKind = (typeof backoffKinds)[number];
+
+/** How long a unit waits before its next try. */
+export interface Backoff {
+  /** `exponential` when absent: twice as long after each try. `linear`: `delayMs` longer after each. `fixed`: always the same. */
+  kind?: BackoffKind;
+  /** After the first try; a second when absent. */
+  delayMs?: number;
+  /** Never longer than this; an hour when absent. */
+  maxMs?: number;
+  /** The share of the wait that is left to chance, 0 to 1: with 0.5, between half of it and all of it. 0 when absent. */
+  jitter?: number;
+}
+
+export interface RetryPolicy {
+  /** Tries after which a unit fails; 0 and absent are unlimited. */
+  attempts?: number;
+  backoff?: Backoff;
+}
+
+/** What a work spec says. */
+export interface SpecRetry {
+  readonly maxRetries: number;
+  readonly retry: RetryPolicy;
+}
+
+/** What a unit says of itself. */
+export interface UnitRetry {
+  /** As `max_retries` of a work spec; 0 is unlimited. */
+  maxRetries?: number;
+  retry?: RetryPolicy;
+}
+
+const smaller = (a = 0, b = 0): number => (a === 0 || b === 0 ? a + b : Math.min(a, b));
+
+/** After how many tries a unit fails that says nothing of its own; 0 is unlimited. */
+export const specTryLimit = ({ maxRetries, retry }: SpecRetry): number => smaller(maxRetries, retry.attempts);
+
+/** The unit's own limit; null when that of its work spec holds. */
+export const ownTryLimit = (own: UnitRetry | null): number | null =>
+  own === null || (own.maxRetries === undefined && own.retry?.attempts === undefined)
+    ? null
+    : smaller(own.maxRetries, own.retry?.attempts);
+
+/** Whether a unit was tried as often as it says itself, or else as `limit` says; 0 is unlimited. */
+export function isSpent(tries: number, own: UnitRetry | null, limit: number): boolean {
+  const most = ownTryLimit(own) ?? limit;
+  return most > 0 && tries >= most;
+}
+
+/**
+ * What follows from an error in the try of this number. A number is when to try again, in milliseconds from now; `exhausted`:
+ * there were tries and no more are left; `final`: nothing says that it should be tried again. `random` is between 0 and 1.
+ */
+export function retryAfter(
+  spec: SpecRetry,
+  own: UnitRetry | null,
+  tries: number,
+  random: number,
+): number | "exhausted" | "final" {
+  const limit = ownTryLimit(own) ?? specTryLimit(spec);
+  const backoff = own?.retry?.backoff ?? spec.retry.backoff;
+  if (limit === 0 && backoff === undefined) return "final";
+  if (limit > 0 && tries >= limit) return "exhausted";
+  return waitMs(backoff ?? {}, tries, random);
+}
+
+function waitMs(
+  { kind, delayMs = 1000, maxMs = 3_600_000, jitter = 0 }: Backoff,
+  tries: number,
+  random: number,
+): number {
+  const times = kind === "fixed" ? 1 : kind === "linear" ? tries : 2 ** Math.min(tries - 1, 60);
+  return Math.round(Math.min(maxMs, delayMs * times) * (1 - jitter * random));
+}
+
+/** Checks what a caller says of a unit. Throws `bad_argument` naming the field. */
+export function checkRetry(given: RetryPolicy, now: number): RetryPolicy {
+  const { attempts, backoff, ...rest } = checkObject("retry", given);
+  refuseOthers("retry", rest);
+  const policy: RetryPolicy = {};
+  if (attempts !== undefined) policy.attempts = checkCount("retry.attempts", attempts, 0);
+  if (backoff === undefined) return policy;
+  const { kind, delayMs, maxMs, jitter, ...others } = checkObject("retry.backoff", backoff);
+  refuseOthers("retry.backoff", others);
+  policy.backoff = {
+    ...(kind !== undefined && { kind: checkOneOf("retry.backoff.kind", kind, backoffKinds) }),
+    ...(delayMs !== undefined && { delayMs: checkSpan("retry.backoff.delayMs", delayMs, now) }),
+    ...(maxMs !== undefined && { maxMs: checkSpan("retry.backoff.maxMs", maxMs, now) }),
+    ...(jitter !== undefined && { jitter: checkShare("retry.backoff.jitter", jitter) }),
+  };
+  return policy;
+}
+
+function refuseOthers(field: string, rest: object): void {
+  const [other] = Object.keys(rest);
+  if (other !== undefined) throw new CoordinateError("bad_argument", `${field}.${other}: not a field of it`);
+}
+
+function checkShare(field: string, value: number): number {
+  if (checkNumber(field, value) >= 0 && value <= 1) return value;
+  throw new CoordinateError("bad_argument", `${field}: expected a number from 0 to 1, got ${value}`);
+}

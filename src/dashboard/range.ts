@@ -1,0 +1,69 @@
+/** The range of time that is looked at, as the URL says it: one that moves with the clock, or two fixed times. */
+import { useHere } from "./here.ts";
+import { useNow } from "./parts/text.tsx";
+import { go, type Place } from "./place.ts";
+
+const minute = 60_000;
+const hour = 60 * minute;
+const day = 24 * hour;
+
+export const ranges = {
+  "5m": 5 * minute,
+  "15m": 15 * minute,
+  "1h": hour,
+  "6h": 6 * hour,
+  "24h": day,
+  "7d": 7 * day,
+  "30d": 30 * day,
+} as const;
+export type Range = keyof typeof ranges;
+
+const names = Object.keys(ranges) as Range[];
+const usual: Range = "15m";
+
+export interface Window {
+  /** Null for two fixed times. */
+  readonly range: Range | null;
+  readonly from: number;
+  readonly to: number;
+}
+
+/** By this browser's clock. */
+export function windowOf({ filters = {} }: Place, now: number): Window {
+  const [from = NaN, to = NaN] = (filters.at ?? "")
+    .split("-")
+    .map((text) => Number.parseInt(text, 36) * 1000);
+  if (from < to && from > 0 && to <= now + day) return { range: null, from, to };
+  const range = rangeOf(filters.range);
+  return { range, from: now - ranges[range], to: now };
+}
+
+const rangeOf = (text: string | undefined): Range => names.find((name) => name === text) ?? usual;
+
+export function useWindow(): Window {
+  const { place } = useHere();
+  useNow();
+  return windowOf(place, Date.now());
+}
+
+export const inRange = (place: Place, range: Range): Place => ({
+  ...place,
+  filters: { ...place.filters, at: "", range: range === usual ? "" : range },
+});
+
+/** Two times, to the second. */
+export const between = (place: Place, from: number, to: number): Place => ({
+  ...place,
+  filters: {
+    ...place.filters,
+    at: `${Math.floor(from / 1000).toString(36)}-${Math.ceil(to / 1000).toString(36)}`,
+  },
+});
+
+/** The next longer or shorter range; from two fixed times, back to the one before them. */
+export function stepRange(place: Place, by: 1 | -1): void {
+  const { range } = windowOf(place, Date.now());
+  const at = names.indexOf(rangeOf(place.filters?.range));
+  const next = range === null ? names[at] : names[Math.min(names.length - 1, Math.max(0, at + by))];
+  go(inRange(place, next ?? usual));
+}

@@ -1,0 +1,169 @@
+/**
+ * Failure groups. A unit that fails is noted in `failed`; what has no fingerprint there yet is grouped when somebody looks, and by
+ * housekeeping. Counts stand in a few rows for each group, so that transactions seldom wait for one another.
+ */
+import { failureOf, nameToBytes, type FailureRow, type FailReason } from "../core/index.ts";
+import { isRow, type Database, type Session } from "./connection.ts";
+import type { Unit } from "./units.ts";
+import { byteas, bytesData, float8s, int4s, int8s, nameOf, texts } from "./values.ts";
+
+const shards = 4;
+
+interface Delta {
+  spec: number;
+  fingerprint: string;
+  error: string;
+  count: number;
+  first: number;
+  last: number;
+  tries: number;
+  example: Buffer;
+}
+
+/** A unit that was put into a group last is its example. */
+async function writeDeltas(tx: Session, deltas: readonly Delta[]): Promise<void> {
+  if (deltas.length === 0) return;
+  // in one order, so that two transactions that change the same groups do not deadlock
+  const rows = [...deltas].sort((a, b) => a.spec - b.spec || (a.fingerprint < b.fingerprint ? -1 : 1));
+  await tx.rows(
+    `INSERT INTO @failure AS f (spec, fingerprint, shard, error, count, first, last, tries, example)
+     SELECT g.spec, g.fingerprint, pg_backend_pid() % ${shards}, g.error, g.count, g.first, g.last, g.tries, g.example
+     FROM unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[], $5::float8[], $6::float8[], $7::int[], $8::bytea[])
+       AS g (spec, fingerprint, error, count, first, last, tries, example)
+     ON CONFLICT (spec, fingerprint, shard) DO UPDATE SET count = f.count + excluded.count,
+       error = CASE WHEN excluded.count > 0 THEN excluded.error ELSE f.error END,
+       first = least(f.first, excluded.first), last = greatest(f.last, excluded.last),
+       tries = greatest(f.tries, excluded.tries),
+       example = CASE WHEN excluded.count > 0 THEN excluded.example ELSE f.example END`,
+    [
+      int8s(rows.map(({ spec }) => spec)),
+      texts(rows.map(({ fingerprint }) => fingerprint)),
+      texts(rows.map(({ error }) => error)),
+      int8s(rows.map(({ count }) => count)),
+      float8s(rows.map(({ first }) => first)),
+      float8s(rows.map(({ last }) => last)),
+      int4s(rows.map(({ tries }) => tries)),
+      byteas(rows.map(({ example }) => example)),
+    ],
+  );
+}
+
+/** Units that have failed in this transaction. */
+export async function noteFailed(tx: Session, units: readonly Unit[]): Promise<void> {
+  await tx.rows(
+    `INSERT INTO @failed (unit, spec, key) SELECT u.id, u.spec, u.key FROM @unit u WHERE u.id = ANY ($1::bigint[])
+     ON CONFLICT (unit) DO NOTHING`,
+    [int8s(units.map(({ id }) => id))],
+  );
+}
+
+/** Units that no longer count as failed, or are gone. */
+export async function dropFailed(tx: Session, units: readonly Unit[]): Promise<void> {
+  const rows = await tx.rows(
+    `WITH gone AS (DELETE FROM @failed WHERE unit = ANY ($1::bigint[]) RETURNING spec, fingerprint)
+     SELECT spec, fingerprint, count(*) FROM gone WHERE fingerprint IS NOT NULL GROUP BY spec, fingerprint`,
+    [int8s(units.map(({ id }) => id))],
+  );
+  await writeDeltas(
+    tx,
+    (rows as [number, string, number][]).map(([spec, fingerprint, count]) => ({
+      spec,
+      fingerprint,
+      error: "",
+      count: -count,
+      first: Infinity,
+      last: -Infinity,
+      tries: 0,
+      example: Buffer.alloc(0),
+    })),
+  );
+}
+
+const ungroupedSql = `
+  SELECT f.unit FROM @failed f WHERE f.spec = $1 AND f.fingerprint IS NULL ORDER BY f.unit LIMIT $2`;
+
+/** Puts failed units of a spec into their groups, about `limit` of them; answers whether all are. */
+export async function groupFailures(db: Database, spec: number, limit: number): Promise<boolean> {
+  if ((await db.rows(ungroupedSql, [spec, 1])).length === 0) return true;
+  return db.transaction(
+    async (tx) => {
+      const ids = (
+        (await tx.rows(`${ungroupedSql} FOR UPDATE SKIP LOCKED`, [spec, limit])) as [number][]
+      ).map(([id]) => id);
+      const groups = new Set(
+        (
+          (await tx.rows("SELECT DISTINCT fingerprint FROM @failure WHERE spec = $1 AND $2", [
+            spec,
+            true,
+          ])) as [string][]
+        ).map(([fingerprint]) => fingerprint),
+      );
+      const units = await tx.rows(
+        `SELECT u.id, u.key, u.long_name, u.tries, u.attempt_end, u.reason,
+           CASE WHEN u.attempt_own THEN u.attempt_data ELSE u.data END
+         FROM @unit u WHERE u.id = ANY ($1::bigint[]) ORDER BY u.id`,
+        [int8s(ids)],
+      );
+      const deltas = new Map<string, Delta>();
+      const fingerprints = units.map(([, key, long, tries, end, reason, data]) => {
+        const failure = failureOf(bytesData(data as Buffer | null), reason as FailReason | null, groups);
+        const { fingerprint, error } = failure;
+        groups.add(fingerprint);
+        const at = (end as number | null) ?? 0;
+        const delta = deltas.get(fingerprint) ?? {
+          ...{ spec, fingerprint, error, count: 0, first: at, last: at, tries: 0 },
+          example: Buffer.alloc(0),
+        };
+        deltas.set(fingerprint, delta);
+        delta.count++;
+        delta.first = Math.min(delta.first, at);
+        delta.last = Math.max(delta.last, at);
+        delta.tries = Math.max(delta.tries, tries as number);
+        delta.example = nameToBytes(nameOf(key as Buffer, long as Buffer | null));
+        return fingerprint;
+      });
+      await tx.rows(
+        `UPDATE @failed f SET fingerprint = g.fingerprint FROM unnest($1::bigint[], $2::text[]) AS g (unit, fingerprint)
+         WHERE ${isRow("f.unit", "g.unit")}`,
+        [int8s(units.map(([id]) => id as number)), texts(fingerprints)],
+      );
+      await writeDeltas(tx, [...deltas.values()]);
+      return ids.length < limit;
+    },
+    { repeatable: true },
+  );
+}
+
+/** Groups without a unit are gone. */
+export async function dropEmptyGroups(tx: Session): Promise<void> {
+  await tx.rows(
+    `DELETE FROM @failure f USING (
+       SELECT spec, fingerprint FROM @failure WHERE $1 GROUP BY spec, fingerprint HAVING sum(count) <= 0
+     ) e WHERE ${isRow("f.spec", "e.spec")} AND f.fingerprint = e.fingerprint`,
+    [true],
+  );
+}
+
+export async function readFailures(
+  session: Session,
+  spec: { id: number; name: string },
+): Promise<FailureRow[]> {
+  const rows = await session.rows(
+    `SELECT f.fingerprint, max(f.error), sum(f.count)::bigint, min(f.first)::float8, max(f.last)::float8, max(f.tries),
+       (array_agg(f.example ORDER BY f.last DESC) FILTER (WHERE length(f.error) > 0))[1]
+     FROM @failure f WHERE f.spec = $1 GROUP BY f.fingerprint HAVING sum(f.count) > 0`,
+    [spec.id],
+  );
+  return (rows as [string, string, number, number, number, number, Buffer][]).map(
+    ([fingerprint, error, count, firstTime, lastTime, tries, example]) => ({
+      workSpec: spec.name,
+      fingerprint,
+      error,
+      count,
+      firstTime,
+      lastTime,
+      example: nameOf(example, null),
+      tries,
+    }),
+  );
+}

@@ -1,0 +1,84 @@
+/** Failure groups. A unit that fails is noted in `failed`; what has no fingerprint there yet is grouped when somebody looks. */
+import { failureOf, nameFromBytes, nameToBytes, type FailureRow } from "../core/index.ts";
+import type { Value } from "./driver.ts";
+import type { Spec, State } from "./state.ts";
+import { findUnit } from "./units.ts";
+
+type Group = Omit<FailureRow, "workSpec">;
+
+function readGroups(state: State, spec: Spec): Map<string, Group> {
+  const groups = new Map<string, Group>();
+  for (const [fingerprint, error, count, first, last, tries, example] of state.sql.failures.all(spec.id))
+    groups.set(fingerprint as string, {
+      fingerprint: fingerprint as string,
+      error: error as string,
+      count: count as number,
+      firstTime: first as number,
+      lastTime: last as number,
+      tries: tries as number,
+      example: nameFromBytes(example as Uint8Array),
+    });
+  return groups;
+}
+
+/** Puts failed units of a spec into their groups, about `limit` of them; answers whether all are. */
+export function groupFailures(state: State, spec: Spec, limit: number): boolean {
+  if (spec.counts.failed === 0) return true;
+  const ids = state.sql.ungrouped.all(spec.id, limit).map(([id]) => id as number);
+  if (ids.length === 0) return true;
+  const groups = readGroups(state, spec);
+  const changed = new Set<Group>();
+  for (const id of ids) {
+    const unit = findUnit(state, id);
+    if (unit === undefined) continue;
+    const { attempt, data, tries, name: example } = unit;
+    const end = attempt?.end ?? 0;
+    const { fingerprint, error } = failureOf(attempt?.data ?? data, attempt?.reason ?? null, groups);
+    let group = groups.get(fingerprint);
+    if (group === undefined) {
+      group = { fingerprint, error, count: 0, firstTime: end, lastTime: end, tries, example };
+      groups.set(fingerprint, group);
+    }
+    group.count++;
+    group.firstTime = Math.min(group.firstTime, end);
+    group.lastTime = Math.max(group.lastTime, end);
+    group.tries = Math.max(group.tries, tries);
+    group.example = example;
+    changed.add(group);
+    state.sql.setGroup.run(fingerprint, id);
+  }
+  for (const { fingerprint, error, count, firstTime, lastTime, tries, example } of changed)
+    state.sql.putFailure.run(
+      spec.id,
+      fingerprint,
+      error,
+      count,
+      firstTime,
+      lastTime,
+      tries,
+      nameToBytes(example),
+    );
+  state.writes++;
+  return ids.length < limit;
+}
+
+export const failureRows = (state: State, spec: Spec): FailureRow[] =>
+  [...readGroups(state, spec).values()].map((group) => ({ workSpec: spec.name, ...group }));
+
+/** The unit has failed. */
+export function noteFailed(state: State, unit: number): void {
+  state.sql.noteFailed.run(unit);
+}
+
+/** The units no longer count as failed, or are gone. */
+export function dropFailed(state: State, spec: Spec, units: readonly number[]): void {
+  const list = JSON.stringify(units);
+  const left = new Map<Value, number>();
+  for (const [fingerprint = null] of state.sql.groupsOf.all(list))
+    left.set(fingerprint, (left.get(fingerprint) ?? 0) + 1);
+  for (const [fingerprint, count] of left) {
+    state.sql.lessFailures.run(count, spec.id, fingerprint);
+    state.sql.dropEmptyFailure.run(spec.id, fingerprint);
+  }
+  state.sql.dropFailed.run(list);
+}

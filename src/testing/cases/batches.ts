@@ -1,0 +1,251 @@
+import assert from "node:assert/strict";
+import { decodeData, encodeData, type BatchRow } from "../../core/index.ts";
+import { present, type CaseGroup, type Context } from "../stack.ts";
+
+const batch = async (t: Context, name = "b"): Promise<BatchRow> =>
+  present((await t.c.getBatches(t.ns, [name]))[0]);
+const counts = async (t: Context, name = "b"): Promise<number[]> => {
+  const { total, finished, failed } = await batch(t, name);
+  return [total, finished, failed];
+};
+/** Two work specs, one for what follows, and a batch of three units that is sealed. */
+async function three(t: Context, on?: "ended" | "finished"): Promise<void> {
+  await t.spec("s");
+  await t.spec("r");
+  await t.spec("after");
+  await t.c.setBatches(t.ns, [{ name: "b", then: { workSpec: "after", ...(on !== undefined && { on }) } }]);
+  await t.add("s", { name: "1", batch: "b" }, { name: "2", batch: "b" });
+  await t.add("r", { name: "3", batch: "b" });
+  await t.c.setBatches(t.ns, [{ name: "b", sealed: true }]);
+}
+/** Settles everything that may be claimed. */
+async function settleAll(t: Context, action: "finish" | "fail", workSpecs: string[]): Promise<void> {
+  for (const workSpec of workSpecs)
+    for (const attempt of await t.claim({ number: 100, workSpecs: [workSpec] }))
+      await t.settled(attempt, action);
+}
+const followers = async (t: Context): Promise<string[]> => Object.keys(await t.statuses("after"));
+
+export const batches: CaseGroup = {
+  concept: "batches",
+  cases: [
+    {
+      name: "units of any work specs are counted by how they ended",
+      async run(t) {
+        await three(t);
+        assert.deepEqual(await counts(t), [3, 0, 0]);
+        await settleAll(t, "finish", ["r"]);
+        assert.deepEqual(await counts(t), [3, 1, 0]);
+        await t.settled(await t.claimOne({ workSpecs: ["s"] }), "fail");
+        assert.deepEqual(await counts(t), [3, 1, 1]);
+        assert.deepEqual((await t.unit("s", "1")).labels, ["batch:b"]);
+      },
+    },
+    {
+      name: "when all have ended, one unit is made, named by the batch, with its counts, and not before",
+      async run(t) {
+        await three(t);
+        await settleAll(t, "finish", ["s"]);
+        assert.deepEqual(await followers(t), []);
+        await settleAll(t, "fail", ["r"]);
+        const attempt = await t.claimOne({ workSpecs: ["after"] });
+        assert.equal(attempt.workUnit, "b");
+        assert.deepEqual(decodeData(present(attempt.data)), { batch: "b", total: 3, finished: 2, failed: 1 });
+        assert.equal((await batch(t)).doneTime, t.now);
+      },
+    },
+    {
+      name: "it is made once: not again when units come back and end again",
+      async run(t) {
+        await three(t);
+        await settleAll(t, "fail", ["s", "r"]);
+        await settleAll(t, "finish", ["after"]);
+        assert.equal(await t.c.changeBatch(t.ns, "b", "retry"), 3);
+        assert.deepEqual(await counts(t), [3, 0, 0]);
+        await settleAll(t, "finish", ["s", "r"]);
+        assert.deepEqual(await counts(t), [3, 3, 0]);
+        assert.deepEqual(await t.statuses("after"), { b: "finished" });
+      },
+    },
+    {
+      name: "on finished: a failure holds it up until the unit has been done again",
+      async run(t) {
+        await three(t, "finished");
+        await settleAll(t, "finish", ["s"]);
+        await settleAll(t, "fail", ["r"]);
+        assert.deepEqual(await followers(t), []);
+        assert.equal(await t.c.changeBatch(t.ns, "b", "retry"), 1);
+        await settleAll(t, "finish", ["r"]);
+        assert.deepEqual(await followers(t), ["b"]);
+      },
+    },
+    {
+      name: "not before the batch is sealed, and at once when it is",
+      async run(t) {
+        await t.spec("s");
+        await t.spec("after");
+        await t.add("s", { name: "1", batch: "b" });
+        await settleAll(t, "finish", ["s"]);
+        await t.c.setBatches(t.ns, [{ name: "b", then: { workSpec: "after", workUnit: "sum" } }]);
+        assert.deepEqual(await followers(t), []);
+        await t.c.setBatches(t.ns, [{ name: "b", sealed: true }]);
+        assert.deepEqual(await followers(t), ["sum"]);
+      },
+    },
+    {
+      name: "outputs stay in the batch of the unit that made them",
+      async run(t) {
+        await t.spec("s", { then: "r" });
+        await t.spec("r");
+        await t.spec("after");
+        await t.add("s", { name: "1", batch: "b" });
+        await t.c.setBatches(t.ns, [{ name: "b", then: { workSpec: "after" }, sealed: true }]);
+        await t.settled(await t.claimOne({ workSpecs: ["s"] }), "finish", {
+          data: encodeData({ output: ["x", "y"] }),
+        });
+        assert.deepEqual(await counts(t), [3, 1, 0]);
+        await settleAll(t, "finish", ["r"]);
+        assert.deepEqual(await followers(t), ["b"]);
+      },
+    },
+    {
+      name: "units that fail without running count: too many retries, a dependency, a lease that ends",
+      async run(t) {
+        await t.spec("s", { max_retries: 1 });
+        await t.spec("after");
+        await t.add("s", { name: "1", batch: "b" });
+        await t.add("s", { name: "2", batch: "b", dependencies: [{ workUnit: "1" }] });
+        await t.c.setBatches(t.ns, [{ name: "b", then: { workSpec: "after" }, sealed: true }]);
+        await t.claimOne({ lifetimeMs: 10, workSpecs: ["s"] });
+        await t.advance(10);
+        await t.tidy();
+        assert.deepEqual(await counts(t), [2, 0, 2]);
+        assert.deepEqual(await followers(t), ["b"]);
+      },
+    },
+    {
+      name: "cancel ends what has not ended, and the batch with it",
+      async run(t) {
+        await three(t);
+        const attempt = await t.claimOne({ workSpecs: ["s"] });
+        assert.equal(await t.c.changeBatch(t.ns, "b", "cancel"), 3);
+        assert.deepEqual(await counts(t), [3, 0, 3]);
+        assert.deepEqual(await followers(t), ["b"]);
+        assert.notEqual((await t.settle(attempt, "finish")).error, null);
+      },
+    },
+    {
+      name: "a failure that turns out to be none, a unit added again, moved or deleted: counts stay right",
+      async run(t) {
+        await t.spec("s");
+        await t.add("s", { name: "1", batch: "b" }, { name: "2", batch: "b" }, { name: "3", batch: "b" });
+        const attempt = await t.claimOne();
+        await t.settled(attempt, "fail");
+        await t.settled(attempt, "finish");
+        assert.deepEqual(await counts(t), [3, 1, 0]);
+        await t.add("s", { name: "1", batch: "b" });
+        assert.deepEqual(await counts(t), [3, 0, 0]);
+        await t.add("s", { name: "2", batch: "c" });
+        assert.deepEqual(
+          [await counts(t), await counts(t, "c")],
+          [
+            [2, 0, 0],
+            [1, 0, 0],
+          ],
+        );
+        await t.c.deleteWorkUnits(t.ns, "s", { names: ["3"] });
+        assert.deepEqual(await counts(t), [1, 0, 0]);
+        await t.settled(await t.claimOne(), "finish");
+        await t.c.deleteWorkUnits(t.ns, "s", { names: ["1"] });
+        assert.deepEqual(await counts(t), [1, 1, 0]);
+        const made = await t.c.makeAttempts(t.ns, [{ workSpec: "s", workUnit: "2", worker: "w" }]);
+        await t.settled(present(made[0]), "finish");
+        assert.deepEqual(await counts(t, "c"), [1, 1, 0]);
+        await t.c.makeAttempts(t.ns, [{ workSpec: "s", workUnit: "2", worker: "w" }]);
+        assert.deepEqual(await counts(t, "c"), [1, 0, 0]);
+      },
+    },
+    {
+      name: "an empty batch ends when it is sealed; one without then ends too",
+      async run(t) {
+        await t.spec("after");
+        await t.c.setBatches(t.ns, [
+          { name: "b", then: { workSpec: "after" }, sealed: true },
+          { name: "c", sealed: true },
+        ]);
+        assert.deepEqual(await followers(t), ["b"]);
+        assert.ok((await batch(t, "c")).doneTime > 0);
+      },
+    },
+    {
+      name: "a batch in a batch counts as a unit, and what it makes belongs there",
+      async run(t) {
+        await t.spec("s");
+        await t.spec("after");
+        await t.c.setBatches(t.ns, [
+          { name: "inner", parent: "b", then: { workSpec: "s", workUnit: "sum" } },
+          { name: "b", then: { workSpec: "after" } },
+        ]);
+        await t.add("s", { name: "1", batch: "inner" });
+        await t.c.setBatches(t.ns, [
+          { name: "inner", sealed: true },
+          { name: "b", sealed: true },
+        ]);
+        assert.deepEqual(await counts(t), [1, 0, 0]);
+        await t.settled(await t.claimOne({ workSpecs: ["s"] }), "finish");
+        assert.deepEqual(await counts(t), [2, 1, 0]);
+        assert.deepEqual(await followers(t), []);
+        await t.settled(await t.claimOne({ workSpecs: ["s"] }), "finish");
+        assert.deepEqual(await counts(t), [2, 2, 0]);
+        assert.deepEqual(await followers(t), ["b"]);
+      },
+    },
+    {
+      name: "listed by name, a page at a time; deleted, its units stay",
+      async run(t) {
+        await t.spec("s");
+        for (const name of ["c", "a", "b"]) await t.add("s", { name, batch: name });
+        const first = await t.c.listBatches(t.ns, { limit: 2 });
+        assert.deepEqual([first.rows.map(({ name }) => name), first.next], [["a", "b"], "b"]);
+        const rest = await t.c.listBatches(t.ns, { previous: "b" });
+        assert.deepEqual(
+          rest.rows.map(({ name }) => name),
+          ["c"],
+        );
+        assert.deepEqual(await t.c.deleteBatches(t.ns, ["b", "x"]), [true, false]);
+        assert.deepEqual(await t.c.getBatches(t.ns, ["b"]), [null]);
+        await settleAll(t, "finish", ["s"]);
+        assert.deepEqual(await t.c.getBatches(t.ns, ["b"]), [null]);
+        assert.deepEqual(await counts(t, "a"), [1, 1, 0]);
+      },
+    },
+    {
+      name: "what is wrong is refused by name",
+      async run(t) {
+        await t.refuses("bad_argument", t.c.setBatches(t.ns, [{ name: "b", parent: "b" }]), /parent/);
+        await t.refuses(
+          "bad_argument",
+          t.c.setBatches(t.ns, [{ name: "b", then: { workSpec: "s", on: "never" as "ended" } }]),
+          /on/,
+        );
+        await t.refuses("too_large", t.c.setBatches(t.ns, [{ name: "b".repeat(300) }]));
+        await t.refuses("bad_argument", t.c.changeBatch(t.ns, "b", "stop" as "cancel"), /action/);
+      },
+    },
+    {
+      name: "many units that end at the same moment lead to one unit",
+      async run(t) {
+        await t.spec("s");
+        await t.spec("after");
+        await t.c.setBatches(t.ns, [{ name: "b", then: { workSpec: "after" } }]);
+        await t.add("s", ...Array.from({ length: 40 }, (_, i) => ({ name: `u${i}`, batch: "b" })));
+        await t.c.setBatches(t.ns, [{ name: "b", sealed: true }]);
+        const attempts = await t.claim({ number: 40 });
+        await Promise.all(attempts.map((attempt) => t.settled(attempt, "finish")));
+        assert.deepEqual(await counts(t), [40, 40, 0]);
+        assert.equal((await t.attempts("after", "b")).length, 0);
+        assert.deepEqual(await t.statuses("after"), { b: "available" });
+      },
+    },
+  ],
+};
