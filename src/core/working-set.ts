@@ -219,6 +219,14 @@ export abstract class WorkingSet<Unit extends UnitState> {
   abstract nextLane(spec: Unit["spec"]): LaneState | undefined;
   /** The lane's next unit: highest priority first, then name order; or the first of those that have begun. */
   abstract nextInLane(spec: Unit["spec"], lane: LaneState, begun: boolean): Unit | undefined;
+  /**
+   * When the last attempt of the work spec ended that a limit no longer counts, as far as was looked: who takes its place begins no
+   * earlier. Only where the daemons' requests may overtake each other.
+   */
+  placeFreed(_spec: Unit["spec"]): number {
+    return 0;
+  }
+
   /** How many units of a partition run. */
   abstract running(spec: Unit["spec"], partition: string): number;
 

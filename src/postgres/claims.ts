@@ -74,7 +74,8 @@ const claimStatement = (whole: boolean): string => `
       } AS repeated,
       ${isStale} AS stale,
       CASE WHEN s.max_running = 0 THEN $2::bigint
-        ELSE s.max_running - (SELECT coalesce(sum(t.pending), 0) FROM @tally t WHERE t.spec = s.id) END AS room
+        ELSE s.max_running - (SELECT coalesce(sum(t.pending), 0) FROM @tally t WHERE t.spec = s.id) END AS room,
+      CASE WHEN s.max_running = 0 THEN 0 ELSE (SELECT max(t.freed) FROM @tally t WHERE t.spec = s.id) END AS freed
     FROM @spec s JOIN @namespace n ON n.id = s.namespace
     WHERE s.id = $1 AND NOT s.dead AND n.name = $9
   ), places AS MATERIALIZED (
@@ -84,7 +85,7 @@ const claimStatement = (whole: boolean): string => `
   ), picked AS MATERIALIZED (
     SELECT u.id, u.attempts, u.tries, u.max_tries, u.attempt_status, u.attempt_late, u.attempt_start, u.attempt_end,
       u.attempt_expiration, u.attempt_worker, u.attempt_errors, u.attempt_own, u.attempt_data,
-      greatest($3::bigint, u.since, u.attempt_end) AS begins,
+      greatest($3::bigint, u.since, u.attempt_end, (SELECT freed FROM spec)) AS begins,
       greatest(coalesce(u.since, u.created), u.not_before, u.attempt_end) AS waits
     FROM @unit u WHERE u.spec = $1 AND u.status = 0
       AND (u.place, u.key) >= ($10::float8, $11::bytea)

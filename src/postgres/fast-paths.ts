@@ -61,7 +61,7 @@ const insertStatement = (named: boolean): string => `
     ${tallyInsert}
     SELECT $1, pg_backend_pid(), count(*) FILTER (WHERE status = 0), count(*) FILTER (WHERE status = 1), 0, 0, 0, 0, 0, 0,
       count(*) FILTER (WHERE status = 0), CASE WHEN bool_or(status = 0) THEN $13::bigint ELSE 0 END,
-      $11::float8, $12::bytea
+      $11::float8, $12::bytea, 0
     FROM added HAVING count(*) > 0
     ${tallyConflict}
   )
@@ -281,14 +281,14 @@ const settleStatement = (queued: boolean, laned: boolean, fails: boolean): strin
       attempt_own = u.attempt_own OR g.data IS NOT NULL,
       attempt_data = coalesce(g.data, u.attempt_data)
     FROM fit, given g WHERE ${isRow("u.id", "g.id")} AND ${plainUnit(queued)} AND fit.units = $3::bigint${queued ? " AND fit.enough" : ""}
-    RETURNING u.spec, u.status, u.attempt_expiration, u.place, u.key, g.at, u.attempt_end - u.attempt_start AS took${laned ? ", u.lane, u.partition" : ""}${queued ? toldColumns : fails ? ", u.id" : ""}
+    RETURNING u.spec, u.status, u.attempt_expiration, u.place, u.key, g.at, u.attempt_end - u.attempt_start AS took, u.attempt_end AS ended${laned ? ", u.lane, u.partition" : ""}${queued ? toldColumns : fails ? ", u.id" : ""}
   ), ${queued ? toldSql : ""}${laned ? notedSql : ""}${fails ? failedSql : ""}tallied AS (
     ${tallyInsert}
     SELECT spec, pg_backend_pid(), count(*) FILTER (WHERE status = 0), count(*) FILTER (WHERE status = 1), 0,
       -count(*) FILTER (WHERE status <> 3), count(*) FILTER (WHERE status = 4), count(*) FILTER (WHERE status = 5), 0, 0,
       count(*) FILTER (WHERE status = 0), CASE WHEN bool_or(status = 0) THEN $10::bigint ELSE 0 END,
       (array_agg(place ORDER BY place, key) FILTER (WHERE status = 0))[1],
-      (array_agg(key ORDER BY place, key) FILTER (WHERE status = 0))[1]
+      (array_agg(key ORDER BY place, key) FILTER (WHERE status = 0))[1], max(ended)
     FROM changed WHERE status <> 3 GROUP BY spec
     ${tallyConflict}
   )

@@ -263,14 +263,17 @@ const ringSql = `
   (SELECT ${laneRow} FROM @lane l WHERE l.spec = $1 AND l.state = 1 AND l.rank = (SELECT rank FROM first)
      AND l.partition <= $2 AND NOT l.lane = ANY ($4::bytea[]) ORDER BY l.partition LIMIT $3)`;
 
-/** How many units of each lane run, and which have begun; without those that are at hand. $1 spec, $2 lanes, $3 now, $4 known units. */
+/**
+ * How many units of each lane run, and which have begun; without those that are at hand; and when the last attempt of the spec ended,
+ * as the same look shows it. $1 spec, $2 lanes, $3 now, $4 known units.
+ */
 const begunSql = `
   SELECT g.at::int, u.id, u.status = 0, u.status = 3 AND u.attempt_expiration > $3::bigint
   FROM unnest($2::bytea[]) WITH ORDINALITY AS g (lane, at) CROSS JOIN LATERAL (
     SELECT u.id, u.status, u.attempt_expiration FROM @unit u
     WHERE u.spec = $1 AND u.lane = g.lane AND u.lane IS NOT NULL AND u.status < 4 AND u.attempt_status IS NOT NULL
       AND NOT u.id = ANY ($4::bigint[])
-  ) u`;
+  ) u UNION ALL SELECT 0, max(t.freed), false, false FROM @tally t WHERE t.spec = $1`;
 
 /** The first units of each lane from a place on. $1 spec, $2 lanes, $3 places, $4 keys, $5 how many. */
 const entriesSql = `
@@ -294,6 +297,8 @@ export class SpecLanes {
   /** Units of lanes that are not here and became available by this claim. */
   #arrived: Unit[] = [];
   readonly #hungry = new Set<PgLane>();
+  /** When the last attempt ended that was not counted. */
+  freed = 0;
 
   constructor(host: LaneHost, spec: Spec) {
     this.#host = host;
@@ -375,7 +380,11 @@ export class SpecLanes {
     ]);
     const available: { lane: PgLane; id: number }[] = [];
     for (const [at, id, isAvailable, runs] of begun as [number, number, boolean, boolean][]) {
-      const lane = lanes[at - 1]!;
+      const lane = lanes[at - 1];
+      if (lane === undefined) {
+        this.freed = Math.max(this.freed, id);
+        continue;
+      }
       lane.begun++;
       if (runs) lane.running++;
       if (!isAvailable) continue;

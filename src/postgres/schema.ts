@@ -320,6 +320,8 @@ export const migrations: readonly Migration[] = [
         autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0
       )`,
       "CREATE INDEX note_spec ON @note (spec)",
+      // when the last attempt ended
+      "ALTER TABLE @tally ADD COLUMN freed bigint NOT NULL DEFAULT 0",
       // why a unit failed, where that is not 'error'; what it says of its tries, as JSON, and after how many it fails
       "ALTER TABLE @unit ADD COLUMN reason text, ADD COLUMN retry text, ADD COLUMN max_tries integer",
       "CREATE INDEX unit_spent ON @unit (spec, tries, id) WHERE status = 0 AND max_tries > 0 AND tries >= max_tries",

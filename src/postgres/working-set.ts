@@ -130,6 +130,7 @@ export class PostgresSet extends WorkingSet<Unit> {
   /** Only while a claim by partition looks at them. */
   readonly #lanes = new Map<number, SpecLanes>();
   readonly #running = new Map<string, number>();
+  readonly #freed = new Map<number, number>();
   readonly #flow = new Set<Spec>();
   readonly #woken: { namespace: string; unit: number }[] = [];
   readonly #retired = new Map<number, { finished: number; failed: number }>();
@@ -309,13 +310,16 @@ export class PostgresSet extends WorkingSet<Unit> {
     // leases that have ended are counted out; units of this set are counted by `count`
     const [row] = await this.#tx.rows(
       `SELECT c.available, c.delayed, c.blocked, c.pending - (SELECT count(*) FROM @unit u WHERE u.spec = $1 AND u.status = 3
-         AND u.attempt_expiration <= $2::bigint AND NOT u.id = ANY ($3::bigint[])), c.finished, c.failed
+         AND u.attempt_expiration <= $2::bigint AND NOT u.id = ANY ($3::bigint[])), c.finished, c.failed,
+         (SELECT max(t.freed) FROM @tally t WHERE t.spec = $1)
        FROM ${tallyOf("$1")} c`,
       [spec.id, this.now, int8s([...this.#units.keys()])],
     );
     const counts = {} as Tally;
     for (const [i, status] of workUnitStatuses.entries()) counts[status] = row?.[i] as number;
     this.#counts.set(spec.id, counts);
+    if (spec.meta.maxRunning > 0)
+      this.#freed.set(spec.id, (row?.[workUnitStatuses.length] as number | null) ?? 0);
   }
 
   override loadReady(spec: Spec, count: number): Loading {
@@ -459,6 +463,10 @@ export class PostgresSet extends WorkingSet<Unit> {
     const lanes = this.#lanes.get(spec.id);
     const lane = lanes?.lane(partition);
     return lane === undefined ? undefined : lanes?.nextUnit(lane, begun);
+  }
+
+  override placeFreed(spec: Spec): number {
+    return Math.max(this.#freed.get(spec.id) ?? 0, this.#lanes.get(spec.id)?.freed ?? 0);
   }
 
   running(spec: Spec, partition: string): number {
@@ -731,12 +739,17 @@ export class PostgresSet extends WorkingSet<Unit> {
       const delta = deltaOf(unit.spec.id);
       if (unit.stored !== null) delta[unit.stored.status]--;
       delta[unit.status]++;
+      delta.freed = Math.max(delta.freed, unit.attempt?.end ?? 0);
       if (unit.status !== "available") continue;
       const at = { place: placeOf(unit.priority), key: keyPrefix(nameToBytes(unit.name)) };
       delta.arrivals++;
       if (delta.first === null || comparePlaces(at, delta.first) < 0) delta.first = at;
     }
     for (const { spec, stored } of this.#removed) if (stored !== null) deltaOf(spec.id)[stored.status]--;
+    for (const { unit, attempt } of this.#archived) {
+      const delta = deltaOf(unit.spec.id);
+      delta.freed = Math.max(delta.freed, attempt.end);
+    }
     for (const [spec, { finished, failed }] of this.#retired) {
       deltaOf(spec).removedFinished += finished;
       deltaOf(spec).removedFailed += failed;

@@ -150,7 +150,7 @@ type Put = {
   after?: { pick: number; hard: boolean }[] | undefined;
   queues: string[];
   labels: string[];
-  partition: string;
+  partition?: string;
   maxRetries?: number | undefined;
   conflict?: ModelPut["conflict"];
 };

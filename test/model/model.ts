@@ -110,7 +110,7 @@ export interface ModelPut {
   needs?: { spec: string; name: string; hard: boolean }[];
   queues: readonly string[];
   labels: readonly string[];
-  partition: string;
+  partition?: string;
   maxRetries?: number | undefined;
   /** What becomes of a unit that exists; undefined is `update`. */
   conflict?: "replace" | "data" | "ignore" | "refuse" | undefined;
@@ -504,7 +504,7 @@ export class Model {
     unit.notBefore = put.delay > 0 ? this.now + put.delay : 0;
     unit.queues = put.queues;
     unit.labels = put.labels;
-    unit.partition = put.partition;
+    unit.partition = put.partition ?? "";
     unit.maxRetries = put.maxRetries;
     if (origin !== null) unit.origin = origin;
     if (put.needs !== undefined)

@@ -125,9 +125,10 @@ function byPartition(attempts: readonly AttemptRow[]): Map<string, AttemptRow[]>
 
 /** How many ran at once at most. An attempt that ends in the millisecond in which another begins is over then. */
 function mostAtOnce(attempts: readonly AttemptRow[]): number {
-  const events = attempts.flatMap(({ startTime, endTime }) => [
+  // one that was settled after its lease had ended held its place until then
+  const events = attempts.flatMap(({ startTime, endTime, expirationTime, late }) => [
     { at: startTime, by: 1 },
-    { at: endTime, by: -1 },
+    { at: late ? expirationTime : endTime, by: -1 },
   ]);
   events.sort((a, b) => a.at - b.at || a.by - b.by);
   let running = 0;
@@ -142,6 +143,14 @@ test("no partition ever has more units running than it may, and all are done", a
   const attempts = await work("limit", 1);
   for (const [partition, list] of byPartition(attempts))
     expect(mostAtOnce(list), partition).toBeLessThanOrEqual(3);
+  expect(byPartition(attempts).size).toBe(7);
+}, 180_000);
+
+test("a work spec never has more units running than it may", async () => {
+  await set("whole", { max_running: 3 });
+  await engines[1]!.addWorkUnits("whole", "s", units(7, 30));
+  const attempts = await work("whole", 4);
+  expect(mostAtOnce(attempts)).toBeLessThanOrEqual(3);
   expect(byPartition(attempts).size).toBe(7);
 }, 180_000);
 
