@@ -163,7 +163,7 @@ describe("plans", () => {
     "text",
   ];
   const hot = {
-    candidates: [candidatesSql, ["bytea", "bytea[]", "bigint"]],
+    candidates: [candidatesSql, ["bytea", "bytea[]", "bigint", "bigint"]],
     claim: [claimSql, [...claimTypes, "bigint", "bytea[]"]],
     plain: [plainClaimSql, claimTypes],
     settle: [
