@@ -98,13 +98,29 @@ describe.skipIf(noBrowser !== "")(`actions${whySkipped(noBrowser)}`, () => {
     },
   );
 
-  test("groups errors, and retries one group", { timeout }, async () => {
+  test("groups failures, leads to the units of a group, and retries one group", { timeout }, async () => {
     await fill(20, 10);
-    const { page, problems } = await stage.open(`#/${ns}/spec/parse`);
-    const group = page.getByRole("region", { name: "Errors" }).getByRole("row", { name: /Error: odd/ });
+    const { page, problems } = await stage.open(`#/${ns}`);
+    // half of the units that ended have failed: the reason is among what needs attention, with the error that most have
+    const attention = page.getByRole("region", { name: "Needs attention" });
+    await expect.poll(() => attention.innerText()).toMatch(/50 % of them say Error: (odd|even)/);
+    await attention.getByRole("button", { name: "Failure groups" }).click();
+    const groups = page.getByRole("region", { name: "Failure groups" });
+    const group = groups.getByRole("row", { name: /Error: odd/ });
+    await expect.poll(() => group.innerText()).toMatch(/new/);
+    await group.getByRole("link", { name: "5", exact: true }).click();
+    await page.getByText("5 matching, by name").waitFor();
+    expect(await page.locator(".rows .row").count()).toBe(5);
+    expect(await page.locator(".flt", { hasText: "error" }).innerText()).toContain("Error: odd");
+    await page.getByRole("combobox").selectOption("15m");
+    await expect.poll(() => page.url()).toContain("within=15m");
+    await page.getByText("5 matching, by name").waitFor();
+    await page.goto(`${stage.url}/#/${ns}/spec/parse`);
     await group.getByRole("button", { name: "Retry 5…" }).click();
-    await dialog(page).getByRole("button", { name: "Retry 5 units" }).click();
+    expect(await dialog(page).innerText()).toContain("failed with this error");
+    await dialog(page).getByRole("button", { name: "Retry 5 units of parse" }).click();
     await expect.poll(async () => (await counts()).failed).toBe(5);
+    await expect.poll(() => groups.innerText()).not.toContain("Error: odd");
     await expect.poll(() => page.locator(".ops").innerText()).toContain("Done: 5 of 5 changed");
     const left = await stage.client.listWorkUnits(ns, "parse", { statuses: ["failed"] });
     for (const { data } of left.rows) expect(decodeData(data!).traceback).toContain("even");

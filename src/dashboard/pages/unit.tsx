@@ -3,7 +3,7 @@ import { useQuery } from "@tanstack/react-query";
 import { useMemo, useState, type ReactNode } from "react";
 import { dataToJson, readOutputs, type AttemptRow, type Data, type WorkUnitRow } from "../../core/index.ts";
 import { client, sayError } from "../data/connection.ts";
-import { errorLine, errorOf, unitsNamed, useUnit, type UnitLook } from "../data/units.ts";
+import { errorLine, errorOf, everyUnit, unitsNamed, useUnit, type UnitLook } from "../data/units.ts";
 import { giveBack } from "../data/workers.ts";
 import { clockTime, count, dayTime, duration, exactTime, plural, visible, visibleLines } from "../format.ts";
 import { useHere } from "../here.ts";
@@ -136,7 +136,7 @@ function Shown({ look }: { look: UnitLook }): ReactNode {
           <Ask
             asked={asked}
             target={{ ns, spec: unit.workSpec, names: [unit.name] }}
-            filter={{ statuses: [], prefix: "", label: "" }}
+            filter={everyUnit}
             onClose={close}
             onStarted={() => {
               if (asked === "delete") setTimeout(() => go({ ns, page: "units", spec: unit.workSpec }), 300);

@@ -270,12 +270,17 @@ export function Ask(props: {
   );
 }
 
-function filterWords({ names }: BulkTarget, { statuses, prefix, label }: UnitFilter): string {
+function filterWords(
+  { names }: BulkTarget,
+  { statuses, prefix, label, error, withinMs }: UnitFilter,
+): string {
   if (names !== undefined) return "those that you selected";
   const words = [
     statuses.length > 0 && statuses.join(" or "),
     prefix !== "" && `named ${visible(prefix).slice(0, 60)}…`,
     label !== "" && `labelled ${visible(label)}`,
+    error !== "" && "failed with this error",
+    withinMs > 0 && `ended in the last ${duration(withinMs)}`,
   ].filter((word) => word !== false);
   return words.length === 0 ? "all of the work spec" : words.join(", ");
 }
