@@ -410,6 +410,107 @@ describe.skipIf(noBrowser !== "")(`actions${whySkipped(noBrowser)}`, () => {
     await expect.poll(async () => (await counts()).pending).toBe(0);
   });
 
+  test("shows schedules with their runs, and pauses one", { timeout }, async () => {
+    const { client } = stage;
+    await client.setWorkSpecs(ns, [
+      { data: encodeData({ name: "beat", schedule: { every: 1 } }) },
+      { data: encodeData({ name: "report", schedule: { cron: "0 3 * * *", timezone: "Europe/Brussels" } }) },
+    ]);
+    const { page, problems } = await stage.open(`#/${ns}/schedules`);
+    const row = (name: RegExp) => page.getByRole("region", { name: "Schedules" }).getByRole("row", { name });
+    await expect.poll(() => row(/report/).innerText()).toContain("0 3 * * *, Europe/Brussels");
+    expect(await row(/report/).innerText()).toMatch(/none yet\s+in \d+ h/);
+    // the unit of a run, once one was made, is where the page leads
+    await row(/beat/)
+      .getByRole("link", { name: /available/ })
+      .click();
+    await page.getByText("it is handed out when a worker asks").waitFor();
+    await page.goto(`${stage.url}/#/${ns}/schedules`);
+    await row(/report/)
+      .getByRole("button", { name: "Pause" })
+      .click();
+    const isPaused = async () => (await client.getWorkSpecs(ns, ["report"]))[0]!.meta.paused;
+    await expect.poll(isPaused).toBe(true);
+    await expect.poll(() => row(/report/).innerText()).toContain("paused");
+    await page.getByRole("button", { name: "Undo" }).click();
+    await expect.poll(isPaused).toBe(false);
+    await row(/report/)
+      .getByRole("link", { name: "report" })
+      .click();
+    await page.getByRole("region", { name: "What goes on" }).getByText("It makes its next unit in").waitFor();
+    await page.getByRole("link", { name: "Schedules" }).last().click();
+    await expect.poll(() => page.url()).toContain("/schedules");
+    expect(problems).toEqual([]);
+  });
+
+  test(
+    "shows how far batches are, retries what failed in one, and cancels the rest",
+    { timeout },
+    async () => {
+      await fill(1);
+      const { client } = stage;
+      await client.setBatches(ns, [
+        { name: "all", then: { workSpec: "index" } },
+        { name: "part", parent: "all", sealed: true },
+      ]);
+      await client.addWorkUnits(
+        ns,
+        "parse",
+        ["a", "b", "c", "d"].map((name) => ({ name, batch: "part", priority: 5 })),
+      );
+      const [a, b] = await client.requestAttempts(ns, { worker: "w", number: 2, workSpecs: ["parse"] });
+      await client.settleAttempts(ns, [
+        { attempt: a!.id, action: "finish" },
+        { attempt: b!.id, action: "fail", data: encodeData({ traceback: "Error: no" }) },
+      ]);
+      const { page, problems } = await stage.open(`#/${ns}/unit/parse/a`);
+      await page
+        .getByRole("region", { name: "Facts" })
+        .getByRole("link", { name: "part", exact: true })
+        .click();
+      const row = (name: RegExp) => page.getByRole("region", { name: "Batches" }).getByRole("row", { name });
+      await expect.poll(() => row(/^part/).innerText()).toContain("50 % of 4 units");
+      // the units of the batch, by work spec and status, lead to the list of them
+      await page.getByRole("link", { name: "2 available" }).click();
+      await page.getByText("2 matching, by name").waitFor();
+      expect(await page.locator(".rows .row").allInnerTexts()).toEqual([
+        expect.stringContaining("c"),
+        expect.stringContaining("d"),
+      ]);
+      await page.goto(`${stage.url}/#/${ns}/batches`);
+      await row(/^part/).getByRole("button", { name: "Retry…" }).click();
+      await dialog(page).getByRole("button", { name: "Retry 1 unit of part" }).click();
+      const batch = async () => (await client.getBatches(ns, ["part"]))[0]!;
+      await expect.poll(async () => (await batch()).failed).toBe(0);
+      await row(/^part/).getByRole("button", { name: "Cancel…" }).click();
+      await dialog(page).getByRole("button", { name: "Cancel 3 units of part" }).click();
+      await expect.poll(async () => (await batch()).doneTime).toBeGreaterThan(0);
+      await expect.poll(() => row(/^part/).innerText()).toContain("100 % of 4 units");
+      expect((await batch()).failed).toBe(3);
+      expect(problems).toEqual([]);
+    },
+  );
+
+  test("shows how far a running unit is, and cancels it", { timeout }, async () => {
+    await fill(1);
+    const { client } = stage;
+    const [attempt] = await client.requestAttempts(ns, { worker: "w", workSpecs: ["parse"] });
+    await client.settleAttempts(ns, [
+      { attempt: attempt!.id, action: "renew", progress: { done: 0.4, note: "page <b>4</b> of 10" } },
+    ]);
+    const { page, problems } = await stage.open(`#/${ns}/unit/parse/u00000`);
+    await page.getByRole("progressbar", { name: "Progress" }).waitFor();
+    expect(await page.locator(".progress").innerText()).toMatch(/40 %\s*page <b>4<\/b> of 10/);
+    await page.getByRole("button", { name: "Cancel…" }).click();
+    await dialog(page).getByLabel("Why").fill("wrong file");
+    await dialog(page).getByRole("button", { name: "Cancel 1 unit of parse" }).click();
+    const unit = async () => (await client.getWorkUnits(ns, "parse", ["u00000"]))[0]!;
+    await expect.poll(async () => (await unit()).reason).toBe("cancelled");
+    expect(decodeData((await unit()).data!).traceback).toContain("wrong file");
+    await page.getByRole("region", { name: "Error" }).getByText("wrong file").waitFor();
+    expect(problems).toEqual([]);
+  });
+
   test("empties a queue and releases a lock", { timeout }, async () => {
     const { client } = stage;
     await client.setWorkSpecs(ns, [{ data: encodeData({ name: "parse" }) }]);

@@ -20,11 +20,12 @@ type Kind =
   | "held"
   | "queues"
   | "failures"
+  | "batches"
   | "namespaces";
 
 const kindsOf: Readonly<Record<StreamedEvent["type"], readonly Kind[]>> = {
-  workUnits: ["counts", "units", "unit", "explain", "queues", "failures"],
-  attempts: ["counts", "units", "unit", "held", "explain", "queues", "failures"],
+  workUnits: ["counts", "units", "unit", "explain", "queues", "failures", "batches"],
+  attempts: ["counts", "units", "unit", "held", "explain", "queues", "failures", "batches"],
   workSpecs: ["specs", "counts", "explain"],
   workers: ["workers"],
   namespace: ["namespaces", "workers", "specs", "counts"],
@@ -40,6 +41,7 @@ const kindsOf: Readonly<Record<StreamedEvent["type"], readonly Kind[]>> = {
     "queues",
     "failures",
     "namespaces",
+    "batches",
   ],
 };
 
@@ -54,6 +56,7 @@ const spacingMs: Readonly<Record<Kind, number>> = {
   held: 2000,
   explain: 3000,
   failures: 3000,
+  batches: 1000,
   namespaces: 1000,
 };
 

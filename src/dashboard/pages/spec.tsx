@@ -1,6 +1,12 @@
 /** A work spec: what goes on in words, its share, its errors, how it goes, and its definition beside what holds now. */
 import { useState, type KeyboardEvent, type ReactNode } from "react";
-import type { FailureRow, WorkSpecMeta, WorkSpecMetaChange, WorkUnitStatus } from "../../core/index.ts";
+import {
+  hasSchedule,
+  type FailureRow,
+  type WorkSpecMeta,
+  type WorkSpecMetaChange,
+  type WorkUnitStatus,
+} from "../../core/index.ts";
 import { withError, type Words } from "../attention.ts";
 import { client, sayError } from "../data/connection.ts";
 import { drain } from "../data/counts.ts";
@@ -23,6 +29,7 @@ import { UndoBar, useUndo, type Undo } from "../parts/undo.tsx";
 import { Sentence } from "../parts/words.tsx";
 import { go, type Place } from "../place.ts";
 import { DrainWords } from "./home.tsx";
+import { scheduleWords } from "./schedules.tsx";
 import "./spec.css";
 
 export default function Spec(): ReactNode {
@@ -280,6 +287,20 @@ function sayings(
       head: "No worker is active.",
       words: ["Nobody asks for work in this namespace."],
       act: { label: "Workers", to: { ns, page: "workers" } },
+    });
+  if (hasSchedule(meta.schedule))
+    said.push({
+      icon: "sched",
+      tone: "available",
+      head: meta.paused
+        ? "It makes no units by its schedule while it is paused."
+        : meta.nextRun === 0
+          ? "Its schedule is over."
+          : meta.nextRun > daemonNow()
+            ? `It makes its next unit in ${duration(meta.nextRun - daemonNow())}.`
+            : "It makes its next unit now.",
+      words: [{ code: scheduleWords(meta.schedule) }],
+      act: { label: "Schedules", to: { ns, page: "schedules" } },
     });
   if (meta.continuous)
     said.push({

@@ -14,7 +14,7 @@ import {
   useUnits,
   type UnitFilter,
 } from "../data/units.ts";
-import { count, duration, plural, visible } from "../format.ts";
+import { count, duration, percent, plural, visible } from "../format.ts";
 import { useHere } from "../here.ts";
 import { AddUnits } from "../parts/add-units.tsx";
 import { BulkBar, type Selected } from "../parts/bulk-bar.tsx";
@@ -466,7 +466,9 @@ function UnitRow(props: {
         ? `waits for ${plural(waits, "unit")}`
         : unit.status === "available" && unit.attempts > 0
           ? `tried ${unit.attempts === 1 ? "once" : `${unit.attempts} times`} before`
-          : "";
+          : attempt?.status === "pending" && attempt.progress !== null
+            ? `${percent(attempt.progress.done)} ${attempt.progress.note}`
+            : "";
   return (
     <>
       <span role="cell" className="ck">
