@@ -24,6 +24,7 @@ export * from "./failure.ts";
 export * from "./generating.ts";
 export * from "./history.ts";
 export * from "./life.ts";
+export * from "./limits.ts";
 export * from "./lines.ts";
 export * from "./lock.ts";
 export * from "./names.ts";

@@ -10,7 +10,7 @@ import { Buffer, isUtf8 } from "node:buffer";
 import { CoordinateError } from "./errors.ts";
 
 export type NameKind =
-  "namespace" | "work spec" | "work unit" | "worker" | "queue" | "label" | "action" | "partition";
+  "namespace" | "work spec" | "work unit" | "worker" | "queue" | "label" | "action" | "partition" | "limit";
 
 /** Fewest and most bytes a name may have. The empty namespace is the default one. */
 export const nameLimits: Readonly<Record<NameKind, { readonly least: number; readonly most: number }>> = {
@@ -21,6 +21,7 @@ export const nameLimits: Readonly<Record<NameKind, { readonly least: number; rea
   queue: { least: 1, most: 1024 },
   label: { least: 1, most: 256 },
   partition: { least: 0, most: 256 },
+  limit: { least: 1, most: 256 },
   action: { least: 1, most: 1024 },
 };
 

@@ -17,7 +17,7 @@ export interface Rate {
   burst?: number;
 }
 
-export const hasRate = ({ limit = 0 }: Rate): boolean => limit > 0;
+export const hasRate = ({ limit = 0, periodMs = 1000 }: Rate): boolean => limit > 0 && periodMs > 0;
 
 const tokenMs = ({ limit = 0, periodMs = 1000 }: Rate): number => periodMs / limit;
 
@@ -55,7 +55,8 @@ export const laneRules = ({ maxRunningPerPartition, ratePerPartition, order, fai
   JSON.stringify([maxRunningPerPartition, ratePerPartition, order, fair]);
 
 /** Whether claims of the work spec have to look at more than its units and `max_running`. */
-export const hasFlowRules = (meta: WorkSpecMeta): boolean => hasRate(meta.rate) || hasLanes(meta);
+export const hasFlowRules = (meta: WorkSpecMeta): boolean =>
+  hasRate(meta.rate) || hasLanes(meta) || meta.limits.length > 0;
 
 export interface LaneState {
   readonly partition: string;

@@ -14,6 +14,7 @@ import type { ActionInput, ActionRow } from "./action.ts";
 import type { AttemptAction, AttemptChanged, AttemptProgress, AttemptRow, GivenReason } from "./attempt.ts";
 import type { WorkerAttemptQuery } from "./coordinate.ts";
 import type { BatchInput, BatchRow } from "./batch.ts";
+import type { SharedLimit } from "./limits.ts";
 import type { Data } from "./data.ts";
 import type { DependencyKind } from "./dependency.ts";
 import type { FailureRow } from "./failure.ts";
@@ -191,6 +192,11 @@ export interface Store extends QueueStore, ActionStore, LockStore, HousekeepingS
   listBatches(ns: string, previous: string | null, limit: number): Promise<BatchRow[]>;
   deleteBatches(ns: string, names: readonly string[]): Promise<boolean[]>;
 
+  /** Creates and replaces; the bucket of one that exists stays as it is. */
+  putLimits(ns: string, limits: readonly SharedLimit[]): Promise<void>;
+  listLimits(ns: string): Promise<SharedLimit[]>;
+  deleteLimits(ns: string, names: readonly string[]): Promise<boolean[]>;
+
   close(): Promise<void>;
 }
 
@@ -235,6 +241,8 @@ export interface Candidates {
   settings: NamespaceSettings;
   candidates: Candidate[];
   repeated: AttemptRow[] | null;
+  /** The shared limits; absent where no work spec refers to any. */
+  limits?: readonly SharedLimit[];
   /** The earlier look that this comes from. It is good for a claim; that there is nothing must be looked at again. */
   look?: number;
 }

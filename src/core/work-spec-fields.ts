@@ -38,6 +38,8 @@ export interface WorkSpecMeta {
   order: "" | "partition";
   /** "partition": partitions take turns, whatever the priorities of their units. */
   fair: "" | "partition";
+  /** The shared limits of the namespace that its units come under. */
+  limits: readonly string[];
   /** What becomes of a unit whose task ends in an error; empty is nothing said. */
   retry: RetryPolicy;
   /** Units that may wait when others are added. */
@@ -72,7 +74,8 @@ export interface RetentionLimit {
 /**
  * What a value is. In data, a `duration` is seconds, and a `time` is seconds since 1970 or a date as RFC 3339 has it; in
  * metadata both are milliseconds. An `amount` is a number of 0 or more, a `share` one from 0 to 1, a `count` an integer of 0 or
- * more, `arguments` are a list or an object, `times` a list of times, and a `choice` is one of the words of its row.
+ * more, `arguments` are a list or an object, `times` a list of times, `names` a list
+ * of strings, and a `choice` is one of the words of its row.
  */
 export type FieldKind =
   | "number"
@@ -86,6 +89,7 @@ export type FieldKind =
   | "duration"
   | "time"
   | "times"
+  | "names"
   | "choice";
 
 export interface WorkSpecField {
@@ -348,6 +352,13 @@ export const workSpecFields = {
     words: partitionWords,
     help: "With partition, partitions take turns, one unit each, however many units they have and of whatever priority",
   },
+  limits: {
+    kind: "names",
+    field: "limits",
+    default: [],
+    newer: true,
+    help: "Limits of the namespace that its units come under, with those of other work specs",
+  },
   retry: {
     kind: "object",
     field: "retry",
@@ -501,6 +512,7 @@ const wanted: Readonly<Record<FieldKind, string>> = {
   duration: "a number of 0 or more",
   time: "a time",
   times: "a list of times",
+  names: "a list of strings",
   choice: "a word",
 };
 
@@ -565,6 +577,10 @@ const dataReaders: Readonly<Record<FieldKind, (value: unknown) => unknown>> = {
   times: (value) => {
     const times = Array.isArray(value) ? value.map(timeOf) : [undefined];
     return times.includes(undefined) ? undefined : times;
+  },
+  names: (value) => {
+    const names = Array.isArray(value) ? value.map(textOf) : [undefined];
+    return names.includes(undefined) ? undefined : names;
   },
   choice: textOf,
 };

@@ -18,6 +18,7 @@ import {
   type AttemptState,
   type Data,
   type DesiredState,
+  type SharedLimit,
   type Extras,
   type Lock,
   type NamespaceSettings,
@@ -301,6 +302,7 @@ export class Space {
   readonly taken = new Map<string, { time: number; messages: readonly QueueMessage[] }>();
   readonly actions = new Map<string, ActionRow>();
   readonly batches = new Map<string, BatchRow>();
+  readonly limits = new Map<string, SharedLimit>();
   readonly watches: Watches;
   readonly history = new SpaceHistory();
   /** What requests with an id were answered, oldest first. */

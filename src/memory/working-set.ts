@@ -1,7 +1,9 @@
 /** The rows of the memory store: the units themselves. Nothing has to be loaded, and what is written is there at once. */
 import {
   areExtras,
+  limitNames,
   noExtras,
+  refersTo,
   SortedList,
   type Watches,
   workerLifetimeMs,
@@ -16,6 +18,7 @@ import {
   type Need,
   type QueueMessage,
   type Rule,
+  type SharedLimitState,
   type WorkUnitPut,
   type WorkUnitStatus,
 } from "../core/index.ts";
@@ -110,7 +113,35 @@ export class MemorySet extends WorkingSet<Unit> {
     return spec.lanes?.lanes.get(partition)?.running ?? 0;
   }
 
+  limits(spec: Spec): SharedLimitState[] {
+    const { space } = spec;
+    const states: SharedLimitState[] = [];
+    for (const name of limitNames(spec.meta)) {
+      const limit = space.limits.get(name);
+      if (limit === undefined) continue;
+      let running = 0;
+      for (const one of space.specs.values()) if (refersTo(one.meta, name)) running += this.#runningOf(one);
+      states.push({ ...limit, running });
+    }
+    return states;
+  }
+
+  /** Without those whose leases have ended. */
+  #runningOf(spec: Spec): number {
+    let running = spec.leases.size;
+    for (const unit of spec.leases) {
+      if ((unit.attempt?.expiration ?? 0) > this.now) break;
+      running--;
+    }
+    return running;
+  }
+
   // ---- writing
+
+  setLimitFull({ space }: Spec, name: string, full: number): void {
+    const limit = space.limits.get(name);
+    if (limit !== undefined) limit.full = full;
+  }
 
   served(spec: Spec, { partition }: LaneState): void {
     spec.cursor = partition;

@@ -320,6 +320,15 @@ export const migrations: readonly Migration[] = [
         autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0
       )`,
       "CREATE INDEX note_spec ON @note (spec)",
+      // limits that work specs share: what they allow, in JSON, and when the bucket of the rate is full again
+      `CREATE TABLE @shared_limit (
+        namespace bigint NOT NULL,
+        name bytea NOT NULL,
+        rule text NOT NULL,
+        full_at double precision NOT NULL,
+        PRIMARY KEY (namespace, name)
+      ) WITH (fillfactor = 50)`,
+      "ALTER TABLE @spec ADD COLUMN limits bytea[]",
       // when the last attempt ended
       "ALTER TABLE @tally ADD COLUMN freed bigint NOT NULL DEFAULT 0",
       // why a unit failed, where that is not 'error'; what it says of its tries, as JSON, and after how many it fails

@@ -12,6 +12,7 @@ import {
   hasLanes,
   nameToBytes,
   noExtras,
+  refersTo,
   workUnitStatuses,
   WorkingSet,
   type AttemptKey,
@@ -24,6 +25,7 @@ import {
   type Need,
   type QueueMessage,
   type Rule,
+  type SharedLimitState,
   type Tally,
   type WorkUnitPut,
   type WorkUnitStatus,
@@ -33,6 +35,7 @@ import { isRow, type Row, type Session, type Transaction } from "./connection.ts
 import { comparePlaces, placeOf, type Place } from "./floor.ts";
 import { extraArrays, extrasFrom, labelRows, retryArrays } from "./extras.ts";
 import { dropFailed, noteFailed } from "./failures.ts";
+import { holdLimits, saveFull } from "./limits.ts";
 import { LaneNotes, placeOfUnit, SpecLanes, writeNotes, type LaneHost, type PgLane } from "./lanes.ts";
 import { registerWorkers, writeLog } from "./log.ts";
 import { findKeys, makeKeys } from "./long-names.ts";
@@ -131,6 +134,9 @@ export class PostgresSet extends WorkingSet<Unit> {
   readonly #lanes = new Map<number, SpecLanes>();
   readonly #running = new Map<string, number>();
   readonly #freed = new Map<number, number>();
+  /** By spec, with what runs in other specs. */
+  readonly #limits = new Map<number, SharedLimitState[]>();
+  readonly #paid = new Map<string, { namespace: number; name: string; full: number }>();
   readonly #flow = new Set<Spec>();
   readonly #woken: { namespace: string; unit: number }[] = [];
   readonly #retired = new Map<number, { finished: number; failed: number }>();
@@ -358,6 +364,14 @@ export class PostgresSet extends WorkingSet<Unit> {
     };
   }
 
+  override loadLimits(spec: Spec): Loading {
+    if (this.#limits.has(spec.id)) return undefined;
+    return holdLimits(this.#tx, spec, [...this.#units.keys()], this.now).then(({ limits, freed }) => {
+      this.#limits.set(spec.id, limits);
+      this.#freed.set(spec.id, Math.max(freed, this.#freed.get(spec.id) ?? 0));
+    });
+  }
+
   override loadRunning(spec: Spec, partition: string): Loading {
     const sql = `
       SELECT count(*) FROM @unit u WHERE u.spec = $1 AND u.lane = $2 AND u.lane IS NOT NULL AND u.status = 3 AND u.status < 4
@@ -465,6 +479,19 @@ export class PostgresSet extends WorkingSet<Unit> {
     return lane === undefined ? undefined : lanes?.nextUnit(lane, begun);
   }
 
+  limits(spec: Spec): readonly SharedLimitState[] {
+    const own = this.count(spec, "pending");
+    return (this.#limits.get(spec.id) ?? []).map((limit) => {
+      let running = limit.running + own;
+      for (const unit of this.#units.values()) {
+        if (unit.spec.id === spec.id || !refersTo(unit.spec.meta, limit.name)) continue;
+        if (unit.stored?.status === "pending") running--;
+        if (unit.status === "pending" && !this.#removed.has(unit)) running++;
+      }
+      return { ...limit, running };
+    });
+  }
+
   override placeFreed(spec: Spec): number {
     return Math.max(this.#freed.get(spec.id) ?? 0, this.#lanes.get(spec.id)?.freed ?? 0);
   }
@@ -526,6 +553,12 @@ export class PostgresSet extends WorkingSet<Unit> {
     const lanes = this.#lanes.get(spec.id);
     const lane = lanes?.lane(partition);
     if (lane !== undefined) lanes?.hold(lane, hold);
+  }
+
+  setLimitFull(spec: Spec, name: string, full: number): void {
+    const limit = this.#limits.get(spec.id)?.find((one) => one.name === name);
+    if (limit !== undefined) limit.full = full;
+    this.#paid.set(`${spec.namespaceId} ${name}`, { namespace: spec.namespaceId, name, full });
   }
 
   setFull(spec: Spec, full: number): void {
@@ -699,6 +732,8 @@ export class PostgresSet extends WorkingSet<Unit> {
         nameToBytes(cursor),
         full,
       ]);
+    for (const { namespace, name, full } of this.#paid.values())
+      await saveFull(this.#tx, namespace, name, full);
     await writeNotes(this.#tx, this.#notes(changed));
     for (const { namespace, batch } of this.#savedBatches.values())
       await writeBatch(this.#tx, namespace, batch);

@@ -256,6 +256,14 @@ export const migrations: readonly string[] = [
     state TEXT NOT NULL,
     PRIMARY KEY (namespace, name)
   ) WITHOUT ROWID;
+  -- limits that work specs share: what they allow, in JSON, and when the bucket of the rate is full again
+  CREATE TABLE shared_limit (
+    namespace INTEGER NOT NULL,
+    name BLOB NOT NULL,
+    rule TEXT NOT NULL,
+    full REAL NOT NULL,
+    PRIMARY KEY (namespace, name)
+  ) WITHOUT ROWID;
   -- how far the attempt has come, in JSON
   ALTER TABLE lease ADD COLUMN progress TEXT;
   -- null for none

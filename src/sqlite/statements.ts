@@ -325,6 +325,14 @@ export const sql = {
   addAction: "INSERT INTO action VALUES (?, ?, ?, ?)",
   dropAction: "DELETE FROM action WHERE namespace = ? AND key = ?",
 
+  limits: "SELECT name, rule, full FROM shared_limit WHERE namespace = ?",
+  setLimit: `
+    INSERT INTO shared_limit VALUES (?, ?, ?, 0)
+    ON CONFLICT (namespace, name) DO UPDATE SET rule = excluded.rule`,
+  setLimitFull: "UPDATE shared_limit SET full = ? WHERE namespace = ? AND name = ?",
+  dropLimit: "DELETE FROM shared_limit WHERE namespace = ? AND name = ?",
+  dropLimits: "DELETE FROM shared_limit WHERE namespace = ?",
+
   batch: "SELECT state FROM batch WHERE namespace = ? AND name = ?",
   batches: "SELECT state FROM batch WHERE namespace = ? AND name > ? ORDER BY name LIMIT ? + 0",
   setBatch: "INSERT OR REPLACE INTO batch VALUES (?, ?, ?)",

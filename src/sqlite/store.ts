@@ -41,6 +41,7 @@ import {
   type Claim,
   type CountSlice,
   type Held,
+  type SharedLimit,
   type FailureRow,
   type Happened,
   type HistoryKeeper,
@@ -79,6 +80,7 @@ import {
   type WorkUnitWhere,
 } from "../core/index.ts";
 import { deleteBatches, listBatches, readBatch } from "./batches.ts";
+import { deleteLimits, putLimits, readLimits } from "./limits.ts";
 import { again, Committer } from "./commit.ts";
 import type { Connection, Driver, Row } from "./driver.ts";
 import { catchUp, firstDue, isBehind } from "./expiry.ts";
@@ -784,6 +786,30 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
     });
   }
 
+  // ---- shared limits
+
+  async putLimits(ns: string, limits: readonly SharedLimit[]): Promise<void> {
+    await this.#write((state) => {
+      putLimits(state, openSpace(state, ns), limits);
+      state.changed.add(ns);
+    });
+  }
+
+  async listLimits(ns: string): Promise<SharedLimit[]> {
+    return this.#read((state) => {
+      const space = state.spaces.get(ns);
+      return space === undefined ? [] : readLimits(state, space);
+    });
+  }
+
+  async deleteLimits(ns: string, names: readonly string[]): Promise<boolean[]> {
+    return this.#write((state) => {
+      const space = state.spaces.get(ns);
+      state.changed.add(ns);
+      return space === undefined ? names.map(() => false) : deleteLimits(state, space, names);
+    });
+  }
+
   // ---- locks
 
   async locks<Answer>(
@@ -942,7 +968,13 @@ function listCandidates(state: State, space: Space, repeated: AttemptRow[] | nul
       nextDue: earliest(firstDue(state, spec), state.leases.first(spec.id)?.expiration ?? null),
       held: hasFlowRules(spec.meta) ? heldBack(state, spec, now) : null,
     });
-  return { settings: space.settings, candidates, repeated };
+  const limited = candidates.some(({ meta }) => meta.limits.length > 0);
+  return {
+    settings: space.settings,
+    candidates,
+    repeated,
+    ...(limited && { limits: readLimits(state, space) }),
+  };
 }
 
 function heldBack(state: State, spec: Spec, now: number): Held | null {

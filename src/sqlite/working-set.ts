@@ -17,6 +17,7 @@ import {
   type Need,
   type QueueMessage,
   type Rule,
+  type SharedLimitState,
   type WorkSpecMeta,
   type WorkUnitPut,
   type WorkUnitStatus,
@@ -26,6 +27,7 @@ import { dropFailed, noteFailed } from "./failures.ts";
 import { addNew } from "./fast-paths.ts";
 import { enterLane, lanesOf, laneValue, leaveLane } from "./lanes.ts";
 import { readBatch } from "./batches.ts";
+import { limitsOf } from "./limits.ts";
 import { addMessage } from "./queues.ts";
 import { attemptCode, unitState } from "./schema.ts";
 import { spentTries } from "./statements.ts";
@@ -171,6 +173,15 @@ export class SqliteSet extends WorkingSet<Unit> {
   hold(spec: Spec, { partition }: LaneState, hold: Hold): void {
     const lanes = lanesOf(this.#state, spec);
     lanes.hold(lanes.of(partition), hold);
+  }
+
+  limits(spec: Spec): readonly SharedLimitState[] {
+    return limitsOf(this.#state, spec, this.now);
+  }
+
+  setLimitFull({ space }: Spec, name: string, full: number): void {
+    this.#state.writes++;
+    this.#state.sql.setLimitFull.run(full, space.id, nameToBytes(name));
   }
 
   setFull(spec: Spec, full: number): void {

@@ -27,6 +27,7 @@ const readers: Readonly<Record<FieldKind, (text: string, name: string) => unknow
   duration: readDuration,
   time: readTime,
   times: readJson,
+  names: readJson,
   choice: (text) => text,
 };
 
