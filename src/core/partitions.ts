@@ -17,7 +17,7 @@ export interface Rate {
   burst?: number;
 }
 
-export const hasRate = ({ limit = 0 }: Rate): boolean => limit > 0;
+export const hasRate = ({ limit = 0, periodMs = 1000 }: Rate): boolean => limit > 0 && periodMs > 0;
 
 const tokenMs = ({ limit = 0, periodMs = 1000 }: Rate): number => periodMs / limit;
 

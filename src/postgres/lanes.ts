@@ -492,6 +492,11 @@ export class SpecLanes {
 
   served(lane: PgLane): void {
     lane.touched = true;
+    this.#look(lane);
+  }
+
+  /** Its first unit may be another now. */
+  #look(lane: PgLane): void {
     if (lane.isHungry) this.#hungry.add(lane);
     else if (lane.first === undefined) this.#leaveRing(lane);
     else this.#rank(lane);
@@ -510,8 +515,9 @@ export class SpecLanes {
   // ---- what happens to units meanwhile
 
   enter(unit: Unit, status: WorkUnitStatus): void {
-    if (status === "finished" || status === "failed") return;
     const lane = this.#lanes.get(unit.partition);
+    if (lane?.inRing === true) this.#look(lane);
+    if (status === "finished" || status === "failed") return;
     if (lane === undefined) {
       if (status === "available") this.#arrived.push(unit);
       return;
