@@ -259,19 +259,19 @@ function described(
   };
 }
 
-function categoryOf({ error_cat: category, traceback }: DataObject): ErrorCategory {
+function categoryOf({ error_cat: category, tries }: DataObject): ErrorCategory {
   if (category === "TIMEOUT" || category === "CRASH" || category === "HALTED") return category;
-  // failed by the worker framework, which knows nothing of categories
-  return traceback === leaseEnded ? "CRASH" : "ERROR";
+  // tried as often as it may be, and its last worker did not say how it ended
+  return category === undefined && tries !== undefined ? "CRASH" : "ERROR";
 }
 
-/** The traceback of a job whose lease ended because nobody could be told that it still runs. */
-export const leaseEnded = "the lease ended: the coordinator could not be reached for too long";
-
-function errorOf({ error, traceback }: DataObject, failedDependency: string | undefined): JobError {
+function errorOf(
+  { error, traceback, last_error: last }: DataObject,
+  failedDependency: string | undefined,
+): JobError {
   if (isObject(error) && typeof error.message === "string" && typeof error.traceback === "string")
     return error as unknown as JobError;
-  const why = typeof traceback === "string" ? traceback : "no reason given";
+  const why = typeof last === "string" ? last : typeof traceback === "string" ? traceback : "no reason given";
   const message = why.split("\n", 1)[0] ?? "";
   const dependency = failedDependency ?? /^dependency (\S+) of work spec /.exec(why)?.[1];
   return { message, traceback: why, ...(dependency !== undefined && { dependency_failure: dependency }) };
