@@ -30,6 +30,8 @@ const placesOf = (ns: string, spec: string, unit: string): Record<string, string
     queues: `#/${at}/queues`,
     locks: `#/${at}/locks?path=${nameToUrl("shard/3")}`,
     workers: `#/${at}/workers`,
+    "of a worker": `#/${at}/units?worker=${nameToUrl(unit)}`,
+    "what if": `#/${at}/what-if`,
     system: `#/${at}/system`,
   };
 };
@@ -144,6 +146,7 @@ describe.skipIf(noBrowser !== "")(`pages${whySkipped(noBrowser)}`, () => {
       ["b", "batches"],
       ["q", "queues"],
       ["l", "locks"],
+      ["i", "what-if"],
       ["s", "system"],
     ] as const) {
       await page.keyboard.press("g");

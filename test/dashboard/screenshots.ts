@@ -58,6 +58,11 @@ const pictures: readonly Picture[] = [
     height: 500,
   },
   { name: "workers", hash: `#/${ns}/workers`, until: "[data-row]", height: 1000 },
+  {
+    name: "what-if",
+    hash: `#/${ns}/what-if?range=6h&plan=${nameToUrl('{"slots":{"node":1,"python":4},"weights":{"index":80}}')}`,
+    until: "[data-row]",
+  },
   { name: "system", hash: `#/${ns}/system`, until: "h1, h2" },
   {
     name: "phone",
