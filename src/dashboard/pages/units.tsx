@@ -189,7 +189,7 @@ function Search(props: {
         { ns, page: "units", spec, filters: { ...place.filters, prefix: text } },
         { replace: filter.prefix !== "" },
       );
-    }, 200);
+    }, 60);
     return () => clearTimeout(timer);
   });
   const submit = (event: SyntheticEvent): void => {
