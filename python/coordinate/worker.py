@@ -28,7 +28,8 @@ from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Se
 from .child import load_tasks
 from .client import connect
 from .errors import CannotAnswer, CoordinateError, LostLease, ProgrammerError, error_of
-from .handles import Attempt, Change, Client, Namespace, Sync
+from .arguments import Change
+from .handles import Attempt, Client, Namespace, Sync
 from .rows import Settled
 from .slot import Held, ProcessSlot, Slot, ThreadSlot
 from .transport import Cancel, TransportError
@@ -38,6 +39,10 @@ logger = logging.getLogger("coordinate.worker")
 
 #: Work specs that name one of these, or none, are for this worker.
 RUNTIMES = ("", "python", "python_3")
+
+
+#: What the change of an attempt is refused with that is not this worker's any more.
+NOT_HELD = ("lost_lease", "not_pending", "gone", "no_such_attempt")
 
 
 class Task(NamedTuple):
@@ -250,7 +255,7 @@ class Settling:
         self.done.wait()
         assert self.answer is not None
         error = self.answer.error
-        if error in ("lost_lease", "not_pending", "gone", "no_such_attempt"):
+        if error in NOT_HELD:
             raise LostLease("%s: %s" % (error, self.change.attempt))
         if error is not None:
             raise error_of(error, self.change.attempt)
@@ -526,7 +531,7 @@ class Run:
     def settled(self, settling: Settling, answer: Settled) -> None:
         counts, action = self.worker.counts, settling.change.action
         if answer.error is not None:
-            if settling.held is not None:
+            if settling.held is not None and answer.error in NOT_HELD:
                 settling.held.lost = True
             if action != "renew":
                 counts.refused += 1

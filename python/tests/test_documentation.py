@@ -41,7 +41,7 @@ def installed(tmp_path_factory):
 
 
 def run(python, file, directory):
-    return subprocess.run([python, str(file)], cwd=str(directory), capture_output=True, text=True, timeout=60)
+    return subprocess.run([python, str(file)], cwd=str(directory), capture_output=True, text=True, timeout=300)
 
 
 def test_the_wheel_has_everything(installed, tmp_path):
@@ -55,7 +55,7 @@ def test_the_quick_start(daemon, installed, tmp_path):
     done = run(installed, "shop.py", tmp_path)
     assert (done.stdout, done.returncode) == (block("quick start: output"), 0), done.stderr
     command = [installed, "-m", "coordinate", "worker", "--tasks", "shop", "--concurrency", "2", "--burst"]
-    done = subprocess.run(command, cwd=str(tmp_path), capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, cwd=str(tmp_path), capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
 
 

@@ -325,7 +325,7 @@ class TestCommandLine:
     def run(self, *arguments, **environment):
         command = [sys.executable, "-m", "coordinate", *arguments]
         return subprocess.run(
-            command, env={**ENVIRONMENT, **environment}, cwd=str(HERE), capture_output=True, text=True, timeout=60
+            command, env={**ENVIRONMENT, **environment}, cwd=str(HERE), capture_output=True, text=True, timeout=300
         )
 
     def test_run_one(self, daemon, ns):

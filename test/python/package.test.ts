@@ -63,7 +63,7 @@ describe.skipIf(reason !== null)(`the Python package${whySkipped(reason)}`, () =
     await postgres.stop();
   }, 60_000);
 
-  test("passes its own suite on sqlite and postgres", { timeout: 600_000 }, async () => {
+  test("passes its own suite on sqlite and postgres", { timeout: 1_800_000 }, async () => {
     const env = {
       PATH: process.env.PATH,
       PYTHONDONTWRITEBYTECODE: "1",
