@@ -60,11 +60,12 @@ _UNIT_KEYS = (
 )
 
 
-def unit_body(unit: NewUnit, batch: Optional[str] = None) -> Dict[str, Any]:
-    """`batch` is where units go that name none themselves."""
+def unit_body(unit: NewUnit, **others: Optional[str]) -> Dict[str, Any]:
+    """`others` is for what the unit does not say itself."""
     body = _unit_body(unit)
-    if batch is not None:
-        body.setdefault("batch", batch)
+    for name, value in others.items():
+        if value is not None:
+            body.setdefault(camel(name), value)
     return body
 
 
@@ -107,10 +108,10 @@ def pairs(units: NewUnits) -> Iterable[NewUnit]:
     return units.items() if isinstance(units, Mapping) else units
 
 
-def in_batches(units: Iterable[NewUnit], batch_name: Optional[str] = None) -> Iterator[List[Dict[str, Any]]]:
+def in_batches(units: Iterable[NewUnit], **others: Optional[str]) -> Iterator[List[Dict[str, Any]]]:
     batch: List[Dict[str, Any]] = []
     for unit in units:
-        batch.append(unit_body(unit, batch_name))
+        batch.append(unit_body(unit, **others))
         if len(batch) == BATCH:
             yield batch
             batch = []

@@ -636,7 +636,7 @@ class WorkSpec(Handle[M]):
     async def _add(self, units: NewUnits, on_conflict: Optional[str], batch: Optional[str], wait: float) -> Added:
         options = {**body_of(on_conflict=on_conflict), **_waiting(wait)}
         count = created = ignored = 0
-        for bodies in in_batches(pairs(units), batch):
+        for bodies in in_batches(pairs(units), batch=batch):
             added = await self._ask("addWorkUnits", {"units": bodies, **options}, wait)
             count += len(added)
             created += sum(1 for row in added if row["created"])
@@ -648,6 +648,7 @@ class WorkSpec(Handle[M]):
         self,
         units: Union[NewUnits, AsyncIterable[NewUnit]],
         request_id: Optional[str] = None,
+        on_conflict: Optional[str] = None,
         batch: Union[str, Batch[M], None] = None,
     ) -> Added:
         """Adds any number of units in one request, in constant memory here and there. Stops at the first that is refused.
@@ -655,11 +656,11 @@ class WorkSpec(Handle[M]):
         Not sent again by itself: with a `request_id`, calling it again with the same units within ten minutes adds nothing
         twice. The spec is meant by its name.
         """
-        into = _name_of(batch)
+        others = {"on_conflict": on_conflict, "batch": _name_of(batch)}
         if isinstance(units, AsyncIterable):
-            bodies: Any = (unit_body(unit, into) async for unit in units)
+            bodies: Any = (unit_body(unit, **others) async for unit in units)
         else:
-            bodies = (unit_body(unit, into) for unit in pairs(units))
+            bodies = (unit_body(unit, **others) for unit in pairs(units))
         row = await self._scope.protocol.load(self._scope.namespace or "", self.name, bodies, request_id)
         return Added(row["units"], row["created"])
 

@@ -192,6 +192,12 @@ class Slot(threading.Thread):
 
     # ---- what depends on time
 
+    def long_running(self, now: float) -> List[Held]:
+        """Those that began a while ago, and still run."""
+        with self._lock:
+            held = [] if self._batch is None else list(self._batch.held.values())
+        return [each for each in held if not each.over and not each.lost and now - (each.begun_at or now) > _BEHIND]
+
     def keep(self, now: float, ended: bool) -> None:
         """`ended`: the worker stops, and tasks have had their time."""
         run = self._worker_run
@@ -212,7 +218,7 @@ class Slot(threading.Thread):
                 self.end_running(batch, running, "stopped")
             elif late:
                 self.end_running(batch, late, "late")
-            elif any(each.lost for each in running):
+            elif running and all(each.lost for each in running):
                 self.end_running(batch, running, "lost")
             lease = run.worker.lease
             for each in running:
@@ -414,19 +420,21 @@ class ProcessSlot(Slot):
             running = [held for held in batch.held.values() if held.begun_at is not None and not held.over]
         if reason is None:
             logger.warning("%s: %s", self.worker_name, text)
+        now = time.monotonic()
         for held in running:
-            if reason == "late":
-                self.blame(batch, held, batch.too_late, "expired")
-            elif reason == "lost":
+            if held.lost:
                 held.over = True
+            elif reason == "late" and held.deadline is not None and now >= held.deadline:
+                self.blame(batch, held, batch.too_late, "expired")
             elif reason == "stopped":
                 held.over = True
                 self._worker_run.settler.settle(Change(held.attempt.id, "expire"), held)
-            elif len(running) > 1:
-                held.begun_at = None
-                batch.suspect = True
-            else:
+            elif reason is None and len(running) == 1:
                 self.blame(batch, held, text)
+            else:
+                # It died of another unit, or had begun this one at the moment when it was ended.
+                held.begun_at = None
+                batch.suspect = batch.suspect or reason is None
 
     def skip(self, waiting: List[Held]) -> None:
         if self._channel is not None and self._batch is not None and not self._batch.whole:

@@ -145,6 +145,7 @@ class TestAdding:
         with pytest.raises(coordinate.LostLease):
             attempt.finish()
         spec.add_work_units([{"name": "a", "data": {"n": 6}, "on_conflict": "ignore"}], on_conflict="replace")
+        assert spec.load_work_units([("a", {"n": 7}), "z"], on_conflict="ignore").created == 1
         assert spec.work_unit("a").data == {"n": 5}
         with pytest.raises(coordinate.BadArgument):
             spec.add_work_unit("a", on_conflict="whatever")

@@ -42,6 +42,14 @@ def burst(daemon, ns, kind):
     return run
 
 
+def alive(pid):
+    try:
+        os.kill(pid, 0)
+        return True
+    except ProcessLookupError:
+        return False
+
+
 def add(ns, name, units, **spec):
     handle = ns.set_work_spec({"name": name, **spec})
     handle.add_work_units(units)
@@ -266,6 +274,21 @@ class TestProcesses:
         assert a.traceback == "too many retries"
         assert "killed by SIGKILL" in a.data["last_error"]
         assert spec.work_unit("b").status == "finished"
+
+    def test_a_unit_that_is_cancelled_is_stopped(self, ns, burst, tmp_path):
+        """Long before its lease would be renewed; another unit goes on."""
+        spec = add(ns, "slow", [("a", {"file": str(tmp_path / "a")}), ("b", {"file": str(tmp_path / "b"), "seconds": 6})])
+        thread = threading.Thread(target=lambda: burst(lease=3600), daemon=True)
+        thread.start()
+        until("both run", lambda: (tmp_path / "a").exists() and (tmp_path / "b").exists())
+        pid = int((tmp_path / "a").read_text().split()[1])
+        spec.work_unit("a").cancel(by="ann")
+        until("its process has ended", lambda: not alive(pid))
+        thread.join(120)
+        assert not thread.is_alive()
+        assert [unit.status for unit in spec.work_units()] == ["failed", "finished"]
+        assert spec.work_unit("a").reason == "cancelled"
+        assert spec.work_unit("b").attempt_count == 1
 
     def test_tasks_that_cannot_be_loaded(self, daemon, ns, kind, tmp_path):
         (tmp_path / "broken.py").write_text(
