@@ -13,6 +13,8 @@ export const pages = [
   "units",
   "unit",
   "jobs",
+  "schedules",
+  "batches",
   "queues",
   "locks",
   "workers",

@@ -12,7 +12,7 @@ import { Link, Name, useNow } from "./parts/text.tsx";
 import { go, type PageName } from "./place.ts";
 import { switchTheme } from "./theme.ts";
 
-interface Entry {
+export interface Entry {
   readonly page: PageName;
   readonly title: string;
   readonly icon: IconName;
@@ -31,6 +31,8 @@ const groups: readonly { readonly title: string; readonly entries: readonly Entr
     title: "Steer",
     entries: [
       { page: "jobs", title: "Jobs", icon: "jobs" },
+      { page: "schedules", title: "Schedules", icon: "sched" },
+      { page: "batches", title: "Batches", icon: "batches" },
       { page: "queues", title: "Queues", icon: "queues" },
       { page: "locks", title: "Locks", icon: "lock" },
     ],
@@ -48,7 +50,7 @@ const groups: readonly { readonly title: string; readonly entries: readonly Entr
 const parentPage: Partial<Record<PageName, PageName>> = { spec: "home", unit: "units" };
 
 /** Jobs are there when a work spec for them is. */
-function useGroups(): typeof groups {
+export function useGroups(): readonly { readonly title: string; readonly entries: readonly Entry[] }[] {
   const queues = useJobQueues();
   return groups.map((group) => ({
     ...group,
@@ -158,6 +160,8 @@ export function TopBar({ onFind }: { onFind: () => void }): ReactNode {
     units: "Units",
     unit: "Units",
     jobs: "Jobs",
+    schedules: "Schedules",
+    batches: "Batches",
     queues: "Queues",
     locks: "Locks",
     workers: "Workers",

@@ -25,6 +25,8 @@ const placesOf = (ns: string, spec: string, unit: string): Record<string, string
     failed: `#/${at}/units/${nameToUrl(spec)}?status=failed`,
     unit: `#/${at}/unit/${nameToUrl(spec)}/${nameToUrl(unit)}`,
     jobs: `#/${at}/jobs`,
+    schedules: `#/${at}/schedules`,
+    batches: `#/${at}/batches?batch=${nameToUrl(unit)}`,
     queues: `#/${at}/queues`,
     locks: `#/${at}/locks?path=${nameToUrl("shard/3")}`,
     workers: `#/${at}/workers`,
@@ -71,6 +73,11 @@ describe.skipIf(noBrowser !== "")(`pages${whySkipped(noBrowser)}`, () => {
         data: encodeData({ job: "nightly", action: "abc", category: "mail" }),
       },
     ]);
+    await client.setWorkSpecs("filings", [
+      { data: encodeData({ name: "nightly", schedule: { cron: "0 3 * * *", timezone: "Europe/Brussels" } }) },
+    ]);
+    await client.setBatches("filings", [{ name: unitName(0), then: { workSpec: "report" } }]);
+    await client.addWorkUnits("filings", "notify", [{ name: "in a batch", batch: unitName(0) }]);
     await client.lock("filings", { owner: "anna", paths: [["shard", "3"]] });
   }, timeout);
   afterAll(() => stage.close());
@@ -133,6 +140,8 @@ describe.skipIf(noBrowser !== "")(`pages${whySkipped(noBrowser)}`, () => {
       ["f", "flow"],
       ["u", "units"],
       ["w", "workers"],
+      ["c", "schedules"],
+      ["b", "batches"],
       ["q", "queues"],
       ["l", "locks"],
       ["s", "system"],
@@ -251,6 +260,7 @@ describe.skipIf(noBrowser !== "")(`pages${whySkipped(noBrowser)}`, () => {
           data: encodeData({ [unit]: unit, traceback: `${unit}\n    at ${unit}`, html: hostile }),
           labels: [name],
           queues: [name],
+          batch: unit.slice(0, 200),
         })),
       );
     }
@@ -302,6 +312,10 @@ describe.skipIf(noBrowser !== "")(`pages${whySkipped(noBrowser)}`, () => {
             },
       ),
     );
+    // a schedule that makes a unit at once, of a work spec whose name is markup
+    await client.setWorkSpecs(ns, [
+      { data: encodeData({ name: "<b onclick=alert(1)>timer", schedule: { every: 1 }, then: hostile[0] }) },
+    ]);
     const { page, problems } = await stage.open(`#/${nameToUrl(ns)}`);
     const places = [
       ...hostile.flatMap((name) => [

@@ -5,6 +5,7 @@
 import path from "node:path";
 import { mkdirSync } from "node:fs";
 import type { Page } from "playwright-core";
+import { nameToUrl } from "../../src/rest/client.ts";
 import { browserPath, openStage } from "./browser.ts";
 import { fillPast } from "./past.ts";
 import { flowScene, unitName } from "./scene.ts";
@@ -49,6 +50,13 @@ const pictures: readonly Picture[] = [
   },
   { name: "units", hash: `#/${ns}/units/parse?status=failed`, until: "[data-row]" },
   { name: "unit", hash: `#/${ns}/unit/parse/${encodeURIComponent(unitName(0))}`, until: "h1", height: 1000 },
+  { name: "schedules", hash: `#/${ns}/schedules`, until: "[data-row]", height: 500 },
+  {
+    name: "batches",
+    hash: `#/${ns}/batches?batch=${nameToUrl("backfill 2024 Q2")}`,
+    until: "[data-row]",
+    height: 500,
+  },
   { name: "workers", hash: `#/${ns}/workers`, until: "[data-row]", height: 1000 },
   { name: "system", hash: `#/${ns}/system`, until: "h1, h2" },
   {

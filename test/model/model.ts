@@ -111,6 +111,7 @@ const tracebackOf = (data: string | null): string | null =>
 const withoutFailure = (data: string, exhausted: boolean): string => {
   const members = JSON.parse(data) as Record<string, unknown>;
   delete members.traceback;
+  delete members.failed_dependency;
   if (exhausted) {
     delete members.last_error;
     delete members.tries;
@@ -241,6 +242,7 @@ export class Model {
     const how = broken.deleted ? "was deleted" : "failed";
     this.#fail(unit, "", "dependency", {
       traceback: `dependency ${broken.name} of work spec ${broken.spec} ${how}`,
+      failed_dependency: broken.name,
     });
   }
 

@@ -1,8 +1,9 @@
 /** Home: what needs attention, then how the whole namespace goes, then every work spec by need. */
 import { useMemo, useState, type ReactNode } from "react";
 import type { WorkUnitStatus } from "../../core/index.ts";
-import type { Condition } from "../attention.ts";
+import { withError, type Condition } from "../attention.ts";
 import { drain, seenPoints, type Drain, type Point } from "../data/counts.ts";
+import { useFailures } from "../data/failures.ts";
 import { useSparks, type Sparks } from "../data/history.ts";
 import type { SpecRow } from "../data/look.ts";
 import { setMeta } from "../data/specs.ts";
@@ -83,6 +84,7 @@ function AttentionRow(props: {
 }): ReactNode {
   const { ns, may, changed } = useHere();
   const { spec, condition, undo, sparks } = props;
+  const failures = useFailures(ns, spec.name, condition.kind === "failing" || condition.kind === "failed");
   const tone = condition.level === "critical" ? "t-failed" : "t-blocked";
   const status: WorkUnitStatus | undefined = condition.status === "waiting" ? undefined : condition.status;
   const units: Place = {
@@ -115,7 +117,7 @@ function AttentionRow(props: {
         <span className={tone}>{condition.title}</span>
       </div>
       <div className="why">
-        <Sentence words={condition.cause} />
+        <Sentence words={withError(condition, failures.data ?? [])} />
       </div>
       <Trend {...lastHour(ns, spec.name, sparks)} of={trend} />
       <div className="num">
@@ -147,8 +149,8 @@ function AttentionRow(props: {
 
 const nextWords: Readonly<Record<Condition["kind"], string>> = {
   nobody: "Who can run it",
-  failing: "See the errors",
-  failed: "See the errors",
+  failing: "Failure groups",
+  failed: "Failure groups",
   stuck: "Why",
   leases: "See the workers",
   behind: "See why",

@@ -230,6 +230,21 @@ const shapes = {
       <circle cx="10" cy="6" r="1.2" fill="currentColor" />
     </>
   ),
+  batches: (
+    <>
+      <rect
+        x="1.2"
+        y="5"
+        width="9.6"
+        height="5.6"
+        rx="1"
+        fill="none"
+        stroke="currentColor"
+        strokeWidth="1.2"
+      />
+      <path d="M2.6 3.1h6.8M4 1.3h4" fill="none" stroke="currentColor" strokeWidth="1.2" />
+    </>
+  ),
   queues: (
     <>
       <rect
