@@ -122,6 +122,14 @@ def test_the_notebook(daemon, installed, tmp_path):
     assert daemon_ns.work_spec("words").work_unit("texts/b.txt").attempt_count == 2
 
 
+def test_the_example_of_the_readme(daemon, installed, tmp_path):
+    [text] = re.findall(r"```python\n(.*?)```", (ROOT / "python" / "README.md").read_text("utf-8"), re.S)
+    coordinate.connect(daemon.url).namespace("shop").delete()
+    (tmp_path / "readme.py").write_text(text.replace("http://127.0.0.1:5980", daemon.url))
+    done = run(installed, "readme.py", tmp_path)
+    assert (done.stdout, done.returncode) == ("finished\n", 0), done.stderr
+
+
 @pytest.mark.parametrize("label", ["results", "batches"])
 def test_what_comments_promise(daemon, installed, tmp_path, label):
     coordinate.connect(daemon.url).namespace(label).delete()
