@@ -35,6 +35,8 @@ const pageOf: Readonly<Record<PageName, ComponentType>> = {
   locks: lazyPage(() => import("./pages/locks.tsx")),
   workers: lazyPage(() => import("./pages/workers.tsx")),
   system: lazyPage(() => import("./pages/system.tsx")),
+  audit: lazyPage(() => import("./pages/audit.tsx")),
+  tokens: lazyPage(() => import("./pages/tokens.tsx")),
 };
 
 export function App(): ReactNode {

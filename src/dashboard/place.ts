@@ -19,6 +19,8 @@ export const pages = [
   "locks",
   "workers",
   "system",
+  "audit",
+  "tokens",
 ] as const;
 export type PageName = (typeof pages)[number];
 

@@ -42,6 +42,8 @@ const groups: readonly { readonly title: string; readonly entries: readonly Entr
     entries: [
       { page: "workers", title: "Workers", icon: "workers" },
       { page: "system", title: "System", icon: "system" },
+      { page: "audit", title: "Audit log", icon: "audit" },
+      { page: "tokens", title: "Tokens", icon: "key" },
     ],
   },
 ];
@@ -49,12 +51,19 @@ const groups: readonly { readonly title: string; readonly entries: readonly Entr
 /** A page stands in the rail as part of the one it belongs to. */
 const parentPage: Partial<Record<PageName, PageName>> = { spec: "home", unit: "units" };
 
+/** Of a daemon with tokens, for those who may do everything. */
+const forAdmins: readonly PageName[] = ["audit", "tokens"];
+
 /** Jobs are there when a work spec for them is. */
 export function useGroups(): readonly { readonly title: string; readonly entries: readonly Entry[] }[] {
+  const { session } = useHere();
   const queues = useJobQueues();
+  const isAdmin = session.secured && session.everywhere.includes("admin");
   return groups.map((group) => ({
     ...group,
-    entries: group.entries.filter(({ page }) => page !== "jobs" || queues.length > 0),
+    entries: group.entries.filter(
+      ({ page }) => (page !== "jobs" || queues.length > 0) && (isAdmin || !forAdmins.includes(page)),
+    ),
   }));
 }
 
@@ -166,6 +175,8 @@ export function TopBar({ onFind }: { onFind: () => void }): ReactNode {
     locks: "Locks",
     workers: "Workers",
     system: "System",
+    audit: "Audit log",
+    tokens: "Tokens",
   };
   return (
     <header className="top">

@@ -362,6 +362,7 @@ describe.skipIf(noBrowser !== "")(`signing in${whySkipped(noBrowser)}`, () => {
   let stage: Stage;
   let reader = "";
   let writer = "";
+  let admin = "";
   beforeAll(async () => {
     stage = await openStage((dataDir) => {
       const file = path.join(dataDir, "tokens.json");
@@ -372,7 +373,9 @@ describe.skipIf(noBrowser !== "")(`signing in${whySkipped(noBrowser)}`, () => {
       ): string => createToken(file, { name, grants: [{ namespace, scopes }] }).token;
       reader = make("reader", "open", ["read"]);
       writer = make("writer", "*", ["write"]);
-      return make("admin", "*", ["admin"]);
+      make("<img src=x onerror=window.owned=1>", "\u202e<script>window.owned=1</script>", ["work"]);
+      admin = make("admin", "*", ["admin"]);
+      return admin;
     });
     for (const ns of ["closed", "open"]) {
       await stage.client.setWorkSpecs(ns, [{ data: encodeData({ name: "parse" }) }]);
@@ -436,5 +439,67 @@ describe.skipIf(noBrowser !== "")(`signing in${whySkipped(noBrowser)}`, () => {
     await drawn(page);
     // to set what workers should do takes work besides write, and all of them admin
     expect(await page.getByRole("button", { name: /^Ask / }).count()).toBe(0);
+    // the audit log and the tokens are for administrators
+    expect(await page.getByRole("link", { name: /Audit log|Tokens/ }).count()).toBe(0);
+    for (const where of ["audit", "tokens"]) {
+      await page.goto(`${stage.url}/#/open/${where}`);
+      await page.getByRole("alert").getByText("This needs scope admin in all namespaces").waitFor();
+    }
+  });
+
+  test("shows an administrator who did what and who may, and ends a token", { timeout }, async () => {
+    const owner = "<svg onload=window.owned=1>";
+    await stage.client.setWorkSpecs(owner, [{ data: encodeData({ name: "parse" }) }]);
+    const { page, problems } = await stage.open("#/open");
+    await signIn(page, admin);
+    await page.getByRole("link", { name: "Tokens" }).click();
+    const tokens = page.getByRole("region", { name: "Tokens" });
+    await tokens.getByRole("row", { name: /<img src=x onerror=window.owned=1>/ }).waitFor();
+    expect(await tokens.getByRole("row", { name: /^admin/ }).innerText()).toMatch(
+      /yours[^]*admin in all namespaces/,
+    );
+    expect(await findings(page)).toEqual([]);
+    const before = await fetch(`${stage.url}/v1/session`, { headers: { authorization: `Bearer ${reader}` } });
+    expect(before.status).toBe(200);
+    await tokens
+      .getByRole("row", { name: /^reader/ })
+      .getByRole("button", { name: "Revoke…" })
+      .click();
+    await page.locator("dialog[open]").getByRole("button", { name: "Revoke reader" }).click();
+    await expect
+      .poll(
+        async () =>
+          (await fetch(`${stage.url}/v1/session`, { headers: { authorization: `Bearer ${reader}` } })).status,
+        { timeout: 20_000 },
+      )
+      .toBe(401);
+    await expect.poll(() => tokens.innerText()).not.toContain("reader");
+    // the last one that may do everything stays
+    await tokens
+      .getByRole("row", { name: /^admin/ })
+      .getByRole("button", { name: "Revoke…" })
+      .click();
+    await page.locator("dialog[open]").getByRole("button", { name: "Revoke admin" }).click();
+    await page.getByRole("alert").getByText("is revoked at the terminal").waitFor();
+    await page.keyboard.press("Escape");
+    await page.getByRole("link", { name: "Audit log" }).click();
+    const log = page.getByRole("region", { name: "Audit log" });
+    await log
+      .getByRole("row", { name: /admin token\.revoke/ })
+      .first()
+      .waitFor();
+    expect(await log.innerText()).toContain(owner);
+    expect(await findings(page)).toEqual([]);
+    await page.getByRole("link", { name: /^Refused/ }).click();
+    await expect.poll(() => log.locator("tbody").innerText()).not.toContain("setWorkSpecs");
+    await expect.poll(() => log.locator("tbody").innerText()).toContain("403");
+    await page.setViewportSize({ width: 390, height: 844 });
+    for (const where of ["audit", "tokens"]) {
+      await page.goto(`${stage.url}/#/open/${where}`);
+      await drawn(page);
+      expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(390);
+    }
+    expect(await page.evaluate("window.owned")).toBeUndefined();
+    expect(problems).toEqual([]);
   });
 });
