@@ -30,7 +30,10 @@ function asTree(rows: readonly BatchRow[]): Placed[] {
   const placed: Placed[] = [];
   const place = (parent: string | null, depth: number): void => {
     const level = (below.get(parent) ?? []).sort(
-      (a, b) => Number(a.doneTime > 0) - Number(b.doneTime > 0) || b.createdTime - a.createdTime,
+      (a, b) =>
+        Number(a.doneTime > 0) - Number(b.doneTime > 0) ||
+        b.createdTime - a.createdTime ||
+        (a.name < b.name ? -1 : 1),
     );
     for (const batch of level) {
       placed.push({ batch, depth });
@@ -188,7 +191,7 @@ function Row(props: {
             <span className="dim">{sealed ? "not yet" : "being filled"}</span>
           )}
         </td>
-        <td className="r acts">
+        <td className="r do">
           {may("write") && failed > 0 && (
             <button type="button" className="btn s" onClick={() => onAsk("retry")}>
               Retry…

@@ -128,6 +128,7 @@ function Row(props: { ns: string; spec: SpecRow; runs: readonly number[]; undo: 
     meta.continuous && !hasSchedule(meta.schedule)
       ? `continuous, every ${duration(meta.intervalMs)}`
       : scheduleWords(meta.schedule);
+  const [times, ...rest] = words.split("; ");
   return (
     <tr data-row tabIndex={-1}>
       <td className="strong">
@@ -139,7 +140,8 @@ function Row(props: { ns: string; spec: SpecRow; runs: readonly number[]; undo: 
         </Link>
       </td>
       <td className="lo">
-        <code>{visible(words)}</code>
+        <code>{visible(times ?? "")}</code>
+        {rest.length > 0 && <span className="dim">; {visible(rest.join("; "))}</span>}
       </td>
       <td>
         <LastRun spec={spec} />
