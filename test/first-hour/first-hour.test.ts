@@ -269,7 +269,7 @@ anna 2 no answer from anna@example.org again in 20 ms, 1 left
 anna 3 no answer from anna@example.org failed
 work unit anna of mail failed: too many retries, after 3 tries; the last error was Error: no answer from anna@example.org
 exhausted 3 Error: no answer from anna@example.org
-failed failed failed
+retryable retryable failed
 `);
       expect(logged.map((line) => line.slice(0, line.indexOf("{")))).toEqual([
         "warn: a work unit failed; it will be tried again in 0.01 s, 2 more times at most ",
@@ -334,7 +334,7 @@ failed failed failed
       78,
       /^--tls-cert hello\.mjs: not a certificate in PEM form/,
     ],
-    [["serve", "--data-dir", "/proc/nowhere", "--http", "127.0.0.1:0"], 77, /^--data-dir \/proc\/nowhere: /],
+    [["serve", "--data-dir", "/proc/nowhere", "--http", "127.0.0.1:0"], 69, /^--data-dir \/proc\/nowhere: /],
     [["sumary"], 2, /no such command sumary; did you mean summary\?/],
     [["worker"], 2, /to run a worker give --tasks FILE, --runtime LIST or --jobs/],
   ])("coordinate %j ends with %i and says why", long, async (words, code, said) => {
@@ -370,6 +370,50 @@ await coordinate.close();
       const { code, out } = await run(process.execPath, ["two.mjs"]);
       expect(out).toMatch(/available: 20,[^}]*failed: 0/s);
       expect(code).toBe(0);
+    },
+  );
+
+  test(
+    "a file of tasks in either kind of module, in TypeScript where Node runs it, else what to do in a line",
+    long,
+    async () => {
+      const project = path.join(place, "project");
+      mkdirSync(project);
+      writeFileSync(path.join(project, "package.json"), '{ "name": "no-type" }');
+      symlinkSync(path.join(folder, "node_modules"), path.join(project, "node_modules"));
+      const store = ["--backend", `sqlite:${path.join(project, "s.sqlite")}`];
+      writeFileSync(path.join(project, "spec.yaml"), "name: shout\n");
+      const files = {
+        "tasks.js": "export const shout = () => ({ by: 'module' });",
+        "common.js": "exports.shout = () => ({ by: 'CommonJS' });",
+        "tasks.ts": "export const shout = (): { by: string } => ({ by: 'TypeScript' });",
+      };
+      const runsTypeScript = "typescript" in process.features && Boolean(process.features.typescript);
+      for (const [name, text] of Object.entries(files)) {
+        writeFileSync(path.join(project, name), text);
+        writeFileSync(path.join(project, "units.txt"), `${name}\n`);
+        const [spec, units] = [path.join(project, "spec.yaml"), path.join(project, "units.txt")];
+        const loaded = await coordinate("load", "-w", spec, "-u", units, "--no-journal", ...store);
+        expect(loaded.code).toBe(0);
+        const ran = await coordinate("run_one", "--tasks", path.join(project, name), ...store);
+        if (name === "tasks.ts" && !runsTypeScript) {
+          expect(ran.out.trim().split("\n")).toEqual([
+            expect.stringMatching(
+              /tasks\.ts: Node 2\S+ does not run TypeScript; use Node 22\.18 or later, or .*tsx/,
+            ),
+          ]);
+          expect(ran.code).toBe(1);
+        } else expect(ran.code).toBe(0);
+      }
+      const missing = await coordinate("worker", "--tasks", "nowhere.js", ...store);
+      expect(missing.out.trim().split("\n")).toEqual([
+        expect.stringMatching(/nowhere\.js: there is no such file/),
+      ]);
+      const required = `const { connect } = require("coordinate");
+connect("memory:").then(async (coordinate) => { console.log(await coordinate.namespace("x").workSpecs?.() ?? [], "works"); await coordinate.close(); });
+`;
+      writeFileSync(path.join(project, "required.cjs"), required);
+      expect((await run(process.execPath, ["required.cjs"], project)).out).toMatch(/works/);
     },
   );
 
