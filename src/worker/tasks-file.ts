@@ -8,18 +8,18 @@ import type { Tasks } from "./runtime.ts";
 import { isTask, type Task } from "./task.ts";
 
 /** Whether something was given to Node that may load what it does not know itself. */
-const hasLoader = (): boolean =>
+const hasLoader = (execArgv: readonly string[]): boolean =>
   /--(import|loader|experimental-loader|require|experimental-strip-types)\b|-r\b/.test(
-    [...process.execArgv, process.env.NODE_OPTIONS ?? ""].join(" "),
+    [...execArgv, process.env.NODE_OPTIONS ?? ""].join(" "),
   );
 
 const runsTypeScript = (): boolean =>
   "typescript" in process.features && Boolean(process.features.typescript);
 
-/** What can be said in one line before the file is loaded. Throws `bad_argument`. */
-export function checkTasksFile(file: string): void {
+/** What can be said in one line before the file is loaded by a Node with these options. Throws `bad_argument`. */
+export function checkTasksFile(file: string, execArgv: readonly string[] = process.execArgv): void {
   if (!existsSync(file)) throw new CoordinateError("bad_argument", `${file}: there is no such file`);
-  if (/\.[cm]?ts$/.test(file) && !runsTypeScript() && !hasLoader())
+  if (/\.[cm]?ts$/.test(file) && !runsTypeScript() && !hasLoader(execArgv))
     throw new CoordinateError(
       "bad_argument",
       `${file}: Node ${process.versions.node} does not run TypeScript; use Node 22.18 or later, or npm install tsx and start with NODE_OPTIONS="--import tsx"`,

@@ -61,7 +61,7 @@ export async function processRuntime(options: ProcessRuntimeOptions): Promise<Ch
       `concurrency: expected an integer of 1 or more, got ${concurrency}`,
     );
   const file = path.resolve(options.cwd ?? ".", options.tasks);
-  checkTasksFile(file);
+  checkTasksFile(file, options.execArgv);
   const execArgv =
     options.execArgv ?? process.execArgv.filter((argument) => !argument.startsWith("--inspect"));
   const program = (): ChildProgram => ({
