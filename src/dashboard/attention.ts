@@ -2,7 +2,7 @@
  * What needs attention: pure, from what the verbs say to a list sorted by urgency. A condition that will not heal by
  * itself is `critical`; one that somebody should know of is a `warning`. Each has a cause with its evidence.
  */
-import type { AttemptRow, Explained, Tally, WorkerRow, WorkSpecMeta } from "../core/index.ts";
+import type { AttemptRow, Explained, FailureRow, Tally, WorkerRow, WorkSpecMeta } from "../core/index.ts";
 import type { Rates } from "./data/counts.ts";
 import { count, duration, percent, plural, rate } from "./format.ts";
 import type { IconName } from "./parts/icon.tsx";
@@ -269,6 +269,19 @@ const failed: Rule = ({ counts }) => {
     status: "failed",
   };
 };
+
+/** The cause of a condition about failures, with the error that most of them have. */
+export function withError(
+  { kind, cause }: Pick<Condition, "kind" | "cause">,
+  groups: readonly Pick<FailureRow, "error" | "count">[],
+): Words {
+  const [first] = groups;
+  if (first === undefined || (kind !== "failing" && kind !== "failed")) return cause;
+  const share = first.count / groups.reduce((sum, group) => sum + group.count, 0);
+  return share === 1
+    ? [...cause, " All say ", { code: first.error }]
+    : [...cause, " ", { strong: percent(share) }, " of them say ", { code: first.error }];
+}
 
 const rules: readonly Rule[] = [nobody, failing, stuck, leases, behind, paused, noWeight, late, failed];
 

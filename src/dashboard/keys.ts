@@ -11,7 +11,8 @@ export const keys: readonly { readonly keys: string; readonly does: string }[] =
   { keys: "g f", does: "Go to the flow" },
   { keys: "g u", does: "Go to the units" },
   { keys: "g w", does: "Go to the workers" },
-  { keys: "g j · g q · g l · g s", does: "Jobs, queues, locks, system" },
+  { keys: "g j · g c · g b", does: "Jobs, schedules (clock), batches" },
+  { keys: "g q · g l · g i · g s", does: "Queues, locks, what if, system" },
   { keys: "n", does: "Choose another namespace" },
   { keys: "j k", does: "Next row, row before" },
   { keys: "x", does: "Select the row" },
@@ -29,8 +30,11 @@ const places: Readonly<Record<string, PageName>> = {
   u: "units",
   w: "workers",
   j: "jobs",
+  c: "schedules",
+  b: "batches",
   q: "queues",
   l: "locks",
+  i: "what-if",
   s: "system",
 };
 

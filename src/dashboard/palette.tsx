@@ -10,6 +10,7 @@ import { Dialog } from "./parts/dialog.tsx";
 import { Icon, type IconName } from "./parts/icon.tsx";
 import { Name } from "./parts/text.tsx";
 import { go } from "./place.ts";
+import { useGroups } from "./shell.tsx";
 import { switchTheme } from "./theme.ts";
 
 interface Choice {
@@ -40,25 +41,21 @@ const most = 12;
 export function Palette({ onClose, onHelp }: { onClose: () => void; onHelp: () => void }): ReactNode {
   const { ns, place, look, may, session, changed } = useHere();
   const namespaces = useNamespaces();
+  const groups = useGroups();
   const [typed, setTyped] = useState("");
   const [at, setAt] = useState(0);
   const all = useMemo<Choice[]>(() => {
-    const to = (page: Parameters<typeof go>[0]["page"], text: string, icon: IconName): Choice => ({
-      key: `page ${page}`,
-      icon,
-      text,
-      note: "page",
-      run: () => go({ ns, page }),
-    });
     const specs = look.specs ?? [];
     return [
-      to("home", "Home", "home"),
-      to("flow", "Flow", "flow"),
-      to("units", "Units", "units"),
-      to("workers", "Workers", "workers"),
-      to("queues", "Queues", "queues"),
-      to("locks", "Locks", "lock"),
-      to("system", "System", "system"),
+      ...groups
+        .flatMap(({ entries }) => entries)
+        .map(({ page, title, icon }): Choice => ({
+          key: `page ${page}`,
+          icon,
+          text: title,
+          note: "page",
+          run: () => go({ ns, page }),
+        })),
       ...specs.map(({ name }): Choice => ({
         key: `spec ${name}`,
         icon: "flow",
@@ -107,7 +104,7 @@ export function Palette({ onClose, onHelp }: { onClose: () => void; onHelp: () =
         ? [{ key: "out", icon: "x", text: "Sign out", note: "do", run: () => setToken(null) } as const]
         : []),
     ];
-  }, [ns, look.specs, namespaces.data, may, session.secured, changed, onHelp]);
+  }, [ns, groups, look.specs, namespaces.data, may, session.secured, changed, onHelp]);
   const found = all
     .map((choice) => ({ choice, score: score(choice.text, typed) }))
     .filter((one) => one.score > 0)

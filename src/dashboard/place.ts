@@ -13,10 +13,15 @@ export const pages = [
   "units",
   "unit",
   "jobs",
+  "schedules",
+  "batches",
   "queues",
   "locks",
   "workers",
+  "what-if",
   "system",
+  "audit",
+  "tokens",
 ] as const;
 export type PageName = (typeof pages)[number];
 

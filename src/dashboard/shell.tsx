@@ -12,7 +12,7 @@ import { Link, Name, useNow } from "./parts/text.tsx";
 import { go, type PageName } from "./place.ts";
 import { switchTheme } from "./theme.ts";
 
-interface Entry {
+export interface Entry {
   readonly page: PageName;
   readonly title: string;
   readonly icon: IconName;
@@ -31,6 +31,8 @@ const groups: readonly { readonly title: string; readonly entries: readonly Entr
     title: "Steer",
     entries: [
       { page: "jobs", title: "Jobs", icon: "jobs" },
+      { page: "schedules", title: "Schedules", icon: "sched" },
+      { page: "batches", title: "Batches", icon: "batches" },
       { page: "queues", title: "Queues", icon: "queues" },
       { page: "locks", title: "Locks", icon: "lock" },
     ],
@@ -39,7 +41,10 @@ const groups: readonly { readonly title: string; readonly entries: readonly Entr
     title: "Run",
     entries: [
       { page: "workers", title: "Workers", icon: "workers" },
+      { page: "what-if", title: "What if", icon: "limits" },
       { page: "system", title: "System", icon: "system" },
+      { page: "audit", title: "Audit log", icon: "audit" },
+      { page: "tokens", title: "Tokens", icon: "key" },
     ],
   },
 ];
@@ -47,12 +52,19 @@ const groups: readonly { readonly title: string; readonly entries: readonly Entr
 /** A page stands in the rail as part of the one it belongs to. */
 const parentPage: Partial<Record<PageName, PageName>> = { spec: "home", unit: "units" };
 
+/** Of a daemon with tokens, for those who may do everything. */
+const forAdmins: readonly PageName[] = ["audit", "tokens"];
+
 /** Jobs are there when a work spec for them is. */
-function useGroups(): typeof groups {
+export function useGroups(): readonly { readonly title: string; readonly entries: readonly Entry[] }[] {
+  const { session } = useHere();
   const queues = useJobQueues();
+  const isAdmin = session.secured && session.everywhere.includes("admin");
   return groups.map((group) => ({
     ...group,
-    entries: group.entries.filter(({ page }) => page !== "jobs" || queues.length > 0),
+    entries: group.entries.filter(
+      ({ page }) => (page !== "jobs" || queues.length > 0) && (isAdmin || !forAdmins.includes(page)),
+    ),
   }));
 }
 
@@ -148,21 +160,27 @@ function Namespaces({ top }: { top?: boolean }): ReactNode {
   );
 }
 
+export const titles: Readonly<Record<PageName, string>> = {
+  home: "Home",
+  flow: "Flow",
+  spec: "Work specs",
+  units: "Units",
+  unit: "Units",
+  jobs: "Jobs",
+  schedules: "Schedules",
+  batches: "Batches",
+  queues: "Queues",
+  locks: "Locks",
+  workers: "Workers",
+  "what-if": "What if",
+  system: "System",
+  audit: "Audit log",
+  tokens: "Tokens",
+};
+
 export function TopBar({ onFind }: { onFind: () => void }): ReactNode {
   const { ns, place } = useHere();
   const { page, spec, unit } = place;
-  const titles: Record<PageName, string> = {
-    home: "Home",
-    flow: "Flow",
-    spec: "Work specs",
-    units: "Units",
-    unit: "Units",
-    jobs: "Jobs",
-    queues: "Queues",
-    locks: "Locks",
-    workers: "Workers",
-    system: "System",
-  };
   return (
     <header className="top">
       <Namespaces top />

@@ -79,6 +79,29 @@ export async function dropFailed(tx: Session, units: readonly Unit[]): Promise<v
   );
 }
 
+/**
+ * Groups without a unit are gone, of one work spec or of all. Units come into a group only by `groupFailures`, which calls this
+ * first: so a group that was empty starts anew. The rows are locked before they are added up for good, because another
+ * transaction may be putting units into the group.
+ */
+export async function dropEmptyGroups(tx: Session, spec: number | null): Promise<void> {
+  await tx.rows(
+    `WITH empty AS (
+       SELECT spec, fingerprint FROM @failure WHERE $1::bigint IS NULL OR spec = $1
+       GROUP BY spec, fingerprint HAVING sum(count) <= 0
+     ), locked AS (
+       SELECT f.spec, f.fingerprint, f.shard, f.count FROM @failure f
+       JOIN empty e ON ${isRow("f.spec", "e.spec")} AND f.fingerprint = e.fingerprint
+       ORDER BY f.spec, f.fingerprint, f.shard FOR UPDATE OF f
+     ), still AS (
+       SELECT spec, fingerprint FROM locked GROUP BY spec, fingerprint HAVING sum(count) <= 0
+     )
+     DELETE FROM @failure f USING locked l JOIN still s ON l.spec = s.spec AND l.fingerprint = s.fingerprint
+     WHERE ${isRow("f.spec", "l.spec")} AND f.fingerprint = l.fingerprint AND f.shard = l.shard`,
+    [spec],
+  );
+}
+
 const ungroupedSql = `
   SELECT f.unit FROM @failed f WHERE f.spec = $1 AND f.fingerprint IS NULL ORDER BY f.unit LIMIT $2`;
 
@@ -87,6 +110,7 @@ export async function groupFailures(db: Database, spec: number, limit: number): 
   if ((await db.rows(ungroupedSql, [spec, 1])).length === 0) return true;
   return db.transaction(
     async (tx) => {
+      await dropEmptyGroups(tx, spec);
       const ids = (
         (await tx.rows(`${ungroupedSql} FOR UPDATE SKIP LOCKED`, [spec, limit])) as [number][]
       ).map(([id]) => id);
@@ -131,16 +155,6 @@ export async function groupFailures(db: Database, spec: number, limit: number): 
       return ids.length < limit;
     },
     { repeatable: true },
-  );
-}
-
-/** Groups without a unit are gone. */
-export async function dropEmptyGroups(tx: Session): Promise<void> {
-  await tx.rows(
-    `DELETE FROM @failure f USING (
-       SELECT spec, fingerprint FROM @failure WHERE $1 GROUP BY spec, fingerprint HAVING sum(count) <= 0
-     ) e WHERE ${isRow("f.spec", "e.spec")} AND f.fingerprint = e.fingerprint`,
-    [true],
   );
 }
 

@@ -250,7 +250,7 @@ async function retire(
 /** Passed locks, old request ids, and workers that were not seen for long and hold nothing. */
 async function forgetOld(tx: Session, limits: TidyLimits, now: number): Promise<number> {
   await foldTallies(tx, 1000, now);
-  await dropEmptyGroups(tx);
+  await dropEmptyGroups(tx, null);
   await tx.rows("DELETE FROM @lock WHERE deadline < $1::float8", [now]);
   await tx.rows("DELETE FROM @request WHERE time < $1::bigint", [limits.requestsBefore]);
   await tx.rows("DELETE FROM @message WHERE request IS NOT NULL AND taken < $1::bigint", [

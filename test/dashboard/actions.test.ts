@@ -98,13 +98,29 @@ describe.skipIf(noBrowser !== "")(`actions${whySkipped(noBrowser)}`, () => {
     },
   );
 
-  test("groups errors, and retries one group", { timeout }, async () => {
+  test("groups failures, leads to the units of a group, and retries one group", { timeout }, async () => {
     await fill(20, 10);
-    const { page, problems } = await stage.open(`#/${ns}/spec/parse`);
-    const group = page.getByRole("region", { name: "Errors" }).getByRole("row", { name: /Error: odd/ });
+    const { page, problems } = await stage.open(`#/${ns}`);
+    // half of the units that ended have failed: the reason is among what needs attention, with the error that most have
+    const attention = page.getByRole("region", { name: "Needs attention" });
+    await expect.poll(() => attention.innerText()).toMatch(/50 % of them say Error: (odd|even)/);
+    await attention.getByRole("button", { name: "Failure groups" }).click();
+    const groups = page.getByRole("region", { name: "Failure groups" });
+    const group = groups.getByRole("row", { name: /Error: odd/ });
+    await expect.poll(() => group.innerText()).toMatch(/new/);
+    await group.getByRole("link", { name: "5", exact: true }).click();
+    await page.getByText("5 matching, by name").waitFor();
+    expect(await page.locator(".rows .row").count()).toBe(5);
+    expect(await page.locator(".flt", { hasText: "error" }).innerText()).toContain("Error: odd");
+    await page.getByRole("combobox").selectOption("15m");
+    await expect.poll(() => page.url()).toContain("within=15m");
+    await page.getByText("5 matching, by name").waitFor();
+    await page.goto(`${stage.url}/#/${ns}/spec/parse`);
     await group.getByRole("button", { name: "Retry 5…" }).click();
-    await dialog(page).getByRole("button", { name: "Retry 5 units" }).click();
+    expect(await dialog(page).innerText()).toContain("failed with this error");
+    await dialog(page).getByRole("button", { name: "Retry 5 units of parse" }).click();
     await expect.poll(async () => (await counts()).failed).toBe(5);
+    await expect.poll(() => groups.innerText()).not.toContain("Error: odd");
     await expect.poll(() => page.locator(".ops").innerText()).toContain("Done: 5 of 5 changed");
     const left = await stage.client.listWorkUnits(ns, "parse", { statuses: ["failed"] });
     for (const { data } of left.rows) expect(decodeData(data!).traceback).toContain("even");
@@ -355,6 +371,41 @@ describe.skipIf(noBrowser !== "")(`actions${whySkipped(noBrowser)}`, () => {
     },
   );
 
+  test(
+    "runs a unit again as of one of its attempts, and lists what a worker has had",
+    { timeout },
+    async () => {
+      await fill(1);
+      const { client } = stage;
+      for (const [worker, page] of [
+        ["w", 1],
+        ["v", 2],
+      ] as const) {
+        const [attempt] = await client.requestAttempts(ns, { worker, workSpecs: ["parse"] });
+        const action = page === 1 ? "retry" : "fail";
+        await client.settleAttempts(ns, [{ attempt: attempt!.id, action, data: encodeData({ page }) }]);
+      }
+      const { page, problems } = await stage.open(`#/${ns}/unit/parse/u00000`);
+      await page.getByRole("button", { name: "Run as of 1…" }).click();
+      await dialog(page).getByRole("button", { name: "Run it as of attempt 1" }).click();
+      const unit = async () => (await client.getWorkUnits(ns, "parse", ["u00000"]))[0]!;
+      await expect.poll(async () => (await unit()).status).toBe("available");
+      expect([decodeData((await unit()).data!), (await unit()).labels]).toEqual([{ page: 1 }, ["eu"]]);
+      await page
+        .getByRole("region", { name: "Attempts" })
+        .getByRole("link", { name: "v", exact: true })
+        .click();
+      const had = page.getByRole("region", { name: "Units of a worker" });
+      await had.getByRole("link", { name: "u00000" }).waitFor();
+      expect(page.url()).toContain("worker=v");
+      await had.getByRole("link", { name: "parse" }).click();
+      await expect.poll(() => page.url()).toContain("/units/parse?worker=v");
+      await had.getByRole("link", { name: "u00000" }).click();
+      await expect.poll(() => page.url()).toContain("/unit/parse/u00000");
+      expect(problems).toEqual([]);
+    },
+  );
+
   test("drains, stops and lets run a worker, and all of them", { timeout }, async () => {
     await fill();
     const { client } = stage;
@@ -392,6 +443,107 @@ describe.skipIf(noBrowser !== "")(`actions${whySkipped(noBrowser)}`, () => {
     await page.getByRole("menuitem", { name: "Give back 3…" }).click();
     await dialog(page).getByRole("button", { name: "Give back 3 units of box" }).click();
     await expect.poll(async () => (await counts()).pending).toBe(0);
+  });
+
+  test("shows schedules with their runs, and pauses one", { timeout }, async () => {
+    const { client } = stage;
+    await client.setWorkSpecs(ns, [
+      { data: encodeData({ name: "beat", schedule: { every: 1 } }) },
+      { data: encodeData({ name: "report", schedule: { cron: "0 3 * * *", timezone: "Europe/Brussels" } }) },
+    ]);
+    const { page, problems } = await stage.open(`#/${ns}/schedules`);
+    const row = (name: RegExp) => page.getByRole("region", { name: "Schedules" }).getByRole("row", { name });
+    await expect.poll(() => row(/report/).innerText()).toContain("0 3 * * *, Europe/Brussels");
+    expect(await row(/report/).innerText()).toMatch(/none yet\s+in \d+ h/);
+    // the unit of a run, once one was made, is where the page leads
+    await row(/beat/)
+      .getByRole("link", { name: /available/ })
+      .click();
+    await page.getByText("it is handed out when a worker asks").waitFor();
+    await page.goto(`${stage.url}/#/${ns}/schedules`);
+    await row(/report/)
+      .getByRole("button", { name: "Pause" })
+      .click();
+    const isPaused = async () => (await client.getWorkSpecs(ns, ["report"]))[0]!.meta.paused;
+    await expect.poll(isPaused).toBe(true);
+    await expect.poll(() => row(/report/).innerText()).toContain("paused");
+    await page.getByRole("button", { name: "Undo" }).click();
+    await expect.poll(isPaused).toBe(false);
+    await row(/report/)
+      .getByRole("link", { name: "report" })
+      .click();
+    await page.getByRole("region", { name: "What goes on" }).getByText("It makes its next unit in").waitFor();
+    await page.getByRole("link", { name: "Schedules" }).last().click();
+    await expect.poll(() => page.url()).toContain("/schedules");
+    expect(problems).toEqual([]);
+  });
+
+  test(
+    "shows how far batches are, retries what failed in one, and cancels the rest",
+    { timeout },
+    async () => {
+      await fill(1);
+      const { client } = stage;
+      await client.setBatches(ns, [
+        { name: "all", then: { workSpec: "index" } },
+        { name: "part", parent: "all", sealed: true },
+      ]);
+      await client.addWorkUnits(
+        ns,
+        "parse",
+        ["a", "b", "c", "d"].map((name) => ({ name, batch: "part", priority: 5 })),
+      );
+      const [a, b] = await client.requestAttempts(ns, { worker: "w", number: 2, workSpecs: ["parse"] });
+      await client.settleAttempts(ns, [
+        { attempt: a!.id, action: "finish" },
+        { attempt: b!.id, action: "fail", data: encodeData({ traceback: "Error: no" }) },
+      ]);
+      const { page, problems } = await stage.open(`#/${ns}/unit/parse/a`);
+      await page
+        .getByRole("region", { name: "Facts" })
+        .getByRole("link", { name: "part", exact: true })
+        .click();
+      const row = (name: RegExp) => page.getByRole("region", { name: "Batches" }).getByRole("row", { name });
+      await expect.poll(() => row(/^part/).innerText()).toContain("50 % of 4 units");
+      // the units of the batch, by work spec and status, lead to the list of them
+      await page.getByRole("link", { name: "2 available" }).click();
+      await page.getByText("2 matching, by name").waitFor();
+      expect(await page.locator(".rows .row").allInnerTexts()).toEqual([
+        expect.stringContaining("c"),
+        expect.stringContaining("d"),
+      ]);
+      await page.goto(`${stage.url}/#/${ns}/batches`);
+      await row(/^part/).getByRole("button", { name: "Retry…" }).click();
+      await dialog(page).getByRole("button", { name: "Retry 1 unit of part" }).click();
+      const batch = async () => (await client.getBatches(ns, ["part"]))[0]!;
+      await expect.poll(async () => (await batch()).failed).toBe(0);
+      await row(/^part/).getByRole("button", { name: "Cancel…" }).click();
+      await dialog(page).getByRole("button", { name: "Cancel 3 units of part" }).click();
+      await expect.poll(async () => (await batch()).doneTime).toBeGreaterThan(0);
+      await expect.poll(() => row(/^part/).innerText()).toContain("100 % of 4 units");
+      expect((await batch()).failed).toBe(3);
+      expect(problems).toEqual([]);
+    },
+  );
+
+  test("shows how far a running unit is, and cancels it", { timeout }, async () => {
+    await fill(1);
+    const { client } = stage;
+    const [attempt] = await client.requestAttempts(ns, { worker: "w", workSpecs: ["parse"] });
+    await client.settleAttempts(ns, [
+      { attempt: attempt!.id, action: "renew", progress: { done: 0.4, note: "page <b>4</b> of 10" } },
+    ]);
+    const { page, problems } = await stage.open(`#/${ns}/unit/parse/u00000`);
+    await page.getByRole("progressbar", { name: "Progress" }).waitFor();
+    expect(await page.locator(".progress").innerText()).toMatch(/40 %\s*page <b>4<\/b> of 10/);
+    await page.getByRole("button", { name: "Cancel…" }).click();
+    await dialog(page).getByLabel("Why").fill("wrong file");
+    await dialog(page).getByRole("button", { name: "Cancel 1 unit of parse" }).click();
+    const unit = async () => (await client.getWorkUnits(ns, "parse", ["u00000"]))[0]!;
+    await expect.poll(async () => (await unit()).reason).toBe("cancelled");
+    expect(decodeData((await unit()).data!).traceback).toContain("wrong file");
+    await page.getByRole("region", { name: "Error" }).getByText("wrong file").waitFor();
+    expect(problems).toEqual([]);
   });
 
   test("empties a queue and releases a lock", { timeout }, async () => {

@@ -27,6 +27,12 @@ const specs: readonly Record<string, unknown>[] = [
   { name: "billing.sync", runtime: "node", continuous: true, interval: 3600 },
   { name: "cleanup", runtime: "node", continuous: true, interval: 300 },
   { name: "thumbs", runtime: "python", weight: 4 },
+  {
+    name: "digest",
+    runtime: "node",
+    schedule: { cron: "30 6 * * 1-5", timezone: "Europe/Brussels", overlap: "skip" },
+  },
+  { name: "rates", runtime: "node", schedule: { every: 900, jitter: 60 } },
 ];
 
 const companies = ["ACME", "BOLT", "CRUX", "DELTA", "EON", "FJORD", "GRID", "HELIX", "IONA", "JUNO", "KITE"];
@@ -205,6 +211,7 @@ export async function fillScene(to: Coordinate, ns: string, { scale = 1 }: Scene
       queues: ["month-end"],
     },
   ]);
+  await fillBatches(to, ns);
   await to.setWorkSpecMeta(ns, "report", { paused: true });
   await to.setWorkSpecMeta(ns, "parse", { weight: 60, minGb: 2 });
   await to.updateWorkers(ns, workers());
@@ -253,6 +260,44 @@ export async function fillScene(to: Coordinate, ns: string, { scale = 1 }: Scene
       }),
     },
   ]);
+}
+
+/** A load of three parts: one is done, one has failures, one is being filled. */
+async function fillBatches(to: Coordinate, ns: string): Promise<void> {
+  await to.setBatches(ns, [
+    { name: "backfill 2024", then: { workSpec: "report", on: "finished" } },
+    ...["Q1", "Q2", "Q3"].map((part) => ({ name: `backfill 2024 ${part}`, parent: "backfill 2024" })),
+  ]);
+  for (const [part, number, finish, fail] of [
+    ["Q1", 40, 40, 0],
+    ["Q2", 60, 32, 5],
+    ["Q3", 24, 0, 0],
+  ] as const) {
+    const batch = `backfill 2024 ${part}`;
+    await to.addWorkUnits(
+      ns,
+      "archive",
+      Array.from({ length: number }, (_, i) => ({ name: `2024/${part}/${i + 1}.tar`, batch, priority: 9 })),
+    );
+    const attempts = await to.requestAttempts(ns, {
+      worker: "ams-2/3",
+      number: finish + fail,
+      workSpecs: ["archive"],
+    });
+    await to.settleAttempts(
+      ns,
+      attempts.map(({ id }, i) =>
+        i < finish
+          ? { attempt: id, action: "finish" }
+          : {
+              attempt: id,
+              action: "fail",
+              data: encodeData({ traceback: "Error: the archive is truncated" }),
+            },
+      ),
+    );
+    if (part !== "Q3") await to.setBatches(ns, [{ name: batch, sealed: true }]);
+  }
 }
 
 /** Workers that run what there is, a little at a time, until the signal aborts. */

@@ -37,16 +37,16 @@ function hindrance(): string | null {
     install();
     return null;
   } catch (error) {
-    return `pytest and mypy cannot be installed: ${String(error)}`;
+    return `pytest, mypy and build cannot be installed: ${String(error)}`;
   }
 }
 
 /** Once: the environment is kept with the other caches. */
 function install(): void {
-  if (existsSync(bin("pytest")) && existsSync(bin("mypy"))) return;
+  if (["pytest", "mypy", "pyproject-build"].every((name) => existsSync(bin(name)))) return;
   mkdirSync(path.dirname(environment), { recursive: true });
   execFileSync(python, ["-m", "venv", "--clear", environment]);
-  execFileSync(bin("pip"), ["install", "--quiet", "--disable-pip-version-check", "pytest", "mypy"]);
+  execFileSync(bin("pip"), ["install", "--quiet", "--disable-pip-version-check", "pytest", "mypy", "build"]);
 }
 
 const reason = hindrance();
@@ -63,7 +63,7 @@ describe.skipIf(reason !== null)(`the Python package${whySkipped(reason)}`, () =
     await postgres.stop();
   }, 60_000);
 
-  test("passes its own suite on sqlite and postgres", { timeout: 600_000 }, async () => {
+  test("passes its own suite on sqlite and postgres", { timeout: 1_800_000 }, async () => {
     const env = {
       PATH: process.env.PATH,
       PYTHONDONTWRITEBYTECODE: "1",

@@ -11,7 +11,8 @@ export type BulkAction =
   | { kind: "retry" }
   | { kind: "delete" }
   | { kind: "prioritise"; priority: number }
-  | { kind: "delay"; notBefore: number };
+  | { kind: "delay"; notBefore: number }
+  | { kind: "cancel"; why: string };
 
 export interface BulkTarget {
   readonly ns: string;
@@ -153,6 +154,11 @@ function apply({ ns, spec }: BulkTarget, names: readonly string[], action: BulkA
       return client.deleteWorkUnits(ns, spec, selection);
     case "prioritise":
       return client.setWorkUnitPriorities(ns, spec, selection, { set: action.priority });
+    case "cancel":
+      return client.cancelWorkUnits(ns, spec, selection, {
+        by: "the dashboard",
+        ...(action.why !== "" && { why: action.why }),
+      });
     case "delay":
       return client.setWorkUnitDelays(ns, spec, selection, action.notBefore);
   }

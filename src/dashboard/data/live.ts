@@ -10,16 +10,39 @@ import type { StreamedEvent } from "../../rest/client.ts";
 import { client, isUnauthorized } from "./connection.ts";
 
 /** Kinds of data, the first part of their query keys. */
-type Kind = "counts" | "units" | "unit" | "specs" | "explain" | "workers" | "held" | "queues" | "namespaces";
+type Kind =
+  | "counts"
+  | "units"
+  | "unit"
+  | "specs"
+  | "explain"
+  | "workers"
+  | "held"
+  | "queues"
+  | "failures"
+  | "batches"
+  | "namespaces";
 
 const kindsOf: Readonly<Record<StreamedEvent["type"], readonly Kind[]>> = {
-  workUnits: ["counts", "units", "unit", "explain", "queues"],
-  attempts: ["counts", "units", "unit", "held", "explain", "queues"],
+  workUnits: ["counts", "units", "unit", "explain", "queues", "failures", "batches"],
+  attempts: ["counts", "units", "unit", "held", "explain", "queues", "failures", "batches"],
   workSpecs: ["specs", "counts", "explain"],
   workers: ["workers"],
   namespace: ["namespaces", "workers", "specs", "counts"],
   tidied: ["counts", "units", "unit", "held", "explain"],
-  reset: ["counts", "units", "unit", "specs", "explain", "workers", "held", "queues", "namespaces"],
+  reset: [
+    "counts",
+    "units",
+    "unit",
+    "specs",
+    "explain",
+    "workers",
+    "held",
+    "queues",
+    "failures",
+    "namespaces",
+    "batches",
+  ],
 };
 
 /** The least time between two reads of one kind. Counts are cheap and looked at most. */
@@ -32,6 +55,8 @@ const spacingMs: Readonly<Record<Kind, number>> = {
   workers: 1000,
   held: 2000,
   explain: 3000,
+  failures: 3000,
+  batches: 1000,
   namespaces: 1000,
 };
 

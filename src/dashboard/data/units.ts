@@ -1,4 +1,4 @@
-/** Work units: found by work spec, prefix, status and label, a page at a time in name order. */
+/** Work units: found by work spec, prefix, status, label and failure group, a page at a time in name order. */
 import {
   useInfiniteQuery,
   useQuery,
@@ -21,20 +21,33 @@ import {
 } from "../../core/index.ts";
 import { client } from "./connection.ts";
 import { every } from "./live.ts";
+import { daemonNow } from "./session.ts";
 
 export interface UnitFilter {
   readonly statuses: readonly WorkUnitStatus[];
   readonly prefix: string;
   readonly label: string;
+  /** The fingerprint of a failure group. */
+  readonly error: string;
+  /** Those that ended in the last so many milliseconds; 0 is whenever. */
+  readonly withinMs: number;
 }
+
+export const everyUnit: UnitFilter = { statuses: [], prefix: "", label: "", error: "", withinMs: 0 };
+
+/** Whether kept counts answer how many match. */
+export const isCounted = ({ prefix, label, error, withinMs }: UnitFilter): boolean =>
+  prefix === "" && label === "" && error === "" && withinMs === 0;
 
 const pageSize = 100;
 
-export function queryOf({ statuses, prefix, label }: UnitFilter): WorkUnitQuery {
+export function queryOf({ statuses, prefix, label, error, withinMs }: UnitFilter): WorkUnitQuery {
   return {
     ...(statuses.length > 0 && { statuses }),
     ...(prefix !== "" && { prefix }),
     ...(label !== "" && { label }),
+    ...(error !== "" && { error }),
+    ...(withinMs > 0 && { endedSince: Math.floor(daemonNow() - withinMs) }),
   };
 }
 
@@ -63,7 +76,7 @@ export function useUnits(ns: string, spec: string, filter: UnitFilter): UnitPage
   });
 }
 
-/** Read from kept counts where it can be; a prefix or a label is counted by looking at what it names. */
+/** A prefix, a label or a failure group is counted by looking at what it names. */
 export function useMatching(
   ns: string,
   spec: string,
@@ -125,57 +138,3 @@ export const errorOf = (data: Data | null): string | null =>
   data === null ? null : (dataGetText(data, "traceback") ?? dataGetText(data, "error"));
 
 export { errorLine };
-
-export interface ErrorGroup {
-  readonly line: string;
-  readonly names: readonly string[];
-  /** Units of the sample that failed so, with the attempts that did. */
-  readonly workers: number;
-  readonly lastEnd: number;
-  readonly example: string;
-}
-
-const sampleSize = 200;
-
-export interface ErrorSample {
-  readonly groups: readonly ErrorGroup[];
-  readonly looked: number;
-  /** Whether all failed units were looked at. */
-  readonly complete: boolean;
-}
-
-/** What the failed units of a work spec failed with, by looking at the first of them in name order. */
-export function useErrors(ns: string, spec: string, failed: number): UseQueryResult<ErrorSample> {
-  return useQuery({
-    queryKey: ["errors", ns, spec, failed > 0],
-    queryFn: async () => {
-      const page = await client.listWorkUnits(ns, spec, { statuses: ["failed"], limit: sampleSize });
-      return { ...groupErrors(page.rows), complete: page.next === null };
-    },
-    enabled: failed > 0,
-    refetchInterval: every(15_000),
-  });
-}
-
-function groupErrors(rows: readonly WorkUnitRow[]): Omit<ErrorSample, "complete"> {
-  const groups = new Map<string, { names: string[]; workers: Set<string>; lastEnd: number }>();
-  for (const { name, data, activeAttempt } of rows) {
-    const text = errorLine(errorOf(data) ?? "");
-    const line = text === "" ? "No error was written" : text;
-    const group = groups.get(line) ?? { names: [], workers: new Set(), lastEnd: 0 };
-    groups.set(line, group);
-    group.names.push(name);
-    if (activeAttempt !== null) {
-      group.workers.add(activeAttempt.worker);
-      group.lastEnd = Math.max(group.lastEnd, activeAttempt.endTime);
-    }
-  }
-  const sorted = [...groups].map(([line, { names, workers, lastEnd }]) => ({
-    line,
-    names,
-    workers: workers.size,
-    lastEnd,
-    example: names[0] ?? "",
-  }));
-  return { groups: sorted.sort((a, b) => b.names.length - a.names.length), looked: rows.length };
-}

@@ -1,27 +1,35 @@
 /** A work spec: what goes on in words, its share, its errors, how it goes, and its definition beside what holds now. */
 import { useState, type KeyboardEvent, type ReactNode } from "react";
-import type { WorkSpecMeta, WorkSpecMetaChange, WorkUnitStatus } from "../../core/index.ts";
-import type { Words } from "../attention.ts";
-import { startOperation } from "../data/bulk.ts";
-import { client } from "../data/connection.ts";
+import {
+  hasSchedule,
+  type FailureRow,
+  type WorkSpecMeta,
+  type WorkSpecMetaChange,
+  type WorkUnitStatus,
+} from "../../core/index.ts";
+import { withError, type Words } from "../attention.ts";
+import { client, sayError } from "../data/connection.ts";
 import { drain } from "../data/counts.ts";
+import { useFailures, type FailureGroup } from "../data/failures.ts";
 import { useSparks } from "../data/history.ts";
 import type { NamespaceLook, SpecRow } from "../data/look.ts";
 import { daemonNow } from "../data/session.ts";
 import { definitionOf, setMeta } from "../data/specs.ts";
-import { useErrors, type ErrorGroup } from "../data/units.ts";
+import { everyUnit } from "../data/units.ts";
 import { count, duration, percent, plural, rate, visible } from "../format.ts";
 import { useHere } from "../here.ts";
+import { Ask } from "../parts/bulk-bar.tsx";
 import { Confirm } from "../parts/dialog.tsx";
 import { Icon, type IconName } from "../parts/icon.tsx";
 import { Menu } from "../parts/menu.tsx";
 import { statusOrder } from "../parts/status.tsx";
-import { Ago, Age, CopyButton, Link, Name, UnitCount } from "../parts/text.tsx";
+import { Ago, Age, CopyButton, Link, Name, Trouble, UnitCount, useNow } from "../parts/text.tsx";
 import { TimeLine } from "../parts/time-line.tsx";
 import { UndoBar, useUndo, type Undo } from "../parts/undo.tsx";
 import { Sentence } from "../parts/words.tsx";
 import { go, type Place } from "../place.ts";
 import { DrainWords } from "./home.tsx";
+import { scheduleWords } from "./schedules.tsx";
 import "./spec.css";
 
 export default function Spec(): ReactNode {
@@ -156,7 +164,7 @@ function Shown({ spec }: { spec: SpecRow }): ReactNode {
         <WhatGoesOn spec={spec} look={look} />
         <Share spec={spec} look={look} />
       </div>
-      {counts.failed > 0 && <Errors spec={spec} />}
+      {counts.failed > 0 && <FailureGroups spec={spec} />}
       <div className="cols">
         <TimeLine spec={name} title="Over time" />
         <Definition spec={spec} undo={undo} />
@@ -211,6 +219,7 @@ function sayings(
   ns: string,
   { name, condition, counts, meta, explained, rates, held }: SpecRow,
   look: NamespaceLook,
+  failures: readonly FailureRow[],
 ): Said[] {
   const said: Said[] = [];
   if (condition !== null && condition.kind !== "paused") {
@@ -218,7 +227,7 @@ function sayings(
       icon: condition.icon,
       tone: condition.level === "critical" ? "failed" : "blocked",
       head: `${condition.title}.`,
-      words: condition.cause,
+      words: withError(condition, failures),
       ...(condition.kind === "nobody" && {
         act: { label: "See the workers", to: { ns, page: "workers" } as const },
       }),
@@ -279,6 +288,20 @@ function sayings(
       words: ["Nobody asks for work in this namespace."],
       act: { label: "Workers", to: { ns, page: "workers" } },
     });
+  if (hasSchedule(meta.schedule))
+    said.push({
+      icon: "sched",
+      tone: "available",
+      head: meta.paused
+        ? "It makes no units by its schedule while it is paused."
+        : meta.nextRun === 0
+          ? "Its schedule is over."
+          : meta.nextRun > daemonNow()
+            ? `It makes its next unit in ${duration(meta.nextRun - daemonNow())}.`
+            : "It makes its next unit now.",
+      words: [{ code: scheduleWords(meta.schedule) }],
+      act: { label: "Schedules", to: { ns, page: "schedules" } },
+    });
   if (meta.continuous)
     said.push({
       icon: "cont",
@@ -306,6 +329,7 @@ const advice: Readonly<Record<string, string>> = {
 
 function WhatGoesOn({ spec, look }: { spec: SpecRow; look: NamespaceLook }): ReactNode {
   const { ns } = useHere();
+  const failures = useFailures(ns, spec.name, spec.counts.failed > 0);
   return (
     <section className="card" aria-label="What goes on">
       <header>
@@ -314,7 +338,7 @@ function WhatGoesOn({ spec, look }: { spec: SpecRow; look: NamespaceLook }): Rea
         <span className="dim">from explain, for any worker</span>
       </header>
       <ul className="explain">
-        {sayings(ns, spec, look).map(({ icon, tone, head, words, act }) => (
+        {sayings(ns, spec, look, failures.data ?? []).map(({ icon, tone, head, words, act }) => (
           <li key={head}>
             <span className={`t-${tone}`}>
               <Icon name={icon} />
@@ -399,23 +423,28 @@ function Share({ spec, look }: { spec: SpecRow; look: NamespaceLook }): ReactNod
   );
 }
 
-function Errors({ spec }: { spec: SpecRow }): ReactNode {
-  const { ns, may } = useHere();
-  const errors = useErrors(ns, spec.name, spec.counts.failed);
-  const [asked, setAsked] = useState<ErrorGroup | null>(null);
-  if (errors.data === undefined) return null;
-  const { groups, looked, complete } = errors.data;
+/** The groups that are shown at first; the others are few units each, as a rule. */
+const firstGroups = 10;
+const hour = 3_600_000;
+
+function FailureGroups({ spec }: { spec: SpecRow }): ReactNode {
+  const { ns, may, changed } = useHere();
+  const failures = useFailures(ns, spec.name, true);
+  const now = useNow();
+  const [asked, setAsked] = useState<FailureGroup | null>(null);
+  const [all, setAll] = useState(false);
+  if (failures.error !== null && failures.data === undefined)
+    return <Trouble text={sayError(failures.error)} />;
+  if (failures.data === undefined || failures.data.length === 0) return null;
+  const groups = failures.data;
+  const units = groups.reduce((sum, group) => sum + group.count, 0);
   return (
-    <section className="card fg" aria-label="Errors">
+    <section className="card fg" aria-label="Failure groups" id="failures">
       <header>
-        <h2>Errors</h2>
+        <h2>Failure groups</h2>
         <span className="count quiet">{groups.length}</span>
         <span className="grow" />
-        <span className="dim">
-          {complete
-            ? `all ${count(looked)} failed units`
-            : `the first ${count(looked)} of ${count(spec.counts.failed)} failed units, by name`}
-        </span>
+        <span className="dim">{plural(units, "failed unit")}, by what the error says</span>
       </header>
       <div className="scroll">
         <table>
@@ -432,10 +461,13 @@ function Errors({ spec }: { spec: SpecRow }): ReactNode {
                 Share
               </th>
               <th className="r lo" scope="col">
+                First
+              </th>
+              <th className="r lo" scope="col">
                 Last
               </th>
               <th className="r lo" scope="col">
-                Workers
+                Most tries
               </th>
               <th className="r" scope="col">
                 <span className="sr">Actions</span>
@@ -443,27 +475,44 @@ function Errors({ spec }: { spec: SpecRow }): ReactNode {
             </tr>
           </thead>
           <tbody>
-            {groups.slice(0, 10).map((group) => (
-              <tr key={group.line} data-row tabIndex={-1}>
+            {(all ? groups : groups.slice(0, firstGroups)).map((group) => (
+              <tr key={group.fingerprint} data-row tabIndex={-1}>
                 <td className="err">
-                  <Link to={{ ns, page: "unit", spec: spec.name, unit: group.example }} title="An example">
-                    <code>{visible(group.line).slice(0, 300)}</code>
+                  <code title={visible(group.error)}>{visible(group.error)}</code>
+                  <span className="sub">
+                    <Link to={{ ns, page: "unit", spec: spec.name, unit: group.example }} className="l">
+                      An example
+                    </Link>
+                    {now - group.firstTime < hour && <span className="t-failed"> · new</span>}
+                    {group.perMinute >= 0.5 && (
+                      <span className="t-blocked"> · rising, {rate(group.perMinute)} a minute</span>
+                    )}
+                  </span>
+                </td>
+                <td className="r">
+                  <Link
+                    to={{ ns, page: "units", spec: spec.name, filters: { error: group.fingerprint } }}
+                    className="n"
+                  >
+                    {count(group.count)}
                   </Link>
                 </td>
-                <td className="r">{count(group.names.length)}</td>
                 <td className="lo">
-                  <div className="sh">
-                    <i style={{ width: `${(group.names.length / looked) * 100}%` }} />
+                  <div className="sh" title={percent(group.count / units)}>
+                    <i style={{ width: `${(group.count / units) * 100}%` }} />
                   </div>
                 </td>
                 <td className="r mid lo">
-                  <Ago time={group.lastEnd} />
+                  <Ago time={group.firstTime} />
                 </td>
-                <td className="r mid lo">{group.workers}</td>
+                <td className="r mid lo">
+                  <Ago time={group.lastTime} />
+                </td>
+                <td className="r mid lo">{count(group.tries)}</td>
                 <td className="r">
                   {may("write") && (
                     <button type="button" className="btn s" onClick={() => setAsked(group)}>
-                      Retry {count(group.names.length)}…
+                      Retry {count(group.count)}…
                     </button>
                   )}
                 </td>
@@ -472,36 +521,20 @@ function Errors({ spec }: { spec: SpecRow }): ReactNode {
           </tbody>
         </table>
       </div>
+      {!all && groups.length > firstGroups && (
+        <p className="fold">
+          <button type="button" className="plain l" onClick={() => setAll(true)}>
+            {plural(groups.length - firstGroups, "more group")}
+          </button>
+        </p>
+      )}
       {asked !== null && (
-        <Confirm
-          title={`Retry ${plural(asked.names.length, "unit")}`}
-          facts={[
-            {
-              term: "Touches",
-              text: (
-                <>
-                  <b>{plural(asked.names.length, "unit")}</b> of <Name text={spec.name} /> that failed with{" "}
-                  <code>{visible(asked.line).slice(0, 120)}</code>
-                </>
-              ),
-            },
-            { term: "Watch out", text: "If the cause is still there they will fail again." },
-            {
-              term: "Way back",
-              text: "Stop it at any time. What was retried stays so; a unit that fails again comes back to this list.",
-            },
-          ]}
-          run={() => {
-            startOperation(
-              { ns, spec: spec.name, names: asked.names },
-              { kind: "retry" },
-              {
-                title: `Retry ${plural(asked.names.length, "unit")} of ${spec.name}`,
-                total: asked.names.length,
-              },
-            );
-          }}
+        <Ask
+          asked="retry"
+          target={{ ns, spec: spec.name, query: { error: asked.fingerprint } }}
+          filter={{ ...everyUnit, error: asked.fingerprint }}
           onClose={() => setAsked(null)}
+          onStarted={() => setTimeout(() => changed("failures", "counts"), 500)}
         />
       )}
     </section>

@@ -1,11 +1,28 @@
 /** A unit: its attempts as lanes over one time line, its error before its data, what changed between attempts, its kin. */
 import { useQuery } from "@tanstack/react-query";
 import { useMemo, useState, type ReactNode } from "react";
-import { dataToJson, readOutputs, type AttemptRow, type Data, type WorkUnitRow } from "../../core/index.ts";
+import {
+  batchOf,
+  dataToJson,
+  readOutputs,
+  type AttemptRow,
+  type Data,
+  type WorkUnitRow,
+} from "../../core/index.ts";
 import { client, sayError } from "../data/connection.ts";
-import { errorLine, errorOf, unitsNamed, useUnit, type UnitLook } from "../data/units.ts";
+import { errorLine, errorOf, everyUnit, unitsNamed, useUnit, type UnitLook } from "../data/units.ts";
 import { giveBack } from "../data/workers.ts";
-import { clockTime, count, dayTime, duration, exactTime, plural, visible, visibleLines } from "../format.ts";
+import {
+  clockTime,
+  count,
+  dayTime,
+  duration,
+  exactTime,
+  percent,
+  plural,
+  visible,
+  visibleLines,
+} from "../format.ts";
 import { useHere } from "../here.ts";
 import { Ask } from "../parts/bulk-bar.tsx";
 import { Confirm } from "../parts/dialog.tsx";
@@ -40,12 +57,13 @@ export default function Unit(): ReactNode {
   return <Shown look={look.data} />;
 }
 
-type Asked = "retry" | "prioritise" | "delay" | "delete" | "give back";
+type Asked = "retry" | "prioritise" | "delay" | "cancel" | "delete" | "give back";
 
 function Shown({ look }: { look: UnitLook }): ReactNode {
   const { ns, may, changed } = useHere();
   const { unit, attempts } = look;
   const [asked, setAsked] = useState<Asked | null>(null);
+  const [runAs, setRunAs] = useState<AttemptRow | null>(null);
   const last = attempts.at(-1);
   const failed = unit.status === "failed" ? errorOf(unit.data) : null;
   const close = (): void => {
@@ -94,13 +112,18 @@ function Shown({ look }: { look: UnitLook }): ReactNode {
                 </button>
               </>
             )}
+            {!ended && (
+              <button type="button" className="btn d" onClick={() => setAsked("cancel")}>
+                Cancel…
+              </button>
+            )}
             <button type="button" className="btn d" onClick={() => setAsked("delete")}>
               Delete…
             </button>
           </div>
         )}
       </div>
-      {attempts.length > 0 && <Attempts unit={unit} attempts={attempts} />}
+      {attempts.length > 0 && <Attempts unit={unit} attempts={attempts} onRunAs={setRunAs} />}
       <div className="cols">
         <div className="stack">
           {failed !== null && <ErrorCard text={failed} attempt={unit.activeAttempt} />}
@@ -112,6 +135,31 @@ function Shown({ look }: { look: UnitLook }): ReactNode {
           <Facts unit={unit} attempts={attempts} />
         </div>
       </div>
+      {runAs !== null && (
+        <Confirm
+          title={`Run it as of attempt ${runAs.number}`}
+          facts={[
+            {
+              term: "Does",
+              text: `The data of the unit becomes what attempt ${runAs.number} has, of ${clockTime(runAs.endTime > 0 ? runAs.endTime : runAs.startTime)}, and the unit is available. Priority, labels, queues and dependencies stay.`,
+            },
+            {
+              term: "Watch out",
+              text: "The data that the unit has now is replaced. Copy it first if no attempt has it.",
+            },
+            { term: "Way back", text: "Run it as of another attempt: each keeps its own data." },
+          ]}
+          run={async () => {
+            await client.addWorkUnits(ns, unit.workSpec, [
+              { name: unit.name, data: runAs.data, onConflict: "data" },
+            ]);
+          }}
+          onClose={() => {
+            setRunAs(null);
+            changed("unit", "units", "counts");
+          }}
+        />
+      )}
       {asked === "give back" && last !== undefined ? (
         <Confirm
           title="Give the unit back"
@@ -136,7 +184,7 @@ function Shown({ look }: { look: UnitLook }): ReactNode {
           <Ask
             asked={asked}
             target={{ ns, spec: unit.workSpec, names: [unit.name] }}
-            filter={{ statuses: [], prefix: "", label: "" }}
+            filter={everyUnit}
             onClose={close}
             onStarted={() => {
               if (asked === "delete") setTimeout(() => go({ ns, page: "units", spec: unit.workSpec }), 300);
@@ -177,6 +225,7 @@ function Standing({ unit, attempts }: { unit: WorkUnitRow; attempts: readonly At
         <>
           {strong} in {spec}: <Name text={activeAttempt?.worker ?? ""} most={40} /> runs it since{" "}
           <Ago time={activeAttempt?.startTime ?? 0} />.
+          <Progress attempt={activeAttempt} />
         </>
       );
     case "delayed":
@@ -202,11 +251,41 @@ function Standing({ unit, attempts }: { unit: WorkUnitRow; attempts: readonly At
   }
 }
 
+/** How far the task says it is. */
+function Progress({ attempt }: { attempt: AttemptRow | null }): ReactNode {
+  if (attempt === null || attempt.progress === null) return null;
+  const { done, note } = attempt.progress;
+  const share = Math.max(0, Math.min(1, done));
+  return (
+    <span className="progress">
+      <span
+        className="prog"
+        role="progressbar"
+        aria-label="Progress"
+        aria-valuemin={0}
+        aria-valuemax={100}
+        aria-valuenow={Math.round(share * 100)}
+      >
+        <i className="r" style={{ width: `${share * 100}%` }} />
+      </span>
+      <b>{percent(share)}</b>
+      {note !== "" && <Name text={note} most={120} />}
+    </span>
+  );
+}
+
 const niceSteps = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21_600, 43_200, 86_400, 604_800];
 
 /** One lane for each attempt: thin while it waited before, solid while it ran, its outcome at the end. */
-function Attempts({ unit, attempts }: { unit: WorkUnitRow; attempts: readonly AttemptRow[] }): ReactNode {
-  const { look } = useHere();
+function Attempts(props: {
+  unit: WorkUnitRow;
+  attempts: readonly AttemptRow[];
+  onRunAs: (attempt: AttemptRow) => void;
+}): ReactNode {
+  const { ns, look, may } = useHere();
+  const { unit, attempts, onRunAs } = props;
+  // a unit that runs goes on with the data it was given
+  const canRunAs = may("write") && unit.status !== "pending";
   const now = useNow();
   const shown = attempts.slice(-30);
   const first = shown[0]!;
@@ -254,7 +333,7 @@ function Attempts({ unit, attempts }: { unit: WorkUnitRow; attempts: readonly At
             attempt.status === "expired"
               ? `lease ended ${clockTime(attempt.expirationTime)}`
               : attempt.status === "pending"
-                ? `${duration(attempt.expirationTime - now)} of its lease left`
+                ? `${attempt.progress === null ? "" : `${percent(attempt.progress.done)} done, `}${duration(attempt.expirationTime - now)} of its lease left`
                 : attempt.status === "finished"
                   ? attempt.late
                     ? "after its lease had ended"
@@ -268,7 +347,12 @@ function Attempts({ unit, attempts }: { unit: WorkUnitRow; attempts: readonly At
                 {attempt.worker === "" ? (
                   <span className="dim">nobody</span>
                 ) : (
-                  <Name text={attempt.worker} most={16} />
+                  <Link
+                    to={{ ns, page: "units", filters: { worker: attempt.worker } }}
+                    title="The units that it has had"
+                  >
+                    <Name text={attempt.worker} most={16} />
+                  </Link>
                 )}
               </div>
               <div
@@ -303,8 +387,13 @@ function Attempts({ unit, attempts }: { unit: WorkUnitRow; attempts: readonly At
                 )}
               </div>
               <div className="rr">{duration(end - attempt.startTime)}</div>
-              <div className="wh" title={visible(words)}>
-                {visible(words).slice(0, 200)}
+              <div className="wh">
+                <span title={visible(words)}>{visible(words).slice(0, 200)}</span>
+                {canRunAs && attempt.data !== null && (
+                  <button type="button" className="btn s" onClick={() => onRunAs(attempt)}>
+                    Run as of {attempt.number}…
+                  </button>
+                )}
               </div>
             </div>
           );
@@ -647,6 +736,7 @@ function Dependencies({ unit }: { unit: WorkUnitRow }): ReactNode {
 function Facts({ unit, attempts }: { unit: WorkUnitRow; attempts: readonly AttemptRow[] }): ReactNode {
   const { ns } = useHere();
   const now = useNow();
+  const batch = batchOf(unit.labels);
   const ran = attempts.reduce(
     (sum, { startTime, endTime }) => sum + (endTime > 0 ? endTime : now) - startTime,
     0,
@@ -675,6 +765,14 @@ function Facts({ unit, attempts }: { unit: WorkUnitRow; attempts: readonly Attem
     ["Not before", unit.notBefore > 0 && unit.status === "delayed" && dayTime(unit.notBefore, now)],
     ["Ran, in all", attempts.length > 0 && duration(ran)],
     ["Priority", unit.priority],
+    [
+      "Batch",
+      batch !== null && (
+        <Link to={{ ns, page: "batches", filters: { batch } }} className="l">
+          <Name text={batch} most={40} />
+        </Link>
+      ),
+    ],
     [
       "Labels",
       unit.labels.length > 0 &&

@@ -1,11 +1,20 @@
-/** Units: found by prefix, status and label; a page at a time however many there are; changed one by one or all that match. */
+/** Units: found by prefix, status, label, failure group and time; a page at a time however many there are; changed one by one or all that match. */
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { useEffect, useMemo, useRef, useState, type SyntheticEvent, type ReactNode } from "react";
 import { workUnitStatuses, type WorkUnitRow } from "../../core/index.ts";
 import { sayError } from "../data/connection.ts";
 import { useLive } from "../data/live.ts";
-import { errorLine, errorOf, total, useMatching, useUnits, type UnitFilter } from "../data/units.ts";
-import { count, duration, plural, visible } from "../format.ts";
+import { useFailures } from "../data/failures.ts";
+import {
+  errorLine,
+  errorOf,
+  isCounted,
+  total,
+  useMatching,
+  useUnits,
+  type UnitFilter,
+} from "../data/units.ts";
+import { count, duration, percent, plural, visible } from "../format.ts";
 import { useHere } from "../here.ts";
 import { AddUnits } from "../parts/add-units.tsx";
 import { BulkBar, type Selected } from "../parts/bulk-bar.tsx";
@@ -13,7 +22,8 @@ import { Icon } from "../parts/icon.tsx";
 import { Menu } from "../parts/menu.tsx";
 import { AttemptGlyph, StatusGlyph, statusOrder } from "../parts/status.tsx";
 import { Ago, Command, Link, Name, Trouble } from "../parts/text.tsx";
-import { go } from "../place.ts";
+import { WorkerAttempts } from "../parts/worker-attempts.tsx";
+import { go, type Place } from "../place.ts";
 import "./units.css";
 
 export default function Units(): ReactNode {
@@ -29,6 +39,8 @@ export default function Units(): ReactNode {
         <Command text="coordinate flow examples/flows/chain.yaml" />
       </section>
     );
+  const worker = place.filters?.worker ?? "";
+  if (worker !== "") return <WorkerAttempts key={worker} worker={worker} />;
   const spec = place.spec ?? first.name;
   return <List key={`${ns} ${spec}`} spec={spec} />;
 }
@@ -39,16 +51,25 @@ function readFilter(filters: Readonly<Record<string, string | undefined>> = {}):
     statuses: workUnitStatuses.filter((status) => wanted.includes(status)),
     prefix: filters.prefix ?? "",
     label: filters.label ?? "",
+    error: filters.error ?? "",
+    withinMs: spans[filters.within ?? ""] ?? 0,
   };
 }
+
+/** How long ago a unit ended at most, as the URL says it. */
+const spans: Readonly<Record<string, number>> = {
+  "15m": 900_000,
+  "1h": 3_600_000,
+  "24h": 86_400_000,
+  "7d": 604_800_000,
+};
 
 function List({ spec }: { spec: string }): ReactNode {
   const { ns, place, look, may } = useHere();
   const filter = useMemo(() => readFilter(place.filters), [place.filters]);
   const units = useUnits(ns, spec, filter);
   const counts = look.byName.get(spec)?.counts;
-  // a prefix or a label is counted by looking at what it names
-  const matching = useMatching(ns, spec, filter, filter.prefix !== "" || filter.label !== "");
+  const matching = useMatching(ns, spec, filter, !isCounted(filter));
   const [selected, setSelected] = useState<Selected>({ kind: "none" });
   const rows = useMemo(() => units.data?.pages.flatMap((page) => page.rows) ?? [], [units.data]);
   const isAdding = place.filters?.add === "1";
@@ -56,14 +77,21 @@ function List({ spec }: { spec: string }): ReactNode {
     setSelected({ kind: "none" });
     go({ ns, page: "units", spec, filters: { ...place.filters, ...filters } });
   };
-  const exact =
-    filter.prefix === "" && filter.label === ""
-      ? counts &&
-        (filter.statuses.length === 0
-          ? total(counts)
-          : filter.statuses.reduce((sum, one) => sum + counts[one], 0))
-      : matching.data && total(matching.data);
-  const tabs = filter.prefix === "" && filter.label === "" ? counts : undefined;
+  const exact = isCounted(filter)
+    ? counts &&
+      (filter.statuses.length === 0
+        ? total(counts)
+        : filter.statuses.reduce((sum, one) => sum + counts[one], 0))
+    : matching.data && total(matching.data);
+  const tabs = isCounted(filter) ? counts : undefined;
+  // a failure group has failed units only, and the time is that of their end
+  const at = (status: string): Place => ({
+    ns,
+    page: "units",
+    spec,
+    filters: { ...place.filters, status, error: "", ...(status !== "failed" && { within: "" }) },
+  });
+  const failedOnly = filter.error !== "" || (filter.statuses.length === 1 && filter.statuses[0] === "failed");
   return (
     <>
       <h1 className="sr">Units</h1>
@@ -78,16 +106,13 @@ function List({ spec }: { spec: string }): ReactNode {
       </div>
       <section className={selected.kind === "none" ? "card ul" : "card ul selecting"} aria-label="Units">
         <header className="fac">
-          <Link
-            to={{ ns, page: "units", spec, filters: { ...place.filters, status: "" } }}
-            {...(filter.statuses.length === 0 && { current: true })}
-          >
+          <Link to={at("")} {...(filter.statuses.length === 0 && filter.error === "" && { current: true })}>
             All
           </Link>
           {statusOrder.map((status) => (
             <Link
               key={status}
-              to={{ ns, page: "units", spec, filters: { ...place.filters, status } }}
+              to={at(status)}
               {...(filter.statuses.length === 1 && filter.statuses[0] === status && { current: true })}
             >
               <StatusGlyph status={status} />
@@ -96,6 +121,22 @@ function List({ spec }: { spec: string }): ReactNode {
             </Link>
           ))}
           <span className="grow" />
+          {failedOnly && (
+            <label className="pick">
+              <span className="dim">ended in the last</span>
+              <select
+                value={place.filters?.within ?? ""}
+                onChange={(event) => show({ within: event.target.value })}
+              >
+                <option value="">any time</option>
+                {Object.entries(spans).map(([word, ms]) => (
+                  <option key={word} value={word}>
+                    {duration(ms)}
+                  </option>
+                ))}
+              </select>
+            </label>
+          )}
           <span className="dim" aria-live="polite">
             {exact === undefined ? "counting…" : `${count(exact)} matching, by name`}
           </span>
@@ -141,23 +182,23 @@ function Search(props: {
     if (text.trim() !== filter.prefix) setText(filter.prefix);
   }
   useEffect(() => {
-    if (text === filter.prefix || text.startsWith("label:")) return undefined;
+    if (text === filter.prefix || /^(label|worker):/.test(text)) return undefined;
     const timer = setTimeout(() => {
       asked.current = text;
       go(
         { ns, page: "units", spec, filters: { ...place.filters, prefix: text } },
         { replace: filter.prefix !== "" },
       );
-    }, 200);
+    }, 60);
     return () => clearTimeout(timer);
   });
   const submit = (event: SyntheticEvent): void => {
     event.preventDefault();
-    const label = /^label:(.+)$/.exec(text.trim())?.[1];
-    if (label === undefined) return;
+    const [, key, value] = /^(label|worker):(.+)$/.exec(text.trim()) ?? [];
+    if (key === undefined || value === undefined) return;
     setText("");
     asked.current = "";
-    show({ label, prefix: "" });
+    show({ [key]: value, prefix: "" });
   };
   return (
     <form className="qbox" role="search" onSubmit={submit}>
@@ -193,6 +234,11 @@ function Search(props: {
           <StatusGlyph status={status} /> {status}
         </Chip>
       ))}
+      {filter.error !== "" && (
+        <Chip name="error" onRemove={() => show({ error: "" })}>
+          <ErrorName spec={spec} fingerprint={filter.error} />
+        </Chip>
+      )}
       {filter.label !== "" && (
         <Chip name="label" onRemove={() => show({ label: "" })}>
           <Name text={filter.label} most={40} />
@@ -207,7 +253,7 @@ function Search(props: {
         spellCheck={false}
         onChange={(event) => setText(event.target.value)}
       />
-      <span className="hint">or label:word</span>
+      <span className="hint">or label:, worker:</span>
       <kbd>/</kbd>
     </form>
   );
@@ -231,6 +277,14 @@ function Chip({
       </button>
     </span>
   );
+}
+
+/** What a failure group is called; its fingerprint when it is empty by now. */
+function ErrorName({ spec, fingerprint }: { spec: string; fingerprint: string }): ReactNode {
+  const { ns } = useHere();
+  const groups = useFailures(ns, spec, true);
+  const group = groups.data?.find((one) => one.fingerprint === fingerprint);
+  return <Name text={group?.error ?? fingerprint} most={48} mono />;
 }
 
 function SelectionNote(props: {
@@ -308,7 +362,7 @@ function Rows(props: {
     onSelect(names.size === 0 ? { kind: "none" } : { kind: "some", names });
   };
   const allOn = rows.length > 0 && (selected.kind === "all" || rows.every(({ name }) => isOn(name)));
-  if (rows.length === 0 && !units.isFetching) return <Nothing spec={spec} />;
+  if (rows.length === 0 && !units.isFetching && !hasNextPage) return <Nothing spec={spec} />;
   return (
     <div className="rows" ref={box} role="table" aria-label="Units" aria-rowcount={rows.length} tabIndex={0}>
       <div className="rhead" role="row">
@@ -331,7 +385,7 @@ function Rows(props: {
           Last attempt
         </span>
         <span role="columnheader" className="u-err">
-          {place.filters?.status === "failed" ? "Error" : "Says"}
+          {place.filters?.status === "failed" || place.filters?.error !== undefined ? "Error" : "Says"}
         </span>
         <span role="columnheader" className="u-worker">
           Worker
@@ -415,7 +469,9 @@ function UnitRow(props: {
         ? `waits for ${plural(waits, "unit")}`
         : unit.status === "available" && unit.attempts > 0
           ? `tried ${unit.attempts === 1 ? "once" : `${unit.attempts} times`} before`
-          : "";
+          : attempt?.status === "pending" && attempt.progress !== null
+            ? `${percent(attempt.progress.done)} ${attempt.progress.note}`
+            : "";
   return (
     <>
       <span role="cell" className="ck">
@@ -455,7 +511,14 @@ function UnitRow(props: {
         <code title={visible(says)}>{visible(says).slice(0, 200)}</code>
       </span>
       <span role="cell" className="u-worker">
-        {attempt !== null && <Name text={attempt.worker} most={20} />}
+        {attempt !== null && attempt.worker !== "" && (
+          <Link
+            to={{ ns, page: "units", spec: unit.workSpec, filters: { worker: attempt.worker } }}
+            title="The units that it has had"
+          >
+            <Name text={attempt.worker} most={20} />
+          </Link>
+        )}
       </span>
       <span role="cell" className="u-label">
         {unit.labels.slice(0, 2).map((label) => (
@@ -488,7 +551,9 @@ function UnitRow(props: {
 function Nothing({ spec }: { spec: string }): ReactNode {
   const { place, ns } = useHere();
   const { state } = useLive();
-  const filtered = ["status", "prefix", "label"].some((key) => (place.filters?.[key] ?? "") !== "");
+  const filtered = ["status", "prefix", "label", "error", "within"].some(
+    (key) => (place.filters?.[key] ?? "") !== "",
+  );
   return (
     <div className="blank">
       {filtered ? (

@@ -57,9 +57,14 @@ export function BulkBar(props: {
           Export…
         </button>
         {may("write") && (
-          <button type="button" className="btn d" onClick={() => setAsked("delete")}>
-            Delete…
-          </button>
+          <>
+            <button type="button" className="btn d" onClick={() => setAsked("cancel")}>
+              Cancel…
+            </button>
+            <button type="button" className="btn d" onClick={() => setAsked("delete")}>
+              Delete…
+            </button>
+          </>
         )}
         <span className="grow" />
         <button type="button" className="icon-btn" aria-label="Select none" onClick={onDone}>
@@ -84,6 +89,7 @@ const verbs: Readonly<Record<Asked, string>> = {
   delete: "Delete",
   prioritise: "Prioritise",
   delay: "Delay",
+  cancel: "Cancel",
   export: "Export",
 };
 
@@ -100,6 +106,7 @@ export function Ask(props: {
   const [priority, setPriority] = useState("10");
   const [delay, setDelay] = useState("0");
   const [pace, setPace] = useState("");
+  const [why, setWhy] = useState("");
   const [at] = useState(() => daemonNow());
   const counted = useQuery({
     queryKey: ["asked", ns, spec, names ?? filter],
@@ -128,6 +135,8 @@ export function Ask(props: {
         return { kind: "prioritise", priority: Number(priority) || 0 };
       case "delay":
         return { kind: "delay", notBefore: Number(delay) > 0 ? daemonNow() + Number(delay) * 1000 : 0 };
+      case "cancel":
+        return { kind: "cancel", why: why.trim() };
       case "delete":
         return { kind: "delete" };
       default:
@@ -179,6 +188,18 @@ export function Ask(props: {
       term: "Way back",
       text: "None: units and attempts are gone. Export them first if you may need them.",
     });
+  } else if (asked === "cancel") {
+    const ended = tally.finished + tally.failed;
+    facts.push({
+      term: "Does",
+      text: "Those that have not ended fail, with the reason cancelled. The task of one that runs is told.",
+    });
+    if (ended > 0)
+      facts.push({
+        term: "Watch out",
+        text: `${plural(ended, "unit")} of them ended before: they stay as they are.`,
+      });
+    facts.push({ term: "Way back", text: "Retry them: they become available again." });
   } else if (asked === "prioritise") {
     facts.push({
       term: "Does",
@@ -200,7 +221,7 @@ export function Ask(props: {
   return (
     <Confirm
       title={title}
-      danger={asked === "delete"}
+      danger={asked === "delete" || asked === "cancel"}
       {...(asked === "delete" && number > 1000 && { typed: spec })}
       lead={
         asked === "retry" && (
@@ -231,6 +252,18 @@ export function Ask(props: {
               />
             </label>
           )}
+          {asked === "cancel" && (
+            <label className="pace">
+              Why{" "}
+              <input
+                className="wide"
+                value={why}
+                maxLength={200}
+                placeholder="for who looks later"
+                onChange={(event) => setWhy(event.target.value)}
+              />
+            </label>
+          )}
           {asked === "delay" && (
             <label className="pace">
               Not before{" "}
@@ -255,7 +288,7 @@ export function Ask(props: {
         </>
       }
       also={
-        (asked === "retry" || asked === "delete") && number > 10
+        (asked === "retry" || asked === "delete" || asked === "cancel") && number > 10
           ? { label: "Try 10 first", run: () => start(action(), 10) }
           : undefined
       }
@@ -270,12 +303,17 @@ export function Ask(props: {
   );
 }
 
-function filterWords({ names }: BulkTarget, { statuses, prefix, label }: UnitFilter): string {
+function filterWords(
+  { names }: BulkTarget,
+  { statuses, prefix, label, error, withinMs }: UnitFilter,
+): string {
   if (names !== undefined) return "those that you selected";
   const words = [
     statuses.length > 0 && statuses.join(" or "),
     prefix !== "" && `named ${visible(prefix).slice(0, 60)}…`,
     label !== "" && `labelled ${visible(label)}`,
+    error !== "" && "failed with this error",
+    withinMs > 0 && `ended in the last ${duration(withinMs)}`,
   ].filter((word) => word !== false);
   return words.length === 0 ? "all of the work spec" : words.join(", ");
 }

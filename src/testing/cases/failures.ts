@@ -96,6 +96,21 @@ export const failureGroups: CaseGroup = {
       },
     },
     {
+      name: "a group that was empty starts anew",
+      async run(t) {
+        await t.spec("s");
+        await failing(t, { a: "Error: one" });
+        const [old] = await failures(t);
+        await t.c.deleteWorkUnits(t.ns, "s", { names: ["a"] });
+        await t.advance(5000);
+        const start = t.now;
+        await failing(t, { b: "Error: one" });
+        assert.deepEqual(await failures(t), [
+          { ...present(old), firstTime: start, lastTime: start, example: "b" },
+        ]);
+      },
+    },
+    {
       name: "groups follow what becomes of their units",
       async run(t) {
         await t.spec("s");

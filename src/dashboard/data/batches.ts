@@ -1,0 +1,41 @@
+/** Batches: units that belong together, with their counts, and where their units are. */
+import { useQuery, type UseQueryResult } from "@tanstack/react-query";
+import { batchLabel, type BatchAction, type BatchRow, type Tally } from "../../core/index.ts";
+import { client } from "./connection.ts";
+import { every } from "./live.ts";
+import { total } from "./units.ts";
+
+const most = 1000;
+
+export function useBatches(ns: string): UseQueryResult<{ rows: BatchRow[]; more: boolean }> {
+  return useQuery({
+    queryKey: ["batches", ns],
+    queryFn: async () => {
+      const { rows, next } = await client.listBatches(ns, { limit: most });
+      return { rows, more: next !== null };
+    },
+    refetchInterval: every(5000),
+  });
+}
+
+/** The counts of a batch by work spec, read where its label leads; work specs without any are left out. */
+export function useBatchUnits(
+  ns: string,
+  batch: string,
+  specs: readonly string[],
+): UseQueryResult<{ spec: string; counts: Tally }[]> {
+  return useQuery({
+    queryKey: ["batches", ns, "units", batch, specs.length],
+    queryFn: async () => {
+      const label = batchLabel(batch);
+      const counted = await Promise.all(
+        specs.map(async (spec) => ({ spec, counts: await client.countWorkUnits(ns, spec, { label }) })),
+      );
+      return counted.filter(({ counts }) => total(counts) > 0);
+    },
+    enabled: specs.length > 0,
+  });
+}
+
+export const changeBatch = (ns: string, batch: string, action: BatchAction): Promise<number> =>
+  client.changeBatch(ns, batch, action);

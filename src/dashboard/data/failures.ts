@@ -1,0 +1,40 @@
+/** Failure groups: the failed units of a work spec by what went wrong, with the counts that the daemon keeps. */
+import { useQuery, type UseQueryResult } from "@tanstack/react-query";
+import type { FailureRow } from "../../core/index.ts";
+import { client } from "./connection.ts";
+import { every } from "./live.ts";
+
+/** A group, and how fast it has grown while this tab looked. */
+export interface FailureGroup extends FailureRow {
+  readonly perMinute: number;
+}
+
+const rememberedMs = 300_000;
+const seen = new Map<string, { at: number; count: number }[]>();
+
+/** Units a minute, from what this tab has seen in the last minutes. A group that was retried meanwhile counts anew. */
+function grown(key: string, count: number, now: number): number {
+  const before = (seen.get(key) ?? []).filter(({ at }) => now - at < rememberedMs);
+  const kept = (before.at(-1)?.count ?? 0) > count ? [] : before;
+  seen.set(key, [...kept, { at: now, count }]);
+  const first = kept[0];
+  if (first === undefined || now - first.at < 5000) return 0;
+  return ((count - first.count) / (now - first.at)) * 60_000;
+}
+
+/** The largest group first. */
+export function useFailures(ns: string, spec: string, enabled: boolean): UseQueryResult<FailureGroup[]> {
+  return useQuery({
+    queryKey: ["failures", ns, spec],
+    queryFn: async () => {
+      const groups = await client.listFailures(ns, { workSpec: spec });
+      const now = Date.now();
+      return groups.map((group) => ({
+        ...group,
+        perMinute: grown(`${ns}\n${spec}\n${group.fingerprint}`, group.count, now),
+      }));
+    },
+    enabled,
+    refetchInterval: every(15_000),
+  });
+}

@@ -1,0 +1,293 @@
+/** Batches: how far each has come, what its units are, what follows; batches in batches stand below their parent. */
+import { useMemo, useState, type ReactNode } from "react";
+import type { BatchAction, BatchRow } from "../../core/index.ts";
+import { changeBatch, useBatches, useBatchUnits } from "../data/batches.ts";
+import { sayError } from "../data/connection.ts";
+import { count, percent, plural, visible } from "../format.ts";
+import { useHere } from "../here.ts";
+import { Confirm } from "../parts/dialog.tsx";
+import { Icon } from "../parts/icon.tsx";
+import { StatusGlyph, statusOrder } from "../parts/status.tsx";
+import { Ago, Command, Link, Name, Trouble } from "../parts/text.tsx";
+import type { Place } from "../place.ts";
+import "./batches.css";
+
+interface Placed {
+  readonly batch: BatchRow;
+  readonly depth: number;
+}
+
+const open = ({ total, finished, failed }: BatchRow): number => total - finished - failed;
+
+/** Those that have not ended first, the newest first; the batches of a batch below it. */
+function asTree(rows: readonly BatchRow[]): Placed[] {
+  const names = new Set(rows.map(({ name }) => name));
+  const below = new Map<string | null, BatchRow[]>();
+  for (const row of rows) {
+    const parent = row.parent !== null && names.has(row.parent) ? row.parent : null;
+    below.set(parent, [...(below.get(parent) ?? []), row]);
+  }
+  const placed: Placed[] = [];
+  const place = (parent: string | null, depth: number): void => {
+    const level = (below.get(parent) ?? []).sort(
+      (a, b) =>
+        Number(a.doneTime > 0) - Number(b.doneTime > 0) ||
+        b.createdTime - a.createdTime ||
+        (a.name < b.name ? -1 : 1),
+    );
+    for (const batch of level) {
+      placed.push({ batch, depth });
+      place(batch.name, depth + 1);
+    }
+  };
+  place(null, 0);
+  return placed;
+}
+
+export default function Batches(): ReactNode {
+  const { ns, place } = useHere();
+  const batches = useBatches(ns);
+  const [asked, setAsked] = useState<{ batch: BatchRow; action: BatchAction } | null>(null);
+  const placed = useMemo(() => asTree(batches.data?.rows ?? []), [batches.data]);
+  if (batches.error !== null && batches.data === undefined) return <Trouble text={sayError(batches.error)} />;
+  if (batches.data === undefined) return null;
+  if (placed.length === 0)
+    return (
+      <section className="card blank">
+        <h1>There are no batches</h1>
+        <p>
+          Units that name a batch when they are added are counted together, and a unit can follow when all of
+          them have ended. The first unit makes the batch:
+        </p>
+        <Command
+          text={`curl -d '{"workSpec":"hello","units":[{"name":"a","batch":"monday"}]}' -H 'content-type: application/json' ${location.origin}/v1/namespace/${ns === "" ? "-" : encodeURIComponent(ns)}/add-work-units`}
+        />
+      </section>
+    );
+  const running = placed.filter(({ batch }) => batch.doneTime === 0).length;
+  const chosen = place.filters?.batch;
+  return (
+    <>
+      <h1 className="sr">Batches</h1>
+      <section className="card batches" aria-label="Batches">
+        <header>
+          <h2>Batches</h2>
+          <span className="count quiet">{count(placed.length)}</span>
+          <span className="grow" />
+          <span className="dim">
+            {batches.data.more ? "the first thousand by name" : `${count(running)} not ended`}
+          </span>
+        </header>
+        <div className="scroll">
+          <table>
+            <thead>
+              <tr>
+                <th scope="col">Batch</th>
+                <th scope="col">Progress</th>
+                <th className="r lo" scope="col">
+                  Open
+                </th>
+                <th className="r" scope="col">
+                  Failed
+                </th>
+                <th className="r lo" scope="col">
+                  Finished
+                </th>
+                <th className="lo" scope="col">
+                  Then
+                </th>
+                <th className="r lo" scope="col">
+                  Ended
+                </th>
+                <th className="r" scope="col">
+                  <span className="sr">Actions</span>
+                </th>
+              </tr>
+            </thead>
+            <tbody>
+              {placed.map(({ batch, depth }) => (
+                <Row
+                  key={batch.name}
+                  batch={batch}
+                  depth={depth}
+                  chosen={chosen === batch.name}
+                  onAsk={(action) => setAsked({ batch, action })}
+                />
+              ))}
+            </tbody>
+          </table>
+        </div>
+      </section>
+      {asked !== null && <Ask {...asked} onClose={() => setAsked(null)} />}
+    </>
+  );
+}
+
+function Row(props: {
+  batch: BatchRow;
+  depth: number;
+  chosen: boolean;
+  onAsk: (action: BatchAction) => void;
+}): ReactNode {
+  const { ns, may } = useHere();
+  const { batch, depth, chosen, onAsk } = props;
+  const { name, total, finished, failed, then, sealed, doneTime } = batch;
+  const share = (part: number): string => (total === 0 ? "0" : `${(part / total) * 100}%`);
+  const to: Place = { ns, page: "batches", filters: { batch: chosen ? "" : name } };
+  const said =
+    total === 0
+      ? sealed
+        ? "empty"
+        : "no units yet"
+      : `${percent((finished + failed) / total)} of ${plural(total, "unit")}`;
+  const number = (value: number, className = ""): ReactNode =>
+    value === 0 ? <span className="z">0</span> : <span className={className}>{count(value)}</span>;
+  return (
+    <>
+      <tr data-row tabIndex={-1} className={chosen ? "chosen" : ""}>
+        <td className="strong">
+          <span className="nm" style={{ paddingLeft: Math.min(depth, 6) * 16 }}>
+            <Link to={to} title={chosen ? "Hide its units" : "Show its units"}>
+              <span className={chosen ? "turn on" : "turn"}>
+                <Icon name="right" />
+              </span>
+              <Name text={name} most={40} />
+            </Link>
+          </span>
+        </td>
+        <td>
+          <span className="prog" role="img" aria-label={`${said}, ${count(failed)} failed`}>
+            <i className="f" style={{ width: share(finished) }} />
+            <i className="x" style={{ width: share(failed) }} />
+          </span>
+          <span className="dim">{said}</span>
+        </td>
+        <td className="r lo">{number(open(batch))}</td>
+        <td className="r">{number(failed, "t-failed strong")}</td>
+        <td className="r lo">{number(finished)}</td>
+        <td className="lo">
+          {then === null ? (
+            <span className="z">nothing</span>
+          ) : (
+            <>
+              <Link
+                to={
+                  doneTime > 0
+                    ? { ns, page: "unit", spec: then.workSpec, unit: then.workUnit }
+                    : { ns, page: "spec", spec: then.workSpec }
+                }
+                className="l"
+              >
+                <Name text={then.workSpec} most={24} />
+              </Link>
+              {then.on === "finished" && <span className="dim"> if all finish</span>}
+            </>
+          )}
+        </td>
+        <td className="r mid lo">
+          {doneTime > 0 ? (
+            <Ago time={doneTime} />
+          ) : (
+            <span className="dim">{sealed ? "not yet" : "being filled"}</span>
+          )}
+        </td>
+        <td className="r do">
+          {may("write") && failed > 0 && (
+            <button type="button" className="btn s" onClick={() => onAsk("retry")}>
+              Retry…
+            </button>
+          )}
+          {may("write") && open(batch) > 0 && (
+            <button type="button" className="btn s d" onClick={() => onAsk("cancel")}>
+              Cancel…
+            </button>
+          )}
+        </td>
+      </tr>
+      {chosen && (
+        <tr className="inside">
+          <td colSpan={8}>
+            <Inside batch={batch} />
+          </td>
+        </tr>
+      )}
+    </>
+  );
+}
+
+/** So many work specs are looked at for units of a batch. */
+const mostSpecs = 100;
+
+function Inside({ batch }: { batch: BatchRow }): ReactNode {
+  const { ns, look } = useHere();
+  const specs = (look.specs ?? []).map(({ name }) => name).slice(0, mostSpecs);
+  const units = useBatchUnits(ns, batch.name, specs);
+  if (units.error !== null) return <Trouble text={sayError(units.error)} />;
+  if (units.data === undefined) return <span className="dim">counting…</span>;
+  if (units.data.length === 0) return <span className="dim">No unit carries its label.</span>;
+  return (
+    <ul>
+      {units.data.map(({ spec, counts }) => (
+        <li key={spec}>
+          <Link to={{ ns, page: "spec", spec }} className="l">
+            <Name text={spec} most={32} />
+          </Link>
+          {statusOrder
+            .filter((status) => counts[status] > 0)
+            .map((status) => (
+              <Link
+                key={status}
+                to={{ ns, page: "units", spec, filters: { status, label: `batch:${batch.name}` } }}
+                className="of"
+              >
+                <StatusGlyph status={status} /> <span className="n">{count(counts[status])}</span> {status}
+              </Link>
+            ))}
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+function Ask(props: { batch: BatchRow; action: BatchAction; onClose: () => void }): ReactNode {
+  const { ns, changed } = useHere();
+  const { batch, action, onClose } = props;
+  const number = action === "cancel" ? open(batch) : batch.failed;
+  const name = visible(batch.name).slice(0, 40);
+  return (
+    <Confirm
+      title={`${action === "cancel" ? "Cancel" : "Retry"} ${plural(number, "unit")} of ${name}`}
+      danger={action === "cancel"}
+      facts={
+        action === "cancel"
+          ? [
+              {
+                term: "Touches",
+                text: "The units of the batch that have not ended, those that run included: their tasks are told. They fail.",
+              },
+              {
+                term: "Watch out",
+                text:
+                  batch.then === null ? "The batch ends." : "The batch ends, and what follows it is made.",
+              },
+              { term: "Way back", text: "Retry the batch: the units that failed are done again." },
+            ]
+          : [
+              { term: "Touches", text: "The units of the batch that failed. They become available." },
+              {
+                term: "Watch out",
+                text:
+                  batch.doneTime > 0
+                    ? "The batch has ended: what follows it is not made again."
+                    : "If the cause is still there they will fail again.",
+              },
+            ]
+      }
+      run={async () => {
+        await changeBatch(ns, batch.name, action);
+        changed("batches", "counts", "units");
+      }}
+      onClose={onClose}
+    />
+  );
+}

@@ -1,0 +1,197 @@
+/** Schedules: the work specs that make units by themselves, their last run and how it went, and when the next ones are. */
+import { useQuery } from "@tanstack/react-query";
+import type { ReactNode } from "react";
+import { hasSchedule, nextRuns, runName, type Schedule, type WorkSpecMeta } from "../../core/index.ts";
+import { every } from "../data/live.ts";
+import type { SpecRow } from "../data/look.ts";
+import { setMeta } from "../data/specs.ts";
+import { unitsNamed } from "../data/units.ts";
+import { count, dayTime, duration, exactTime, plural, visible } from "../format.ts";
+import { useHere } from "../here.ts";
+import { Icon } from "../parts/icon.tsx";
+import { StatusGlyph } from "../parts/status.tsx";
+import { Ago, Link, Name, useNow } from "../parts/text.tsx";
+import { UndoBar, useUndo, type Undo } from "../parts/undo.tsx";
+
+const shownRuns = 4;
+
+/** The next run is noted with the work spec; the ones after it follow from the schedule. */
+function comingRuns(
+  { schedule, nextRun, continuous, nextContinuous, intervalMs }: WorkSpecMeta,
+  now: number,
+): number[] {
+  if (nextRun > 0) return [nextRun, ...nextRuns(schedule, nextRun, shownRuns - 1)].slice(0, shownRuns);
+  if (!continuous) return [];
+  const first = Math.max(now, nextContinuous);
+  return intervalMs > 0 ? Array.from({ length: shownRuns }, (_, i) => first + i * intervalMs) : [first];
+}
+
+/** "0 3 * * *, Europe/Brussels; a run waits for the one before". */
+export function scheduleWords(schedule: Schedule): string {
+  const { cron, timezone, everyMs, at, end, jitterMs, catchUp, overlap } = schedule;
+  return [
+    cron !== undefined && `${cron}, ${timezone ?? "UTC"}`,
+    everyMs !== undefined && `every ${duration(everyMs)}`,
+    at !== undefined && `on ${plural(at.length, "date")}`,
+    overlap === "skip" && "skipped while the run before has not ended",
+    overlap === "wait" && "a run waits for the one before",
+    catchUp !== undefined &&
+      catchUp !== 1 &&
+      (catchUp === 0 ? "missed runs are skipped" : `makes up ${catchUp} missed runs`),
+    jitterMs !== undefined && jitterMs > 0 && `spread over ${duration(jitterMs)}`,
+    end !== undefined && `until ${exactTime(end).slice(0, 16).replace("T", " ")} UTC`,
+  ]
+    .filter((part) => part !== false)
+    .join("; ");
+}
+
+export default function Schedules(): ReactNode {
+  const { ns, look } = useHere();
+  const undo = useUndo();
+  const now = useNow();
+  if (look.specs === undefined) return null;
+  const rows = look.specs
+    .filter(({ meta }) => hasSchedule(meta.schedule) || meta.continuous)
+    .map((spec) => ({ spec, runs: comingRuns(spec.meta, now) }))
+    // what runs next comes first; what never does comes last
+    .sort(
+      (a, b) => (a.runs[0] ?? Infinity) - (b.runs[0] ?? Infinity) || (a.spec.name < b.spec.name ? -1 : 1),
+    );
+  if (rows.length === 0)
+    return (
+      <section className="card blank">
+        <h1>No work spec has a schedule</h1>
+        <p>
+          A work spec with a <code>schedule</code> makes a unit by the clock: by a cron expression in any time
+          zone, every so often, or on dates. In a flow file:
+        </p>
+        <pre className="sample">{`flows:
+  report:
+    schedule: { cron: "0 3 * * *", timezone: Europe/Brussels }`}</pre>
+      </section>
+    );
+  return (
+    <>
+      <h1 className="sr">Schedules</h1>
+      <UndoBar undo={undo} />
+      <section className="card schedules" aria-label="Schedules">
+        <header>
+          <h2>Schedules</h2>
+          <span className="count quiet">{count(rows.length)}</span>
+          <span className="grow" />
+          <span className="dim">times of this browser</span>
+        </header>
+        <div className="scroll">
+          <table>
+            <thead>
+              <tr>
+                <th scope="col">Work spec</th>
+                <th className="lo" scope="col">
+                  Schedule
+                </th>
+                <th scope="col">Last run</th>
+                <th scope="col">Next</th>
+                <th className="lo" scope="col">
+                  And then
+                </th>
+                <th className="r" scope="col">
+                  <span className="sr">Actions</span>
+                </th>
+              </tr>
+            </thead>
+            <tbody>
+              {rows.map(({ spec, runs }) => (
+                <Row key={spec.name} ns={ns} spec={spec} runs={runs} undo={undo} />
+              ))}
+            </tbody>
+          </table>
+        </div>
+      </section>
+    </>
+  );
+}
+
+function Row(props: { ns: string; spec: SpecRow; runs: readonly number[]; undo: Undo }): ReactNode {
+  const { may, changed } = useHere();
+  const now = useNow();
+  const { ns, spec, runs, undo } = props;
+  const { name, meta } = spec;
+  const pause = (paused: boolean): void => {
+    void undo.run({
+      did: paused ? `${name} is paused: it makes no units` : `${name} runs again`,
+      act: () => setMeta(ns, name, { paused }),
+      back: () => setMeta(ns, name, { paused: !paused }),
+      after: () => changed("specs", "counts", "explain"),
+    });
+  };
+  const words =
+    meta.continuous && !hasSchedule(meta.schedule)
+      ? `continuous, every ${duration(meta.intervalMs)}`
+      : scheduleWords(meta.schedule);
+  const [times, ...rest] = words.split("; ");
+  return (
+    <tr data-row tabIndex={-1}>
+      <td className="strong">
+        <span className={meta.paused ? "t-blocked" : "ok"}>
+          <Icon name={meta.paused ? "paused" : "ok"} label={meta.paused ? "paused" : "runs"} />
+        </span>{" "}
+        <Link to={{ ns, page: "spec", spec: name }}>
+          <Name text={name} most={32} />
+        </Link>
+      </td>
+      <td className="lo">
+        <code>{visible(times ?? "")}</code>
+        {rest.length > 0 && <span className="dim">; {visible(rest.join("; "))}</span>}
+      </td>
+      <td>
+        <LastRun spec={spec} />
+      </td>
+      <td>
+        {meta.paused ? (
+          <span className="t-blocked">paused</span>
+        ) : runs[0] === undefined ? (
+          <span className="z">never</span>
+        ) : runs[0] <= now ? (
+          "when a worker asks"
+        ) : (
+          <Ago time={runs[0]} />
+        )}
+      </td>
+      <td className="mid lo">
+        {runs
+          .slice(1)
+          .map((time) => dayTime(time, now))
+          .join(" · ")}
+      </td>
+      <td className="r">
+        {may("write") && (
+          <button type="button" className="btn s" onClick={() => pause(!meta.paused)}>
+            {meta.paused ? "Resume" : "Pause"}
+          </button>
+        )}
+      </td>
+    </tr>
+  );
+}
+
+/** The unit of the last run has its time as its name. */
+function LastRun({ spec: { name, meta } }: { spec: SpecRow }): ReactNode {
+  const { ns } = useHere();
+  const unitName = meta.lastRun === 0 ? "" : runName(meta.lastRun);
+  const unit = useQuery({
+    queryKey: ["units", ns, "run", name, unitName],
+    queryFn: async () => (await unitsNamed(ns, name, [unitName]))[0] ?? null,
+    enabled: unitName !== "",
+    refetchInterval: every(10_000),
+  });
+  if (unitName === "") return <span className="z">{meta.continuous ? "–" : "none yet"}</span>;
+  if (unit.data === undefined || unit.data === null) return <Ago time={meta.lastRun} />;
+  return (
+    <Link to={{ ns, page: "unit", spec: name, unit: unitName }}>
+      <StatusGlyph status={unit.data.status} /> <span className="l">{unit.data.status}</span>{" "}
+      <span className="dim">
+        <Ago time={meta.lastRun} />
+      </span>
+    </Link>
+  );
+}
