@@ -223,7 +223,7 @@ export class Attempt<Given extends object = DataObject, Result extends object = 
   /** The one promise of a settle. Data that cannot be encoded rejects it too. */
   async #settle(change: AttemptChange, data?: object | Data): Promise<AttemptChanged> {
     const { verbs, ns } = this.#scope;
-    if (data !== undefined && data !== null) change.data = encodeIfAny(data);
+    if (data !== undefined) change.data = encodeIfAny(data);
     const changed = only(await verbs.settleAttempts(ns, [change]));
     this.heard(change, changed);
     return throwChanged(changed);
