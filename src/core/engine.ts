@@ -432,6 +432,7 @@ export class Engine implements Coordinate {
   async listWorkUnits(ns: string, ref: WorkSpecRef, query: WorkUnitQuery = {}): Promise<Page<WorkUnitRow>> {
     const namespace = this.#ns(ns);
     const where = this.#where(query);
+    if (query.asAdded === true) where.asAdded = true;
     if (query.previous !== undefined) where.previous = checkName("work unit", query.previous);
     const read = (limit: number): Promise<WorkUnitRow[]> =>
       this.#store.listWorkUnits(namespace, checkRef(ref), where, limit, this.#clock.now());

@@ -286,6 +286,8 @@ export interface WorkUnitWhere {
   error?: string;
   /** Of units that have ended, those that did so at this time or later. */
   endedSince?: number;
+  /** Rows have the unit's own data, whatever its attempt has. */
+  asAdded?: boolean;
   previous?: string;
 }
 

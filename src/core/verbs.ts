@@ -324,7 +324,7 @@ export const workUnitRow = object<WorkUnitRow>({
   labels: list(label),
   ...ownRetry,
 });
-const conditions: Members<Omit<WorkUnitQuery, "previous" | "limit">> = {
+const conditions: Members<Omit<WorkUnitQuery, "asAdded" | "previous" | "limit">> = {
   names: maybe(list(workUnit)),
   statuses: maybe(list(workUnitStatus)),
   prefix: maybe(text()),
@@ -531,7 +531,13 @@ export const verbs: { readonly [V in Verb]: VerbRow<Awaited<ReturnType<Coordinat
   listWorkUnits: {
     scope: "read",
     params: { workSpec: workSpecRef },
-    options: { ...conditions, ...paging } satisfies Members<WorkUnitQuery>,
+    options: {
+      ...conditions,
+      asAdded: maybe(
+        boolean("With the data that the units were added with, whatever attempts have made of it"),
+      ),
+      ...paging,
+    } satisfies Members<WorkUnitQuery>,
     answer: page(workUnitRow),
     repeat: "same",
     summary: "A page of work units that match, in name order.",

@@ -18,6 +18,7 @@ export const pages = [
   "queues",
   "locks",
   "workers",
+  "what-if",
   "system",
   "audit",
   "tokens",

@@ -41,6 +41,7 @@ const groups: readonly { readonly title: string; readonly entries: readonly Entr
     title: "Run",
     entries: [
       { page: "workers", title: "Workers", icon: "workers" },
+      { page: "what-if", title: "What if", icon: "limits" },
       { page: "system", title: "System", icon: "system" },
       { page: "audit", title: "Audit log", icon: "audit" },
       { page: "tokens", title: "Tokens", icon: "key" },
@@ -159,25 +160,27 @@ function Namespaces({ top }: { top?: boolean }): ReactNode {
   );
 }
 
+export const titles: Readonly<Record<PageName, string>> = {
+  home: "Home",
+  flow: "Flow",
+  spec: "Work specs",
+  units: "Units",
+  unit: "Units",
+  jobs: "Jobs",
+  schedules: "Schedules",
+  batches: "Batches",
+  queues: "Queues",
+  locks: "Locks",
+  workers: "Workers",
+  "what-if": "What if",
+  system: "System",
+  audit: "Audit log",
+  tokens: "Tokens",
+};
+
 export function TopBar({ onFind }: { onFind: () => void }): ReactNode {
   const { ns, place } = useHere();
   const { page, spec, unit } = place;
-  const titles: Record<PageName, string> = {
-    home: "Home",
-    flow: "Flow",
-    spec: "Work specs",
-    units: "Units",
-    unit: "Units",
-    jobs: "Jobs",
-    schedules: "Schedules",
-    batches: "Batches",
-    queues: "Queues",
-    locks: "Locks",
-    workers: "Workers",
-    system: "System",
-    audit: "Audit log",
-    tokens: "Tokens",
-  };
   return (
     <header className="top">
       <Namespaces top />

@@ -329,7 +329,7 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
     const rows: WorkUnitRow[] = [];
     for (const unit of findUnits(this.#spec(ns, ref, now), where)) {
       if (rows.length === limit) break;
-      rows.push(readUnit(this.#units, unit));
+      rows.push(readUnit(this.#units, unit, where.asAdded));
     }
     return rows;
   }

@@ -450,7 +450,7 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
           const { found, next } = sliceUnits(state, spec, from, rowsAtOnce);
           for (const { id } of found) {
             const unit = rows.length === limit ? undefined : findUnit(state, id);
-            if (unit !== undefined) rows.push(readUnitRow(state, unit));
+            if (unit !== undefined) rows.push(readUnitRow(state, unit, where.asAdded));
           }
           if (next === null) break;
           from = { ...where, previous: next };
@@ -459,7 +459,7 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
         const found = findUnits(state, spec, from, wanted);
         for (const { id } of found) {
           const unit = findUnit(state, id);
-          if (unit !== undefined) rows.push(readUnitRow(state, unit));
+          if (unit !== undefined) rows.push(readUnitRow(state, unit, where.asAdded));
         }
         const last = found.at(-1);
         if (last === undefined || found.length < wanted) break;

@@ -200,7 +200,7 @@ function mergeFound(lists: Found[][], limit: number): Found[] {
 }
 
 /** The row of a unit, with where its dependencies stand. */
-export const readUnitRow = (state: State, unit: Unit): WorkUnitRow =>
+export const readUnitRow = (state: State, unit: Unit, asAdded = false): WorkUnitRow =>
   unitRow(
     unit,
     readNeeds(state, unit.id).map(({ workSpec, workUnit, kind, target }) => ({
@@ -210,4 +210,5 @@ export const readUnitRow = (state: State, unit: Unit): WorkUnitRow =>
       status: standing(state, target),
     })),
     extrasOf(state, unit.id),
+    asAdded,
   );

@@ -30,6 +30,8 @@ const placesOf = (ns: string, spec: string, unit: string): Record<string, string
     queues: `#/${at}/queues`,
     locks: `#/${at}/locks?path=${nameToUrl("shard/3")}`,
     workers: `#/${at}/workers`,
+    "of a worker": `#/${at}/units?worker=${nameToUrl(unit)}`,
+    "what if": `#/${at}/what-if`,
     system: `#/${at}/system`,
   };
 };
@@ -133,6 +135,45 @@ describe.skipIf(noBrowser !== "")(`pages${whySkipped(noBrowser)}`, () => {
     expect(problems).toEqual([]);
   });
 
+  test("a phone has the ranges of the time line as buttons", { timeout }, async () => {
+    const { page, problems } = await stage.open("#/filings", {
+      viewport: { width: 390, height: 844 },
+      hasTouch: true,
+      isMobile: true,
+    });
+    const range = page.getByRole("group", { name: "Range" }).getByRole("link", { name: "24 h" });
+    const box = (await range.boundingBox())!;
+    expect(box.height).toBeGreaterThanOrEqual(32);
+    await range.tap();
+    await expect.poll(() => page.url()).toContain("range=24h");
+    expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(390);
+    expect(problems).toEqual([]);
+  });
+
+  test("thousands of work specs: those in need first, the others by name", { timeout }, async () => {
+    const { client } = stage;
+    const names = Array.from({ length: 1500 }, (_, i) => `spec ${String(i).padStart(4, "0")}`);
+    for (let at = 0; at < names.length; at += 500)
+      await client.setWorkSpecs(
+        "many",
+        names.slice(at, at + 500).map((name) => ({ data: encodeData({ name }) })),
+      );
+    await client.addWorkUnits("many", "spec 1234", [{ name: "a" }]);
+    const { page, problems } = await stage.open("#/many");
+    const rows = page.locator(".specs tbody tr");
+    await rows.first().waitFor();
+    // it is last by name: nobody can run it, so it is first
+    await expect.poll(() => rows.first().innerText()).toContain("spec 1234");
+    expect(await rows.count()).toBe(200);
+    await page.getByRole("searchbox", { name: "Find a work spec" }).fill("SPEC 07");
+    await expect.poll(() => rows.count()).toBe(100);
+    await expect.poll(() => page.url()).toContain("find=");
+    await page.getByRole("searchbox", { name: "Find a work spec" }).fill("");
+    await page.getByRole("link", { name: "Show all" }).click();
+    await expect.poll(() => rows.count(), { timeout: 30_000 }).toBe(1500);
+    expect(problems).toEqual([]);
+  });
+
   test("goes everywhere by keyboard", { timeout }, async () => {
     const { page, problems } = await stage.open("#/filings");
     await drawn(page);
@@ -144,6 +185,7 @@ describe.skipIf(noBrowser !== "")(`pages${whySkipped(noBrowser)}`, () => {
       ["b", "batches"],
       ["q", "queues"],
       ["l", "locks"],
+      ["i", "what-if"],
       ["s", "system"],
     ] as const) {
       await page.keyboard.press("g");

@@ -1338,6 +1338,7 @@ async function compareAll(pair: Pair): Promise<void> {
   await ask(({ engine, ns }) => engine.listActions(ns));
   for (const spec of specNames) {
     const listed = await ask(({ engine, ns }) => engine.listWorkUnits(ns, spec));
+    await ask(({ engine, ns }) => engine.listWorkUnits(ns, spec, { asAdded: true }));
     await ask(({ engine, ns }) => engine.listUnitAttempts(ns, spec, "nobody's"));
     if (isRefusal(listed)) continue;
     const { rows } = listed as Page<WorkUnitRow>;

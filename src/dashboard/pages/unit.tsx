@@ -63,6 +63,7 @@ function Shown({ look }: { look: UnitLook }): ReactNode {
   const { ns, may, changed } = useHere();
   const { unit, attempts } = look;
   const [asked, setAsked] = useState<Asked | null>(null);
+  const [runAs, setRunAs] = useState<AttemptRow | null>(null);
   const last = attempts.at(-1);
   const failed = unit.status === "failed" ? errorOf(unit.data) : null;
   const close = (): void => {
@@ -122,7 +123,7 @@ function Shown({ look }: { look: UnitLook }): ReactNode {
           </div>
         )}
       </div>
-      {attempts.length > 0 && <Attempts unit={unit} attempts={attempts} />}
+      {attempts.length > 0 && <Attempts unit={unit} attempts={attempts} onRunAs={setRunAs} />}
       <div className="cols">
         <div className="stack">
           {failed !== null && <ErrorCard text={failed} attempt={unit.activeAttempt} />}
@@ -134,6 +135,31 @@ function Shown({ look }: { look: UnitLook }): ReactNode {
           <Facts unit={unit} attempts={attempts} />
         </div>
       </div>
+      {runAs !== null && (
+        <Confirm
+          title={`Run it as of attempt ${runAs.number}`}
+          facts={[
+            {
+              term: "Does",
+              text: `The data of the unit becomes what attempt ${runAs.number} has, of ${clockTime(runAs.endTime > 0 ? runAs.endTime : runAs.startTime)}, and the unit is available. Priority, labels, queues and dependencies stay.`,
+            },
+            {
+              term: "Watch out",
+              text: "The data that the unit has now is replaced. Copy it first if no attempt has it.",
+            },
+            { term: "Way back", text: "Run it as of another attempt: each keeps its own data." },
+          ]}
+          run={async () => {
+            await client.addWorkUnits(ns, unit.workSpec, [
+              { name: unit.name, data: runAs.data, onConflict: "data" },
+            ]);
+          }}
+          onClose={() => {
+            setRunAs(null);
+            changed("unit", "units", "counts");
+          }}
+        />
+      )}
       {asked === "give back" && last !== undefined ? (
         <Confirm
           title="Give the unit back"
@@ -251,8 +277,15 @@ function Progress({ attempt }: { attempt: AttemptRow | null }): ReactNode {
 const niceSteps = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21_600, 43_200, 86_400, 604_800];
 
 /** One lane for each attempt: thin while it waited before, solid while it ran, its outcome at the end. */
-function Attempts({ unit, attempts }: { unit: WorkUnitRow; attempts: readonly AttemptRow[] }): ReactNode {
-  const { look } = useHere();
+function Attempts(props: {
+  unit: WorkUnitRow;
+  attempts: readonly AttemptRow[];
+  onRunAs: (attempt: AttemptRow) => void;
+}): ReactNode {
+  const { ns, look, may } = useHere();
+  const { unit, attempts, onRunAs } = props;
+  // a unit that runs goes on with the data it was given
+  const canRunAs = may("write") && unit.status !== "pending";
   const now = useNow();
   const shown = attempts.slice(-30);
   const first = shown[0]!;
@@ -314,7 +347,12 @@ function Attempts({ unit, attempts }: { unit: WorkUnitRow; attempts: readonly At
                 {attempt.worker === "" ? (
                   <span className="dim">nobody</span>
                 ) : (
-                  <Name text={attempt.worker} most={16} />
+                  <Link
+                    to={{ ns, page: "units", filters: { worker: attempt.worker } }}
+                    title="The units that it has had"
+                  >
+                    <Name text={attempt.worker} most={16} />
+                  </Link>
                 )}
               </div>
               <div
@@ -349,8 +387,13 @@ function Attempts({ unit, attempts }: { unit: WorkUnitRow; attempts: readonly At
                 )}
               </div>
               <div className="rr">{duration(end - attempt.startTime)}</div>
-              <div className="wh" title={visible(words)}>
-                {visible(words).slice(0, 200)}
+              <div className="wh">
+                <span title={visible(words)}>{visible(words).slice(0, 200)}</span>
+                {canRunAs && attempt.data !== null && (
+                  <button type="button" className="btn s" onClick={() => onRunAs(attempt)}>
+                    Run as of {attempt.number}…
+                  </button>
+                )}
               </div>
             </div>
           );

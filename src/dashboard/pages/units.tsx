@@ -22,6 +22,7 @@ import { Icon } from "../parts/icon.tsx";
 import { Menu } from "../parts/menu.tsx";
 import { AttemptGlyph, StatusGlyph, statusOrder } from "../parts/status.tsx";
 import { Ago, Command, Link, Name, Trouble } from "../parts/text.tsx";
+import { WorkerAttempts } from "../parts/worker-attempts.tsx";
 import { go, type Place } from "../place.ts";
 import "./units.css";
 
@@ -38,6 +39,8 @@ export default function Units(): ReactNode {
         <Command text="coordinate flow examples/flows/chain.yaml" />
       </section>
     );
+  const worker = place.filters?.worker ?? "";
+  if (worker !== "") return <WorkerAttempts key={worker} worker={worker} />;
   const spec = place.spec ?? first.name;
   return <List key={`${ns} ${spec}`} spec={spec} />;
 }
@@ -179,23 +182,23 @@ function Search(props: {
     if (text.trim() !== filter.prefix) setText(filter.prefix);
   }
   useEffect(() => {
-    if (text === filter.prefix || text.startsWith("label:")) return undefined;
+    if (text === filter.prefix || /^(label|worker):/.test(text)) return undefined;
     const timer = setTimeout(() => {
       asked.current = text;
       go(
         { ns, page: "units", spec, filters: { ...place.filters, prefix: text } },
         { replace: filter.prefix !== "" },
       );
-    }, 200);
+    }, 60);
     return () => clearTimeout(timer);
   });
   const submit = (event: SyntheticEvent): void => {
     event.preventDefault();
-    const label = /^label:(.+)$/.exec(text.trim())?.[1];
-    if (label === undefined) return;
+    const [, key, value] = /^(label|worker):(.+)$/.exec(text.trim()) ?? [];
+    if (key === undefined || value === undefined) return;
     setText("");
     asked.current = "";
-    show({ label, prefix: "" });
+    show({ [key]: value, prefix: "" });
   };
   return (
     <form className="qbox" role="search" onSubmit={submit}>
@@ -250,7 +253,7 @@ function Search(props: {
         spellCheck={false}
         onChange={(event) => setText(event.target.value)}
       />
-      <span className="hint">or label:word</span>
+      <span className="hint">or label:, worker:</span>
       <kbd>/</kbd>
     </form>
   );
@@ -508,7 +511,14 @@ function UnitRow(props: {
         <code title={visible(says)}>{visible(says).slice(0, 200)}</code>
       </span>
       <span role="cell" className="u-worker">
-        {attempt !== null && <Name text={attempt.worker} most={20} />}
+        {attempt !== null && attempt.worker !== "" && (
+          <Link
+            to={{ ns, page: "units", spec: unit.workSpec, filters: { worker: attempt.worker } }}
+            title="The units that it has had"
+          >
+            <Name text={attempt.worker} most={20} />
+          </Link>
+        )}
       </span>
       <span role="cell" className="u-label">
         {unit.labels.slice(0, 2).map((label) => (

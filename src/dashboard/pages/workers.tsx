@@ -415,7 +415,12 @@ function WorkerLine(props: {
                 : `${told.host}${told.pid === undefined ? "" : `, process ${told.pid}`}`
             }
           >
-            <Name text={worker.name} most={36} />
+            <Link
+              to={{ ns, page: "units", filters: { worker: worker.name } }}
+              title="The units that it has had"
+            >
+              <Name text={worker.name} most={36} />
+            </Link>
           </span>
           {children.length > 0 && (
             <span className="unit-s">{plural(children.length, "child").replace("childs", "children")}</span>
