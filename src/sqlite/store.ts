@@ -347,7 +347,7 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
     );
   }
 
-  /** Reads when all failed units are in their groups. */
+  /** Reads when all failed units are in their groups. A store that only reads sees those that the owner of the file has grouped. */
   async #grouped<Answer>(
     ns: string,
     ref: WorkSpecRef | null,
@@ -355,10 +355,11 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
     read: (state: State, specs: readonly Spec[]) => Answer,
   ): Promise<Answer> {
     const caughtUp = this.#caughtUp.bind(this);
-    return this.#write(function* (state): Steps<Answer | typeof again> {
+    const { readOnly } = this.#opened;
+    return this.#read(function* (state): Steps<Answer | typeof again> {
       const specs = ref === null ? allSpecs(state, ns) : [needSpec(state, ns, ref)];
       if (!caughtUp(specs, now)) return again;
-      for (const spec of specs) while (!groupFailures(state, spec, groupedAtOnce)) yield;
+      if (!readOnly) for (const spec of specs) while (!groupFailures(state, spec, groupedAtOnce)) yield;
       return read(state, specs);
     });
   }

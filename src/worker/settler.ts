@@ -45,11 +45,18 @@ export class Settler {
    * called before it resolves or rejects, with null when it rejects.
    */
   settle(changes: readonly AttemptChange[], done: Part["done"] = nothing): Promise<AttemptChanged[]> {
-    return new Promise((resolve, reject) => {
-      this.#unstored += changes.length;
-      this.#waiting.push({ changes, done, resolve, reject });
-      this.#schedule();
-    });
+    return new Promise((resolve, reject) => this.#take({ changes, done, resolve, reject }));
+  }
+
+  /** The same where nobody waits for it but `done`. */
+  post(changes: readonly AttemptChange[], done: Part["done"]): void {
+    this.#take({ changes, done, resolve: nothing, reject: nothing });
+  }
+
+  #take(part: Part): void {
+    this.#unstored += part.changes.length;
+    this.#waiting.push(part);
+    this.#schedule();
   }
 
   /** So many changes wait to be stored that no more should be made. */
@@ -108,7 +115,7 @@ export class Settler {
   /** Never rejects: every part is told by itself. */
   async #send(parts: readonly Part[]): Promise<void> {
     const changes: AttemptChange[] = [];
-    for (const part of parts) changes.push(...part.changes);
+    for (const part of parts) for (const change of part.changes) changes.push(change);
     for (let tries = 0; ; tries++) {
       try {
         const asked = this.#trouble.asked();

@@ -221,6 +221,18 @@ export const retrying: CaseGroup = {
       },
     },
     {
+      name: "attempts of retry: housekeeping fails a unit that was tried as often, though nobody asks for work",
+      async run(t) {
+        await t.spec("s", { retry: { attempts: 1 } });
+        await t.add("s", "u");
+        await t.claimOne({ lifetimeMs: 10 });
+        await t.advance(10);
+        await t.tidy();
+        const { status, reason } = await t.unit("s", "u");
+        assert.deepEqual([status, reason], ["failed", "exhausted"]);
+      },
+    },
+    {
       name: "a unit with a limit of its own is failed when it is reached, and others are handed out",
       async run(t) {
         await t.spec("s", { max_retries: 3 });
