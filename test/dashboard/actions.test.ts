@@ -522,6 +522,10 @@ describe.skipIf(noBrowser !== "")(`actions${whySkipped(noBrowser)}`, () => {
       await expect.poll(async () => (await batch()).doneTime).toBeGreaterThan(0);
       await expect.poll(() => row(/^part/).innerText()).toContain("100 % of 4 units");
       expect((await batch()).failed).toBe(3);
+      // the batch around it has no units of its own: what is done to it is done to those in it
+      await row(/^all/).getByRole("button", { name: "Retry…" }).click();
+      await dialog(page).getByRole("button", { name: "Retry what failed in 1 batch of all" }).click();
+      await expect.poll(async () => (await batch()).failed).toBe(0);
       expect(problems).toEqual([]);
     },
   );

@@ -300,7 +300,7 @@ function Attempts(props: {
   // a unit that waited for days and ran for a second: the wait is cut, so that the run can be seen
   const isCut = first.startTime - began > ran * 4 + 1000;
   const from = isCut ? first.startTime - Math.max(ran * 0.25, 50) : began;
-  const span = Math.max(1, latest - from) * 1.04;
+  const span = Math.max(1, latest - from) * 1.06;
   const at = (time: number): string => `${Math.max(0, Math.min(100, ((time - from) / span) * 100))}%`;
   const wide = (start: number, end: number): string =>
     `${Math.max(0, ((end - Math.max(start, from)) / span) * 100)}%`;
