@@ -32,8 +32,8 @@ const chunkBytes = 256 * 1024;
 
 /** Lines of a file from the end, or from before a position; no more is read than a chunk. */
 export async function readAudit(file: string, limit: number, before?: number): Promise<AuditPage> {
-  const handle = await open(file, "r").catch((error: NodeJS.ErrnoException) => {
-    if (error.code === "ENOENT") return null;
+  const handle = await open(file, "r").catch((error: unknown) => {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return null;
     throw error;
   });
   if (handle === null) return { rows: [], next: null };

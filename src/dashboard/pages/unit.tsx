@@ -253,8 +253,9 @@ function Standing({ unit, attempts }: { unit: WorkUnitRow; attempts: readonly At
 
 /** How far the task says it is. */
 function Progress({ attempt }: { attempt: AttemptRow | null }): ReactNode {
-  if (attempt === null || attempt.progress === null) return null;
-  const { done, note } = attempt.progress;
+  const progress = attempt?.progress ?? null;
+  if (progress === null) return null;
+  const { done, note } = progress;
   const share = Math.max(0, Math.min(1, done));
   return (
     <span className="progress">
