@@ -275,7 +275,14 @@ async function forgetWorkers(tx: Session, before: number): Promise<number> {
      RETURNING w.namespace, w.name`,
     [before],
   );
-  for (const [namespace, name] of rows)
+  for (const [namespace, name] of rows) {
     await tx.rows("DELETE FROM @log WHERE namespace = $1 AND worker = $2", [namespace, name]);
+    // a worker of this name that comes later has lost nothing
+    await tx.rows(
+      `UPDATE @history h SET held = false FROM @unit u JOIN @spec s ON s.id = u.spec
+       WHERE h.held AND h.worker = $2 AND ${isRow("u.id", "h.unit")} AND s.namespace = $1`,
+      [namespace, name],
+    );
+  }
   return rows.length;
 }

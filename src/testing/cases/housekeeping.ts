@@ -172,6 +172,23 @@ export const housekeeping: CaseGroup = {
       },
     },
     {
+      name: "a worker that was forgotten no longer has what others took from it, when one of its name comes again",
+      async run(t) {
+        await t.spec("s");
+        await t.add("s", "a");
+        await t.claimOne({ worker: "w", lifetimeMs: 30 * day });
+        await t.c.makeAttempts(t.ns, [{ workSpec: "s", workUnit: "a", worker: "other" }]);
+        const held = async (): Promise<number> =>
+          (await t.c.listWorkerAttempts(t.ns, "w", { which: "active" })).rows.length;
+        assert.equal(await held(), 1);
+        await t.advance(8 * day);
+        await t.tidy();
+        assert.deepEqual(await t.c.getWorkers(t.ns, ["w"]), [null]);
+        await t.c.updateWorkers(t.ns, [{ name: "w", active: true }]);
+        assert.equal(await held(), 0);
+      },
+    },
+    {
       name: "a worker that was forgotten is known again by a claim, and holds what it claimed",
       async run(t) {
         await t.spec("s");
