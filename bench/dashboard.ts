@@ -64,10 +64,10 @@ async function fill(directory: string, units: number): Promise<void> {
 /** Units that are added, claimed and finished at a steady rate until `stop`; counts those that finished. */
 function flow(client: RestClient): { readonly done: () => number; stop: () => Promise<void> } {
   let finished = 0;
-  const stopping = new AbortController();
+  const stopped = new AbortController();
   const running = (async () => {
     const started = Date.now();
-    for (let sent = 0; !stopping.signal.aborted;) {
+    for (let sent = 0; !stopped.signal.aborted;) {
       const due = Math.floor(((Date.now() - started) / 1000) * perSecond);
       const number = Math.min(100, due - sent);
       if (number < 10) {
@@ -96,7 +96,7 @@ function flow(client: RestClient): { readonly done: () => number; stop: () => Pr
   return {
     done: () => finished,
     stop: async () => {
-      stopping.abort();
+      stopped.abort();
       await running;
     },
   };

@@ -30,13 +30,10 @@ const mostLines = 1000;
 /** What is read of the file at once: a line has a few hundred bytes. */
 const chunkBytes = 256 * 1024;
 
-const isMissing = (error: unknown): boolean =>
-  error instanceof Error && "code" in error && error.code === "ENOENT";
-
 /** Lines of a file from the end, or from before a position; no more is read than a chunk. */
 export async function readAudit(file: string, limit: number, before?: number): Promise<AuditPage> {
   const handle = await open(file, "r").catch((error: unknown) => {
-    if (isMissing(error)) return null;
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return null;
     throw error;
   });
   if (handle === null) return { rows: [], next: null };
