@@ -56,7 +56,7 @@ async function fill(directory: string, units: number): Promise<void> {
       ),
     );
   }
-  await engine.tidy();
+  await engine.sweep();
   await engine.close();
   console.log(`${units.toLocaleString("en-US")} units in ${Math.round((Date.now() - started) / 1000)} s`);
 }

@@ -54,8 +54,8 @@ import {
   type SpecTally,
   type Store,
   type StoredRecord,
-  type Tidied,
-  type TidyLimits,
+  type Swept,
+  type SweepLimits,
   type UnitSlice,
   type WaitingSinceRow,
   type Watchable,
@@ -98,7 +98,7 @@ import {
   takeMessages,
 } from "./queues.ts";
 import { Space, Spec, State, topPriority } from "./state.ts";
-import { deleteUnits, purge, setRetained, tidy } from "./sweep.ts";
+import { deleteUnits, purge, setRetained, sweep } from "./sweep.ts";
 import { findUnit, findUnitByName, pastAttempt, pastAttempts } from "./units.ts";
 import { dataValue } from "./values.ts";
 import {
@@ -854,8 +854,8 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
 
   // ---- housekeeping
 
-  async tidy(limits: TidyLimits, now: number): Promise<Tidied> {
-    return this.#write((state) => tidy(state, this.#cursor, limits, now));
+  async sweep(limits: SweepLimits, now: number): Promise<Swept> {
+    return this.#write((state) => sweep(state, this.#cursor, limits, now));
   }
 
   /** The file's sizes and what is in it; cheap enough for a health page. */
@@ -993,7 +993,7 @@ function putSpec(state: State, space: Space, put: WorkSpecPut, meta: WorkSpecRow
   });
   if (put.data !== null) spec.data = put.data;
   spec.meta = meta;
-  // from now on, or no longer, `ended` has each unit that ends; `tidy` sees to those that ended before
+  // from now on, or no longer, `ended` has each unit that ends; `sweep` sees to those that ended before
   if (retains && spec.retained === 0) setRetained(state, spec, 1);
   else if (!retains && spec.retained === 2) setRetained(state, spec, 1);
   state.sql.setSpec.run(dataValue(spec.data), JSON.stringify(meta), spec.retained, spec.id);

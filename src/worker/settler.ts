@@ -11,7 +11,7 @@ import { isRefusal, type Trouble } from "./trouble.ts";
 /** More than this in one call keeps others waiting longer than it saves. */
 const largest = 1000;
 /** Two, so that one travels while the other is written. */
-const mostUnderWay = 2;
+const maxUnderWay = 2;
 
 interface Part {
   readonly changes: readonly AttemptChange[];
@@ -75,7 +75,7 @@ export class Settler {
   }
 
   #schedule(): void {
-    if (this.#scheduled || this.#underWay >= mostUnderWay || this.#waiting.length === 0) return;
+    if (this.#scheduled || this.#underWay >= maxUnderWay || this.#waiting.length === 0) return;
     this.#scheduled = true;
     setImmediate(() => {
       this.#scheduled = false;

@@ -12,10 +12,10 @@ export class Measure {
   }
 
   /** Fails when fewer were accepted than the floor of a kind says. A kind that was hardly asked for is not judged. */
-  check(floors: ReadonlyMap<string, number>, least = 300): void {
+  check(floors: ReadonlyMap<string, number>, min = 300): void {
     const low = [...floors].flatMap(([kind, floor]) => {
       const { asked, accepted } = this.#counts.get(kind) ?? { asked: 0, accepted: 0 };
-      return asked >= least && accepted < floor * asked
+      return asked >= min && accepted < floor * asked
         ? [`${kind}: ${accepted} of ${asked} were accepted, ${floor * 100} % are expected`]
         : [];
     });

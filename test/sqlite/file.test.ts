@@ -256,7 +256,7 @@ describe("a reader", () => {
       attempts.map(({ id }, i) => ({ attempt: id, action: "error", error: `Error: no answer in ${i} ms` })),
     );
     const look = new Engine(await openSqliteReader(file));
-    await engine.tidy();
+    await engine.sweep();
     const [group, ...others] = await look.listFailures("", { workSpec: "s" });
     expect([group?.error, group?.count, others.length]).toEqual(["Error: no answer in … ms", 3, 0]);
     const { rows } = await look.listWorkUnits("", "s", { error: group?.fingerprint ?? "" });

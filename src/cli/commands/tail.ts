@@ -43,13 +43,13 @@ export default command<Options>({
         () => undefined,
       );
     }
-    const most = options.count === undefined ? Infinity : readCount(options.count, "--count", 1);
+    const max = options.count === undefined ? Infinity : readCount(options.count, "--count", 1);
     let seen = 0;
     const tell = async (event: StreamedEvent): Promise<void> => {
       if (options.type !== undefined && !options.type.includes(event.type)) return;
       await print(context, event);
       seen += 1;
-      if (seen >= most) limits.abort();
+      if (seen >= max) limits.abort();
     };
     const { rest } = await context.opened();
     if (rest === null) await poll(context, signal, tell);
@@ -223,8 +223,8 @@ function sentence(event: StreamedEvent): string {
     case "deleteWorkSpecs":
       return `${words(event.verb)} ${listed(items.filter((item) => typeof item === "string"))}`;
     case "tally":
-    case "tidy":
-      return `${event.verb === "tidy" ? "tidied up" : quote(event.workSpec ?? "")}: ${changes(items[0])}`;
+    case "sweep":
+      return `${event.verb === "sweep" ? "swept" : quote(event.workSpec ?? "")}: ${changes(items[0])}`;
     default:
       return event.type === "reset"
         ? "some events were missed"

@@ -54,7 +54,7 @@ export default function Audit(): ReactNode {
           <div className="selbar">
             Only {token !== "" && <b>{visible(names.get(token) ?? token)}</b>}
             {token !== "" && of !== "" && " in "}
-            {of !== "" && <Name text={of} most={40} />}.{" "}
+            {of !== "" && <Name text={of} max={40} />}.{" "}
             <Link to={at({ token: "", of: "" })} className="l">
               Show all
             </Link>
@@ -91,7 +91,7 @@ export default function Audit(): ReactNode {
                         <span className="dim">no token</span>
                       ) : (
                         <Link to={at({ token: row.token })} className="l">
-                          <Name text={names.get(row.token) ?? row.token} most={32} />
+                          <Name text={names.get(row.token) ?? row.token} max={32} />
                         </Link>
                       )}
                     </td>
@@ -103,7 +103,7 @@ export default function Audit(): ReactNode {
                         <span className="z">–</span>
                       ) : (
                         <Link to={at({ of: row.namespace })} className="l">
-                          <Name text={nsTitle(row.namespace)} most={32} />
+                          <Name text={nsTitle(row.namespace)} max={32} />
                         </Link>
                       )}
                     </td>

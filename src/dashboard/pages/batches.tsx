@@ -160,7 +160,7 @@ function Row(props: {
               <span className={chosen ? "turn on" : "turn"}>
                 <Icon name="right" />
               </span>
-              <Name text={name} most={40} />
+              <Name text={name} max={40} />
             </Link>
           </span>
         </td>
@@ -187,7 +187,7 @@ function Row(props: {
                 }
                 className="l"
               >
-                <Name text={then.workSpec} most={24} />
+                <Name text={then.workSpec} max={24} />
               </Link>
               {then.on === "finished" && <span className="dim"> if all finish</span>}
             </>
@@ -225,11 +225,11 @@ function Row(props: {
 }
 
 /** So many work specs are looked at for units of a batch. */
-const mostSpecs = 100;
+const maxSpecs = 100;
 
 function Inside({ batch }: { batch: BatchRow }): ReactNode {
   const { ns, look } = useHere();
-  const specs = (look.specs ?? []).map(({ name }) => name).slice(0, mostSpecs);
+  const specs = (look.specs ?? []).map(({ name }) => name).slice(0, maxSpecs);
   const units = useBatchUnits(ns, batch.name, specs);
   if (units.error !== null) return <Trouble text={sayError(units.error)} />;
   if (units.data === undefined) return <span className="dim">counting…</span>;
@@ -239,7 +239,7 @@ function Inside({ batch }: { batch: BatchRow }): ReactNode {
       {units.data.map(({ spec, counts }) => (
         <li key={spec}>
           <Link to={{ ns, page: "spec", spec }} className="l">
-            <Name text={spec} most={32} />
+            <Name text={spec} max={32} />
           </Link>
           {statusOrder
             .filter((status) => counts[status] > 0)

@@ -100,7 +100,7 @@ export default function Jobs(): ReactNode {
                   <tr key={`${spec} ${id}`} data-row tabIndex={-1}>
                     <td>
                       <Link to={{ ns, page: "unit", spec, unit: id }} className="l">
-                        {name === "" ? <Name text={id} most={36} mono /> : <Name text={name} most={48} />}
+                        {name === "" ? <Name text={id} max={36} mono /> : <Name text={name} max={48} />}
                       </Link>
                     </td>
                     <td>
@@ -109,13 +109,13 @@ export default function Jobs(): ReactNode {
                     <td className="l9">
                       {category !== "" && (
                         <Link to={at({ label: `category:${category}` })} className="lab">
-                          <Name text={category} most={24} />
+                          <Name text={category} max={24} />
                         </Link>
                       )}
                     </td>
                     <td className="l12">
                       <Link to={at({ label: `action:${action}` })} className="mid">
-                        <Name text={action} most={14} mono />
+                        <Name text={action} max={14} mono />
                       </Link>
                     </td>
                     <td className="l9 u-err">

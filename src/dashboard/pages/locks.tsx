@@ -56,7 +56,7 @@ export default function Locks(): ReactNode {
         <section className="card" aria-label="Who holds it">
           <header>
             <h2>
-              <Name text={path.join(" / ")} most={80} />
+              <Name text={path.join(" / ")} max={80} />
             </h2>
             <span className="grow" />
             {may("write") && (
@@ -76,14 +76,14 @@ export default function Locks(): ReactNode {
               {(locks.data ?? []).map((lock) => (
                 <tr key={lock.path.join("/")} data-row tabIndex={-1}>
                   <td className="mono">
-                    <Name text={lock.path.join(" / ")} most={80} />
+                    <Name text={lock.path.join(" / ")} max={80} />
                   </td>
                   <td>
                     {lock.owner === null ? (
                       <span className="z">nobody</span>
                     ) : (
                       <b>
-                        <Name text={lock.owner} most={60} />
+                        <Name text={lock.owner} max={60} />
                       </b>
                     )}
                   </td>

@@ -57,7 +57,7 @@ export default function Queues(): ReactNode {
               {rows.map((queue) => (
                 <tr key={queue.name} data-row tabIndex={-1}>
                   <td className="strong">
-                    <Name text={queue.name} most={60} />
+                    <Name text={queue.name} max={60} />
                   </td>
                   <td className="r">{count(queue.messages)}</td>
                   <td className="r mid">

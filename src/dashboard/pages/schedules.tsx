@@ -136,7 +136,7 @@ function Row(props: { ns: string; spec: SpecRow; runs: readonly number[]; undo: 
           <Icon name={meta.paused ? "paused" : "ok"} label={meta.paused ? "paused" : "runs"} />
         </span>{" "}
         <Link to={{ ns, page: "spec", spec: name }}>
-          <Name text={name} most={32} />
+          <Name text={name} max={32} />
         </Link>
       </td>
       <td className="lo">

@@ -178,7 +178,7 @@ export default function System(): ReactNode {
               {(namespaces.data ?? []).map(({ name, settings }) => (
                 <li key={name}>
                   <Link to={{ ns: name, page: "home" }} className="l">
-                    <Name text={nsTitle(name)} most={36} />
+                    <Name text={nsTitle(name)} max={36} />
                   </Link>
                   <span className="dim">
                     {settings.policy}

@@ -50,7 +50,7 @@ export default function Tokens(): ReactNode {
               {tokens.data.map((token) => (
                 <tr key={token.id} data-row tabIndex={-1}>
                   <td className="strong">
-                    <Name text={token.name} most={40} />{" "}
+                    <Name text={token.name} max={40} />{" "}
                     {token.id === session.token && <span className="dim">yours</span>}
                   </td>
                   <td className="mid lo">
@@ -62,7 +62,7 @@ export default function Tokens(): ReactNode {
                     {token.grants.map(({ namespace, scopes }, i) => (
                       <span key={i} className="grant">
                         <b>{scopes.join(", ")}</b> in{" "}
-                        {namespace === "*" ? "all namespaces" : <Name text={namespace} most={32} />}
+                        {namespace === "*" ? "all namespaces" : <Name text={namespace} max={32} />}
                       </span>
                     ))}
                   </td>

@@ -305,7 +305,7 @@ function Tree(props: {
               <td>
                 <span className="tn">
                   <span className="tw" />
-                  <Name text={worker.name} most={36} />
+                  <Name text={worker.name} max={36} />
                 </span>
               </td>
               <td>
@@ -419,7 +419,7 @@ function WorkerLine(props: {
               to={{ ns, page: "units", filters: { worker: worker.name } }}
               title="The units that it has had"
             >
-              <Name text={worker.name} most={36} />
+              <Name text={worker.name} max={36} />
             </Link>
           </span>
           {children.length > 0 && (
@@ -556,7 +556,7 @@ function Holds({ attempts }: { attempts: readonly AttemptRow[] }): ReactNode {
   if (only !== undefined)
     return (
       <Link to={{ ns, page: "unit", spec: only.workSpec, unit: only.workUnit }} className="l">
-        <Name text={only.workUnit} most={28} mono />
+        <Name text={only.workUnit} max={28} mono />
       </Link>
     );
   return (
@@ -568,7 +568,7 @@ function Holds({ attempts }: { attempts: readonly AttemptRow[] }): ReactNode {
             {number}
           </Link>{" "}
           <span className="dim">
-            <Name text={spec} most={20} />
+            <Name text={spec} max={20} />
           </span>
         </span>
       ))}
@@ -614,14 +614,14 @@ function HeldList({ attempts }: { attempts: readonly AttemptRow[] }): ReactNode 
             <tr key={attempt.id} data-row tabIndex={-1}>
               <td>
                 <Link to={{ ns, page: "unit", spec: attempt.workSpec, unit: attempt.workUnit }} className="l">
-                  <Name text={attempt.workUnit} most={48} mono />
+                  <Name text={attempt.workUnit} max={48} mono />
                 </Link>
               </td>
               <td>
-                <Name text={attempt.workSpec} most={28} />
+                <Name text={attempt.workSpec} max={28} />
               </td>
               <td className="l9">
-                <Name text={attempt.worker} most={28} />
+                <Name text={attempt.worker} max={28} />
               </td>
               <td className="r">{duration(now - attempt.startTime)}</td>
               <td>
@@ -688,7 +688,7 @@ function WhoCanRun({ workers }: { workers: readonly WorkerRow[] }): ReactNode {
               <tr key={name} data-row tabIndex={-1}>
                 <td>
                   <Link to={{ ns, page: "spec", spec: name }} className="name">
-                    <Name text={name} most={32} />
+                    <Name text={name} max={32} />
                   </Link>
                 </td>
                 <td>

@@ -36,14 +36,14 @@ export function WorkerAttempts({ worker }: { worker: string }): ReactNode {
       <section className="card" aria-label="Units of a worker">
         <header>
           <h2>
-            Units that <Name text={worker} most={48} /> has had
+            Units that <Name text={worker} max={48} /> has had
           </h2>
           <span className="grow" />
           <span className="dim">
             newest first{" "}
             {spec !== undefined && (
               <>
-                , of <Name text={spec} most={32} />{" "}
+                , of <Name text={spec} max={32} />{" "}
                 <Link to={{ ns, page: "units", filters: { worker } }} className="l">
                   of all
                 </Link>
@@ -82,12 +82,12 @@ export function WorkerAttempts({ worker }: { worker: string }): ReactNode {
                         to={{ ns, page: "unit", spec: attempt.workSpec, unit: attempt.workUnit }}
                         className="l"
                       >
-                        <Name text={attempt.workUnit} most={56} mono />
+                        <Name text={attempt.workUnit} max={56} mono />
                       </Link>
                     </td>
                     <td>
                       <Link to={{ ns, page: "units", spec: attempt.workSpec, filters: { worker } }}>
-                        <Name text={attempt.workSpec} most={24} />
+                        <Name text={attempt.workSpec} max={24} />
                       </Link>
                     </td>
                     <td>
