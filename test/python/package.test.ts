@@ -1,7 +1,8 @@
 /**
  * The Python package in `python/`: its own suite runs with pytest in a virtual environment, against daemons of this
- * source on SQLite and on PostgreSQL, and mypy checks its types. Other Pythons of the machine run the suite on SQLite, without
- * the long flows and the builds. `TEST_PYTHON` names the one Python that is wanted.
+ * source on SQLite and on PostgreSQL, and mypy checks its types. The oldest Python of the machine that will do runs the suite on
+ * SQLite too, without the long flows and the builds; with `TEST_PYTHON=all`, every other Python of the machine does. Else
+ * `TEST_PYTHON` names the one Python that is wanted.
  */
 import { execFile, execFileSync } from "node:child_process";
 import { existsSync, mkdirSync, readdirSync } from "node:fs";
@@ -114,9 +115,11 @@ function others(first: Python): Python[] {
   return [...found.values()];
 }
 
-const python = new Python(process.env.TEST_PYTHON ?? "python3");
+const { TEST_PYTHON: wanted = "" } = process.env;
+const python = new Python(wanted === "" || wanted === "all" ? "python3" : wanted);
 const reason = await python.hindrance();
-const more = reason !== null || process.env.TEST_PYTHON !== undefined ? [] : others(python);
+const found = reason !== null || python.command === wanted ? [] : others(python);
+const more = wanted === "all" ? found : found.slice(0, 1);
 
 describe.skipIf(reason !== null)(`the Python package${whySkipped(reason)}`, () => {
   let postgres: Server;
