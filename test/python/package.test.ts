@@ -101,7 +101,7 @@ class Python {
   }
 }
 
-/** Of every other version one: by its name, and where pyenv puts them. */
+/** Of every other version one, the oldest first: by its name, and where pyenv puts them. */
 function others(first: Python): Python[] {
   const pyenv = path.join(homedir(), ".pyenv", "versions");
   const installed = existsSync(pyenv) ? readdirSync(pyenv).map((name) => path.join(pyenv, name)) : [];
@@ -112,7 +112,8 @@ function others(first: Python): Python[] {
     if (version === null || version === first.version || isOld(version) || found.has(version)) continue;
     found.set(version, new Python(command, version));
   }
-  return [...found.values()];
+  const minor = ({ version }: Python): number => Number(version?.split(".")[1]);
+  return [...found.values()].sort((a, b) => minor(a) - minor(b));
 }
 
 const { TEST_PYTHON: wanted = "" } = process.env;
