@@ -68,7 +68,7 @@ export async function check(url: string, ledger: Ledger): Promise<string[]> {
   }
   const numbers = (await query(
     url,
-    `SELECT unit::int, count(*)::int AS n, min(number)::int AS least, max(number)::int AS most FROM (
+    `SELECT unit::int, count(*)::int AS n, min(number)::int AS min, max(number)::int AS max FROM (
        SELECT unit, number FROM coordinate.history UNION ALL SELECT id, attempts FROM coordinate.unit WHERE attempt_status IS NOT NULL
      ) AS a GROUP BY unit`,
   )) as { unit: number; n: number; min: number; max: number }[];
