@@ -30,7 +30,7 @@ const wrong = (argv: string[], env: Record<string, string> = {}): string => {
 describe("settings", () => {
   test("the command line goes before the environment, that before the file, that before the default", () => {
     const config = file("logLevel: warn\nsweepMs: 5\ngrace-ms: 7\nhttp: 127.0.0.1:1\n");
-    const env = { COORDINATE_CONFIG: config, COORDINATE_LOG_LEVEL: "error", COORDINATE_TIDY_MS: "6" };
+    const env = { COORDINATE_CONFIG: config, COORDINATE_LOG_LEVEL: "error", COORDINATE_SWEEP_MS: "6" };
     expect(run(["--log-level", "debug"], env)).toMatchObject({
       logLevel: "debug",
       sweepMs: 6,
