@@ -7,6 +7,7 @@ import { useHere } from "../here.ts";
 import { Icon } from "../parts/icon.tsx";
 import { Link, Name, Trouble, useNow } from "../parts/text.tsx";
 import type { Place } from "../place.ts";
+import { Heads } from "../parts/heads.tsx";
 
 const isRefused = (status: number): boolean => status === 401 || status === 403 || status === 429;
 
@@ -62,20 +63,16 @@ export default function Audit(): ReactNode {
         )}
         <div className="scroll">
           <table>
-            <thead>
-              <tr>
-                <th scope="col">Time</th>
-                <th scope="col">Who</th>
-                <th scope="col">Did</th>
-                <th scope="col">Namespace</th>
-                <th className="lo" scope="col">
-                  From
-                </th>
-                <th className="r" scope="col">
-                  Answer
-                </th>
-              </tr>
-            </thead>
+            <Heads
+              of={[
+                "Time",
+                "Who",
+                "Did",
+                "Namespace",
+                { text: "From", className: "lo" },
+                { text: "Answer", className: "r" },
+              ]}
+            />
             <tbody>
               {rows.map((row, i) => {
                 const time = Date.parse(row.time);

@@ -11,6 +11,7 @@ import { StatusGlyph, statusOrder } from "../parts/status.tsx";
 import { Ago, Command, Link, Name, Trouble } from "../parts/text.tsx";
 import type { Place } from "../place.ts";
 import "./batches.css";
+import { Heads } from "../parts/heads.tsx";
 
 interface Placed {
   readonly batch: BatchRow;
@@ -87,30 +88,18 @@ export default function Batches(): ReactNode {
         </header>
         <div className="scroll">
           <table>
-            <thead>
-              <tr>
-                <th scope="col">Batch</th>
-                <th scope="col">Progress</th>
-                <th className="r lo" scope="col">
-                  Open
-                </th>
-                <th className="r" scope="col">
-                  Failed
-                </th>
-                <th className="r lo" scope="col">
-                  Finished
-                </th>
-                <th className="lo" scope="col">
-                  Then
-                </th>
-                <th className="r lo" scope="col">
-                  Ended
-                </th>
-                <th className="r" scope="col">
-                  <span className="sr">Actions</span>
-                </th>
-              </tr>
-            </thead>
+            <Heads
+              of={[
+                "Batch",
+                "Progress",
+                { text: "Open", className: "r lo" },
+                { text: "Failed", className: "r" },
+                { text: "Finished", className: "r lo" },
+                { text: "Then", className: "lo" },
+                { text: "Ended", className: "r lo" },
+                { text: "Actions", className: "r", hidden: true },
+              ]}
+            />
             <tbody>
               {placed.map(({ batch, depth, whole }) => (
                 <Row

@@ -10,6 +10,7 @@ import { StatusChip, StatusGlyph, statusOrder } from "../parts/status.tsx";
 import { Ago, Link, Name, Trouble } from "../parts/text.tsx";
 import type { Place } from "../place.ts";
 import "./units.css";
+import { Heads } from "../parts/heads.tsx";
 
 const ranges: Readonly<Record<string, number>> = {
   "15m": 900_000,
@@ -71,27 +72,17 @@ export default function Jobs(): ReactNode {
         {jobs.error !== null && <Trouble text={sayError(jobs.error)} />}
         <div className="scroll">
           <table>
-            <thead>
-              <tr>
-                <th scope="col">Job</th>
-                <th scope="col">State</th>
-                <th className="l9" scope="col">
-                  Category
-                </th>
-                <th className="l12" scope="col">
-                  Action
-                </th>
-                <th className="l9" scope="col">
-                  Error
-                </th>
-                <th className="r l9" scope="col">
-                  Ran
-                </th>
-                <th className="r" scope="col">
-                  Scheduled
-                </th>
-              </tr>
-            </thead>
+            <Heads
+              of={[
+                "Job",
+                "State",
+                { text: "Category", className: "l9" },
+                { text: "Action", className: "l12" },
+                { text: "Error", className: "l9" },
+                { text: "Ran", className: "r l9" },
+                { text: "Scheduled", className: "r" },
+              ]}
+            />
             <tbody>
               {(jobs.data?.jobs ?? []).map(({ id, spec, name, category, action, unit, errorCategory }) => {
                 const attempt = unit.activeAttempt;

@@ -8,6 +8,7 @@ import { Confirm } from "../parts/dialog.tsx";
 import { Icon } from "../parts/icon.tsx";
 import { Command, Name, Trouble } from "../parts/text.tsx";
 import { go } from "../place.ts";
+import { Heads } from "../parts/heads.tsx";
 
 const readPath = (text: string): string[] => text.split("/").filter((label) => label !== "");
 
@@ -66,12 +67,7 @@ export default function Locks(): ReactNode {
             )}
           </header>
           <table>
-            <thead>
-              <tr>
-                <th scope="col">Path</th>
-                <th scope="col">Held by</th>
-              </tr>
-            </thead>
+            <Heads of={["Path", "Held by"]} />
             <tbody>
               {(locks.data ?? []).map((lock) => (
                 <tr key={lock.path.join("/")} data-row tabIndex={-1}>

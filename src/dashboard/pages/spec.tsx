@@ -31,6 +31,7 @@ import { go, type Place } from "../place.ts";
 import { DrainWords } from "./home.tsx";
 import { scheduleWords } from "./schedules.tsx";
 import "./spec.css";
+import { Heads } from "../parts/heads.tsx";
 
 export default function Spec(): ReactNode {
   const { ns, place, look } = useHere();
@@ -651,17 +652,7 @@ function Definition({ spec, undo }: { spec: SpecRow; undo: Undo }): ReactNode {
         <h2>Definition and live</h2>
       </header>
       <table>
-        <thead>
-          <tr>
-            <th scope="col">Key</th>
-            <th className="r" scope="col">
-              Defined
-            </th>
-            <th className="r" scope="col">
-              Live
-            </th>
-          </tr>
-        </thead>
+        <Heads of={["Key", { text: "Defined", className: "r" }, { text: "Live", className: "r" }]} />
         <tbody>
           {shown.map((field) => (
             <tr key={field.key} className={differs(field) ? "chg" : ""}>

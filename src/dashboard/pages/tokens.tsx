@@ -7,6 +7,7 @@ import { count, visible } from "../format.ts";
 import { useHere } from "../here.ts";
 import { Confirm } from "../parts/dialog.tsx";
 import { Ago, Command, Link, Name, Trouble, useNow } from "../parts/text.tsx";
+import { Heads } from "../parts/heads.tsx";
 
 export default function Tokens(): ReactNode {
   const { ns, session } = useHere();
@@ -28,24 +29,16 @@ export default function Tokens(): ReactNode {
         </header>
         <div className="scroll">
           <table>
-            <thead>
-              <tr>
-                <th scope="col">Name</th>
-                <th className="lo" scope="col">
-                  Id
-                </th>
-                <th scope="col">May</th>
-                <th className="r lo" scope="col">
-                  Made
-                </th>
-                <th className="r lo" scope="col">
-                  Ends
-                </th>
-                <th className="r" scope="col">
-                  <span className="sr">Actions</span>
-                </th>
-              </tr>
-            </thead>
+            <Heads
+              of={[
+                "Name",
+                { text: "Id", className: "lo" },
+                "May",
+                { text: "Made", className: "r lo" },
+                { text: "Ends", className: "r lo" },
+                { text: "Actions", className: "r", hidden: true },
+              ]}
+            />
             <tbody>
               {tokens.data.map((token) => (
                 <tr key={token.id} data-row tabIndex={-1}>

@@ -22,6 +22,7 @@ import { Menu, type MenuItem } from "../parts/menu.tsx";
 import { Ago, Command, Link, Name, Trouble, useNow } from "../parts/text.tsx";
 import { UndoBar, useUndo, type Undo } from "../parts/undo.tsx";
 import "./workers.css";
+import { Heads } from "../parts/heads.tsx";
 
 /** Not renewed, when less than this is left of it. */
 const shortMs = 60_000;
@@ -273,31 +274,19 @@ function Tree(props: {
   return (
     <div className="scroll">
       <table>
-        <thead>
-          <tr>
-            <th scope="col">Worker</th>
-            <th scope="col">Does</th>
-            <th className="lo" scope="col">
-              Runtime · version
-            </th>
-            <th className="l9" scope="col">
-              Slots
-            </th>
-            <th className="l9" scope="col">
-              Holds
-            </th>
-            <th scope="col">Lease left</th>
-            <th className="l12" scope="col">
-              Memory
-            </th>
-            <th className="r" scope="col">
-              Checked in
-            </th>
-            <th className="l9" scope="col">
-              <span className="sr">Actions</span>
-            </th>
-          </tr>
-        </thead>
+        <Heads
+          of={[
+            "Worker",
+            "Does",
+            { text: "Runtime · version", className: "lo" },
+            { text: "Slots", className: "l9" },
+            { text: "Holds", className: "l9" },
+            "Lease left",
+            { text: "Memory", className: "l12" },
+            { text: "Checked in", className: "r" },
+            { text: "Actions", className: "l9", hidden: true },
+          ]}
+        />
         <tbody>
           {rows}
           {shownGone.map((worker) => (
@@ -596,19 +585,15 @@ function HeldList({ attempts }: { attempts: readonly AttemptRow[] }): ReactNode 
   return (
     <div className="scroll">
       <table>
-        <thead>
-          <tr>
-            <th scope="col">Unit</th>
-            <th scope="col">Work spec</th>
-            <th className="l9" scope="col">
-              Worker
-            </th>
-            <th className="r" scope="col">
-              Runs for
-            </th>
-            <th scope="col">Lease left</th>
-          </tr>
-        </thead>
+        <Heads
+          of={[
+            "Unit",
+            "Work spec",
+            { text: "Worker", className: "l9" },
+            { text: "Runs for", className: "r" },
+            "Lease left",
+          ]}
+        />
         <tbody>
           {attempts.slice(0, 200).map((attempt) => (
             <tr key={attempt.id} data-row tabIndex={-1}>

@@ -8,6 +8,7 @@ import { duration, visible } from "../format.ts";
 import { useHere } from "../here.ts";
 import { AttemptChip } from "./status.tsx";
 import { Ago, Link, Name, Trouble, useNow } from "./text.tsx";
+import { Heads } from "./heads.tsx";
 
 export function WorkerAttempts({ worker }: { worker: string }): ReactNode {
   const { ns, place } = useHere();
@@ -56,22 +57,16 @@ export function WorkerAttempts({ worker }: { worker: string }): ReactNode {
         </header>
         <div className="scroll">
           <table>
-            <thead>
-              <tr>
-                <th scope="col">Unit</th>
-                <th scope="col">Work spec</th>
-                <th scope="col">Attempt</th>
-                <th className="lo" scope="col">
-                  Error
-                </th>
-                <th className="r lo" scope="col">
-                  Ran
-                </th>
-                <th className="r" scope="col">
-                  Began
-                </th>
-              </tr>
-            </thead>
+            <Heads
+              of={[
+                "Unit",
+                "Work spec",
+                "Attempt",
+                { text: "Error", className: "lo" },
+                { text: "Ran", className: "r lo" },
+                { text: "Began", className: "r" },
+              ]}
+            />
             <tbody>
               {rows.map((attempt) => {
                 const error = attempt.status === "finished" ? "" : errorLine(errorOf(attempt.data) ?? "");
