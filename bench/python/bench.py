@@ -35,6 +35,26 @@ def wait_for(port):
     raise RuntimeError("nothing serves port %d" % port)
 
 
+def cpu_seconds(pids):
+    """What these processes have used so far, with their descendants and those of them that have ended."""
+    rows = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                # the name of the program, in parentheses, may contain blanks
+                fields = Path("/proc", entry, "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue  # it has ended
+            rows[int(entry)] = (int(fields[1]), sum(map(int, fields[11:15])))
+    known = set(pids)
+    while True:
+        more = {pid for pid, (parent, _) in rows.items() if parent in known} - known
+        if not more:
+            break
+        known |= more
+    return sum(rows[pid][1] for pid in known if pid in rows) / os.sysconf("SC_CLK_TCK")
+
+
 class Subject:
     """A server, its workers, and how units are added."""
 
@@ -186,18 +206,20 @@ def measure_starts(subject, starts):
 
 
 def measure_rate(subject, units):
-    """From the first task to the last, with all units added before."""
+    """Tasks per second from the first to the last, with all units added before; and processor seconds of a task."""
     workers = subject.work()
     until = time.monotonic() + 60
     while counting.total() == 0 and time.monotonic() < until:
         time.sleep(0.005)
-    first, begun = counting.total(), time.monotonic()
+    pids = [process.pid for process in subject.processes]
+    first, begun, used = counting.total(), time.monotonic(), cpu_seconds(pids)
     # a slow subject is measured for twenty seconds
     while counting.total() < units and time.monotonic() - begun < 20:
         time.sleep(0.01)
-    rate = (counting.total() - first) / (time.monotonic() - begun)
+    done, seconds = counting.total() - first, time.monotonic() - begun
+    used = cpu_seconds(pids) - used
     subject.stop(workers)
-    return rate
+    return done / seconds, used / done
 
 
 def measure(kind, units, starts):
@@ -212,7 +234,7 @@ def measure(kind, units, starts):
         before = time.monotonic()
         subject.add(units)
         added = units / (time.monotonic() - before)
-        return added, measure_rate(subject, units), start
+        return (added, *measure_rate(subject, units), start)
     finally:
         subject.close()
         shutil.rmtree(directory, ignore_errors=True)
@@ -233,17 +255,21 @@ def main():
             units = options.units // 10 if "fork" in name else options.units
             row = measure(kind, units, options.starts)
             found[name].append(row)
-            text = "%d  %-28s added %7.0f/s  done %7.0f/s  start %.1f ms  load %.1f"
-            print(text % (turn + 1, name, *row[:2], row[2] * 1000, os.getloadavg()[0]), flush=True)
+            text = "%d  %-28s added %7.0f/s  done %7.0f/s  cpu %5.0f us  start %.1f ms  load %.1f"
+            added, done, used, start = row
+            print(text % (turn + 1, name, added, done, used * 1e6, start * 1000, os.getloadavg()[0]), flush=True)
     rates = {name: statistics.median(row[1] for row in rows) for name, rows in found.items()}
-    print("\n%-28s %10s %10s %10s %12s" % ("median of %d" % options.rounds, "added/s", "done/s", "x Celery", "to start"))
+    heads = ("median of %d" % options.rounds, "added/s", "done/s", "x Celery", "cpu a task", "to start")
+    print("\n%-28s %10s %10s %10s %12s %12s" % heads)
     for name, rows in found.items():
         ratio = "%.1f" % (rates[name] / rates["Celery"]) if "Celery" in rates else "-"
-        added, start = (statistics.median(row[i] for row in rows) for i in (0, 2))
-        print("%-28s %10.0f %10.0f %10s %9.1f ms" % (name, added, rates[name], ratio, start * 1000))
+        added, _, used, start = (statistics.median(column) for column in zip(*rows))
+        print("%-28s %10.0f %10.0f %10s %9.0f us %9.1f ms" % (name, added, rates[name], ratio, used * 1e6, start * 1000))
     if "Celery" in rates and "coordinate, batches" in rates:
         ratios = sorted(a[1] / b[1] for a, b in zip(found["coordinate, batches"], found["Celery"]))
         print("batches beside Celery, turn by turn: %s" % ", ".join("%.1fx" % ratio for ratio in ratios))
+        used = sorted(b[2] / a[2] for a, b in zip(found["coordinate, batches"], found["Celery"]))
+        print("processor time of a task of Celery beside batches: %s" % ", ".join("%.1fx" % ratio for ratio in used))
     print("load after: %.1f %.1f %.1f" % os.getloadavg())
 
 

@@ -691,12 +691,16 @@ class WorkSpec(Handle[M]):
         label: Optional[str] = None,
         error: Optional[str] = None,
         ended_since: Optional[float] = None,
+        as_added: Optional[bool] = None,
         previous: Optional[str] = None,
         page_size: Optional[int] = None,
     ) -> AsyncIterator[WorkUnit[M]]:
-        """Those that match, in name order, a page at a time. `error` is the fingerprint of a failure group."""
+        """Those that match, in name order, a page at a time. `error` is the fingerprint of a failure group.
+
+        `as_added` gives the data that the units were added with, whatever their attempts wrote.
+        """
         body = body_of(names=names, statuses=statuses, prefix=prefix, label=label, error=error)
-        body.update(body_of(ended_since=ended_since, previous=previous, limit=page_size))
+        body.update(body_of(ended_since=ended_since, as_added=as_added, previous=previous, limit=page_size))
         async for row in self._scope.each_row("listWorkUnits", {"workSpec": self._ref, **body}):
             yield WorkUnit(self, row)
 

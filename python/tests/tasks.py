@@ -130,6 +130,23 @@ def too_large(unit):
     return {"much": "x" * (17 * 1024 * 1024)}
 
 
+@worker.task("oversteps")
+def oversteps(unit):
+    unit.data["much"] = "x" * (17 * 1024 * 1024)
+    try:
+        unit.update()
+    except coordinate.TooLarge as error:
+        time.sleep(1)
+        return {"refused": error.code}
+
+
+@worker.task("together", batch=True)
+def together(units):
+    with open(units[0].data["file"] + "-begun", "a") as file:
+        file.writelines(unit.name + "\n" for unit in units)
+    wait_for_file(units[0])
+
+
 @worker.task("sums", batch=True)
 def sums(units):
     total = sum(unit.data["n"] for unit in units)

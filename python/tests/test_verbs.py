@@ -199,12 +199,13 @@ class TestAdding:
 
 class TestEnds:
     def test_results(self, ns, spec):
-        unit = spec.add_work_unit("a")
+        unit = spec.add_work_unit("a", {"n": 1})
         with pytest.raises(TimeoutError, match="spec/a has not ended"):
             unit.result(0.05)
         timer = threading.Timer(0.2, lambda: claim(ns)[0].finish({"size": 7}))
         timer.start()
         assert unit.result() == {"size": 7}
+        assert [unit.data for unit in spec.work_units(as_added=True)] == [{"n": 1}]
         timer.join()
         bad = spec.add_work_unit("b")
         [attempt] = claim(ns)

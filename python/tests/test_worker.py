@@ -99,6 +99,12 @@ class TestTasks:
         unit = ns.work_spec("too_large").work_unit("a")
         assert unit.status == "failed" and "cannot be stored" in unit.traceback
 
+    def test_a_renewal_that_is_refused_is_no_lost_lease(self, ns, burst):
+        add(ns, "oversteps", ["a"])
+        burst()
+        unit = ns.work_spec("oversteps").work_unit("a")
+        assert (unit.status, unit.data) == ("finished", {"refused": "too_large"})
+
     def test_retry(self, ns, burst):
         again = add(ns, "again", ["a"])
         raises = add(ns, "raises", ["a"], max_retries=2, retry={"attempts": 3, "backoff": {"kind": "fixed", "delay": 0.05}})
@@ -289,6 +295,25 @@ class TestProcesses:
         assert [unit.status for unit in spec.work_units()] == ["failed", "finished"]
         assert spec.work_unit("a").reason == "cancelled"
         assert spec.work_unit("b").attempt_count == 1
+
+    def test_others_of_a_batch_go_on(self, ns, burst, tmp_path):
+        """One unit of a running batch is cancelled. What the batch does for the others is stored."""
+        file = tmp_path / "go"
+        spec = add(ns, "together", [(name, {"file": str(file)}) for name in "abc"])
+        # first many short units, so that claims grow
+        add(ns, "double", [("u%d" % i, {"n": i}) for i in range(200)], priority=1)
+        thread = threading.Thread(target=lambda: burst(concurrency=1, lease=3600), daemon=True)
+        thread.start()
+        until("it runs", lambda: (tmp_path / "go-begun").exists())
+        running = [unit.name for unit in spec.work_units(statuses=["pending"])]
+        spec.work_unit(running[0]).cancel()
+        time.sleep(3)  # the worker looks every two seconds
+        file.touch()
+        thread.join(120)
+        assert not thread.is_alive()
+        assert spec.work_unit(running[0]).reason == "cancelled"
+        assert spec.counts()["finished"] == 2
+        assert sorted((tmp_path / "go-begun").read_text().split()) == ["a", "b", "c"]
 
     def test_tasks_that_cannot_be_loaded(self, daemon, ns, kind, tmp_path):
         (tmp_path / "broken.py").write_text(

@@ -21,6 +21,7 @@ export {
   acceptReplay,
   addToReplay,
   compareReplay,
+  isBegun,
   prepareReplay,
   type Comparison,
   type Difference,

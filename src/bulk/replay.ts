@@ -2,7 +2,8 @@
  * Backfill: ended units of a work spec are run again beside it, by a copy of the work spec under another name and with other
  * settings. What came out is compared with what is there, and takes its place when somebody says so.
  *
- * The copy has no `then`: nothing goes on to the next work spec before its results are accepted.
+ * The copy has no `then`: nothing goes on to the next work spec before its results are accepted. Its key `replay_of` names the work
+ * spec that it is a copy of.
  */
 import { isDeepStrictEqual } from "node:util";
 import {
@@ -54,16 +55,24 @@ const writeLeaseMs = 60_000;
 /** Who the attempts belong to that put a result in its place. */
 export const replayWorker = "replay";
 
+/** Whether the copy is there. Throws `bad_argument` when the name belongs to another work spec, which must not be touched. */
+export async function isBegun({ coordinate, ns, workSpec, copy }: Replay): Promise<boolean> {
+  const [row] = await coordinate.getWorkSpecs(ns, [copy]);
+  if (row === undefined || row === null) return false;
+  if (decodeData(row.data).replay_of === workSpec) return true;
+  throw new CoordinateError("bad_argument", `work spec ${copy} is not a replay of ${workSpec}`);
+}
+
 /** Makes the copy, or changes it; its settings are those of the work spec with `changes`. */
-export async function prepareReplay(
-  { coordinate, ns, workSpec, copy }: Replay,
-  changes: DataObject,
-): Promise<void> {
+export async function prepareReplay(replay: Replay, changes: DataObject): Promise<void> {
+  const { coordinate, ns, workSpec, copy } = replay;
+  await isBegun(replay);
   const [row] = await coordinate.getWorkSpecs(ns, [workSpec]);
   if (row === undefined || row === null) throw new CoordinateError("no_such_work_spec", workSpec);
+  // it makes no units of its own, leads nowhere, and keeps its results until they were compared
+  const { then: _then, schedule: _s, continuous: _c, retention: _r, ...own } = decodeData(row.data);
   // workers ask for work specs by their task, which is the name where nothing is said
-  const { then: _then, schedule: _schedule, continuous: _continuous, ...own } = decodeData(row.data);
-  const data = encodeData({ task: workSpec, ...own, ...changes, name: copy });
+  const data = encodeData({ task: workSpec, ...own, ...changes, name: copy, replay_of: workSpec });
   await coordinate.setWorkSpecs(ns, [{ name: copy, data }]);
 }
 

@@ -81,7 +81,7 @@ export interface HousekeepingStore {
    * removes ended units by their spec's retention, workers inactive since before `workersBefore` that hold no
    * attempt, passed locks, old request ids, and the messages that were kept for them.
    */
-  tidy(limits: TidyLimits, now: number): Promise<Tidied>;
+  sweep(limits: SweepLimits, now: number): Promise<Swept>;
 }
 
 export interface Store extends QueueStore, ActionStore, LockStore, HousekeepingStore {
@@ -366,14 +366,14 @@ export interface Settle extends AttemptKey {
   recordTaken: boolean;
 }
 
-export interface TidyLimits {
+export interface SweepLimits {
   /** At most about this many units in one call. */
   units: number;
   workersBefore: number;
   requestsBefore: number;
 }
 
-export interface Tidied {
+export interface Swept {
   expired: number;
   due: number;
   exhausted: number;
@@ -385,7 +385,7 @@ export interface Tidied {
   more: boolean;
 }
 
-export const nothingTidied = (): Tidied => ({
+export const nothingSwept = (): Swept => ({
   expired: 0,
   due: 0,
   exhausted: 0,

@@ -946,7 +946,7 @@ interface Signature {
   /** The names of the arguments after the namespace, without the options. */
   readonly params: readonly string[];
   /** Fewest and most arguments, with the namespace. */
-  readonly counts: readonly [least: number, most: number];
+  readonly counts: readonly [min: number, max: number];
   /** Where the options stand among the arguments, with the namespace; -1 where there are none. */
   readonly optionsAt: number;
   /** The options may say `waitMs`: the answer then takes as long as it takes. */

@@ -52,8 +52,8 @@ export interface WorkUnitInput extends UnitRetry {
 export const conflictPolicies = ["update", "replace", "data", "ignore", "refuse"] as const;
 export type ConflictPolicy = (typeof conflictPolicies)[number];
 
-export const mostQueues = 16;
-export const mostLabels = 8;
+export const maxQueues = 16;
+export const maxLabels = 8;
 
 export interface DependencyInput {
   /** The unit's own work spec when absent. */

@@ -26,14 +26,14 @@ export interface AuditPage {
   next: string | null;
 }
 
-const mostLines = 1000;
+const maxLines = 1000;
 /** What is read of the file at once: a line has a few hundred bytes. */
 const chunkBytes = 256 * 1024;
 
 /** Lines of a file from the end, or from before a position; no more is read than a chunk. */
 export async function readAudit(file: string, limit: number, before?: number): Promise<AuditPage> {
-  const handle = await open(file, "r").catch((error: NodeJS.ErrnoException) => {
-    if (error.code === "ENOENT") return null;
+  const handle = await open(file, "r").catch((error: unknown) => {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return null;
     throw error;
   });
   if (handle === null) return { rows: [], next: null };
@@ -139,7 +139,7 @@ export function adminRoutes({ tokensFile, auditFile }: AdminSources): Route[] {
       summary:
         "Who changed what, and who was refused, the newest first. Needs scope admin in all namespaces.",
       query: {
-        limit: shape.text({ description: `Lines at most, up to ${mostLines}; 200 if not given` }),
+        limit: shape.text({ description: `Lines at most, up to ${maxLines}; 200 if not given` }),
         before: shape.text({ description: "The `next` of the page before" }),
       },
       answer: shape.object<AuditPage>({ rows: shape.list(auditRow), next: shape.nullable(shape.text()) }),
@@ -151,7 +151,7 @@ export function adminRoutes({ tokensFile, auditFile }: AdminSources): Route[] {
             throw new HttpError("bad_request", `${name}: expected a whole number, got ${given.slice(0, 40)}`);
           return Number(given);
         };
-        const limit = Math.min(Math.max(1, number("limit") ?? 200), mostLines);
+        const limit = Math.min(Math.max(1, number("limit") ?? 200), maxLines);
         return JSON.stringify(await readAudit(auditFile, limit, number("before")));
       },
     },

@@ -99,13 +99,13 @@ async function serve(config: Config, log: Logger, parts: Parts): Promise<Daemon>
     watchers: () => events.watchers,
   });
 
-  const housekeeping = new Housekeeping(backend.engine, config.tidyMs, {
-    onTidied: (tidied) => {
-      metrics.tidied(tidied);
-      const { more: _more, ...counts } = tidied;
+  const housekeeping = new Housekeeping(backend.engine, config.sweepMs, {
+    onSwept: (swept) => {
+      metrics.swept(swept);
+      const { more: _more, ...counts } = swept;
       if (Object.values(counts).some((count) => count > 0)) {
         for (const ns of events.watched())
-          events.add(ns, { type: "tidied", verb: "tidy", time: clock.now(), items: [counts] });
+          events.add(ns, { type: "swept", verb: "sweep", time: clock.now(), items: [counts] });
       }
     },
     onError: (error) => log.error({ err: error }, "housekeeping failed; it is tried again"),
@@ -233,7 +233,7 @@ async function listenRpc(
     ...(config.cborrpcConfig !== "" && { config: readPublicConfig(config.cborrpcConfig) }),
     clock,
     graceMs: config.graceMs,
-    ...(engine !== null && { archive: () => engine.tidy() }),
+    ...(engine !== null && { archive: () => engine.sweep() }),
     ...(audit !== null && { watch: (asked: Coordinate, address: string) => audit.watch(asked, address) }),
     onBug: (error, method) => log.error({ method, err: error }, "a CBOR-RPC request failed: this is a bug"),
     onMalformed: (error) =>

@@ -143,14 +143,14 @@ function Namespaces({ top }: { top?: boolean }): ReactNode {
           <>
             <span className="sr">Namespace </span>
             <b>
-              <Name text={nsTitle(ns)} most={40} />
+              <Name text={nsTitle(ns)} max={40} />
             </b>
             <Icon name="updown" />
           </>
         }
         items={all.map((name) => ({
           key: name,
-          label: <Name text={nsTitle(name)} most={40} />,
+          label: <Name text={nsTitle(name)} max={40} />,
           selected: name === ns,
           // a work spec or a unit of this one is not in the other
           run: () => go({ ns: name, page: place.spec === undefined ? place.page : "home" }),
@@ -190,7 +190,7 @@ export function TopBar({ onFind }: { onFind: () => void }): ReactNode {
             <Link to={{ ns, page: "home" }}>Work specs</Link>
             <span>/</span>
             <b>
-              <Name text={spec} most={60} />
+              <Name text={spec} max={60} />
             </b>
           </>
         ) : page === "unit" && spec !== undefined && unit !== undefined ? (
@@ -198,11 +198,11 @@ export function TopBar({ onFind }: { onFind: () => void }): ReactNode {
             <Link to={{ ns, page: "units", spec }}>Units</Link>
             <span>/</span>
             <Link to={{ ns, page: "spec", spec }}>
-              <Name text={spec} most={30} />
+              <Name text={spec} max={30} />
             </Link>
             <span>/</span>
             <b>
-              <Name text={unit} most={50} mono />
+              <Name text={unit} max={50} mono />
             </b>
           </>
         ) : (

@@ -63,7 +63,7 @@ interface Queue {
 }
 
 /** Less than this is nothing: sums of shares are not exact. */
-const least = 1e-9;
+const min = 1e-9;
 
 export function simulate({ stepMs, specs }: Load, plan: Plan): Map<string, Outcome> {
   const steps = Math.max(0, ...specs.map(({ arrivals }) => arrivals.length));
@@ -113,7 +113,7 @@ function share(pool: readonly Queue[], slots: number, step: number, stepMs: numb
       .filter(({ spec, weight, waiting }) => spec.priority === priority && weight > 0 && waiting > 0)
       .map((queue) => ({ queue, given: 0, wanted: wants(queue, stepMs) }));
     // each pass satisfies one at least, or gives out all that is free
-    while (asking.length > 0 && free > least) {
+    while (asking.length > 0 && free > min) {
       const weight = asking.reduce((sum, { queue }) => sum + queue.weight, 0);
       const part = free / weight;
       for (const one of asking) {
@@ -122,7 +122,7 @@ function share(pool: readonly Queue[], slots: number, step: number, stepMs: numb
         free -= more;
         begin(one.queue, (more * stepMs) / Math.max(1, one.queue.spec.durationMs), step);
       }
-      asking = asking.filter(({ given, wanted }) => wanted - given > least);
+      asking = asking.filter(({ given, wanted }) => wanted - given > min);
     }
   }
 }
@@ -138,24 +138,24 @@ function begin(queue: Queue, units: number, step: number): void {
   let left = Math.min(units, queue.waiting);
   queue.began += left;
   queue.waiting = Math.max(0, queue.waiting - left);
-  while (left > least) {
+  while (left > min) {
     const [first] = queue.cohorts;
     if (first === undefined) return;
     const taken = Math.min(left, first.units);
     queue.waited.set(step - first.step, (queue.waited.get(step - first.step) ?? 0) + taken);
     first.units -= taken;
     left -= taken;
-    if (first.units <= least) queue.cohorts.shift();
+    if (first.units <= min) queue.cohorts.shift();
   }
 }
 
 function waitsOf(waited: ReadonlyMap<number, number>, stepMs: number): Waits | null {
   const sorted = [...waited].sort(([a], [b]) => a - b);
   const all = sorted.reduce((sum, [, units]) => sum + units, 0);
-  if (all <= least) return null;
+  if (all <= min) return null;
   const at = (part: number): number => {
     let left = all * part;
-    for (const [steps, units] of sorted) if ((left -= units) <= least) return steps * stepMs;
+    for (const [steps, units] of sorted) if ((left -= units) <= min) return steps * stepMs;
     return (sorted.at(-1)?.[0] ?? 0) * stepMs;
   };
   return { p50: at(0.5), p90: at(0.9) };

@@ -52,7 +52,14 @@ const work = (): Promise<string[]> =>
 beforeAll(async () => {
   await withEngine(async (engine) => {
     await engine.setWorkSpecs("", [
-      { data: encodeData({ name: "sums", then: "next", factor: 1 }) },
+      {
+        data: encodeData({
+          name: "sums",
+          then: "next",
+          factor: 1,
+          retention: { finished: { max_age: 3600 } },
+        }),
+      },
       { data: encodeData({ name: "next", disabled: true }) },
     ]);
     await engine.addWorkUnits(
@@ -148,7 +155,26 @@ test("only what is selected, under a name of its own, by another task", async ()
       ["u2", '{"n":2}', 3, ["l"]],
     ]);
     const [spec] = await engine.getWorkSpecs("", ["trial"]);
-    expect(decodeData(spec!.data)).toEqual({ task: "sums-next", name: "trial", factor: 1, note: "plain" });
+    expect(decodeData(spec!.data)).toEqual({
+      ...{ task: "sums-next", name: "trial", factor: 1, note: "plain" },
+      replay_of: "sums",
+    });
+  });
+});
+
+test("a work spec that is no replay is neither overwritten nor deleted", async () => {
+  for (const words of [
+    "replay sums --as next",
+    "replay sums --as next --drop",
+    "replay sums --as next --accept",
+  ]) {
+    const refused = await line(words);
+    expect(refused.code).not.toBe(0);
+    expect(refused.err).toMatch(/work spec next is not a replay of sums/);
+  }
+  await withEngine(async (engine) => {
+    const [spec] = await engine.getWorkSpecs("", ["next"]);
+    expect(decodeData(spec!.data)).toEqual({ name: "next", disabled: true });
   });
 });
 
@@ -158,6 +184,6 @@ test("wrong use", async () => {
   expect((await line("replay sums --accept --drop")).err).toMatch(/--accept and --drop: one of them/);
   expect((await line("replay sums --set factor")).err).toMatch(/expected KEY=VALUE, got factor/);
   expect((await line("replay sums -s pending")).err).toMatch(/expected finished or failed, got pending/);
-  expect((await line("replay sums --compare --as trial --show x")).err).toMatch(/--show: expected a number/);
+  expect((await line("replay sums --compare --as trial --show x")).err).toMatch(/--show: expected /);
   expect((await line("replay sums --prefix nothing-has-it")).code).toBe(2);
 });

@@ -359,7 +359,7 @@ describe("the daemon", () => {
   });
 
   test("with a manual clock: time moves when told, and only then is there such a path", async () => {
-    const daemon = await start({ clock: "manual", tidyMs: 3_600_000 });
+    const daemon = await start({ clock: "manual", sweepMs: 3_600_000 });
     const client = clientOf(daemon);
     const advance = async (ms: number, housekeeping?: boolean): Promise<number> => {
       const answer = await fetch(`${daemon.urls[0]}/clock`, {

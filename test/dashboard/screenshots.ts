@@ -102,7 +102,7 @@ const pictures: readonly Picture[] = [
 /** The pictures that pages of the documentation show. */
 const inText = ["home", "flow", "spec", "units", "unit", "batches", "what-if", "workers", "phone"];
 
-/** A load that drains: twelve looks at the same page while workers take what waits. */
+/** A load that drains: looks at the same page, five seconds apart, while workers take what waits. */
 async function drain(stage: Stage): Promise<void> {
   const { coordinate } = stage.daemon;
   const load = "photos";
@@ -112,23 +112,26 @@ async function drain(stage: Stage): Promise<void> {
   ]);
   await coordinate.updateWorkers(load, [{ name: "box", active: true, mode: "run" }]);
   const { page } = await stage.open(`#/${load}?range=5m`, { viewport: { width: 1120, height: 620 } });
-  for (let at = 0; at < 24_000; at += 2000)
+  const units = 6000;
+  for (let at = 0; at < units; at += 2000)
     await coordinate.addWorkUnits(
       load,
       "resize",
       Array.from({ length: 2000 }, (_, i) => ({ name: `photo ${at + i}` })),
     );
-  await page.locator(line).first().waitFor({ timeout: 60_000 });
+  // a line at zero has no height, so it does not count as visible
+  await page.locator(line).first().waitFor({ state: "attached", timeout: 60_000 });
   const frames: Buffer[] = [];
+  const looks = 12;
   const started = Date.now();
-  for (let frame = 0; frame < 14; frame++) {
-    // to the beat of the frames, whatever a picture takes
-    while (Date.now() < started + frame * 2500) {
-      const attempts = await coordinate.requestAttempts(load, {
-        worker: "box",
-        number: 90,
-        workSpecs: ["resize", "publish"],
-      });
+  let ended = 0;
+  for (let frame = 0; frame <= looks; frame++) {
+    // so much is done by then, however fast the machine is: each photo is resized and then published
+    const due = (2 * units * frame) / looks;
+    while (ended < due || Date.now() < started + frame * 5000) {
+      const attempts =
+        ended < due ? await coordinate.requestAttempts(load, { worker: "box", number: 100 }) : [];
+      await new Promise((resolve) => setTimeout(resolve, 20));
       await coordinate.settleAttempts(
         load,
         attempts.map(({ id, workSpec, workUnit }) => ({
@@ -137,7 +140,7 @@ async function drain(stage: Stage): Promise<void> {
           ...(workSpec === "resize" && { data: encodeData({ output: { [workUnit]: {} } }) }),
         })),
       );
-      await new Promise((resolve) => setTimeout(resolve, 50));
+      ended += attempts.length;
     }
     frames.push(await page.screenshot());
   }
@@ -168,16 +171,18 @@ try {
   await stage.client.lock(ns, { owner: "ams-1/2", paths: [["shard", "3"]] });
   if (wanted.length === 0 || wanted.includes("drain")) await drain(stage);
   flowing = flowScene(stage.client, ns, ends.signal);
-  for (const { name, hash, width = 1440, height = 900, dark, until, act } of pictures) {
+  for (const { name, hash, width = 1440, height = 900, dark, until, act } of [...pictures].sort(
+    (a, b) => Number(inText.includes(b.name)) - Number(inText.includes(a.name)),
+  )) {
     if (wanted.length > 0 && !wanted.some((one) => name.includes(one))) continue;
     const { page, problems } = await stage.open(hash, {
       viewport: { width, height },
       colorScheme: dark === true ? "dark" : "light",
       ...(width < 500 && { isMobile: true, hasTouch: true, deviceScaleFactor: 2 }),
     });
-    await page.locator(until).first().waitFor({ timeout: 60_000 });
+    await page.locator(until).first().waitFor({ state: "attached", timeout: 60_000 });
     // a few looks, so that there are rates
-    await page.waitForTimeout(8000);
+    await page.waitForTimeout(5000);
     await act?.(page);
     const folder = inText.includes(name) ? to : path.join(to, "gallery");
     await page.screenshot({ path: path.join(folder, `dashboard-${name}.png`) });

@@ -3,11 +3,12 @@ import {
   acceptReplay,
   addToReplay,
   compareReplay,
+  isBegun,
   prepareReplay,
   type Difference,
   type Replay,
 } from "../../bulk/index.ts";
-import { workUnitStatuses, type DataObject, type DataValue, type WorkUnitStatus } from "../../core/index.ts";
+import type { DataObject, DataValue } from "../../core/index.ts";
 import { command, repeated } from "../command.ts";
 import type { Context } from "../context.ts";
 import { quote, show } from "../escape.ts";
@@ -15,7 +16,7 @@ import { CommandError, exit, UsageError } from "../failure.ts";
 import { requireWorkSpec } from "../naming.ts";
 import { defineSelecting, readSelecting, showCount, type SelectingOptions } from "../selecting.ts";
 import { Progress } from "../progress.ts";
-import { count, counted } from "../units.ts";
+import { count, counted, readCount } from "../units.ts";
 
 interface Options extends SelectingOptions {
   as?: string;
@@ -43,7 +44,7 @@ export default command<Options>({
       .option("--set <key=value>", "a setting of the copy that differs, as JSON or text; repeat", repeated)
       .option("--compare", "what came out so far, beside what is there")
       .option("--ignore <key>", "a key of the results that may differ, such as a time; repeat", repeated)
-      .option("--show <n>", "differences to show", "10")
+      .option("--show <n>", "differences to show; 10 if not given")
       .option("--accept", "put the results that differ in the place of the old")
       .option("--drop", "delete the copy")
       .option("-q, --quiet", "no progress")
@@ -67,7 +68,7 @@ export default command<Options>({
     await requireWorkSpec(context, workSpec);
     const replay: Replay = { coordinate, ns, workSpec, copy };
     if (step === undefined) return begin(context, replay, units, options);
-    if ((await coordinate.getWorkSpecs(ns, [copy]))[0] === null)
+    if (!(await isBegun(replay)))
       throw new CommandError(
         `There is no replay ${quote(copy)} of ${quote(workSpec)}`,
         `begin one with: coordinate replay ${show(workSpec)}`,
@@ -113,9 +114,7 @@ async function begin(
 }
 
 async function compare(context: Context, replay: Replay, options: Options): Promise<number> {
-  const limit = Number(options.show);
-  if (!Number.isSafeInteger(limit) || limit < 0)
-    throw new UsageError(`--show: expected a number, got ${String(options.show)}`);
+  const limit = readCount(options.show ?? "10", "--show");
   const shown: Difference[] = [];
   const { out } = context;
   const comparison = await compareReplay(replay, options.ignore ?? [], (difference) => {
@@ -171,11 +170,9 @@ function text(value: unknown): string {
   return shown.length > longestText ? `${shown.slice(0, longestText)}…` : shown;
 }
 
-function readStatus(text: string): WorkUnitStatus {
-  const status = workUnitStatuses.find((one) => one === text);
-  if (status !== "finished" && status !== "failed")
-    throw new UsageError(`--status: expected finished or failed, got ${text}`);
-  return status;
+function readStatus(text: string): "finished" | "failed" {
+  if (text === "finished" || text === "failed") return text;
+  throw new UsageError(`--status: expected finished or failed, got ${text}`);
 }
 
 function readChanges(pairs: readonly string[]): DataObject {

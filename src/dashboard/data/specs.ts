@@ -14,14 +14,14 @@ import { client } from "./connection.ts";
 import { every } from "./live.ts";
 
 /** More than anybody looks at; a namespace has dozens. */
-export const mostSpecs = 5000;
+export const maxSpecs = 5000;
 
 export function useSpecs(ns: string): UseQueryResult<WorkSpecRow[]> {
   return useQuery({
     queryKey: ["specs", ns],
     queryFn: async () => {
       const rows: WorkSpecRow[] = [];
-      for (let previous: string | undefined; rows.length < mostSpecs;) {
+      for (let previous: string | undefined; rows.length < maxSpecs;) {
         const page = await client.listWorkSpecs(ns, {
           limit: 1000,
           ...(previous !== undefined && { previous }),

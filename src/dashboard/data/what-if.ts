@@ -65,7 +65,7 @@ export function readRecord({ from, to, stepMs, series }: History, specs: readonl
   };
 }
 
-/** What workers say they have for a runtime; where none says it, the most that ran at once. */
+/** What workers say they have for a runtime, and at least as many as ran at once. */
 export function slotsNow(
   runtimes: readonly string[],
   workers: readonly WorkerRow[],
@@ -83,7 +83,7 @@ export function slotsNow(
           ),
         )
         .reduce((sum, one) => sum + (one.slots ?? 0), 0);
-      return [runtime, slots > 0 ? slots : (ran[runtime] ?? 0)];
+      return [runtime, Math.max(slots, ran[runtime] ?? 0)];
     }),
   );
 }

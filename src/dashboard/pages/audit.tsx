@@ -7,6 +7,7 @@ import { useHere } from "../here.ts";
 import { Icon } from "../parts/icon.tsx";
 import { Link, Name, Trouble, useNow } from "../parts/text.tsx";
 import type { Place } from "../place.ts";
+import { Heads } from "../parts/heads.tsx";
 
 const isRefused = (status: number): boolean => status === 401 || status === 403 || status === 429;
 
@@ -54,7 +55,7 @@ export default function Audit(): ReactNode {
           <div className="selbar">
             Only {token !== "" && <b>{visible(names.get(token) ?? token)}</b>}
             {token !== "" && of !== "" && " in "}
-            {of !== "" && <Name text={of} most={40} />}.{" "}
+            {of !== "" && <Name text={of} max={40} />}.{" "}
             <Link to={at({ token: "", of: "" })} className="l">
               Show all
             </Link>
@@ -62,20 +63,16 @@ export default function Audit(): ReactNode {
         )}
         <div className="scroll">
           <table>
-            <thead>
-              <tr>
-                <th scope="col">Time</th>
-                <th scope="col">Who</th>
-                <th scope="col">Did</th>
-                <th scope="col">Namespace</th>
-                <th className="lo" scope="col">
-                  From
-                </th>
-                <th className="r" scope="col">
-                  Answer
-                </th>
-              </tr>
-            </thead>
+            <Heads
+              of={[
+                "Time",
+                "Who",
+                "Did",
+                "Namespace",
+                { text: "From", className: "lo" },
+                { text: "Answer", className: "r" },
+              ]}
+            />
             <tbody>
               {rows.map((row, i) => {
                 const time = Date.parse(row.time);
@@ -91,7 +88,7 @@ export default function Audit(): ReactNode {
                         <span className="dim">no token</span>
                       ) : (
                         <Link to={at({ token: row.token })} className="l">
-                          <Name text={names.get(row.token) ?? row.token} most={32} />
+                          <Name text={names.get(row.token) ?? row.token} max={32} />
                         </Link>
                       )}
                     </td>
@@ -103,7 +100,7 @@ export default function Audit(): ReactNode {
                         <span className="z">–</span>
                       ) : (
                         <Link to={at({ of: row.namespace })} className="l">
-                          <Name text={nsTitle(row.namespace)} most={32} />
+                          <Name text={nsTitle(row.namespace)} max={32} />
                         </Link>
                       )}
                     </td>

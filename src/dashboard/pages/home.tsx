@@ -6,12 +6,12 @@ import { drain, seenPoints, type Drain, type Point } from "../data/counts.ts";
 import { useFailures } from "../data/failures.ts";
 import { useSparks, type Sparks } from "../data/history.ts";
 import type { SpecRow } from "../data/look.ts";
-import { mostSpecs, setMeta } from "../data/specs.ts";
+import { maxSpecs, setMeta } from "../data/specs.ts";
 import { count, duration, plural, rate, visible } from "../format.ts";
 import { useHere } from "../here.ts";
 import { Icon } from "../parts/icon.tsx";
 import { Spark, Trend } from "../parts/plot.tsx";
-import { mostOpen, StatusBar } from "../parts/status.tsx";
+import { maxOpen, StatusBar } from "../parts/status.tsx";
 import { Age, Link, Name, UnitCount } from "../parts/text.tsx";
 import { TimeLine } from "../parts/time-line.tsx";
 import { UndoBar, useUndo } from "../parts/undo.tsx";
@@ -27,8 +27,7 @@ export function Home(): ReactNode {
   const shown = useShown(specs ?? []);
   // the history of every one comes in one answer, of a thousand at most
   const names = useMemo(
-    () =>
-      [...new Set([...attention.slice(0, mostAttention), ...shown].map(({ name }) => name))].slice(0, 500),
+    () => [...new Set([...attention.slice(0, maxAttention), ...shown].map(({ name }) => name))].slice(0, 500),
     [attention, shown],
   );
   const sparks = useSparks(ns, (specs?.length ?? 0) > 1000 ? names : undefined);
@@ -51,7 +50,7 @@ export function Home(): ReactNode {
             </span>
           </header>
           <ul className="att">
-            {attention.slice(0, mostAttention).map((spec) => (
+            {attention.slice(0, maxAttention).map((spec) => (
               <AttentionRow
                 key={spec.name}
                 spec={spec}
@@ -61,9 +60,9 @@ export function Home(): ReactNode {
               />
             ))}
           </ul>
-          {attention.length > mostAttention && (
+          {attention.length > maxAttention && (
             <p className="blank dim">
-              {plural(attention.length - mostAttention, "more work spec")}, at the top of the list below.
+              {plural(attention.length - maxAttention, "more work spec")}, at the top of the list below.
             </p>
           )}
         </section>
@@ -75,9 +74,9 @@ export function Home(): ReactNode {
   );
 }
 
-const mostAttention = 12;
+const maxAttention = 12;
 /** Rows at first: a page of thousands is slow to draw, and nobody reads it. */
-const mostRows = 200;
+const maxRows = 200;
 
 /** The work specs that are on the screen: those whose name has what was typed, in the order asked for. */
 function useShown(specs: readonly SpecRow[]): readonly SpecRow[] {
@@ -87,7 +86,7 @@ function useShown(specs: readonly SpecRow[]): readonly SpecRow[] {
     const wanted = find.toLowerCase();
     const found = wanted === "" ? specs : specs.filter(({ name }) => name.toLowerCase().includes(wanted));
     const inOrder = sorted(found, sort as SortKey);
-    return rows === "all" ? inOrder : inOrder.slice(0, mostRows);
+    return rows === "all" ? inOrder : inOrder.slice(0, maxRows);
   }, [specs, find, sort, rows]);
 }
 
@@ -139,7 +138,7 @@ function AttentionRow(props: {
       <div className="what">
         <Link to={{ ns, page: "spec", spec: spec.name }}>
           <b>
-            <Name text={spec.name} most={28} />
+            <Name text={spec.name} max={28} />
           </b>
         </Link>
         <span className={tone}>{condition.title}</span>
@@ -202,7 +201,7 @@ function WholeNamespace(): ReactNode {
           "All of it"
         ) : (
           <>
-            All of <Name text={ns} most={40} />
+            All of <Name text={ns} max={40} />
           </>
         )
       }
@@ -265,7 +264,7 @@ function WorkSpecs(props: {
   const sort = (place.filters?.sort ?? "need") as SortKey;
   const { rows, pointing } = useCalm(shown);
   const find = place.filters?.find ?? "";
-  const most = mostOpen(specs);
+  const max = maxOpen(specs);
   const head = (key: SortKey, title: ReactNode, className = ""): ReactNode => (
     <th
       className={className}
@@ -347,7 +346,7 @@ function WorkSpecs(props: {
           </thead>
           <tbody>
             {rows.map((spec) => (
-              <WorkSpecRow key={spec.name} spec={spec} most={most} sparks={sparks} />
+              <WorkSpecRow key={spec.name} spec={spec} max={max} sparks={sparks} />
             ))}
           </tbody>
         </table>
@@ -362,14 +361,14 @@ function WorkSpecs(props: {
         </p>
       )}
       {find !== "" && rows.length === 0 && <p className="blank">No work spec has that in its name.</p>}
-      {specs.length >= mostSpecs && (
-        <p className="blank dim">The first {count(mostSpecs)} by name are looked at.</p>
+      {specs.length >= maxSpecs && (
+        <p className="blank dim">The first {count(maxSpecs)} by name are looked at.</p>
       )}
     </section>
   );
 }
 
-function WorkSpecRow({ spec, most, sparks }: { spec: SpecRow; most: number; sparks: Sparks }): ReactNode {
+function WorkSpecRow({ spec, max, sparks }: { spec: SpecRow; max: number; sparks: Sparks }): ReactNode {
   const { ns } = useHere();
   const { name, counts, condition, meta, rates } = spec;
   const tone = condition === null ? "ok" : condition.level === "critical" ? "t-failed" : "t-blocked";
@@ -388,7 +387,7 @@ function WorkSpecRow({ spec, most, sparks }: { spec: SpecRow; most: number; spar
             <Icon name={condition?.icon ?? "ok"} label={condition?.title ?? "healthy"} />
           </span>
           <Link to={{ ns, page: "spec", spec: name }} className="name">
-            <Name text={name} most={32} />
+            <Name text={name} max={32} />
           </Link>
           {condition !== null && <span className={`cond ${tone}`}>{condition.title}</span>}
           {condition === null && meta.continuous && (
@@ -403,7 +402,7 @@ function WorkSpecRow({ spec, most, sparks }: { spec: SpecRow; most: number; spar
         {counts.failed > 0 && ` · ${counts.failed.toLocaleString("en-US")} failed`}
       </td>
       <td className="c-bar">
-        <StatusBar counts={counts} most={most} />
+        <StatusBar counts={counts} max={max} />
       </td>
       {number("available")}
       {number("delayed")}

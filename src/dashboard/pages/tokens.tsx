@@ -7,6 +7,7 @@ import { count, visible } from "../format.ts";
 import { useHere } from "../here.ts";
 import { Confirm } from "../parts/dialog.tsx";
 import { Ago, Command, Link, Name, Trouble, useNow } from "../parts/text.tsx";
+import { Heads } from "../parts/heads.tsx";
 
 export default function Tokens(): ReactNode {
   const { ns, session } = useHere();
@@ -28,29 +29,21 @@ export default function Tokens(): ReactNode {
         </header>
         <div className="scroll">
           <table>
-            <thead>
-              <tr>
-                <th scope="col">Name</th>
-                <th className="lo" scope="col">
-                  Id
-                </th>
-                <th scope="col">May</th>
-                <th className="r lo" scope="col">
-                  Made
-                </th>
-                <th className="r lo" scope="col">
-                  Ends
-                </th>
-                <th className="r" scope="col">
-                  <span className="sr">Actions</span>
-                </th>
-              </tr>
-            </thead>
+            <Heads
+              of={[
+                "Name",
+                { text: "Id", className: "lo" },
+                "May",
+                { text: "Made", className: "r lo" },
+                { text: "Ends", className: "r lo" },
+                { text: "Actions", className: "r", hidden: true },
+              ]}
+            />
             <tbody>
               {tokens.data.map((token) => (
                 <tr key={token.id} data-row tabIndex={-1}>
                   <td className="strong">
-                    <Name text={token.name} most={40} />{" "}
+                    <Name text={token.name} max={40} />{" "}
                     {token.id === session.token && <span className="dim">yours</span>}
                   </td>
                   <td className="mid lo">
@@ -62,7 +55,7 @@ export default function Tokens(): ReactNode {
                     {token.grants.map(({ namespace, scopes }, i) => (
                       <span key={i} className="grant">
                         <b>{scopes.join(", ")}</b> in{" "}
-                        {namespace === "*" ? "all namespaces" : <Name text={namespace} most={32} />}
+                        {namespace === "*" ? "all namespaces" : <Name text={namespace} max={32} />}
                       </span>
                     ))}
                   </td>

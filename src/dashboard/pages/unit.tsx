@@ -78,7 +78,7 @@ function Shown({ look }: { look: UnitLook }): ReactNode {
           <h1>
             <StatusGlyph status={unit.status} />
             <span className="nm mono">
-              <Name text={unit.name} most={400} />
+              <Name text={unit.name} max={400} />
             </span>
             <CopyButton text={unit.name} label="Copy name" quiet />
           </h1>
@@ -223,7 +223,7 @@ function Standing({ unit, attempts }: { unit: WorkUnitRow; attempts: readonly At
     case "pending":
       return (
         <>
-          {strong} in {spec}: <Name text={activeAttempt?.worker ?? ""} most={40} /> runs it since{" "}
+          {strong} in {spec}: <Name text={activeAttempt?.worker ?? ""} max={40} /> runs it since{" "}
           <Ago time={activeAttempt?.startTime ?? 0} />.
           <Progress attempt={activeAttempt} />
         </>
@@ -253,8 +253,9 @@ function Standing({ unit, attempts }: { unit: WorkUnitRow; attempts: readonly At
 
 /** How far the task says it is. */
 function Progress({ attempt }: { attempt: AttemptRow | null }): ReactNode {
-  if (attempt === null || attempt.progress === null) return null;
-  const { done, note } = attempt.progress;
+  const progress = attempt?.progress ?? null;
+  if (progress === null) return null;
+  const { done, note } = progress;
   const share = Math.max(0, Math.min(1, done));
   return (
     <span className="progress">
@@ -269,7 +270,7 @@ function Progress({ attempt }: { attempt: AttemptRow | null }): ReactNode {
         <i className="r" style={{ width: `${share * 100}%` }} />
       </span>
       <b>{percent(share)}</b>
-      {note !== "" && <Name text={note} most={120} />}
+      {note !== "" && <Name text={note} max={120} />}
     </span>
   );
 }
@@ -300,7 +301,7 @@ function Attempts(props: {
   // a unit that waited for days and ran for a second: the wait is cut, so that the run can be seen
   const isCut = first.startTime - began > ran * 4 + 1000;
   const from = isCut ? first.startTime - Math.max(ran * 0.25, 50) : began;
-  const span = Math.max(1, latest - from) * 1.04;
+  const span = Math.max(1, latest - from) * 1.06;
   const at = (time: number): string => `${Math.max(0, Math.min(100, ((time - from) / span) * 100))}%`;
   const wide = (start: number, end: number): string =>
     `${Math.max(0, ((end - Math.max(start, from)) / span) * 100)}%`;
@@ -351,7 +352,7 @@ function Attempts(props: {
                     to={{ ns, page: "units", filters: { worker: attempt.worker } }}
                     title="The units that it has had"
                   >
-                    <Name text={attempt.worker} most={16} />
+                    <Name text={attempt.worker} max={16} />
                   </Link>
                 )}
               </div>
@@ -471,7 +472,7 @@ function linesOf(data: Data | null): { lines: string[]; lossless: boolean } {
   }
 }
 
-const mostLines = 2000;
+const maxLines = 2000;
 
 function DataCard({ unit, attempts }: { unit: WorkUnitRow; attempts: readonly AttemptRow[] }): ReactNode {
   const sources = useMemo(
@@ -542,9 +543,9 @@ function DataCard({ unit, attempts }: { unit: WorkUnitRow; attempts: readonly At
         <>
           {!single && <p className="note">Both are the same.</p>}
           <pre className="whole" tabIndex={0}>
-            {visibleLines(b.lines.slice(0, mostLines).join("\n"))}
-            {b.lines.length > mostLines &&
-              `\n… ${plural(b.lines.length - mostLines, "more line")}; Copy has all`}
+            {visibleLines(b.lines.slice(0, maxLines).join("\n"))}
+            {b.lines.length > maxLines &&
+              `\n… ${plural(b.lines.length - maxLines, "more line")}; Copy has all`}
           </pre>
         </>
       ) : (
@@ -557,7 +558,7 @@ function DataCard({ unit, attempts }: { unit: WorkUnitRow; attempts: readonly At
               {right.title} <span className="dim">{clockTime(right.time)}</span>
             </span>
           </div>
-          <Diff rows={shown.slice(0, mostLines)} />
+          <Diff rows={shown.slice(0, maxLines)} />
         </>
       )}
     </section>
@@ -620,7 +621,7 @@ function Kin({ unit }: { unit: WorkUnitRow }): ReactNode {
               <AttemptGlyph status={attempt.status} />
               <div>
                 <Link to={{ ns, page: "unit", spec: attempt.workSpec, unit: attempt.workUnit }} className="l">
-                  <Name text={attempt.workUnit} most={40} mono />
+                  <Name text={attempt.workUnit} max={40} mono />
                 </Link>
                 <span className="dim">
                   <Name text={attempt.workSpec} />, attempt {attempt.number}
@@ -679,7 +680,7 @@ function Kin({ unit }: { unit: WorkUnitRow }): ReactNode {
                     )}
                     <div>
                       <Link to={{ ns, page: "unit", spec: then, unit: name }} className="l">
-                        <Name text={name} most={40} mono />
+                        <Name text={name} max={40} mono />
                       </Link>
                       <span className="dim">
                         <Name text={then} />,{" "}
@@ -720,7 +721,7 @@ function Dependencies({ unit }: { unit: WorkUnitRow }): ReactNode {
           <li key={`${workSpec} ${workUnit}`}>
             {status === null ? <Icon name="x" label="deleted" /> : <StatusGlyph status={status} />}
             <Link to={{ ns, page: "unit", spec: workSpec, unit: workUnit }} className="l">
-              <Name text={workUnit} most={36} mono />
+              <Name text={workUnit} max={36} mono />
             </Link>
             <span className="dim">
               {status ?? "deleted"}
@@ -769,7 +770,7 @@ function Facts({ unit, attempts }: { unit: WorkUnitRow; attempts: readonly Attem
       "Batch",
       batch !== null && (
         <Link to={{ ns, page: "batches", filters: { batch } }} className="l">
-          <Name text={batch} most={40} />
+          <Name text={batch} max={40} />
         </Link>
       ),
     ],
@@ -782,7 +783,7 @@ function Facts({ unit, attempts }: { unit: WorkUnitRow; attempts: readonly Attem
             to={{ ns, page: "units", spec: unit.workSpec, filters: { label } }}
             className="lab"
           >
-            <Name text={label} most={30} />
+            <Name text={label} max={30} />
           </Link>
         )),
     ],
@@ -791,7 +792,7 @@ function Facts({ unit, attempts }: { unit: WorkUnitRow; attempts: readonly Attem
       unit.queues.length > 0 &&
         unit.queues.map((queue) => (
           <span key={queue} className="lab">
-            <Name text={queue} most={30} />
+            <Name text={queue} max={30} />
           </span>
         )),
     ],

@@ -210,7 +210,7 @@ function Search(props: {
           <>
             <span className="dim">spec</span>
             <b>
-              <Name text={spec} most={28} />
+              <Name text={spec} max={28} />
             </b>
             <Icon name="chev" />
           </>
@@ -220,7 +220,7 @@ function Search(props: {
           .sort()
           .map((name) => ({
             key: name,
-            label: <Name text={name} most={48} />,
+            label: <Name text={name} max={48} />,
             selected: name === spec,
             run: () => go({ ns, page: "units", spec: name, filters: { ...place.filters } }),
           }))}
@@ -241,7 +241,7 @@ function Search(props: {
       )}
       {filter.label !== "" && (
         <Chip name="label" onRemove={() => show({ label: "" })}>
-          <Name text={filter.label} most={40} />
+          <Name text={filter.label} max={40} />
         </Chip>
       )}
       <input
@@ -284,7 +284,7 @@ function ErrorName({ spec, fingerprint }: { spec: string; fingerprint: string })
   const { ns } = useHere();
   const groups = useFailures(ns, spec, true);
   const group = groups.data?.find((one) => one.fingerprint === fingerprint);
-  return <Name text={group?.error ?? fingerprint} most={48} mono />;
+  return <Name text={group?.error ?? fingerprint} max={48} mono />;
 }
 
 function SelectionNote(props: {
@@ -516,7 +516,7 @@ function UnitRow(props: {
             to={{ ns, page: "units", spec: unit.workSpec, filters: { worker: attempt.worker } }}
             title="The units that it has had"
           >
-            <Name text={attempt.worker} most={20} />
+            <Name text={attempt.worker} max={20} />
           </Link>
         )}
       </span>
@@ -527,7 +527,7 @@ function UnitRow(props: {
             to={{ ns, page: "units", spec: unit.workSpec, filters: { label } }}
             className="lab"
           >
-            <Name text={label} most={16} />
+            <Name text={label} max={16} />
           </Link>
         ))}
       </span>

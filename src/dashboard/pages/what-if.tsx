@@ -137,7 +137,7 @@ export default function WhatIf(): ReactNode {
         <div className="slots">
           {runtimes.map((runtime) => (
             <label key={runtime} className={plan.slots[runtime] === undefined ? "" : "chg"}>
-              <b>{runtime === "" ? "no runtime" : <Name text={runtime} most={24} />}</b>
+              <b>{runtime === "" ? "no runtime" : <Name text={runtime} max={24} />}</b>
               <input
                 type="number"
                 min="0"
@@ -207,7 +207,7 @@ export default function WhatIf(): ReactNode {
                   <tr key={spec.name} data-row tabIndex={-1}>
                     <td className="strong">
                       <Link to={{ ns, page: "spec", spec: spec.name }}>
-                        <Name text={spec.name} most={28} />
+                        <Name text={spec.name} max={28} />
                       </Link>
                       {spec.paused && <span className="t-blocked"> paused</span>}
                     </td>

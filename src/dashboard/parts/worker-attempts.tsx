@@ -8,6 +8,7 @@ import { duration, visible } from "../format.ts";
 import { useHere } from "../here.ts";
 import { AttemptChip } from "./status.tsx";
 import { Ago, Link, Name, Trouble, useNow } from "./text.tsx";
+import { Heads } from "./heads.tsx";
 
 export function WorkerAttempts({ worker }: { worker: string }): ReactNode {
   const { ns, place } = useHere();
@@ -36,14 +37,14 @@ export function WorkerAttempts({ worker }: { worker: string }): ReactNode {
       <section className="card" aria-label="Units of a worker">
         <header>
           <h2>
-            Units that <Name text={worker} most={48} /> has had
+            Units that <Name text={worker} max={48} /> has had
           </h2>
           <span className="grow" />
           <span className="dim">
             newest first{" "}
             {spec !== undefined && (
               <>
-                , of <Name text={spec} most={32} />{" "}
+                , of <Name text={spec} max={32} />{" "}
                 <Link to={{ ns, page: "units", filters: { worker } }} className="l">
                   of all
                 </Link>
@@ -56,22 +57,16 @@ export function WorkerAttempts({ worker }: { worker: string }): ReactNode {
         </header>
         <div className="scroll">
           <table>
-            <thead>
-              <tr>
-                <th scope="col">Unit</th>
-                <th scope="col">Work spec</th>
-                <th scope="col">Attempt</th>
-                <th className="lo" scope="col">
-                  Error
-                </th>
-                <th className="r lo" scope="col">
-                  Ran
-                </th>
-                <th className="r" scope="col">
-                  Began
-                </th>
-              </tr>
-            </thead>
+            <Heads
+              of={[
+                "Unit",
+                "Work spec",
+                "Attempt",
+                { text: "Error", className: "lo" },
+                { text: "Ran", className: "r lo" },
+                { text: "Began", className: "r" },
+              ]}
+            />
             <tbody>
               {rows.map((attempt) => {
                 const error = attempt.status === "finished" ? "" : errorLine(errorOf(attempt.data) ?? "");
@@ -82,12 +77,12 @@ export function WorkerAttempts({ worker }: { worker: string }): ReactNode {
                         to={{ ns, page: "unit", spec: attempt.workSpec, unit: attempt.workUnit }}
                         className="l"
                       >
-                        <Name text={attempt.workUnit} most={56} mono />
+                        <Name text={attempt.workUnit} max={56} mono />
                       </Link>
                     </td>
                     <td>
                       <Link to={{ ns, page: "units", spec: attempt.workSpec, filters: { worker } }}>
-                        <Name text={attempt.workSpec} most={24} />
+                        <Name text={attempt.workSpec} max={24} />
                       </Link>
                     </td>
                     <td>

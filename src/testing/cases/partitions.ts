@@ -366,10 +366,10 @@ export const partitions: CaseGroup = {
       async run(t) {
         await start(t, { rate_per_partition: { limit: 1, period: 10 } }, "ab", 2);
         await finish(t, await t.claim({ number: 100 }));
-        await t.tidy();
+        await t.sweep();
         assert.deepEqual(await t.claimNames(), []);
         await t.advance(10_000);
-        await t.tidy();
+        await t.sweep();
         assert.deepEqual(await t.claimNames(), ["a2", "b2"]);
       },
     },
