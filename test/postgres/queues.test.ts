@@ -234,16 +234,16 @@ test.each([1, 2, 3])(
     );
     expect(code).toEqual([]);
     // attempts of before still run: a limit counts them
-    const names = async (number: number): Promise<string[]> =>
+    const claimed = async (number: number): Promise<string[]> =>
       (await engine.requestAttempts("", { worker: "w", number })).map(({ workUnit }) => workUnit);
     const running = version > 1 ? 1 : 2;
     await engine.setWorkSpecs("", [
       { data: encodeData({ name: "s", max_running_per_partition: running + 1 }) },
     ]);
     await engine.addWorkUnits("", "s", [{ name: "other", partition: "a" }]);
-    expect(await names(5)).toEqual(["fresh", "other"]);
+    expect(await claimed(5)).toEqual(["other", "fresh"]);
     await engine.settleAttempts("", [{ attempt: attempts[5]!.id, action: "finish" }]);
-    expect(await names(5)).toEqual(["u06"]);
+    expect(await claimed(5)).toEqual(["u06"]);
     await engine.close();
   },
   60_000,

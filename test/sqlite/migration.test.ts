@@ -82,13 +82,13 @@ test.each([1, 2, 3])("work of a file of schema %i goes on, and may have what is 
     { namespace: "", workSpec: "s", since: 1_000_000, exact: true },
   ]);
   // two attempts of before still run: a limit counts them
-  const names = async (number: number): Promise<string[]> =>
+  const claimed = async (number: number): Promise<string[]> =>
     (await engine.requestAttempts("", { worker: "w", number })).map(({ workUnit }) => workUnit);
   await engine.setWorkSpecs("", [{ data: encodeData({ name: "s", max_running_per_partition: 3 }) }]);
   await engine.addWorkUnits("", "s", [{ name: "other", partition: "a" }]);
-  expect(await names(5)).toEqual(["fresh", "other"]);
+  expect(await claimed(5)).toEqual(["other", "fresh"]);
   await engine.settleAttempts("", [{ attempt: attempts[4]!.id, action: "finish" }]);
-  expect(await names(5)).toEqual(["u06"]);
+  expect(await claimed(5)).toEqual(["u06"]);
   expect(await store.check()).toEqual({ ok: true, problems: [] });
   await engine.close();
 });
