@@ -24,7 +24,7 @@ async function run(store: Store, history: boolean, batch: number): Promise<numbe
   const before = process.cpuUsage();
   let at = 0;
   // housekeeping as a daemon does it; recording is part of it
-  const timer = setInterval(() => void engine.tidy(), 1000);
+  const timer = setInterval(() => void engine.sweep(), 1000);
   for (let done = 0; done < units; done += batch) {
     const spec = specs[(done / batch) % specs.length]!;
     await engine.addWorkUnits(

@@ -19,16 +19,16 @@ export class HousekeptHandle extends CoordinateHandle {
 
   constructor(engine: Engine, { everyMs, upkeep }: HousekeepingOptions) {
     super(engine);
-    this.#timers = [setInterval(() => void this.#guarded(() => this.#tidy(engine)), everyMs).unref()];
+    this.#timers = [setInterval(() => void this.#guarded(() => this.#sweep(engine)), everyMs).unref()];
     if (upkeep !== undefined)
       this.#timers.push(setInterval(() => void this.#guarded(upkeep), upkeepMs).unref());
   }
 
-  async #tidy(engine: Engine): Promise<void> {
+  async #sweep(engine: Engine): Promise<void> {
     if (this.#busy) return;
     this.#busy = true;
     try {
-      while ((await engine.tidy()).more && !this.#closed) await nextTurn();
+      while ((await engine.sweep()).more && !this.#closed) await nextTurn();
     } finally {
       this.#busy = false;
     }

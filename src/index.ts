@@ -13,15 +13,15 @@ export * from "./objects/index.ts";
 
 export interface MemoryOptions extends EngineOptions {
   /**
-   * How often to tidy: fail units that were tried too often, remove what retention no longer keeps, forget old
+   * How often housekeeping runs: it fails units that were tried too often, removes what retention no longer keeps, and forgets old
    * workers. A second; with a clock of your own never, unless this says so, since timers follow the machine's clock.
    */
-  tidyMs?: number;
+  sweepMs?: number;
 }
 
 /** A coordinator whose state lives and ends with this process. Close it when done; it does not keep the process alive. */
 export function openMemory(options: MemoryOptions = {}): CoordinateHandle {
   const engine = new Engine(new MemoryStore(), options);
-  const tidyMs = options.tidyMs ?? (options.clock === undefined ? 1000 : 0);
-  return tidyMs > 0 ? new HousekeptHandle(engine, { everyMs: tidyMs }) : new CoordinateHandle(engine);
+  const sweepMs = options.sweepMs ?? (options.clock === undefined ? 1000 : 0);
+  return sweepMs > 0 ? new HousekeptHandle(engine, { everyMs: sweepMs }) : new CoordinateHandle(engine);
 }

@@ -55,8 +55,8 @@ export const routes: Probe = async (address, factor) => {
     await addUnits(client, "single", Math.max(3000, 120_000 * Math.min(1, factor)));
     const ratios: number[] = [];
     for (let i = 0; i < 3; i++) {
-      const least = await requests(bareUrl, connections, ms, bareStep);
-      ratios.push((await requests(address, connections, ms, ourStep)) / least);
+      const min = await requests(bareUrl, connections, ms, bareStep);
+      ratios.push((await requests(address, connections, ms, ourStep)) / min);
     }
     figures[`${connections} connections`] = median(ratios);
   }

@@ -35,6 +35,26 @@ def wait_for(port):
     raise RuntimeError("nothing serves port %d" % port)
 
 
+def cpu_seconds(pids):
+    """What these processes have used so far, with their descendants and those of them that have ended."""
+    rows = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                # the name of the program, in parentheses, may contain blanks
+                fields = Path("/proc", entry, "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue  # it has ended
+            rows[int(entry)] = (int(fields[1]), sum(map(int, fields[11:15])))
+    known = set(pids)
+    while True:
+        more = {pid for pid, (parent, _) in rows.items() if parent in known} - known
+        if not more:
+            break
+        known |= more
+    return sum(rows[pid][1] for pid in known if pid in rows) / os.sysconf("SC_CLK_TCK")
+
+
 class Subject:
     """A server, its workers, and how units are added."""
 
@@ -79,11 +99,13 @@ class Coordinate(Subject):
         self.start("node", cli, "--data-dir", self.directory, "--http", address, "--log-level", "error")
         os.environ["BENCH_COORDINATE"] = "http://" + address
 
-    def add(self, number):
+    def prepare(self):
         import coordinate
 
         namespace = coordinate.connect(os.environ["BENCH_COORDINATE"]).namespace("bench")
         self.specs = {name: namespace.set_work_spec({"name": name}) for name in ("plain", "batches", "start")}
+
+    def add(self, number):
         self.specs[self.task].load_work_units(("u%07d" % i, {"n": i}) for i in range(number))
 
     def work(self):
@@ -105,31 +127,40 @@ class Redis(Subject):
 
 
 class Celery(Redis):
-    def add(self, number):
+    def prepare(self):
         import celery_tasks
 
+        # the program's own Celery speaks to the Redis of this round
         celery_tasks.app.conf.broker_url = os.environ["BENCH_REDIS"]
         self.tasks = celery_tasks
-        with celery_tasks.app.connection_for_write(os.environ["BENCH_REDIS"]) as connection:
-            producer = celery_tasks.app.amqp.Producer(connection, auto_declare=False)
+
+    def add(self, number):
+        app = self.tasks.app
+        with app.connection_for_write(os.environ["BENCH_REDIS"]) as connection:
+            producer = app.amqp.Producer(connection, auto_declare=False)
             for i in range(number):
-                celery_tasks.noop.apply_async(({"n": i},), producer=producer)
+                self.tasks.noop.apply_async(({"n": i},), producer=producer)
 
     def work(self):
         return [self.start(sys.executable, "-m", "celery", "-A", "celery_tasks", "worker", "-c", "2", "-l", "error")]
 
     def add_one(self, i):
-        self.tasks.start.delay({"n": i})
+        with self.tasks.app.connection_for_write(os.environ["BENCH_REDIS"]) as connection:
+            self.tasks.start.apply_async(({"n": i},), connection=connection)
 
 
 class Rq(Redis):
     worker = "rq.worker.SimpleWorker"
 
-    def add(self, number):
+    def prepare(self):
         import redis
         import rq
 
         self.queue = rq.Queue(connection=redis.Redis(port=self.port))
+
+    def add(self, number):
+        import rq
+
         options = {"result_ttl": 0}
         for first in range(0, number, 1000):
             jobs = [
@@ -158,6 +189,39 @@ SUBJECTS = {
 }
 
 
+def measure_starts(subject, starts):
+    """The median time from adding a unit to its start, with nothing else to do."""
+    waits = []
+    workers = subject.work()
+    for i in range(starts + 1):
+        time.sleep(0.05)
+        at = time.time()
+        subject.add_one(i)
+        while counting.last_start() < at:
+            time.sleep(0.0005)
+        waits.append(counting.last_start() - at)
+    subject.stop(workers)
+    # the first one includes the start of the workers
+    return statistics.median(waits[1:])
+
+
+def measure_rate(subject, units):
+    """Tasks per second from the first to the last, with all units added before; and processor seconds of a task."""
+    workers = subject.work()
+    until = time.monotonic() + 60
+    while counting.total() == 0 and time.monotonic() < until:
+        time.sleep(0.005)
+    pids = [process.pid for process in subject.processes]
+    first, begun, used = counting.total(), time.monotonic(), cpu_seconds(pids)
+    # a slow subject is measured for twenty seconds
+    while counting.total() < units and time.monotonic() - begun < 20:
+        time.sleep(0.01)
+    done, seconds = counting.total() - first, time.monotonic() - begun
+    used = cpu_seconds(pids) - used
+    subject.stop(workers)
+    return done / seconds, used / done
+
+
 def measure(kind, units, starts):
     directory = tempfile.mkdtemp(prefix="coordinate-bench-")
     os.environ["BENCH_COUNTS"] = os.path.join(directory, "counts")
@@ -165,31 +229,12 @@ def measure(kind, units, starts):
     counting._files.clear()
     subject = kind(directory)
     try:
+        subject.prepare()
+        start = measure_starts(subject, starts)
         before = time.monotonic()
         subject.add(units)
         added = units / (time.monotonic() - before)
-        workers = subject.work()
-        until = time.monotonic() + 60
-        while counting.total() == 0 and time.monotonic() < until:
-            time.sleep(0.001)
-        first, begun = counting.total(), time.monotonic()
-        # a slow one is looked at for twenty seconds
-        while counting.total() < units and time.monotonic() - begun < 20:
-            time.sleep(0.002)
-        rate = (counting.total() - first) / (time.monotonic() - begun)
-        if counting.total() < units:
-            return added, rate, None
-        waits = []
-        time.sleep(1)
-        for i in range(starts):
-            time.sleep(0.05)
-            at = time.time()
-            subject.add_one(i)
-            while counting.last_start() < at:
-                time.sleep(0.0005)
-            waits.append(counting.last_start() - at)
-        subject.stop(workers)
-        return added, rate, statistics.median(waits)
+        return (added, *measure_rate(subject, units), start)
     finally:
         subject.close()
         shutil.rmtree(directory, ignore_errors=True)
@@ -210,18 +255,21 @@ def main():
             units = options.units // 10 if "fork" in name else options.units
             row = measure(kind, units, options.starts)
             found[name].append(row)
-            start = "-" if row[2] is None else "%.1f ms" % (row[2] * 1000)
-            print("%d  %-28s added %7.0f/s  done %7.0f/s  start %s  load %.1f" % (turn + 1, name, *row[:2], start, os.getloadavg()[0]), flush=True)
+            text = "%d  %-28s added %7.0f/s  done %7.0f/s  cpu %5.0f us  start %.1f ms  load %.1f"
+            added, done, used, start = row
+            print(text % (turn + 1, name, added, done, used * 1e6, start * 1000, os.getloadavg()[0]), flush=True)
     rates = {name: statistics.median(row[1] for row in rows) for name, rows in found.items()}
-    print("\n%-28s %10s %10s %12s" % ("median of %d" % options.rounds, "done/s", "x Celery", "to start"))
+    heads = ("median of %d" % options.rounds, "added/s", "done/s", "x Celery", "cpu a task", "to start")
+    print("\n%-28s %10s %10s %10s %12s %12s" % heads)
     for name, rows in found.items():
-        starts = [row[2] for row in rows if row[2] is not None]
         ratio = "%.1f" % (rates[name] / rates["Celery"]) if "Celery" in rates else "-"
-        start = "%.1f ms" % (1000 * statistics.median(starts)) if starts else "-"
-        print("%-28s %10.0f %10s %12s" % (name, rates[name], ratio, start))
+        added, _, used, start = (statistics.median(column) for column in zip(*rows))
+        print("%-28s %10.0f %10.0f %10s %9.0f us %9.1f ms" % (name, added, rates[name], ratio, used * 1e6, start * 1000))
     if "Celery" in rates and "coordinate, batches" in rates:
         ratios = sorted(a[1] / b[1] for a, b in zip(found["coordinate, batches"], found["Celery"]))
         print("batches beside Celery, turn by turn: %s" % ", ".join("%.1fx" % ratio for ratio in ratios))
+        used = sorted(b[2] / a[2] for a, b in zip(found["coordinate, batches"], found["Celery"]))
+        print("processor time of a task of Celery beside batches: %s" % ", ".join("%.1fx" % ratio for ratio in used))
     print("load after: %.1f %.1f %.1f" % os.getloadavg())
 
 

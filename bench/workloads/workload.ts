@@ -29,8 +29,8 @@ export interface Workload {
   cases(scale: Scale): readonly Case[];
 }
 
-export const scaled = (count: number, { factor }: Scale, least = 1): number =>
-  Math.max(least, Math.round(count * factor));
+export const scaled = (count: number, { factor }: Scale, min = 1): number =>
+  Math.max(min, Math.round(count * factor));
 
 /** The same case for several systems. */
 export function forSystems(

@@ -31,11 +31,12 @@ from .errors import (
     Unauthorized,
     Unavailable,
     UnknownOutcome,
+    WorkUnitFailed,
 )
-from .handles import Change
+from .arguments import Change
 from .task_master import TaskMaster, run_one
 from .transport import Cancel
-from .work_unit import Retry, Snooze, WorkUnit
+from .work_unit import Fail, Retry, Snooze, WorkUnit
 from .worker import Worker
 
 __version__ = "0.2.0"
@@ -52,6 +53,7 @@ __all__ = [
     "Conflict",
     "CoordinateError",
     "CoordinateException",
+    "Fail",
     "Forbidden",
     "Gone",
     "LostLease",
@@ -72,6 +74,7 @@ __all__ = [
     "Unavailable",
     "UnknownOutcome",
     "WorkUnit",
+    "WorkUnitFailed",
     "Worker",
     "connect",
     "run_one",

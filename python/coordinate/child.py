@@ -167,6 +167,9 @@ class Child(Port):
     def progress(self, unit: WorkUnit, data: bytes) -> None:
         self.ask({"kind": "progress", "attempt": unit._attempt}, [data])
 
+    def report(self, unit: WorkUnit, done: float, note: str) -> None:
+        self.ask({"kind": "progress", "attempt": unit._attempt, "done": done, "note": note}, [])
+
     def spec(self, unit: WorkUnit) -> Dict[Any, Any]:
         return self.specs[unit.work_spec_name]
 

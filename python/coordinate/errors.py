@@ -5,7 +5,7 @@ The code is the name of the class in snake case, so the class statements below a
 """
 
 import re
-from typing import ClassVar, Dict, Type
+from typing import Any, ClassVar, Dict, Mapping, Type
 
 
 class CoordinateError(Exception):
@@ -241,3 +241,25 @@ class ProgrammerError(CoordinateError, code=False):
 CoordinateException = CoordinateError
 NoSuchWorkSpecError = NoSuchWorkSpec
 NoSuchWorkUnitError = NoSuchWorkUnit
+
+
+# ---- not an answer of a server
+
+
+class WorkUnitFailed(Exception):
+    """A unit failed whose result was asked for. The message has the last line of its traceback."""
+
+    def __init__(self, work_spec_name: str, work_unit_name: str, data: Mapping[str, Any]) -> None:
+        traceback = data.get("traceback")
+        self.work_spec_name = work_spec_name
+        self.work_unit_name = work_unit_name
+        #: What went wrong, for a person.
+        self.traceback: str = traceback if isinstance(traceback, str) else ""
+        #: What the last attempt left.
+        self.data = data
+        lines = self.traceback.strip().splitlines()
+        why = lines[-1] if lines else "no reason given"
+        super().__init__("work unit %s of %s failed: %s" % (work_unit_name, work_spec_name, why))
+
+    def __reduce__(self) -> "tuple[object, ...]":
+        return (WorkUnitFailed, (self.work_spec_name, self.work_unit_name, self.data))

@@ -7,7 +7,6 @@ pages and batches. Every method is written once, as a coroutine: a handle of a c
 
 from __future__ import annotations
 
-import difflib
 import functools
 from typing import (
     TYPE_CHECKING,
@@ -22,7 +21,6 @@ from typing import (
     Iterator,
     List,
     Mapping,
-    NamedTuple,
     Optional,
     Sequence,
     Tuple,
@@ -32,27 +30,53 @@ from typing import (
     overload,
 )
 
+from .arguments import (
+    BATCH,
+    KEEP,
+    Change,
+    NewUnit,
+    NewUnits,
+    body_of,
+    in_batches,
+    lock_body,
+    pairs,
+    unit_body,
+    waits,
+    worker_body,
+)
 from .data import Data, from_wire, name_to_url, to_wire
-from .errors import BadArgument, CoordinateError, Gone, NoSuchWorker, NoSuchWorkSpec, NoSuchWorkUnit, error_of
+from .errors import (
+    CoordinateError,
+    Gone,
+    NoSuchWorker,
+    NoSuchWorkSpec,
+    NoSuchWorkUnit,
+    WorkUnitFailed,
+    error_of,
+)
 from .protocol import LONGEST_WAIT, Protocol
 from .rows import (
     Action,
     Added,
+    BatchState,
     Counts,
     Dependency,
     Event,
     Explained,
+    FailureGroup,
+    History,
     Lock,
     LockRefusal,
     Message,
     NamespaceSettings,
+    Progress,
     QueueSummary,
     Settled,
     Tally,
     WaitingSince,
     WorkerState,
     WorkSpecMeta,
-    camel,
+    as_said,
     from_ms,
     read,
     to_ms,
@@ -65,12 +89,17 @@ if TYPE_CHECKING:
     P = ParamSpec("P")
 
     class Selection(TypedDict, total=False):
-        """Which units. Conditions hold together; `all=True` means every unit, and must be said."""
+        """Which units. Conditions hold together; `all=True` means every unit, and must be said.
+
+        `error` is the fingerprint of a failure group, `ended_since` a time in seconds since 1970.
+        """
 
         names: Iterable[str]
         statuses: Iterable[str]
         prefix: str
         label: str
+        error: str
+        ended_since: float
         all: bool
 
 else:
@@ -165,117 +194,6 @@ class Scope(Generic[M]):
             body = {**body, "previous": page["next"]}
 
 
-# ---- arguments
-
-#: A unit to add: its name, a pair of name and data, or a dict of `name`, `data`, `priority`, `delay`, `not_before`,
-#: `dependencies`, `queues`, `labels` and `partition`.
-NewUnit = Union[str, Sequence[Any], Mapping[str, Any]]
-NewUnits = Union[Mapping[str, Optional[Mapping[str, Any]]], Iterable[NewUnit]]
-
-_KEEP: Any = object()
-_BATCH = 1000
-
-_SPANS = {"wait", "lifetime", "delay", "timeout", "interval"}
-_TIMES = {"not_before", "next_continuous", "last_update", "expiration"}
-_LISTS = {"names", "statuses", "work_specs", "runtimes", "queues", "labels", "keys"}
-
-
-def body_of(**members: Any) -> Dict[str, Any]:
-    """The members of a request as the wire calls them; None and what is to be kept are left out."""
-    body: Dict[str, Any] = {}
-    for name, value in members.items():
-        if value is None or value is _KEEP:
-            continue
-        if name in _SPANS:
-            body[name + "Ms"] = to_ms(value)
-        elif name in _TIMES:
-            body[camel(name)] = to_ms(value)
-        elif name in _LISTS:
-            if isinstance(value, str):
-                raise BadArgument("%s: expected a list of names, got one name" % name)
-            body[camel(name)] = list(value)
-        else:
-            body[camel(name)] = value
-    return body
-
-
-_UNIT_KEYS = ("name", "data", "priority", "delay", "not_before", "dependencies", "queues", "labels", "partition")
-
-
-def unit_body(unit: NewUnit) -> Dict[str, Any]:
-    if isinstance(unit, str):
-        return {"name": unit}
-    if isinstance(unit, Mapping):
-        for key in unit:
-            if key not in _UNIT_KEYS:
-                close = difflib.get_close_matches(str(key), _UNIT_KEYS, 1)
-                hint = "; did you mean %r?" % close[0] if close else ""
-                raise BadArgument("a work unit has no %r%s" % (key, hint))
-        body = body_of(**{str(key): value for key, value in unit.items() if key not in ("data", "dependencies")})
-        if unit.get("data") is not None:
-            body["data"] = to_wire(unit["data"])
-        if unit.get("dependencies") is not None:
-            body["dependencies"] = [body_of(**dependency) for dependency in unit["dependencies"]]
-        return body
-    if not isinstance(unit, (tuple, list)) or not 1 <= len(unit) <= 2:
-        raise BadArgument("a work unit is a name, a pair of name and data, or a dict; got %r" % (unit,))
-    data = unit[1] if len(unit) == 2 else None
-    return {"name": unit[0]} if data is None else {"name": unit[0], "data": to_wire(data)}
-
-
-def _pairs(units: NewUnits) -> Iterable[NewUnit]:
-    return units.items() if isinstance(units, Mapping) else units
-
-
-def _batches(units: Iterable[NewUnit]) -> Iterator[List[Dict[str, Any]]]:
-    batch: List[Dict[str, Any]] = []
-    for unit in units:
-        batch.append(unit_body(unit))
-        if len(batch) == _BATCH:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
-
-
-def _waits(wait: float) -> Iterator[float]:
-    """A long wait in pieces; one piece of 0 when there is nothing to wait for."""
-    left = wait
-    while True:
-        piece = min(left, LONGEST_WAIT)
-        yield piece
-        left -= piece
-        if left <= 0:
-            return
-
-
-class Change(NamedTuple):
-    """One change for `settle_attempts`: finish, fail, error, retry, expire or renew. Spans are in seconds."""
-
-    attempt: str
-    action: str
-    data: Union[Mapping[str, Any], bytes, None] = None
-    delay: Optional[float] = None
-    lifetime: Optional[float] = None
-    untried: bool = False
-    #: Of an error: what went wrong, for a person. It becomes the traceback of the data.
-    error: Optional[str] = None
-    #: Of a fail or an error: expired, cancelled or late.
-    reason: Optional[str] = None
-
-    def body(self) -> Dict[str, Any]:
-        body = body_of(attempt=self.attempt, action=self.action, delay=self.delay, lifetime=self.lifetime)
-        if self.data is not None:
-            body["data"] = to_wire(self.data)
-        if self.untried:
-            body["untried"] = True
-        if self.error is not None:
-            body["error"] = self.error
-        if self.reason is not None:
-            body["reason"] = self.reason
-        return body
-
-
 # ---- the handles
 
 
@@ -355,7 +273,7 @@ class Namespace(Handle[M]):
     @operation
     async def update_workers(self, changes: Iterable[Mapping[str, Any]]) -> List[WorkerState]:
         """Changes many workers, all or none: dicts of `name` and the arguments of `Worker.update`."""
-        body = {"changes": [_worker_body(**change) for change in changes]}
+        body = {"changes": [worker_body(**change) for change in changes]}
         return [read(WorkerState, row) for row in await self._scope.ask("updateWorkers", body)]
 
     @operation
@@ -371,12 +289,12 @@ class Namespace(Handle[M]):
         """Each change by itself, in order. Does not raise for one that is refused: its `error` says so."""
         all_changes = [change.body() for change in changes]
         settled: List[Settled] = []
-        for start in range(0, len(all_changes), _BATCH):
-            rows = await self._scope.ask("settleAttempts", {"changes": all_changes[start : start + _BATCH]})
+        for start in range(0, len(all_changes), BATCH):
+            rows = await self._scope.ask("settleAttempts", {"changes": all_changes[start : start + BATCH]})
             settled.extend(read(Settled, row) for row in rows)
         return settled
 
-    # ---- queues and actions
+    # ---- queues
 
     def queue(self, name: str) -> Queue[M]:
         """A handle by name, without asking whether there is anything in it."""
@@ -387,6 +305,20 @@ class Namespace(Handle[M]):
         """Those that have messages, in name order."""
         async for row in self._scope.each_row("listQueues", body_of(limit=page_size)):
             yield read(QueueSummary, row)
+
+    # ---- batches
+
+    def batch(self, name: str) -> Batch[M]:
+        """A handle by name, without asking whether there is such a batch."""
+        return Batch(self._scope, name)
+
+    @listing
+    async def batches(self, page_size: Optional[int] = None) -> AsyncIterator[BatchState]:
+        """In name order."""
+        async for row in self._scope.each_row("listBatches", body_of(limit=page_size)):
+            yield read(BatchState, row)
+
+    # ---- actions
 
     @operation
     async def put_actions(self, actions: Mapping[str, Mapping[str, Any]]) -> List[bool]:
@@ -418,6 +350,30 @@ class Namespace(Handle[M]):
         return [read(Tally, row) for row in await self._scope.ask("tally", {})]
 
     @operation
+    async def failures(self, work_spec: Optional[str] = None) -> List[FailureGroup]:
+        """Failed units in groups by what went wrong, of one work spec or of all."""
+        rows = await self._scope.ask("listFailures", body_of(work_spec=work_spec))
+        return [read(FailureGroup, row) for row in rows]
+
+    @operation
+    async def history(
+        self,
+        last: Optional[float] = None,
+        start: Optional[float] = None,
+        end: Optional[float] = None,
+        work_specs: Optional[Iterable[str]] = None,
+        each: Optional[bool] = None,
+        points: Optional[int] = None,
+    ) -> History:
+        """What happened over time: in the `last` seconds, an hour when absent, or from `start` to `end`.
+
+        One series for the namespace as a whole, or for each of `work_specs`; with `each`, for all of them besides. About
+        `points` points at most, 360 when absent.
+        """
+        body = body_of(last=last, work_specs=work_specs, each=each, points=points, **{"from": start, "to": end})
+        return read(History, await self._scope.ask("history", body))
+
+    @operation
     async def waiting_since(self) -> List[WaitingSince]:
         """Per work spec with available units, since when one of them has waited."""
         return [read(WaitingSince, row) for row in await self._scope.ask("waitingSince", {})]
@@ -428,9 +384,13 @@ class Namespace(Handle[M]):
         work_specs: Optional[Iterable[str]] = None,
         runtimes: Optional[Iterable[str]] = None,
         available_gb: Optional[float] = None,
+        tasks: Optional[Iterable[str]] = None,
+        modules: Optional[bool] = None,
     ) -> List[Explained]:
         """For every work spec, why such a request would or would not be given work from it."""
-        body = body_of(work_specs=work_specs, runtimes=runtimes, available_gb=available_gb)
+        body = body_of(
+            work_specs=work_specs, runtimes=runtimes, available_gb=available_gb, tasks=tasks, modules=modules
+        )
         return [read(Explained, row) for row in await self._scope.ask("explain", body)]
 
     @listing
@@ -461,26 +421,26 @@ class Namespace(Handle[M]):
         self, owner: str, paths: Iterable[Sequence[str]], timeout: Optional[float] = None
     ) -> Optional[LockRefusal]:
         """All paths or none; answers what was refused, or None."""
-        return _refusal(await self._scope.ask("lock", _lock_body(owner, paths, timeout)))
+        return _refusal(await self._scope.ask("lock", lock_body(owner, paths, timeout)))
 
     @operation
     async def lock_some(
         self, owner: str, paths: Iterable[Sequence[str]], timeout: Optional[float] = None
     ) -> List[bool]:
         """Each path by itself, in order; answers which were granted."""
-        return cast(List[bool], await self._scope.ask("lockSome", _lock_body(owner, paths, timeout)))
+        return cast(List[bool], await self._scope.ask("lockSome", lock_body(owner, paths, timeout)))
 
     @operation
     async def renew_locks(
         self, owner: str, paths: Iterable[Sequence[str]], timeout: Optional[float] = None
     ) -> Optional[LockRefusal]:
         """Every path must be held by the owner, else nothing changes; answers the first that is not, or None."""
-        return _refusal(await self._scope.ask("renewLocks", _lock_body(owner, paths, timeout)))
+        return _refusal(await self._scope.ask("renewLocks", lock_body(owner, paths, timeout)))
 
     @operation
     async def unlock(self, owner: str, paths: Iterable[Sequence[str]]) -> Optional[LockRefusal]:
         """As `renew_locks`."""
-        return _refusal(await self._scope.ask("unlock", _lock_body(owner, paths, None)))
+        return _refusal(await self._scope.ask("unlock", lock_body(owner, paths, None)))
 
     @operation
     async def read_locks(self, paths: Iterable[Sequence[str]]) -> List[Optional[str]]:
@@ -500,8 +460,13 @@ class Namespace(Handle[M]):
         await self._scope.ask("clearLocks", {"path": list(path)})
 
 
-def _lock_body(owner: str, paths: Iterable[Sequence[str]], timeout: Optional[float]) -> Dict[str, Any]:
-    return body_of(owner=owner, paths=[list(path) for path in paths], timeout=timeout)
+def _waiting(wait: float) -> Dict[str, Any]:
+    return {"waitMs": to_ms(wait)} if wait > 0 else {}
+
+
+def _name_of(batch: Any) -> Optional[str]:
+    """Of a batch that is given by its name, or as a handle."""
+    return cast(Optional[str], getattr(batch, "name", batch))
 
 
 def _refusal(row: Any) -> Optional[LockRefusal]:
@@ -571,6 +536,8 @@ class WorkSpec(Handle[M]):
         max_running: Optional[int] = None,
         max_getwork: Optional[int] = None,
         max_retries: Optional[int] = None,
+        max_waiting: Optional[int] = None,
+        not_before: Optional[float] = None,
     ) -> WorkSpecMeta:
         """Changes what is given; answers the resulting metadata: `continuous` stays off for a spec that cannot be."""
         change = body_of(
@@ -584,6 +551,8 @@ class WorkSpec(Handle[M]):
             max_running=max_running,
             max_getwork=max_getwork,
             max_retries=max_retries,
+            max_waiting=max_waiting,
+            not_before=not_before,
         )
         return read(WorkSpecMeta, await self._ask("setWorkSpecMeta", {"change": change}))
 
@@ -626,44 +595,73 @@ class WorkSpec(Handle[M]):
         dependencies: Optional[Iterable[Mapping[str, str]]] = None,
         queues: Optional[Iterable[str]] = None,
         labels: Optional[Iterable[str]] = None,
+        batch: Union[str, Batch[M], None] = None,
+        max_retries: Optional[int] = None,
+        retry: Optional[Mapping[str, Any]] = None,
+        on_conflict: Optional[str] = None,
+        debounce: Optional[float] = None,
+        throttle: Optional[float] = None,
+        wait: float = 0,
         partition: Optional[str] = None,
     ) -> WorkUnit[M]:
-        """Adds one unit, or writes over the one of its name, and reads it back."""
-        unit = {"name": name, "data": data, "priority": priority, "delay": delay, "not_before": not_before}
-        few = {"dependencies": dependencies, "queues": queues, "labels": labels, "partition": partition}
-        body = unit_body({**unit, **few})
-        [added] = await self._ask("addWorkUnits", {"units": [body]})
+        """Adds one unit, or writes over the one of its name, and reads it back.
+
+        `on_conflict` says what becomes of a unit that exists: update, replace, data, ignore or refuse. `retry` is a policy as work
+        specs have it. `wait` is how long to wait for room in a work spec with `max_waiting`.
+        """
+        unit: Dict[str, Any] = {"name": name, "data": data, "priority": priority, "delay": delay}
+        unit.update(not_before=not_before, dependencies=dependencies, queues=queues, labels=labels)
+        unit.update(partition=partition, batch=_name_of(batch), max_retries=max_retries, retry=retry)
+        unit.update(on_conflict=on_conflict, debounce=debounce, throttle=throttle)
+        [added] = await self._ask("addWorkUnits", {"units": [unit_body(unit)], **_waiting(wait)}, wait)
         found = await self._find([name])
         if found[0] is None or found[0].id != added["id"]:
             raise Gone(name)
         return found[0]
 
     @operation
-    async def add_work_units(self, units: NewUnits) -> Added:
-        """Adds any number of units, in batches of 1,000: names, pairs of name and data, dicts, or a dict of name to data.
+    async def add_work_units(
+        self,
+        units: NewUnits,
+        on_conflict: Optional[str] = None,
+        batch: Union[str, Batch[M], None] = None,
+        wait: float = 0,
+    ) -> Added:
+        """Adds any number of units, a thousand in a request: names, pairs of name and data, dicts, or a dict of name to data.
 
-        Each batch is added whole or not at all; when one is refused, those before it stay.
+        Each thousand is added whole or not at all; when one is refused, those before it stay. `on_conflict` and `batch` are for
+        units that do not say it themselves; `wait` is how long to wait for room in a work spec with `max_waiting`.
         """
-        count = created = 0
-        for batch in _batches(_pairs(units)):
-            added = await self._ask("addWorkUnits", {"units": batch})
+        return await self._add(units, on_conflict, _name_of(batch), wait)
+
+    async def _add(self, units: NewUnits, on_conflict: Optional[str], batch: Optional[str], wait: float) -> Added:
+        options = {**body_of(on_conflict=on_conflict), **_waiting(wait)}
+        count = created = ignored = 0
+        for bodies in in_batches(pairs(units), batch=batch):
+            added = await self._ask("addWorkUnits", {"units": bodies, **options}, wait)
             count += len(added)
             created += sum(1 for row in added if row["created"])
-        return Added(count, created)
+            ignored += sum(1 for row in added if row.get("ignored"))
+        return Added(count, created, ignored)
 
     @operation
     async def load_work_units(
-        self, units: Union[NewUnits, AsyncIterable[NewUnit]], request_id: Optional[str] = None
+        self,
+        units: Union[NewUnits, AsyncIterable[NewUnit]],
+        request_id: Optional[str] = None,
+        on_conflict: Optional[str] = None,
+        batch: Union[str, Batch[M], None] = None,
     ) -> Added:
         """Adds any number of units in one request, in constant memory here and there. Stops at the first that is refused.
 
         Not sent again by itself: with a `request_id`, calling it again with the same units within ten minutes adds nothing
         twice. The spec is meant by its name.
         """
+        others = {"on_conflict": on_conflict, "batch": _name_of(batch)}
         if isinstance(units, AsyncIterable):
-            bodies: Any = (unit_body(unit) async for unit in units)
+            bodies: Any = (unit_body(unit, **others) async for unit in units)
         else:
-            bodies = map(unit_body, _pairs(units))
+            bodies = (unit_body(unit, **others) for unit in pairs(units))
         row = await self._scope.protocol.load(self._scope.namespace or "", self.name, bodies, request_id)
         return Added(row["units"], row["created"])
 
@@ -691,11 +689,18 @@ class WorkSpec(Handle[M]):
         statuses: Optional[Iterable[str]] = None,
         prefix: Optional[str] = None,
         label: Optional[str] = None,
+        error: Optional[str] = None,
+        ended_since: Optional[float] = None,
+        as_added: Optional[bool] = None,
         previous: Optional[str] = None,
         page_size: Optional[int] = None,
     ) -> AsyncIterator[WorkUnit[M]]:
-        """Those that match, in name order, a page at a time."""
-        body = body_of(names=names, statuses=statuses, prefix=prefix, label=label, previous=previous, limit=page_size)
+        """Those that match, in name order, a page at a time. `error` is the fingerprint of a failure group.
+
+        `as_added` gives the data that the units were added with, whatever their attempts wrote.
+        """
+        body = body_of(names=names, statuses=statuses, prefix=prefix, label=label, error=error)
+        body.update(body_of(ended_since=ended_since, as_added=as_added, previous=previous, limit=page_size))
         async for row in self._scope.each_row("listWorkUnits", {"workSpec": self._ref, **body}):
             yield WorkUnit(self, row)
 
@@ -716,15 +721,27 @@ class WorkSpec(Handle[M]):
             yield WorkUnit(self, row)
 
     @operation
-    async def wait(self, names: Iterable[str], timeout: float = LONGEST_WAIT) -> List[Optional[WorkUnit[M]]]:
-        """Waits for these units to end, `timeout` seconds at most, and tells where they stand then."""
-        body = body_of(names=names)
-        rows: List[Any] = []
-        for piece in _waits(timeout):
-            rows = await self._ask("awaitWorkUnits", {**body, "waitMs": to_ms(piece)}, piece)
-            if all(row is None or row["status"] in ("finished", "failed") for row in rows):
-                break
+    async def wait(
+        self, names: Iterable[str], timeout: float = LONGEST_WAIT, any: bool = False
+    ) -> List[Optional[WorkUnit[M]]]:
+        """Waits for these units to end, `timeout` seconds at most, and tells where they stand then. `any`: one is enough."""
+        rows = await self._wait_for(body_of(names=names, any=any or None), timeout)
         return [None if row is None else WorkUnit(self, row) for row in rows]
+
+    async def _wait_for(self, body: Dict[str, Any], timeout: float) -> List[Any]:
+        rows: List[Any] = []
+        for piece in waits(timeout):
+            rows = await self._ask("awaitWorkUnits", {**body, "waitMs": to_ms(piece)}, piece)
+            ended = [row is None or row["status"] in ("finished", "failed") for row in rows]
+            if all(ended) or ("any" in body and True in ended):
+                break
+        return rows
+
+    @operation
+    async def failures(self) -> List[FailureGroup]:
+        """Its failed units in groups by what went wrong."""
+        rows = await self._scope.ask("listFailures", {"workSpec": self.name})
+        return [read(FailureGroup, row) for row in rows]
 
     # Many units at once. Each tells how many units it touched, and refuses a selection that names nothing (EmptyQuery).
 
@@ -755,9 +772,12 @@ class WorkSpec(Handle[M]):
         return cast(int, await self._ask("resetWorkUnits", {"selection": chosen}))
 
     @operation
-    async def cancel(self, **selection: Unpack[Selection]) -> int:
-        """Fails units that have not ended, running ones included."""
-        return cast(int, await self._ask("cancelWorkUnits", {"selection": body_of(**selection)}))
+    async def cancel(
+        self, by: Optional[str] = None, why: Optional[str] = None, **selection: Unpack[Selection]
+    ) -> int:
+        """Fails units that have not ended, running ones included. Who cancels, and why, is kept in their tracebacks."""
+        body = {"selection": body_of(**selection), **body_of(by=by, why=why)}
+        return cast(int, await self._ask("cancelWorkUnits", body))
 
     @operation
     async def delete_work_units(self, **selection: Unpack[Selection]) -> int:
@@ -839,6 +859,30 @@ class WorkUnit(Handle[M]):
         return None if row is None else Attempt(self._scope, row)
 
     @property
+    def progress(self) -> Optional[Progress]:
+        """How far the running attempt has come, as its worker last said; None when it said nothing, or nothing runs."""
+        row = (self._row["activeAttempt"] or {}).get("progress")
+        return None if row is None else read(Progress, row)
+
+    @property
+    def max_retries(self) -> Optional[int]:
+        """Its own; None where that of its work spec holds."""
+        return cast(Optional[int], self._row.get("maxRetries"))
+
+    @property
+    def retry_policy(self) -> Optional[Dict[str, Any]]:
+        """Its own, in the words of a work spec; None where that of its work spec holds."""
+        return cast(Optional[Dict[str, Any]], as_said(self._row.get("retry")))
+
+    @property
+    def batch(self) -> Optional[str]:
+        """The name of the batch that it belongs to."""
+        for label in self.labels:
+            if label.startswith("batch:"):
+                return label[len("batch:") :]
+        return None
+
+    @property
     def origin(self) -> Optional[str]:
         """The id of the attempt whose `output` made this unit, or None."""
         return cast(Optional[str], self._row["origin"])
@@ -888,11 +932,27 @@ class WorkUnit(Handle[M]):
     @operation
     async def wait(self, timeout: float = LONGEST_WAIT) -> str:
         """Waits until it has ended, `timeout` seconds at most; tells its status."""
-        for piece in _waits(timeout):
+        return await self._wait(timeout)
+
+    async def _wait(self, timeout: float) -> str:
+        for piece in waits(timeout):
             await self._take("awaitWorkUnits", {"waitMs": to_ms(piece)}, piece)
             if self.status in ("finished", "failed"):
                 break
         return self.status
+
+    @operation
+    async def result(self, timeout: Optional[float] = None) -> Data:
+        """What its task returned. Waits until the unit has ended, for ever or for `timeout` seconds.
+
+        Raises WorkUnitFailed when it failed, and TimeoutError when the time was over.
+        """
+        while await self._wait(LONGEST_WAIT if timeout is None else timeout) not in ("finished", "failed"):
+            if timeout is not None:
+                raise TimeoutError("%s/%s has not ended after %g s" % (self.work_spec_name, self.name, timeout))
+        if self.status == "failed":
+            raise WorkUnitFailed(self.work_spec_name, self.name, self.data)
+        return self.data
 
     @operation
     async def attempts(self) -> List[Attempt[M]]:
@@ -913,6 +973,16 @@ class WorkUnit(Handle[M]):
     async def set_delay(self, not_before: float) -> None:
         """The unit may not be claimed before this time, in seconds since 1970; 0 is at once."""
         await self._change("setWorkUnitDelays", {"notBefore": to_ms(not_before)})
+
+    @operation
+    async def retry(self) -> None:
+        """Has a unit that ended done again, with its own data; its retries are counted anew."""
+        await self._change("resetWorkUnits", {})
+
+    @operation
+    async def cancel(self, by: Optional[str] = None, why: Optional[str] = None) -> None:
+        """Fails the unit, whether it waits or runs. One that has ended is left as it is."""
+        await self._change("cancelWorkUnits", body_of(by=by, why=why))
 
     @operation
     async def clear_active_attempt(self) -> None:
@@ -961,6 +1031,7 @@ class Attempt(Handle[M]):
         self._scope = scope
         self._row = row
         self._data: Optional[Data] = None
+        self._lifetime = from_ms(row["expirationTime"] - row["startTime"])
 
     def __repr__(self) -> str:
         return "<Attempt %s of %s/%s %s>" % (self.id, self.work_spec_name, self.work_unit_name, self.status)
@@ -1016,6 +1087,12 @@ class Attempt(Handle[M]):
     def late(self) -> bool:
         """It was settled after its lease had passed."""
         return cast(bool, self._row["late"])
+
+    @property
+    def reported(self) -> Optional[Progress]:
+        """How far it has come, as its worker last said; None when it said nothing, or does not run."""
+        row = self._row.get("progress")
+        return None if row is None else read(Progress, row)
 
     @property
     def chaining_errors(self) -> List[str]:
@@ -1093,6 +1170,12 @@ class Attempt(Handle[M]):
         """The lease ends `lifetime` seconds from now, 15 minutes when absent. Data that comes too late is still stored."""
         return await self._settle(Change(self.id, "renew", data, lifetime=lifetime))
 
+    @operation
+    async def progress(self, done: float, note: str = "") -> Settled:
+        """Says how far it has come, from 0 to 1, with a few words for people. The lease begins anew, as long as it was."""
+        lifetime = self._lifetime if self._lifetime > 0 else None
+        return await self._settle(Change(self.id, "renew", lifetime=lifetime, progress=(done, note)))
+
     async def _settle(self, change: Change) -> Settled:
         body = change.body()
         [row] = await self._scope.ask("settleAttempts", {"changes": [body]})
@@ -1105,21 +1188,15 @@ class Attempt(Handle[M]):
                 self._data = None
             if settled.changed:
                 self._row["chainingErrors"] = settled.chaining_errors
+            if settled.status != "pending":
+                self._row["progress"] = None
+            elif settled.changed and "progress" in body:
+                self._row["progress"] = body["progress"]
             may_be_active = settled.status in ("pending", "finished", "failed")
             self._row["active"] = may_be_active and (settled.changed or self._row["active"])
         if settled.error is not None:
             raise error_of(settled.error, self.work_unit_name)
         return settled
-
-
-def _worker_body(name: str, **change: Any) -> Dict[str, Any]:
-    body = body_of(name=name, **{key: value for key, value in change.items() if value is not None})
-    if change.get("data") is not None and change["data"] is not _KEEP:
-        body["data"] = to_wire(change["data"])
-    for key in ("parent", "desired"):
-        if key in change and change[key] is None:
-            body[key] = None
-    return body
 
 
 class Worker(Handle[M]):
@@ -1149,13 +1226,16 @@ class Worker(Handle[M]):
         work_specs: Optional[Iterable[str]] = None,
         runtimes: Optional[Iterable[str]] = None,
         available_gb: Optional[float] = None,
+        tasks: Optional[Iterable[str]] = None,
+        modules: Optional[bool] = None,
         request_id: Optional[str] = None,
         cancel: Optional[Cancel] = None,
     ) -> List[Attempt[M]]:
         """Asks for work: attempts of one work spec, or none. Waits `wait` seconds for work to come.
 
         `number` is how many at most, `lifetime` how long the leases are. An id of your own makes it possible to ask again
-        after a crash and be given the same.
+        after a crash and be given the same. `tasks` asks for work specs of these tasks only; `modules`, of those without a
+        runtime, for the ones that name a module.
         """
         body = body_of(
             worker=self.name,
@@ -1164,9 +1244,11 @@ class Worker(Handle[M]):
             work_specs=work_specs,
             runtimes=runtimes,
             available_gb=available_gb,
+            tasks=tasks,
+            modules=modules,
             request_id=request_id,
         )
-        for piece in _waits(wait):
+        for piece in waits(wait):
             waiting = {**body, "waitMs": to_ms(piece)} if piece > 0 else body
             rows = await self._scope.ask("requestAttempts", waiting, piece, cancel)
             if rows:
@@ -1187,13 +1269,13 @@ class Worker(Handle[M]):
     @operation
     async def update(
         self,
-        parent: Optional[str] = _KEEP,
+        parent: Optional[str] = KEEP,
         active: Optional[bool] = None,
         mode: Optional[str] = None,
         data: Optional[Mapping[str, Any]] = None,
         last_update: Optional[float] = None,
         expiration: Optional[float] = None,
-        desired: Optional[str] = _KEEP,
+        desired: Optional[str] = KEEP,
     ) -> WorkerState:
         """Changes what is given; `active=True` makes it a check-in. None as parent, or as what is desired, clears it."""
         return await self._update(
@@ -1207,7 +1289,7 @@ class Worker(Handle[M]):
         )
 
     async def _update(self, **change: Any) -> WorkerState:
-        [row] = await self._scope.ask("updateWorkers", {"changes": [_worker_body(self.name, **change)]})
+        [row] = await self._scope.ask("updateWorkers", {"changes": [worker_body(self.name, **change)]})
         return read(WorkerState, row)
 
     @operation
@@ -1258,7 +1340,7 @@ class Queue(Handle[M]):
 
     async def _take(self, max: Optional[int], wait: float, request_id: Optional[str] = None) -> List[Message]:
         body = body_of(queue=self.name, max=max, request_id=request_id)
-        for piece in _waits(wait):
+        for piece in waits(wait):
             waiting = {**body, "waitMs": to_ms(piece)} if piece > 0 else body
             rows = await self._scope.ask("takeMessages", waiting, piece)
             if rows:
@@ -1288,6 +1370,70 @@ class Queue(Handle[M]):
     async def clear(self) -> int:
         """Removes all messages; answers how many."""
         return cast(int, await self._scope.ask("clearQueue", {"queue": self.name}))
+
+
+class Batch(Handle[M]):
+    """A batch by its name: units of any work specs that belong together. It counts how they end."""
+
+    def __init__(self, scope: Scope[M], name: str) -> None:
+        self._scope = scope
+        self.name = name
+
+    def __repr__(self) -> str:
+        return "<Batch %r>" % self.name
+
+    async def _set(self, **change: Any) -> BatchState:
+        [row] = await self._scope.ask("setBatches", {"batches": [{"name": self.name, **change}]})
+        return read(BatchState, row)
+
+    @operation
+    async def set(
+        self, then: Union[str, Mapping[str, str], None] = KEEP, sealed: Optional[bool] = None, parent: Optional[str] = None
+    ) -> BatchState:
+        """Makes the batch, or changes what is given.
+
+        `then` is the unit that is made once when the batch ends: the name of its work spec, or a dict of `work_spec`, `work_unit`
+        and `on` (`ended` or `finished`); None takes it away. `parent` is the batch that this one belongs to.
+        """
+        change = body_of(sealed=sealed, parent=parent)
+        if then is not KEEP:
+            change["then"] = {"workSpec": then} if isinstance(then, str) else then and body_of(**then)
+        return await self._set(**change)
+
+    @operation
+    async def add_work_units(
+        self, work_spec: Union[str, WorkSpec[M]], units: NewUnits, on_conflict: Optional[str] = None, wait: float = 0
+    ) -> Added:
+        """Adds units of a work spec to the batch, as `WorkSpec.add_work_units` does."""
+        spec = WorkSpec(self._scope, work_spec, None) if isinstance(work_spec, str) else work_spec
+        return await spec._add(units, on_conflict, self.name, wait)
+
+    @operation
+    async def seal(self) -> BatchState:
+        """Says that nothing more will be added: from now on the batch may end."""
+        return await self._set(sealed=True)
+
+    @operation
+    async def get(self) -> Optional[BatchState]:
+        """Its counts and how far it has come; None when there is no such batch."""
+        [row] = await self._scope.ask("getBatches", {"names": [self.name]})
+        return None if row is None else read(BatchState, row)
+
+    @operation
+    async def cancel(self) -> int:
+        """Cancels the units that have not ended; answers how many."""
+        return cast(int, await self._scope.ask("changeBatch", {"batch": self.name, "action": "cancel"}))
+
+    @operation
+    async def retry(self) -> int:
+        """Has the units that failed done again; answers how many."""
+        return cast(int, await self._scope.ask("changeBatch", {"batch": self.name, "action": "retry"}))
+
+    @operation
+    async def delete(self) -> bool:
+        """Forgets the batch; its units stay. False when there was none."""
+        [there] = await self._scope.ask("deleteBatches", {"names": [self.name]})
+        return cast(bool, there)
 
 
 class Client(Handle[M]):

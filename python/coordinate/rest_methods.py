@@ -6,7 +6,8 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
 from .constants import AVAILABLE, FAILED, FINISHED, NUMBER_OF_STATUS, PAUSED, PENDING, RUNNABLE
 from .data import name_from_bytes
 from .errors import CoordinateError, NoSuchWorkSpec, NoSuchWorkUnit, NotSupported
-from .handles import Attempt, Change, Namespace, Sync, WorkUnit
+from .arguments import Change
+from .handles import Attempt, Namespace, Sync, WorkUnit
 
 Pair = Tuple[Any, Optional[str]]
 

@@ -1,5 +1,6 @@
 """What a server answers, as rows. Times are seconds since 1970 and spans are seconds, as Python has them; 0 is "none"."""
 
+import re
 from dataclasses import dataclass, field, fields
 from typing import Any, Dict, List, Mapping, Optional, Tuple, Type, TypeVar
 
@@ -32,6 +33,26 @@ def _data() -> Any:
     return field(metadata={"read": from_wire})
 
 
+def as_said(value: Any) -> Any:
+    """A policy as the data of a work spec says it: `{"delayMs": 500}` is `{"delay": 0.5}`."""
+    if not isinstance(value, dict):
+        return value
+    said: Dict[str, Any] = {}
+    for key, item in value.items():
+        name = re.sub("[A-Z]", lambda letter: "_" + letter.group().lower(), key)
+        if name.endswith("_ms"):
+            said[name[: -len("_ms")]] = from_ms(item)
+        elif name in ("start", "end"):
+            said[name] = from_ms(item)
+        else:
+            said[name] = [from_ms(each) for each in item] if name == "at" else as_said(item)
+    return said
+
+
+def _policy() -> Any:
+    return field(default_factory=dict, metadata={"read": as_said})
+
+
 def read(kind: Type[Row], row: Mapping[str, Any]) -> Row:
     """Members that this version does not know are left out."""
     values = {}
@@ -57,6 +78,11 @@ class WorkSpecMeta:
     min_gb: float
     interval: float = _seconds("intervalMs")
     next_continuous: float = _seconds("nextContinuous")
+    #: No unit is handed out before this time.
+    not_before: float = _seconds("notBefore")
+    #: When the schedule makes its next unit, and the time of the last one that it made.
+    next_run: float = _seconds("nextRun")
+    last_run: float = _seconds("lastRun")
     max_running: int = 0
     max_getwork: int = 0
     max_retries: int = 0
@@ -64,7 +90,15 @@ class WorkSpecMeta:
     next_work_spec_name: str = ""
     then_preempts: bool = True
     runtime: str = ""
-    retention: Mapping[str, Any] = field(default_factory=dict)
+    #: The task that runs its units: the key `task`, else its name.
+    task_name: str = ""
+    runs_module: bool = False
+    #: Units that may wait at once; 0 is unlimited.
+    max_waiting: int = 0
+    #: In the words of the work spec's data, as are the next two: spans are seconds.
+    retry: Mapping[str, Any] = _policy()
+    retention: Mapping[str, Any] = _policy()
+    schedule: Mapping[str, Any] = _policy()
 
 
 @dataclass(frozen=True)
@@ -73,6 +107,8 @@ class Added:
 
     count: int
     created: int
+    #: Left as they were, because `on_conflict` or `throttle` said so.
+    ignored: int = 0
 
 
 @dataclass(frozen=True)
@@ -96,6 +132,146 @@ class Settled:
     chaining_errors: List[str] = field(default_factory=list)
     #: After an error of a unit that is tried again: `delayMs`, and how many tries are `left`, None for unlimited.
     retry: Optional[Dict[str, Any]] = None
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a running attempt has come, as its worker last said."""
+
+    #: From 0 to 1.
+    done: float
+    note: str
+
+
+@dataclass(frozen=True)
+class BatchThen:
+    """The unit that is made when the batch ends: `on` is `ended` or `finished`."""
+
+    work_spec: str
+    work_unit: str
+    on: str
+
+
+def _then(row: Any) -> Optional[BatchThen]:
+    return None if row is None else read(BatchThen, row)
+
+
+@dataclass(frozen=True)
+class BatchState:
+    """The counts of a batch: units and batches that belong to it, and those of them that have ended."""
+
+    name: str
+    sealed: bool
+    total: int
+    finished: int
+    failed: int
+    then: Optional[BatchThen] = field(metadata={"read": _then})
+    parent: Optional[str]
+    created_time: float = _seconds("createdTime")
+    #: When it ended; 0 before that.
+    done_time: float = _seconds("doneTime")
+
+    @property
+    def progress(self) -> float:
+        """The share of its units that have ended, from 0 to 1; 0 while it is empty and has not ended."""
+        if self.total == 0:
+            return 1.0 if self.done_time > 0 else 0.0
+        return (self.finished + self.failed) / self.total
+
+
+@dataclass(frozen=True)
+class FailureGroup:
+    """Failed units of a work spec with the same kind of error. `error` shows `…` for what differs between them."""
+
+    work_spec: str
+    #: Selects the units of the group: `spec.retry(error=group.fingerprint)`.
+    fingerprint: str
+    error: str
+    count: int
+    #: The name of one of the units.
+    example: str
+    #: The most tries that one of them took.
+    tries: int
+    first_time: float = _seconds("firstTime")
+    last_time: float = _seconds("lastTime")
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Percentiles in seconds, to within a tenth of their value."""
+
+    count: int
+    p50: float = _seconds("p50")
+    p90: float = _seconds("p90")
+    p99: float = _seconds("p99")
+
+
+def _spread(row: Any) -> Optional[Spread]:
+    return None if row is None else read(Spread, row)
+
+
+@dataclass(frozen=True)
+class HistoryChange:
+    """Somebody changed the metadata of a work spec."""
+
+    work_spec: str
+    what: str
+    time: float = _seconds("time")
+
+
+def _changes(rows: Any) -> List[HistoryChange]:
+    return [read(HistoryChange, row) for row in rows]
+
+
+@dataclass(frozen=True)
+class HistoryPoint:
+    """One step: how many units were added and attempts began and ended, how many units ran and waited on average."""
+
+    added: int
+    started: int
+    finished: int
+    failed: int
+    retried: int
+    expired: int
+    #: None when no daemon looked in this step; the same for the next three.
+    running: Optional[float]
+    waiting: Optional[float]
+    delayed: Optional[float]
+    blocked: Optional[float]
+    #: When the step begins.
+    time: float = _seconds("time")
+    #: How long the unit had waited that had waited longest.
+    oldest: float = _seconds("oldestMs")
+    #: How long attempts took that finished or failed; None when none did.
+    duration: Optional[Spread] = field(default=None, metadata={"read": _spread})
+    #: How long units had waited when their attempts began.
+    wait: Optional[Spread] = field(default=None, metadata={"read": _spread})
+    changes: List[HistoryChange] = field(default_factory=list, metadata={"read": _changes})
+
+
+def _points(rows: Any) -> List[HistoryPoint]:
+    return [read(HistoryPoint, row) for row in rows]
+
+
+@dataclass(frozen=True)
+class HistorySeries:
+    #: None for the namespace as a whole.
+    work_spec: Optional[str]
+    points: List[HistoryPoint] = field(metadata={"read": _points})
+
+
+def _series(rows: Any) -> List[HistorySeries]:
+    return [read(HistorySeries, row) for row in rows]
+
+
+@dataclass(frozen=True)
+class History:
+    start: float = field(metadata={"wire": "from", "read": from_ms})
+    end: float = field(metadata={"wire": "to", "read": from_ms})
+    #: Seconds between two points.
+    step: float = field(metadata={"wire": "stepMs", "read": from_ms})
+    #: The namespace as a whole first, then work specs.
+    series: List[HistorySeries] = field(metadata={"read": _series})
 
 
 @dataclass(frozen=True)

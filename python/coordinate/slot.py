@@ -18,16 +18,19 @@ from . import child as child_program
 from . import data as codec
 from .channel import Channel, Ended, Head, Pieces
 from .errors import CoordinateError, ProgrammerError
-from .handles import Attempt, Change, Sync
+from .arguments import Change
+from .handles import Attempt, Sync
 from .work_unit import Port, WorkUnit, attempt_batch, attempt_unit, get, run_module
 
 if TYPE_CHECKING:
-    from .worker import Run, Worker
+    from .worker import Run, Settling, Worker
 
 logger = logging.getLogger("coordinate.worker")
 
 #: Units that wait behind one that has run for so long are given back, in seconds.
 _BEHIND = 1.0
+#: Between two reports of the progress of a unit, in seconds.
+_REPORT_EVERY = 1.0
 #: From SIGTERM to SIGKILL.
 _KILL_AFTER = 5.0
 #: A child is sent as many units at once as it does in about this time.
@@ -44,6 +47,9 @@ class Held:
         self.lease_until = time.monotonic() + lease
         self.begun_at: Optional[float] = None
         self.deadline: Optional[float] = None
+        #: When a report of its progress was last sent, and one that waits to be.
+        self.reported_at = 0.0
+        self.report: Optional[Tuple[float, str]] = None
         #: The worker has nothing to do with it any more: it was settled, or given back.
         self.over = False
         #: Another worker has the unit, or it is gone.
@@ -165,7 +171,32 @@ class Slot(threading.Thread):
         left = max(1.0, held.lease_until - time.monotonic())
         self._worker_run.settler.settle(Change(held.attempt.id, "renew", data, lifetime=left), held).wait()
 
+    def report_held(self, held: Held, done: float, note: str) -> None:
+        """Stored at once, and waited for; or by the keeper, when another was stored within the last second."""
+        with self._lock:
+            held.report = (done, note)
+            sending = self._send_report(held, time.monotonic())
+        if sending is not None:
+            sending.wait()
+
+    def _send_report(self, held: Held, now: float) -> "Optional[Settling]":
+        """Under the lock. The lease begins anew."""
+        if held.report is None or held.over or held.lost or now - held.reported_at < _REPORT_EVERY:
+            return None
+        lease = self._worker_run.worker.lease
+        change = Change(held.attempt.id, "renew", lifetime=lease, progress=held.report)
+        held.report = None
+        held.reported_at = now
+        held.lease_until = now + lease
+        return self._worker_run.settler.settle(change, held)
+
     # ---- what depends on time
+
+    def long_running(self, now: float) -> List[Held]:
+        """Those that began a while ago, and still run."""
+        with self._lock:
+            held = [] if self._batch is None else list(self._batch.held.values())
+        return [each for each in held if not each.over and not each.lost and now - (each.begun_at or now) > _BEHIND]
 
     def keep(self, now: float, ended: bool) -> None:
         """`ended`: the worker stops, and tasks have had their time."""
@@ -187,9 +218,11 @@ class Slot(threading.Thread):
                 self.end_running(batch, running, "stopped")
             elif late:
                 self.end_running(batch, late, "late")
-            elif any(each.lost for each in running):
+            elif running and all(each.lost for each in running):
                 self.end_running(batch, running, "lost")
             lease = run.worker.lease
+            for each in running:
+                self._send_report(each, now)
             for each in held:
                 if not each.over and not each.lost and each.lease_until - now < lease / 2:
                     each.lease_until = now + lease
@@ -266,6 +299,9 @@ class ThreadSlot(Slot, Port):
 
     def progress(self, unit: WorkUnit, data: bytes) -> None:
         self.progress_held(self._held(unit)[1], data)
+
+    def report(self, unit: WorkUnit, done: float, note: str) -> None:
+        self.report_held(self._held(unit)[1], done, note)
 
     def spec(self, unit: WorkUnit) -> Dict[Any, Any]:
         return self._held(unit)[0].spec
@@ -358,14 +394,16 @@ class ProcessSlot(Slot):
             action = "snooze" if head.get("untried") else head["action"]
             self.settle(batch, held, action, pieces[0], head.get("delayMs", 0) / 1000)
         else:
-            self._answer(held, head, pieces[0])
+            self._answer(held, head, pieces[0] if pieces else None)
 
     def _answer(self, held: Held, head: Head, data: Optional[bytes]) -> None:
         """The job waits for this."""
         assert self._channel is not None
         error = None
         try:
-            if head["kind"] == "progress":
+            if "done" in head:
+                self.report_held(held, head["done"], head["note"])
+            elif head["kind"] == "progress":
                 assert data is not None
                 self.progress_held(held, data)
             else:
@@ -382,19 +420,21 @@ class ProcessSlot(Slot):
             running = [held for held in batch.held.values() if held.begun_at is not None and not held.over]
         if reason is None:
             logger.warning("%s: %s", self.worker_name, text)
+        now = time.monotonic()
         for held in running:
-            if reason == "late":
-                self.blame(batch, held, batch.too_late, "expired")
-            elif reason == "lost":
+            if held.lost:
                 held.over = True
+            elif reason == "late" and held.deadline is not None and now >= held.deadline:
+                self.blame(batch, held, batch.too_late, "expired")
             elif reason == "stopped":
                 held.over = True
                 self._worker_run.settler.settle(Change(held.attempt.id, "expire"), held)
-            elif len(running) > 1:
-                held.begun_at = None
-                batch.suspect = True
-            else:
+            elif reason is None and len(running) == 1:
                 self.blame(batch, held, text)
+            else:
+                # It died of another unit, or had begun this one at the moment when it was ended.
+                held.begun_at = None
+                batch.suspect = batch.suspect or reason is None
 
     def skip(self, waiting: List[Held]) -> None:
         if self._channel is not None and self._batch is not None and not self._batch.whole:

@@ -294,6 +294,10 @@ class TaskMaster(Port):
     def progress(self, unit: WorkUnit, data: bytes) -> None:
         self._update(unit, {"lease_time": self.default_lifetime}, data)
 
+    def report(self, unit: WorkUnit, done: float, note: str) -> None:
+        """The old protocol has no place for it; the lease is renewed as it would be."""
+        self._update(unit, {"lease_time": self.default_lifetime}, None)
+
     def spec(self, unit: WorkUnit) -> Dict[Any, Any]:
         found = self.get_work_spec(unit.work_spec_name)
         if found is None:

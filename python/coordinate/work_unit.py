@@ -10,7 +10,7 @@ import traceback
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from . import data as codec
-from .errors import LostLease, ProgrammerError
+from .errors import BadArgument, LostLease, ProgrammerError
 
 logger = logging.getLogger("coordinate")
 
@@ -32,6 +32,15 @@ class Snooze(Exception):
         self.delay = delay
 
 
+class Fail(Exception):
+    """`raise Fail("no such file")`: the unit has failed, and is not tried again. `data` is stored with the attempt."""
+
+    def __init__(self, text: str, data: Optional[Mapping[str, Any]] = None) -> None:
+        super().__init__(text)
+        self.text = text
+        self.data = data
+
+
 class Port:
     """How a unit reaches its coordinator. `data` is encoded, and None when it is as it was."""
 
@@ -48,6 +57,10 @@ class Port:
 
     def progress(self, unit: "WorkUnit", data: bytes) -> None:
         """Stores data and leaves the lease as it is. Raises LostLease."""
+        raise NotImplementedError
+
+    def report(self, unit: "WorkUnit", done: float, note: str) -> None:
+        """How far the unit has come; of reports that follow each other within a second, the last is stored."""
         raise NotImplementedError
 
     def spec(self, unit: "WorkUnit") -> Dict[Any, Any]:
@@ -143,9 +156,17 @@ class WorkUnit:
 
     renew = update
 
-    def progress(self, **data: Any) -> None:
-        """Adds to the data and stores it for others to see. Raises LostLease when the unit is another worker's by now."""
+    def progress(self, done: Optional[float] = None, note: str = "", /, **data: Any) -> None:
+        """`progress(0.4, "page 4 of 10")` says how far the unit has come, from 0 to 1. Of reports that follow each other within
+        a second, the last is stored. `progress(rows=17)` adds to the data and stores it for others to see.
+
+        Raises LostLease when the unit is another worker's by now.
+        """
         self._check_held()
+        if done is not None:
+            self._port.report(self, *_checked_report(done, note))
+        if not data:
+            return
         self.data.update(data)
         changed = self._changed()
         if changed is not None:
@@ -182,6 +203,11 @@ class WorkUnit:
         self._check_held()
         self._port.end(self, "snooze", None, delay)
         self._released = True
+
+    def _fail_with(self, failure: Fail) -> None:
+        if failure.data is not None:
+            self._data = dict(failure.data)
+        self.fail(failure.text)
 
     def _end_badly(self, action: str, exc: Any) -> None:
         if self.settled:
@@ -224,6 +250,18 @@ class WorkUnit:
         """Calls the work spec's `terminate_function`, if there is one."""
         if get(self.spec, "terminate_function"):
             load(self.spec, "terminate_function")(self)
+
+
+#: Characters of a note, as the server has it.
+_LONGEST_NOTE = 1000
+
+
+def _checked_report(done: Any, note: Any) -> "tuple[float, str]":
+    if isinstance(done, bool) or not isinstance(done, (int, float)) or not 0 <= done <= 1:
+        raise BadArgument("progress: expected a number from 0 to 1, got %r" % (done,))
+    if not isinstance(note, str) or len(note) > _LONGEST_NOTE:
+        raise BadArgument("progress: expected a note of at most %d characters" % _LONGEST_NOTE)
+    return done, note
 
 
 def text_of(exc: Any) -> str:
@@ -269,6 +307,8 @@ def attempt_unit(unit: WorkUnit, function: Callable[[WorkUnit], Any], expects_re
         _quietly(unit, lambda: unit.retry(again.delay, again.data))
     except Snooze as later:
         _quietly(unit, lambda: unit.snooze(later.delay))
+    except Fail as failure:
+        _quietly(unit, lambda: unit._fail_with(failure))
     except BaseException as error:  # a job that calls sys.exit() has failed like any other
         if any(kind.__name__ == "LostLease" for kind in type(error).__mro__):
             logger.warning("%s/%s: lost its lease", unit.work_spec_name, unit.key)
@@ -294,6 +334,10 @@ def attempt_batch(units: List[WorkUnit], function: Callable[[List[WorkUnit]], An
         for unit in units:
             if not unit.settled:
                 _quietly(unit, lambda unit=unit: unit.snooze(later.delay))  # type: ignore[misc]
+    except Fail as failure:
+        for unit in units:
+            if not unit.settled:
+                _quietly(unit, lambda unit=unit: unit._fail_with(failure))  # type: ignore[misc]
     except BaseException as error:
         for unit in units:
             _quietly(unit, lambda unit=unit: unit.error(error))  # type: ignore[misc]

@@ -27,8 +27,9 @@ from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Se
 
 from .child import load_tasks
 from .client import connect
-from .errors import CannotAnswer, CoordinateError, LostLease, ProgrammerError, error_of
-from .handles import Attempt, Change, Client, Namespace, Sync
+from .errors import CannotAnswer, CoordinateError, LostLease, NoSuchWorkSpec, ProgrammerError, error_of
+from .arguments import Change
+from .handles import Attempt, Client, Namespace, Sync, WorkUnit
 from .rows import Settled
 from .slot import Held, ProcessSlot, Slot, ThreadSlot
 from .transport import Cancel, TransportError
@@ -38,6 +39,12 @@ logger = logging.getLogger("coordinate.worker")
 
 #: Work specs that name one of these, or none, are for this worker.
 RUNTIMES = ("", "python", "python_3")
+
+
+#: Between two looks at units whose tasks run long, in seconds.
+_WATCH_EVERY = 2.0
+#: What the change of an attempt is refused with that is not this worker's any more.
+NOT_HELD = ("lost_lease", "not_pending", "gone", "no_such_attempt")
 
 
 class Task(NamedTuple):
@@ -250,11 +257,57 @@ class Settling:
         self.done.wait()
         assert self.answer is not None
         error = self.answer.error
-        if error in ("lost_lease", "not_pending", "gone", "no_such_attempt"):
+        if error in NOT_HELD:
             raise LostLease("%s: %s" % (error, self.change.attempt))
         if error is not None:
             raise error_of(error, self.change.attempt)
         return self.answer
+
+
+class CancelWatch(threading.Thread):
+    """Looks at the units whose tasks run long: one that was cancelled or deleted is given up now, not when its lease is renewed."""
+
+    def __init__(self, run: "Run") -> None:
+        super().__init__(name="coordinate-watch", daemon=True)
+        self._run = run
+        self._ended = threading.Event()
+
+    def close(self) -> None:
+        self._ended.set()
+
+    def run(self) -> None:
+        while not self._ended.wait(_WATCH_EVERY):
+            now = time.monotonic()
+            by_spec: Dict[str, List[Held]] = {}
+            for held in (held for slot in self._run.slots for held in slot.long_running(now)):
+                by_spec.setdefault(held.attempt.work_spec_name, []).append(held)
+            try:
+                for name, running in by_spec.items():
+                    self._look(name, running)
+            except CoordinateError:
+                pass  # the daemon does not answer, which others log; it is asked again
+
+    def _look(self, spec_name: str, running: List[Held]) -> None:
+        """Counts first: units come with their data, which may be large."""
+        spec = self._run.namespace.work_spec(spec_name)
+        names = [held.attempt.work_unit_name for held in running]
+        try:
+            if spec.count_work_units(names=names)["pending"] == len(running):
+                return
+            units = spec.get_work_units(names)
+        except NoSuchWorkSpec:
+            units = [None] * len(running)
+        for held, unit in zip(running, units):
+            if not held.over and (unit is None or _ended_by_others(unit, held.attempt)):
+                held.lost = True
+
+
+def _ended_by_others(unit: WorkUnit[Sync], attempt: Attempt[Sync]) -> bool:
+    """It was cancelled, or deleted and added again. A lease that has merely expired may still be renewed."""
+    if unit.id != attempt._unit_id:
+        return True
+    last = unit.active_attempt
+    return unit.status in ("finished", "failed") and last is not None and last.id != attempt.id
 
 
 class Run:
@@ -296,6 +349,8 @@ class Run:
             self._restore(restore)
             raise
         self.settler.start()
+        watch = CancelWatch(self)
+        watch.start()
         logger.info("%s started: %d %s", self.name, self.concurrency, "processes" if self.worker.processes else "threads")
         try:
             for slot in self.slots:
@@ -307,6 +362,7 @@ class Run:
                 if not slot.abandoned:
                     slot.join()
             self.settler.close()
+            watch.close()
             for slot in self.slots:
                 slot.close()
             self._check_out()
@@ -526,7 +582,7 @@ class Run:
     def settled(self, settling: Settling, answer: Settled) -> None:
         counts, action = self.worker.counts, settling.change.action
         if answer.error is not None:
-            if settling.held is not None:
+            if settling.held is not None and answer.error in NOT_HELD:
                 settling.held.lost = True
             if action != "renew":
                 counts.refused += 1

@@ -44,7 +44,7 @@ class Daemon:
         self.log = open(os.path.join(self.directory, "log"), "a+")
         self.process = subprocess.Popen(command, env=environment, stdout=self.log, stderr=self.log)
         served: List[str] = []
-        until = time.monotonic() + 60
+        until = time.monotonic() + 180
         while len(served) < 3:
             with open(self.log.name) as log:
                 text = log.read()[getattr(self, "read", 0) :]
@@ -67,7 +67,7 @@ class Daemon:
     def stop(self) -> None:
         if self.process.poll() is None:
             self.process.terminate()
-            self.process.wait(30)
+            self.process.wait(120)
         self.log.close()
 
 
@@ -127,7 +127,7 @@ def ns(client: Any, namespace_name: str) -> Any:
     return client.namespace(namespace_name)
 
 
-def until(what: str, check: Callable[[], Any], seconds: float = 30) -> Any:
+def until(what: str, check: Callable[[], Any], seconds: float = 120) -> Any:
     """Waits for a condition; says which when it does not come about."""
     end = time.monotonic() + seconds
     while True:

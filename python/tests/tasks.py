@@ -11,6 +11,12 @@ import coordinate
 worker = coordinate.Worker(concurrency=2, lease=3, grace=5, heartbeat=1)
 
 
+def wait_for_file(unit):
+    until = time.monotonic() + 120
+    while not os.path.exists(unit.data["file"]) and time.monotonic() < until:
+        time.sleep(0.02)
+
+
 @worker.task("double")
 def double(unit):
     return {"twice": unit.data["n"] * 2, "pid": os.getpid()}
@@ -82,9 +88,30 @@ def extends(unit):
 def progress(unit):
     for percent in (50, 100):
         unit.progress(percent=percent)
-    until = time.monotonic() + 20
-    while not os.path.exists(unit.data["file"]) and time.monotonic() < until:
-        time.sleep(0.02)
+    wait_for_file(unit)
+
+
+@worker.task("reports")
+def reports(unit):
+    for done in range(50):
+        unit.progress(done / 100, "row %d" % done)
+    unit.progress(0.5, "half", rows=(1, 2))
+    wait_for_file(unit)
+    try:
+        unit.progress(40)
+    except coordinate.BadArgument as error:
+        return {"refused": str(error)}
+
+
+@worker.task("hopeless")
+def hopeless(unit):
+    raise coordinate.Fail("no such file", unit.data.get("left"))
+
+
+@worker.task("hopeless_batch", batch=True)
+def hopeless_batch(units):
+    units[0].finish({"first": True})
+    raise coordinate.Fail("the rest is bad")
 
 
 @worker.task("logs")
@@ -101,6 +128,23 @@ def unstorable(unit):
 @worker.task("too_large")
 def too_large(unit):
     return {"much": "x" * (17 * 1024 * 1024)}
+
+
+@worker.task("oversteps")
+def oversteps(unit):
+    unit.data["much"] = "x" * (17 * 1024 * 1024)
+    try:
+        unit.update()
+    except coordinate.TooLarge as error:
+        time.sleep(1)
+        return {"refused": error.code}
+
+
+@worker.task("together", batch=True)
+def together(units):
+    with open(units[0].data["file"] + "-begun", "a") as file:
+        file.writelines(unit.name + "\n" for unit in units)
+    wait_for_file(units[0])
 
 
 @worker.task("sums", batch=True)
@@ -129,6 +173,11 @@ def gives_up(unit):
 def old_job(unit, least, most=None):
     unit.data["seen"] = [unit.key, unit.spec["module"], least, most, coordinate.WorkUnit is type(unit)]
     unit.data["output"] = {unit.key: {"from": "old"}}
+
+
+def old_reports(unit):
+    unit.progress(0.25, "a quarter", rows=3)
+    wait_for_file(unit)
 
 
 def old_slow(unit):

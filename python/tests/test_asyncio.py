@@ -46,12 +46,43 @@ def test_a_life(daemon, namespace_name):
     run(life())
 
 
+def test_batches_results_and_progress(daemon, namespace_name):
+    async def work():
+        async with coordinate.aio.connect(daemon.url) as client:
+            ns = client.namespace(namespace_name)
+            spec = await ns.set_work_spec({"name": "spec"})
+            batch = ns.batch("import-17")
+            assert await batch.get() is None
+            await batch.set(then="spec")
+            await batch.add_work_units(spec, [("a", {"n": 1}), "b", "c"])
+            await batch.seal()
+            first, second = await ns.worker("w").request_attempts(number=2)
+            await first.progress(0.5, "half")
+            assert (await spec.work_unit("a")).progress.note == "half"
+            result = asyncio.ensure_future((await spec.work_unit("a")).result(60))
+            await first.finish({"n": 2})
+            assert await result == {"n": 2}
+            await second.fail(traceback="OSError: no")
+            with pytest.raises(coordinate.WorkUnitFailed, match="OSError: no"):
+                await (await spec.work_unit("b")).result()
+            assert (await batch.get()).progress == pytest.approx(2 / 3)
+            assert [group.count for group in await spec.failures()] == [1]
+            assert await batch.cancel() == 1
+            assert [(each.name, each.failed) async for each in ns.batches()] == [("import-17", 2)]
+            assert (await spec.work_unit("import-17")).data["failed"] == 2
+            assert await batch.retry() == 2
+            assert await batch.delete() is True
+            assert (await ns.history(last=60)).step > 0
+
+    run(work())
+
+
 def test_many_at_once(daemon, namespace_name):
     async def work():
         client = coordinate.aio.connect("unix:" + daemon.socket)
         ns = client.namespace(namespace_name)
         spec = await ns.set_work_spec({"name": "spec"})
-        waiting = [asyncio.ensure_future(ns.worker("w%d" % i).request_attempts(wait=20)) for i in range(10)]
+        waiting = [asyncio.ensure_future(ns.worker("w%d" % i).request_attempts(wait=120)) for i in range(10)]
         await asyncio.sleep(0.2)
         await spec.add_work_units(["u%d" % i for i in range(10)])
         found = [attempt for attempts in await asyncio.gather(*waiting) for attempt in attempts]
@@ -98,7 +129,7 @@ def test_events_end_with_the_loop(daemon, namespace_name):
         adding.cancel()
         client.close()
 
-    run(asyncio.wait_for(work(), 20))
+    run(asyncio.wait_for(work(), 120))
 
 
 def test_nobody_there():

@@ -204,7 +204,7 @@ class TestWorkUnits:
         assert unit.wait(0.05) == "available"
         timer = threading.Timer(0.2, lambda: ns.worker("w").request_attempts()[0].finish())
         timer.start()
-        assert unit.wait(20) == "finished"
+        assert unit.wait(120) == "finished"
         timer.join()
         [found, none] = spec.wait(["a", "none"], 20)
         assert found.status == "finished" and none is None
@@ -278,7 +278,7 @@ class TestAttempts:
         spec = ns.set_work_spec({"name": "spec"})
         threading.Timer(0.3, lambda: spec.add_work_unit("u")).start()
         start = time.monotonic()
-        [attempt] = ns.worker("w").request_attempts(wait=20)
+        [attempt] = ns.worker("w").request_attempts(wait=120)
         assert 0.2 < time.monotonic() - start < 10
         attempt.finish()
         assert ns.worker("w").request_attempts(wait=0.1) == []
@@ -406,7 +406,7 @@ def test_events(ns):
 
     until("an event", more)
     cancel.cancel()
-    thread.join(10)
+    thread.join(120)
     assert not thread.is_alive()
     assert "addWorkUnits" in json.dumps([[event.type, event.data] for event in seen])
 

@@ -45,7 +45,7 @@ class NodeWorker:
 
     def end(self):
         self.process.terminate()
-        self.process.wait(60)
+        self.process.wait(300)
         self.log.close()
 
 
@@ -70,12 +70,17 @@ def test_types_through_typescript_and_the_python_runtime(daemon, ns, tmp_path):
             worker.check()
             return echo.counts()["finished"] == 1 and old.counts()["finished"] == 1
 
-        until("both ended", both, 60)
+        until("both ended", both)
         assert same(echo.work_unit("u").data, data)
         found = old.work_unit("u").data
         assert found.pop("seen") == ["u", "tasks", 1, None, True]
         del found["output"]
         assert same(found, {**data, "one": 1.0})
+        far = add(ns, "far", [("u", {"file": str(tmp_path / "go")})], module="tasks", run_function="old_reports")
+        unit = until("how far it has come", lambda: [u for u in far.work_units() if u.progress and "rows" in u.data])[0]
+        assert (unit.progress.done, unit.progress.note, unit.data["rows"]) == (0.25, "a quarter", 3)
+        (tmp_path / "go").touch()
+        assert far.wait(["u"], 120)[0].status == "finished"
     finally:
         worker.end()
 
@@ -100,7 +105,7 @@ def test_a_flow_of_three_languages(daemon, ns, tmp_path):
             node.check()
             return last.counts()["finished"] == UNITS
 
-        until("all units have come through", all_through, 60 + UNITS / 10)
+        until("all units have come through", all_through, 300 + UNITS / 10)
     finally:
         python.process.terminate()
         python.end()
@@ -130,7 +135,7 @@ def test_a_daemon_that_is_killed_is_ridden_out(kind, tmp_path):
                 daemon.kill()
                 time.sleep(random.random() / 2)
                 daemon.start()
-            until("all are done", lambda: spec.counts()["finished"] == 1000, 60)
+            until("all are done", lambda: spec.counts()["finished"] == 1000)
             worker.process.terminate()
             assert worker.end() == 0
         finally:
@@ -159,7 +164,7 @@ def test_children_that_are_killed_at_random(daemon, ns):
                 except ProcessLookupError:
                     pass
             time.sleep(0.1)
-        until("all are done", lambda: spec.counts()["finished"] == 2000, 60)
+        until("all are done", lambda: spec.counts()["finished"] == 2000)
     finally:
         worker.process.terminate()
         assert worker.end() == 0

@@ -236,6 +236,18 @@ class TestWorkers:
         assert name not in master.workers()
 
 
+@pytest.mark.one_backend
+def test_the_configuration_of_the_server(tmp_path):
+    (tmp_path / "config.yaml").write_text("coordinate:\n  job_dir: /jobs\n  password: hidden\n")
+    daemon = open_daemon("sqlite", "--cborrpc-config", str(tmp_path / "config.yaml"))
+    try:
+        assert TaskMaster({"address": daemon.cborrpc}).get_server_config() == {"coordinate": {"job_dir": "/jobs"}}
+        with pytest.raises(coordinate.errors.NotSupported):
+            TaskMaster({"address": daemon.url}).get_server_config()
+    finally:
+        daemon.stop()
+
+
 class TestRunOne:
     @pytest.fixture(autouse=True)
     def path(self, monkeypatch):
@@ -325,7 +337,7 @@ class TestCommandLine:
     def run(self, *arguments, **environment):
         command = [sys.executable, "-m", "coordinate", *arguments]
         return subprocess.run(
-            command, env={**ENVIRONMENT, **environment}, cwd=str(HERE), capture_output=True, text=True, timeout=60
+            command, env={**ENVIRONMENT, **environment}, cwd=str(HERE), capture_output=True, text=True, timeout=300
         )
 
     def test_run_one(self, daemon, ns):

@@ -42,6 +42,14 @@ def burst(daemon, ns, kind):
     return run
 
 
+def alive(pid):
+    try:
+        os.kill(pid, 0)
+        return True
+    except ProcessLookupError:
+        return False
+
+
 def add(ns, name, units, **spec):
     handle = ns.set_work_spec({"name": name, **spec})
     handle.add_work_units(units)
@@ -91,11 +99,17 @@ class TestTasks:
         unit = ns.work_spec("too_large").work_unit("a")
         assert unit.status == "failed" and "cannot be stored" in unit.traceback
 
+    def test_a_renewal_that_is_refused_is_no_lost_lease(self, ns, burst):
+        add(ns, "oversteps", ["a"])
+        burst()
+        unit = ns.work_spec("oversteps").work_unit("a")
+        assert (unit.status, unit.data) == ("finished", {"refused": "too_large"})
+
     def test_retry(self, ns, burst):
         again = add(ns, "again", ["a"])
         raises = add(ns, "raises", ["a"], max_retries=2, retry={"attempts": 3, "backoff": {"kind": "fixed", "delay": 0.05}})
         later = add(ns, "later", ["a"], max_retries=1)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
             burst()
             if again.work_unit("a").status == "finished" and raises.work_unit("a").status == "failed":
@@ -133,8 +147,45 @@ class TestTasks:
         until("the progress", lambda: spec.work_unit("a").data.get("percent") == 100)
         assert spec.work_unit("a").status == "pending"
         (tmp_path / "go").touch()
-        thread.join(20)
+        thread.join(120)
         assert spec.work_unit("a").status == "finished"
+
+    def test_how_far_a_task_has_come(self, ns, burst, tmp_path):
+        """Many reports, of which the last is stored."""
+        spec = add(ns, "reports", [("a", {"file": str(tmp_path / "go")})])
+        thread = threading.Thread(target=burst)
+        thread.start()
+
+        def half():
+            progress = spec.work_unit("a").progress
+            return progress is not None and (progress.done, progress.note) == (0.5, "half")
+
+        until("the last report", half)
+        assert spec.work_unit("a").data["rows"] == (1, 2)
+        (tmp_path / "go").touch()
+        thread.join(120)
+        unit = spec.work_unit("a")
+        assert (unit.status, unit.data["refused"]) == ("finished", "Bad argument: progress: expected a number from 0 to 1, got 40")
+        assert unit.attempt_count == 1
+
+    def test_decisions(self, ns, burst):
+        """A failure that is final, although the policy would try again."""
+        policy = {"attempts": 5, "backoff": {"delay": 0}}
+        spec = add(ns, "hopeless", ["a", ("b", {"left": {"n": 1}})], retry=policy)
+        batch = add(ns, "hopeless_batch", ["a", "b", "c"], retry=policy)
+        burst(concurrency=1)
+        a, b = spec.get_work_units(["a", "b"])
+        assert (a.status, a.reason, a.traceback, a.attempt_count) == ("failed", "error", "no such file", 1)
+        assert b.data == {"n": 1, "traceback": "no such file"}
+        assert batch.counts()["failed"] + batch.counts()["finished"] == 3
+        assert {unit.traceback for unit in batch.work_units(statuses=["failed"])} <= {"the rest is bad"}
+        assert all(unit.attempt_count == 1 for unit in batch.work_units())
+
+    def test_a_unit_with_retries_of_its_own(self, ns, burst):
+        spec = add(ns, "raises", [{"name": "a", "retry": {"attempts": 3, "backoff": {"delay": 0}}}, "b"])
+        until("both have failed", lambda: burst() and spec.counts()["failed"] == 2)
+        a, b = spec.get_work_units(["a", "b"])
+        assert (a.attempt_count, a.reason, b.attempt_count, b.reason) == (3, "exhausted", 1, "error")
 
     def test_old_specs_run_unchanged(self, ns, burst):
         last = add(ns, "last", [])
@@ -172,7 +223,7 @@ class TestTasks:
             until("the others", lambda: spec.counts()["finished"] == 3)
             assert time.monotonic() - start < 3.9
             assert spec.work_unit("a").status == "pending"
-            thread.join(20)
+            thread.join(120)
         finally:
             coordinate.worker.Run.__init__ = original
         assert spec.counts()["finished"] == 4
@@ -224,11 +275,45 @@ class TestProcesses:
         until("it began", file.exists)
         pid = until("the pid", lambda: [line for line in file.read_text().splitlines() if line.startswith("a ")])[0]
         os.kill(int(pid.split()[1]), signal.SIGKILL)
-        thread.join(30)
+        thread.join(120)
         a = spec.work_unit("a")
         assert a.traceback == "too many retries"
         assert "killed by SIGKILL" in a.data["last_error"]
         assert spec.work_unit("b").status == "finished"
+
+    def test_a_unit_that_is_cancelled_is_stopped(self, ns, burst, tmp_path):
+        """Long before its lease would be renewed; another unit goes on."""
+        spec = add(ns, "slow", [("a", {"file": str(tmp_path / "a")}), ("b", {"file": str(tmp_path / "b"), "seconds": 6})])
+        thread = threading.Thread(target=lambda: burst(lease=3600), daemon=True)
+        thread.start()
+        until("both run", lambda: (tmp_path / "a").exists() and (tmp_path / "b").exists())
+        pid = int((tmp_path / "a").read_text().split()[1])
+        spec.work_unit("a").cancel(by="ann")
+        until("its process has ended", lambda: not alive(pid))
+        thread.join(120)
+        assert not thread.is_alive()
+        assert [unit.status for unit in spec.work_units()] == ["failed", "finished"]
+        assert spec.work_unit("a").reason == "cancelled"
+        assert spec.work_unit("b").attempt_count == 1
+
+    def test_others_of_a_batch_go_on(self, ns, burst, tmp_path):
+        """One unit of a running batch is cancelled. What the batch does for the others is stored."""
+        file = tmp_path / "go"
+        spec = add(ns, "together", [(name, {"file": str(file)}) for name in "abc"])
+        # first many short units, so that claims grow
+        add(ns, "double", [("u%d" % i, {"n": i}) for i in range(200)], priority=1)
+        thread = threading.Thread(target=lambda: burst(concurrency=1, lease=3600), daemon=True)
+        thread.start()
+        until("it runs", lambda: (tmp_path / "go-begun").exists())
+        running = [unit.name for unit in spec.work_units(statuses=["pending"])]
+        spec.work_unit(running[0]).cancel()
+        time.sleep(3)  # the worker looks every two seconds
+        file.touch()
+        thread.join(120)
+        assert not thread.is_alive()
+        assert spec.work_unit(running[0]).reason == "cancelled"
+        assert spec.counts()["finished"] == 2
+        assert sorted((tmp_path / "go-begun").read_text().split()) == ["a", "b", "c"]
 
     def test_tasks_that_cannot_be_loaded(self, daemon, ns, kind, tmp_path):
         (tmp_path / "broken.py").write_text(
@@ -265,7 +350,7 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "PYTHONDONTWRIT
 
 def run_program(*arguments):
     command = [sys.executable] + [str(argument) for argument in arguments]
-    return subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=300)
 
 
 class Program:
@@ -282,7 +367,7 @@ class Program:
         for line in self.process.stderr:
             self.output += line
 
-    def end(self, seconds=30):
+    def end(self, seconds=120):
         code = self.process.wait(seconds)
         self.reader.join(10)
         return code
@@ -357,7 +442,7 @@ def test_a_stop_at_any_moment_leaves_nothing_pending(daemon, ns):
         until("it works", lambda: worker.counts.claimed > 0)
         time.sleep(turn % 10 / 300)
         worker.stop()
-        thread.join(20)
+        thread.join(120)
         assert not thread.is_alive()
         assert spec.counts()["pending"] == 0, turn
 
@@ -376,7 +461,7 @@ def test_a_wish_for_an_earlier_process_is_not_obeyed(daemon, ns):
     ns.worker("w").update(desired="run")
     time.sleep(0.5)
     ns.worker("w").update(desired="terminate")
-    thread.join(20)
+    thread.join(120)
     assert not thread.is_alive()
 
 
@@ -396,7 +481,7 @@ def test_a_daemon_that_serves_later_is_waited_for(ns, tmp_path):
         spec = add(coordinate.connect(later.url).namespace("ns"), "double", ["a"])
         until("it works", lambda: spec.work_unit("a").status == "finished")
         worker.stop()
-        thread.join(20)
+        thread.join(120)
         assert not thread.is_alive()
     finally:
         later.stop()

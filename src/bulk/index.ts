@@ -17,5 +17,15 @@ export { openSource, type Source } from "./source.ts";
 export { exportLines, exportVersion, type ExportCounts, type ExportOptions } from "./export.ts";
 export { importLines, type ImportOptions } from "./import.ts";
 export { contentHash } from "./manifest.ts";
+export {
+  acceptReplay,
+  addToReplay,
+  compareReplay,
+  isBegun,
+  prepareReplay,
+  type Comparison,
+  type Difference,
+  type Replay,
+} from "./replay.ts";
 export { UnitSorter, type SortOptions } from "./sort.ts";
 export { syncUnits, type SyncOptions, type SyncResult } from "./sync.ts";

@@ -53,12 +53,12 @@ export type Result = (to: Writer) => unknown;
 
 export interface Method {
   /** Fewest and most parameters. */
-  readonly params: readonly [least: number, most: number];
+  readonly params: readonly [min: number, max: number];
   readonly run: (call: Call, params: readonly Item[]) => Promise<Result>;
 }
 
-export function method(least: number, most: number, run: Method["run"]): Method {
-  return { params: [least, most], run };
+export function method(min: number, max: number, run: Method["run"]): Method {
+  return { params: [min, max], run };
 }
 
 /** `[result, message]`; the message is null when all is well. */
@@ -104,7 +104,7 @@ export function optionalName(item: Item | undefined, what: string): string {
 }
 
 /** More than any method has: each look for a key goes through all of them. */
-const mostOptions = 100;
+const maxOptions = 100;
 
 /** An options map: unknown keys are ignored, null counts as absent, and null in place of the map as an empty one. */
 export class Options {
@@ -114,14 +114,14 @@ export class Options {
     if (item !== undefined && !item.isNull && item.kind !== "map")
       throw badArgument(`options: expected a map, got ${item.describe()}`);
     this.#map = item === undefined || item.isNull ? null : item;
-    if (this.#map !== null && this.#map.isLongerThan(mostOptions))
-      throw new CoordinateError("too_large", `more than ${mostOptions} options`);
+    if (this.#map !== null && this.#map.isLongerThan(maxOptions))
+      throw new CoordinateError("too_large", `more than ${maxOptions} options`);
     if (this.#map !== null) checkRepeated(this.#map);
   }
 
   /** How many there are, known or not. */
   get size(): number {
-    return this.#map === null ? 0 : this.#map.some(2 * mostOptions).length / 2;
+    return this.#map === null ? 0 : this.#map.some(2 * maxOptions).length / 2;
   }
 
   get(key: string): Item | undefined {
@@ -148,9 +148,9 @@ export class Options {
     return value === undefined ? undefined : Math.trunc(value);
   }
 
-  names(key: string, most: number): string[] | undefined {
+  names(key: string, max: number): string[] | undefined {
     const item = this.get(key);
-    return item === undefined ? undefined : names(item, key, most);
+    return item === undefined ? undefined : names(item, key, max);
   }
 }
 
@@ -176,10 +176,10 @@ export function finite(item: Item, what: string): number {
 }
 
 /** A list or tuple of names, text or bytes. */
-export function names(item: Item | undefined, what: string, most: number): string[] {
+export function names(item: Item | undefined, what: string, max: number): string[] {
   const found: string[] = [];
   for (const one of list(item, what)) {
-    if (found.length === most) throw new CoordinateError("too_large", `${what}: more than ${most} items`);
+    if (found.length === max) throw new CoordinateError("too_large", `${what}: more than ${max} items`);
     found.push(one.text(what));
   }
   return found;

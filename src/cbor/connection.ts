@@ -68,7 +68,7 @@ const longFrame = 256 * 1024;
 /** What the sockets of the operating system take at once is not counted. */
 const longAnswer = 16 * 1024;
 /** Bytes a second: slower is not slow but stuck. */
-const leastRate = 1024;
+const minRate = 1024;
 
 /** Python's methods whose answers are lists, of a thousand or more unless they say otherwise. */
 const listMethods: ReadonlySet<string> = new Set([
@@ -152,7 +152,7 @@ export class Connection {
     }
     this.#partialBytes += bytes;
     const seconds = (performance.now() - this.#partialSince) / 1000;
-    if (seconds * 1000 > this.#options.limits.stallMs && this.#partialBytes < seconds * leastRate)
+    if (seconds * 1000 > this.#options.limits.stallMs && this.#partialBytes < seconds * minRate)
       throw new MalformedError("a message comes too slowly");
   }
 
@@ -415,7 +415,7 @@ class VerbCaller implements Caller {
 }
 
 /** Keys of an envelope, of which three mean something. */
-const mostKeys = 1000;
+const maxKeys = 1000;
 const envelopeKeys = ["id", "method", "params"] as const;
 
 /** The envelope. A message that is no map cannot be answered; what is wrong with another is `refusal`. */
@@ -431,7 +431,7 @@ function readRequest(frame: Buffer, refused: string | null): { request: Request;
     (item) => {
       if (key === null) {
         key = item;
-        if (++count > mostKeys) throw new MalformedError(`more than ${mostKeys} keys`);
+        if (++count > maxKeys) throw new MalformedError(`more than ${maxKeys} keys`);
         return true;
       }
       const name = envelopeKeys.find((one) => key?.isKey(one));
@@ -470,13 +470,13 @@ function readMethod(item: Item): string | null {
   return item.kind === "string" ? item.content().toString("utf8") : null;
 }
 
-function readParams(params: Item | undefined, [least, most]: readonly [number, number]): Item[] {
+function readParams(params: Item | undefined, [min, max]: readonly [number, number]): Item[] {
   if (params?.kind !== "list")
     throw new RpcError(
       `don't understand params: ${params === undefined || params.isNull ? "None" : params.describe()}`,
     );
-  const items = params.some(most);
-  if (items.length < least || items.length > most) throw new RpcError("wrong number of parameters");
+  const items = params.some(max);
+  if (items.length < min || items.length > max) throw new RpcError("wrong number of parameters");
   return items;
 }
 

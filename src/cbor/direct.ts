@@ -29,14 +29,14 @@ export async function callMethod(
 ): Promise<unknown> {
   const method = methods.get(name);
   if (method === undefined) throw new CoordinateError("bad_argument", `method: there is no ${name}`);
-  const [least, most] = method.params;
-  if (params.length < least || params.length > most)
+  const [min, max] = method.params;
+  if (params.length < min || params.length > max)
     throw new CoordinateError(
       "bad_argument",
-      `${name}: expected ${least === most ? least : `${least} to ${most}`} parameters, got ${params.length}`,
+      `${name}: expected ${min === max ? min : `${min} to ${max}`} parameters, got ${params.length}`,
     );
   const sent = Buffer.from(dataToCbor(encodeData({ params })));
-  const items = new Item(sent, 0).get("params")?.some(most) ?? [];
+  const items = new Item(sent, 0).get("params")?.some(max) ?? [];
   const to = new Writer();
   to.map(1).text("result");
   try {

@@ -12,7 +12,7 @@ import type { AttemptRow, Coordinate, WorkUnitRow } from "../core/index.ts";
 export type LegacyFencing = "strict" | "lenient";
 
 /** So many attempts, and workers, are remembered per connection; the oldest are forgotten first. */
-const most = 10_000;
+const max = 10_000;
 
 export class Fencing {
   readonly mode: LegacyFencing;
@@ -30,7 +30,7 @@ export class Fencing {
       const key = keyOf(workSpec, workUnit);
       this.#attempts.delete(key);
       this.#attempts.set(key, id);
-      if (this.#attempts.size > most) dropOldest(this.#attempts.keys(), this.#attempts);
+      if (this.#attempts.size > max) dropOldest(this.#attempts.keys(), this.#attempts);
     }
   }
 
@@ -47,7 +47,7 @@ export class Fencing {
   speaksFor(worker: string): void {
     if (this.mode === "lenient" || worker === "") return;
     this.#workers.add(worker);
-    if (this.#workers.size > most) dropOldest(this.#workers.keys(), this.#workers);
+    if (this.#workers.size > max) dropOldest(this.#workers.keys(), this.#workers);
   }
 
   /**

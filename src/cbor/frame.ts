@@ -21,7 +21,7 @@ import {
 /** What all connections together may hold of messages that are not complete. */
 export interface FrameBudget {
   used: number;
-  readonly most: number;
+  readonly max: number;
 }
 
 const smallest = 64 * 1024;
@@ -39,7 +39,7 @@ export class FrameReader {
   /** Finds the end of a message that does not say it. Its positions count from #start. */
   #scanner: ItemScanner | null = null;
 
-  constructor(maxBytes: number, budget: FrameBudget = { used: 0, most: Infinity }) {
+  constructor(maxBytes: number, budget: FrameBudget = { used: 0, max: Infinity }) {
     this.#maxBytes = maxBytes;
     this.#budget = budget;
   }
@@ -69,7 +69,7 @@ export class FrameReader {
     // pipelined requests may follow the message that is being gathered: the declared length is no upper bound
     if (this.#total > 0) size = Math.max(needed, Math.min(size, this.#total));
     // counted before it is made: what does not fit is not allocated
-    if (this.#budget.used - this.#owned + size > this.#budget.most)
+    if (this.#budget.used - this.#owned + size > this.#budget.max)
       throw new MalformedError("too many bytes of unfinished messages");
     // not from Buffer's pool, and not zeroed: it is written before it is read
     const grown = Buffer.allocUnsafeSlow(size);
@@ -167,6 +167,6 @@ function joinParts(string: Buffer): Buffer {
   return whole.subarray(0, length);
 }
 
-function tooLong(most: number): MalformedError {
-  return new MalformedError(`message of more than ${most} bytes`);
+function tooLong(max: number): MalformedError {
+  return new MalformedError(`message of more than ${max} bytes`);
 }

@@ -130,9 +130,9 @@ export class Item {
   }
 
   /** The first items of a list; one more than `most` when there are more. */
-  some(most: number): Item[] {
+  some(max: number): Item[] {
     const found: Item[] = [];
-    this.each((item) => found.push(item) <= most);
+    this.each((item) => found.push(item) <= max);
     return found;
   }
 

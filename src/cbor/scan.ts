@@ -29,7 +29,7 @@ const deepestAllowed = 1024;
 const deepestScanned = 131_072;
 
 export class ItemScanner {
-  readonly #most: number;
+  readonly #max: number;
   readonly #stack: number[] = [1];
   #itemsLeft: number;
   #at: number;
@@ -37,9 +37,9 @@ export class ItemScanner {
   refusal: string | null = null;
 
   /** An item that starts at `start` and must end at `most` or before, with at most so many items in it. */
-  constructor(start: number, most: number, maxItems = Infinity) {
+  constructor(start: number, max: number, maxItems = Infinity) {
     this.#at = start;
-    this.#most = most;
+    this.#max = max;
     this.#itemsLeft = maxItems;
   }
 
@@ -123,7 +123,7 @@ export class ItemScanner {
 
   /** Every item and every byte of a string is at least one byte: refuse what cannot come before waiting for it. */
   #fits(at: number, count: number, end: number): number {
-    if (count > this.#most - end) throw malformed(at, "longer than it may be");
+    if (count > this.#max - end) throw malformed(at, "longer than it may be");
     return count;
   }
 
@@ -201,11 +201,11 @@ const scannedAtOnce = 256 * 1024;
  * Items of one request, data included. Whatever reads from a request goes through its items once more, so this bounds how
  * long that keeps the others waiting.
  */
-const mostItems = 8_000_000;
+const maxItems = 8_000_000;
 
 /** As `scanWhole`, of a request that may be long: the event loop turns meanwhile. */
 export async function scanRequest(bytes: Uint8Array): Promise<{ refusal: string | null }> {
-  const scanner = new ItemScanner(0, bytes.length, mostItems);
+  const scanner = new ItemScanner(0, bytes.length, maxItems);
   for (let available = scannedAtOnce; ; available += scannedAtOnce) {
     if (scanner.scan(bytes, Math.min(available, bytes.length)) >= 0) return scanner;
     if (available >= bytes.length) throw new MalformedError("truncated CBOR");

@@ -109,7 +109,7 @@ export async function listenCborRpc(
     archive: options.archive ?? null,
   };
   const large = options.large ?? new LargeRequests();
-  const budget = { used: 0, most: limits.maxUnfinishedBytes };
+  const budget = { used: 0, max: limits.maxUnfinishedBytes };
   /** By the raw socket: below TLS, it is that one which can be reset. */
   const open = new Map<Socket, Connection | null>();
 

@@ -18,7 +18,7 @@ export const cancelMethod = "coordinate.cancel";
 const deepest = 16;
 
 /** Values of one request; a batch of 10,000 units has a tenth of these. */
-const mostValues = 1_000_000;
+const maxValues = 1_000_000;
 
 /** How values are read: what came from a client has limits, what came from the server is believed. */
 export class Reading {
@@ -36,7 +36,7 @@ export class Reading {
     this.limits = limits;
     this.checked = maxItems !== null;
     this.maxItems = maxItems ?? Infinity;
-    this.#left = maxItems === null ? Infinity : mostValues;
+    this.#left = maxItems === null ? Infinity : maxValues;
   }
 
   spend(weight: number): void {

@@ -61,6 +61,14 @@ export const commands: readonly CommandEntry[] = [
     load: () => import("./commands/retry.ts"),
   },
   {
+    name: "replay",
+    group: "work",
+    summary: "run ended units again beside their work spec, compare, accept",
+    store: "write",
+    args: "work_spec",
+    load: () => import("./commands/replay.ts"),
+  },
+  {
     name: "cancel",
     group: "work",
     summary: "fail units that wait or run, and tell their tasks",

@@ -6,7 +6,7 @@ import { Context, type GlobalOptions, type Session } from "./context.ts";
 import { globalOptions } from "./program.ts";
 
 /** Names that are asked of a store: not more than this many, and not for longer. */
-const mostNames = 200;
+const maxNames = 200;
 const patienceMs = 1500;
 
 /** Candidates for the last word, which may be empty; the words before it are whole. */
@@ -85,8 +85,8 @@ async function names(
     const { coordinate, ns } = await new Context(session, options, "read").work();
     const page =
       what === "work_spec"
-        ? await coordinate.listWorkSpecs(ns, { limit: mostNames })
-        : await coordinate.listWorkers(ns, { active: true, limit: mostNames });
+        ? await coordinate.listWorkSpecs(ns, { limit: maxNames })
+        : await coordinate.listWorkers(ns, { active: true, limit: maxNames });
     return page.rows.map(({ name }) => name).filter((name) => /^[\w.:/@+-]+$/.test(name));
   };
   let timer: NodeJS.Timeout | undefined;

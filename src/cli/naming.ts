@@ -132,7 +132,7 @@ export async function missingUnits(
 }
 
 /** Names for a sentence, not more than a few. */
-export function listed(names: readonly string[], most = 5): string {
-  const shown = names.slice(0, most).map(quote).join(", ");
-  return names.length > most ? `${shown} and ${names.length - most} more` : shown;
+export function listed(names: readonly string[], max = 5): string {
+  const shown = names.slice(0, max).map(quote).join(", ");
+  return names.length > max ? `${shown} and ${names.length - max} more` : shown;
 }

@@ -1,4 +1,5 @@
 /** Reads a command line, loads the command that it names, runs it, and answers the exit code. */
+import { fileURLToPath } from "node:url";
 import { Command, CommanderError, Help, Option } from "commander";
 import { didYouMean } from "../config/did-you-mean.ts";
 import { version } from "../daemon/version.ts";
@@ -20,7 +21,8 @@ Examples:
 Without a command on a terminal: an interactive shell. The daemon is at
 --address, else COORDINATE_ADDRESS, else what the configuration says, else
 http://127.0.0.1:5980.
-Exit codes: 0 done, 1 failed, 2 nothing to do or wrong use.`;
+Exit codes: 0 done, 1 failed, 2 nothing to do or wrong use.
+Documentation: ${fileURLToPath(new URL("../../docs/README.md", import.meta.url))}`;
 
 /** The options of every command. A fresh list each time: commander keeps state in them. */
 export function globalOptions(): Option[] {

@@ -93,5 +93,5 @@ export class Progress {
   }
 }
 
-const cut = (text: string, most: number): string =>
-  text.length > most ? `…${text.slice(text.length - most + 1)}` : text;
+const cut = (text: string, max: number): string =>
+  text.length > max ? `…${text.slice(text.length - max + 1)}` : text;

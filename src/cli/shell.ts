@@ -14,7 +14,7 @@ import { printError } from "./print-error.ts";
 import { runLine } from "./program.ts";
 
 const prompt = "coordinate> ";
-const mostHistory = 1000;
+const maxHistory = 1000;
 
 export async function runShell(session: Session): Promise<number> {
   const { stdin, stdout } = session.streams;
@@ -108,7 +108,7 @@ function readLine(session: Session, history: readonly string[], ahead: string[])
       output: stdout,
       prompt,
       history: [...history],
-      historySize: mostHistory,
+      historySize: maxHistory,
       completer: (line: string, done: (error: null, result: [string[], string]) => void) => {
         void candidates(session, line).then((found) => done(null, found));
       },
@@ -230,7 +230,7 @@ function readHistory(file: string | null): string[] {
   try {
     return file === null
       ? []
-      : readFileSync(file, "utf8").split("\n").filter(Boolean).reverse().slice(0, mostHistory);
+      : readFileSync(file, "utf8").split("\n").filter(Boolean).reverse().slice(0, maxHistory);
   } catch {
     // there is none yet
     return [];
@@ -239,7 +239,7 @@ function readHistory(file: string | null): string[] {
 
 function remember(history: string[], line: string): void {
   if (history[0] !== line && !isSecret(line)) history.unshift(line);
-  history.length = Math.min(history.length, mostHistory);
+  history.length = Math.min(history.length, maxHistory);
 }
 
 /** Added to the file line by line: an end in the middle of it costs one line at most. */

@@ -2,8 +2,8 @@
 const blocks = "▁▂▃▄▅▆▇█";
 
 /** From 0 to `most`, which is the largest of them when absent; a space where nothing is known. */
-export function sparkline(values: readonly (number | null)[], most?: number): string {
-  const top = most ?? Math.max(...values.map((value) => value ?? 0));
+export function sparkline(values: readonly (number | null)[], max?: number): string {
+  const top = max ?? Math.max(...values.map((value) => value ?? 0));
   return values
     .map((value) => {
       if (value === null) return " ";

@@ -18,7 +18,7 @@ export interface Column {
   head: string;
   align?: "left" | "right";
   /** May be cut when the table is too wide, to no less than this. */
-  least?: number;
+  min?: number;
 }
 
 export type Paint = (style: Style | undefined, text: string) => string;
@@ -29,10 +29,10 @@ const ascii = /^[\u0020-\u007e]*$/;
 export const width = (text: string): number => (ascii.test(text) ? text.length : measure(text).width);
 
 /** The text, or its beginning with an ellipsis, in at most `most` columns. */
-export function cut(text: string, most: number): string {
-  if (width(text) <= most) return text;
-  if (most < 1) return "";
-  const { index } = measure(text, { limit: most, ellipsis: "…", ellipsisWidth: 1 });
+export function cut(text: string, max: number): string {
+  if (width(text) <= max) return text;
+  if (max < 1) return "";
+  const { index } = measure(text, { limit: max, ellipsis: "…", ellipsisWidth: 1 });
   return `${text.slice(0, index)}…`;
 }
 
@@ -45,7 +45,7 @@ export const pad = (text: string, to: number, align: "left" | "right" = "left"):
 export function tableLines(
   columns: readonly Column[],
   rows: readonly (readonly (string | Cell)[])[],
-  most: number,
+  max: number,
   paint: Paint,
 ): string[] {
   const cells = rows.map((row) =>
@@ -54,7 +54,7 @@ export function tableLines(
   const widths = columns.map(({ head }, i) =>
     cells.reduce((widest, row) => Math.max(widest, width(row[i]?.text ?? "")), width(head)),
   );
-  shrink(columns, widths, most);
+  shrink(columns, widths, max);
   const line = (row: readonly Cell[]): string =>
     columns
       .map(({ align = "left" }, i) => {
@@ -71,13 +71,13 @@ export function tableLines(
 }
 
 /** Takes from the widest column that may still give, until the table fits or none can. */
-function shrink(columns: readonly Column[], widths: number[], most: number): void {
-  let over = widths.reduce((sum, one) => sum + one, 2 * (columns.length - 1)) - most;
+function shrink(columns: readonly Column[], widths: number[], max: number): void {
+  let over = widths.reduce((sum, one) => sum + one, 2 * (columns.length - 1)) - max;
   while (over > 0) {
     let widest = -1;
     for (let i = 0; i < widths.length; i++) {
-      const { least } = columns[i] ?? {};
-      if (least === undefined || (widths[i] ?? 0) <= least) continue;
+      const { min } = columns[i] ?? {};
+      if (min === undefined || (widths[i] ?? 0) <= min) continue;
       if (widest < 0 || (widths[i] ?? 0) > (widths[widest] ?? 0)) widest = i;
     }
     if (widest < 0) return;
@@ -87,15 +87,15 @@ function shrink(columns: readonly Column[], widths: number[], most: number): voi
 }
 
 /** Words of a text in lines of at most `most` columns; `indent` stands before every line but the first. */
-export function wrap(text: string, most: number, indent = ""): string[] {
-  if (!Number.isFinite(most)) return [text];
+export function wrap(text: string, max: number, indent = ""): string[] {
+  if (!Number.isFinite(max)) return [text];
   const lead = /^ */.exec(text)?.[0] ?? "";
   const lines: string[] = [];
   let line = lead;
   let empty = true;
   for (const word of text.slice(lead.length).split(" ")) {
     const longer = empty ? line + word : `${line} ${word}`;
-    if (!empty && width(longer) > most) {
+    if (!empty && width(longer) > max) {
       lines.push(line);
       line = indent + word;
     } else line = longer;

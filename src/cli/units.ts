@@ -68,10 +68,10 @@ export function readDuration(text: string, what: string): number {
 }
 
 /** A whole number of at least `least`. */
-export function readCount(text: string, what: string, least = 0): number {
+export function readCount(text: string, what: string, min = 0): number {
   const value = /^\d{1,15}$/.test(text) ? Number(text) : NaN;
-  if (!(value >= least))
-    throw new UsageError(`${what}: expected a whole number of ${least} or more, got ${text}`);
+  if (!(value >= min))
+    throw new UsageError(`${what}: expected a whole number of ${min} or more, got ${text}`);
   return value;
 }
 

@@ -6,12 +6,12 @@ export async function listWorkers(
   coordinate: Coordinate,
   ns: string,
   query: WorkerQuery,
-  most: number,
+  max: number,
 ): Promise<{ rows: WorkerRow[]; more: boolean }> {
   const rows: WorkerRow[] = [];
   let previous: string | undefined;
   do {
-    const limit = Math.min(1000, most - rows.length);
+    const limit = Math.min(1000, max - rows.length);
     const page = await coordinate.listWorkers(ns, {
       ...query,
       limit,
@@ -19,7 +19,7 @@ export async function listWorkers(
     });
     rows.push(...page.rows);
     previous = page.next ?? undefined;
-  } while (previous !== undefined && rows.length < most);
+  } while (previous !== undefined && rows.length < max);
   return { rows, more: previous !== undefined };
 }
 

@@ -132,7 +132,7 @@ export async function openChosen(
 
 /**
  * Runs what works on a namespace. A worker changes the store, also where the command that shows one only looks; and a store
- * that is opened here, without a daemon, is tidied here.
+ * that is opened here, without a daemon, has its housekeeping here.
  */
 export async function atWork<Outcome>(
   context: Context,
@@ -142,8 +142,8 @@ export async function atWork<Outcome>(
   const { coordinate, engine } = await context.opened("write");
   const { Housekeeping } = await import("../daemon/housekeeping.ts");
   const housekeeping = new Housekeeping(engine, 1000, {
-    onTidied: () => undefined,
-    onError: (error) => log.error({ err: error }, "the store could not be tidied"),
+    onSwept: () => undefined,
+    onError: (error) => log.error({ err: error }, "housekeeping failed"),
   });
   housekeeping.start();
   try {

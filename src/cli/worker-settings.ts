@@ -27,14 +27,14 @@ export function workerSettings(
   { worker, sources }: Pick<Configuration, "worker" | "sources">,
   cores = availableParallelism(),
 ): WorkerSettings {
-  const given = (key: keyof WorkerConfig, least = 0): number | undefined => {
+  const given = (key: keyof WorkerConfig, min = 0): number | undefined => {
     const from = sources.get(`worker.${key}`);
     if (from === undefined) return undefined;
-    if (worker[key] >= least) return worker[key];
-    throw new CommandError(`${from}: ${key}: expected ${least} or more, got ${worker[key]}`);
+    if (worker[key] >= min) return worker[key];
+    throw new CommandError(`${from}: ${key}: expected ${min} or more, got ${worker[key]}`);
   };
-  const ms = (key: keyof WorkerConfig, least?: number): number | undefined => {
-    const seconds = given(key, least);
+  const ms = (key: keyof WorkerConfig, min?: number): number | undefined => {
+    const seconds = given(key, min);
     return seconds === undefined ? undefined : seconds * 1000;
   };
   const children = given("num_workers");

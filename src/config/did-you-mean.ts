@@ -7,15 +7,15 @@ export function didYouMean(given: string, known: Iterable<string>): string {
 /** Near is a third of the letters at most, or two: but of a word of four letters one, since two make another word. */
 export function nearest(given: string, known: Iterable<string>): string | null {
   let best: string | null = null;
-  let least = (given.length <= 4 ? 1 : Math.max(2, Math.floor(given.length / 3))) + 1;
+  let min = (given.length <= 4 ? 1 : Math.max(2, Math.floor(given.length / 3))) + 1;
   for (const name of known) {
     // the difference in length is the least that the distance can be, and spares most comparisons
-    if (Math.abs(name.length - given.length) >= least) continue;
+    if (Math.abs(name.length - given.length) >= min) continue;
     const distance = editDistance(given.toLowerCase(), name.toLowerCase());
     // with two letters to change, any short word would be near any other
-    if (distance >= least || distance >= Math.max(given.length, name.length) / 2) continue;
+    if (distance >= min || distance >= Math.max(given.length, name.length) / 2) continue;
     best = name;
-    least = distance;
+    min = distance;
   }
   return best;
 }
@@ -27,11 +27,11 @@ function editDistance(a: string, b: string): number {
     const next = [i];
     for (let j = 1; j <= b.length; j++) {
       const same = a[i - 1] === b[j - 1] ? 0 : 1;
-      let least = Math.min((next[j - 1] ?? 0) + 1, (row[j] ?? 0) + 1, (row[j - 1] ?? 0) + same);
+      let min = Math.min((next[j - 1] ?? 0) + 1, (row[j] ?? 0) + 1, (row[j - 1] ?? 0) + same);
       // two letters that changed places are one slip
       if (i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1])
-        least = Math.min(least, (before[j - 2] ?? 0) + 1);
-      next[j] = least;
+        min = Math.min(min, (before[j - 2] ?? 0) + 1);
+      next[j] = min;
     }
     before = row;
     row = next;

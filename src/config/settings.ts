@@ -145,7 +145,11 @@ export const daemonSettings = {
     oneOf: ["system", "manual"],
     help: "manual: time stands still until POST /clock moves it; for tests of workers",
   },
-  tidyMs: { type: "count", default: 1000, help: "how often expired leases and the like are tidied up" },
+  sweepMs: {
+    type: "count",
+    default: 1000,
+    help: "how often housekeeping sweeps expired leases and the like",
+  },
   graceMs: { type: "count", default: 10_000, help: "how long a stop waits for requests to be answered" },
   logLevel: {
     type: "text",

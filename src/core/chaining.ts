@@ -37,7 +37,7 @@ export interface Outputs {
   readonly errors: string[];
 }
 
-const mostErrors = 100;
+const maxErrors = 100;
 const longestError = 200;
 const longestKeyShown = 60;
 
@@ -199,7 +199,7 @@ class ErrorList {
 
   add(text: string): void {
     this.#count += 1;
-    if (this.#count > mostErrors) return;
+    if (this.#count > maxErrors) return;
     this.#texts.push(cut(text, longestError));
   }
 

@@ -38,10 +38,10 @@ export function checkBoolean(field: string, value: unknown): boolean {
 }
 
 /** A count: an integer of `least` or more. */
-export function checkCount(field: string, value: unknown, otherwise: number, least = 0): number {
+export function checkCount(field: string, value: unknown, otherwise: number, min = 0): number {
   if (value === undefined) return otherwise;
-  if (typeof value !== "number" || !Number.isSafeInteger(value) || value < least)
-    throw bad(field, `an integer of ${least} or more`, value);
+  if (typeof value !== "number" || !Number.isSafeInteger(value) || value < min)
+    throw bad(field, `an integer of ${min} or more`, value);
   return value;
 }
 
@@ -54,10 +54,10 @@ export function checkTime(field: string, value: unknown): number {
 }
 
 /** A span in milliseconds from `now`; spans below 0 are allowed only where they mean something. */
-export function checkSpan(field: string, value: unknown, now: number, otherwise = 0, least = 0): number {
+export function checkSpan(field: string, value: unknown, now: number, otherwise = 0, min = 0): number {
   if (value === undefined) return otherwise;
-  if (typeof value !== "number" || !(value >= least && now + value <= latestTime))
-    throw bad(field, least === 0 ? "milliseconds, 0 or more" : "milliseconds", value);
+  if (typeof value !== "number" || !(value >= min && now + value <= latestTime))
+    throw bad(field, min === 0 ? "milliseconds, 0 or more" : "milliseconds", value);
   return Math.round(value);
 }
 
@@ -88,11 +88,11 @@ export function checkOneOf<Value extends string>(
   return found;
 }
 
-export function checkList<Item>(field: string, items: readonly Item[], most: number): readonly Item[] {
+export function checkList<Item>(field: string, items: readonly Item[], max: number): readonly Item[] {
   const value: unknown = items;
   if (!Array.isArray(value)) throw bad(field, "a list", value);
-  if (items.length > most)
-    throw new CoordinateError("too_large", `${field}: ${items.length} items, at most ${most}`);
+  if (items.length > max)
+    throw new CoordinateError("too_large", `${field}: ${items.length} items, at most ${max}`);
   return items;
 }
 

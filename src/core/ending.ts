@@ -21,7 +21,7 @@ export interface EndWait {
 }
 
 /** Looked at in one call of the store. */
-const mostAtOnce = 5000;
+const maxAtOnce = 5000;
 
 const isOpen = (row: WorkUnitRow | null | undefined): row is WorkUnitRow =>
   row !== null && row !== undefined && row.status !== "finished" && row.status !== "failed";
@@ -126,8 +126,8 @@ export class EndWaits {
   ): Promise<Map<string, WorkUnitRow | null>> {
     const rows = new Map<string, WorkUnitRow | null>();
     // also for no names at all: that there is no such work spec is told then, too
-    for (let from = 0; from === 0 || from < names.length; from += mostAtOnce) {
-      const some = names.slice(from, from + mostAtOnce);
+    for (let from = 0; from === 0 || from < names.length; from += maxAtOnce) {
+      const some = names.slice(from, from + maxAtOnce);
       const found = await this.#store.getWorkUnits(ns, workSpec, some, this.#clock.now());
       some.forEach((name, i) => rows.set(name, found[i] ?? null));
     }

@@ -95,7 +95,7 @@ import {
   type NamespaceSettings,
 } from "./namespace.ts";
 import { eachRow, type Page } from "./page.ts";
-import { defaultTake, mostTaken, type QueueMessage, type QueueRow } from "./queue.ts";
+import { defaultTake, maxTaken, type QueueMessage, type QueueRow } from "./queue.ts";
 import { checkRetry, specTryLimit, type UnitRetry } from "./retry.ts";
 import { keepsHistory, Recorder, stepOf, type StoredRecord } from "./recording.ts";
 import { runsDue, withRuns } from "./schedule.ts";
@@ -107,12 +107,12 @@ import {
   type ListedAttempt,
   type Settle,
   type Store,
-  type Tidied,
+  type Swept,
   type WorkUnitChange,
   type WorkUnitPut,
   type WorkUnitWhere,
 } from "./store.ts";
-import { Takers } from "./taking.ts";
+import { MessageWaiters } from "./taking.ts";
 import { Waiting } from "./waiting.ts";
 import {
   changeMeta,
@@ -130,8 +130,8 @@ import {
 import {
   conflictPolicies,
   emptyTally,
-  mostLabels,
-  mostQueues,
+  maxLabels,
+  maxQueues,
   workUnitStatuses,
   type AddedWorkUnit,
   type ConflictPolicy,
@@ -178,8 +178,8 @@ const requestMemoryMs = 10 * 60 * 1000;
 const recordingMs = 2000;
 const defaultHistoryMs = 3_600_000;
 const defaultPoints = 360;
-const mostPoints = 3000;
-const mostSeries = 1000;
+const maxPoints = 3000;
+const maxSeries = 1000;
 
 export class Engine implements Coordinate {
   readonly #store: Store;
@@ -191,7 +191,7 @@ export class Engine implements Coordinate {
   readonly #workerRetentionMs: number;
   readonly #refusedRuntimes: ReadonlySet<string>;
   readonly #waiting: Waiting;
-  readonly #takers: Takers;
+  readonly #messageWaiters: MessageWaiters;
   readonly #ends: EndWaits;
   readonly #recorder: Recorder | null;
   #closed = false;
@@ -208,7 +208,7 @@ export class Engine implements Coordinate {
     this.#workerRetentionMs = options.workerRetentionMs ?? 7 * 24 * 3600 * 1000;
     this.#refusedRuntimes = new Set(options.refusedRuntimes);
     this.#waiting = new Waiting(this.#clock);
-    this.#takers = new Takers(store, this.#clock, this.#pollMs);
+    this.#messageWaiters = new MessageWaiters(store, this.#clock, this.#pollMs);
     this.#ends = new EndWaits(store, this.#clock, this.#pollMs);
     const keeps = (options.history ?? true) && keepsHistory(store);
     this.#recorder = keeps ? new Recorder(store, this.#clock.now()) : null;
@@ -406,12 +406,12 @@ export class Engine implements Coordinate {
             ),
     };
     if (unit.queues !== undefined) {
-      const queues = checkNames("queues", "queue", unit.queues, mostQueues);
+      const queues = checkNames("queues", "queue", unit.queues, maxQueues);
       if (queues.length > 0) put.queues = queues;
     }
     if (unit.labels !== undefined || unit.batch !== undefined) {
       const own = unit.batch === undefined ? [] : [batchLabel(checkBatch(unit.batch))];
-      const labels = checkNames("labels", "label", [...own, ...(unit.labels ?? [])], mostLabels);
+      const labels = checkNames("labels", "label", [...own, ...(unit.labels ?? [])], maxLabels);
       if (labels.length > 0) put.labels = labels;
     }
     if (unit.partition !== undefined && unit.partition !== "")
@@ -441,6 +441,7 @@ export class Engine implements Coordinate {
   async listWorkUnits(ns: string, ref: WorkSpecRef, query: WorkUnitQuery = {}): Promise<Page<WorkUnitRow>> {
     const namespace = this.#ns(ns);
     const where = this.#where(query);
+    if (query.asAdded === true) where.asAdded = true;
     if (query.previous !== undefined) where.previous = checkName("work unit", query.previous);
     const read = (limit: number): Promise<WorkUnitRow[]> =>
       this.#store.listWorkUnits(namespace, checkRef(ref), where, limit, this.#clock.now());
@@ -886,10 +887,10 @@ export class Engine implements Coordinate {
   async takeMessages(ns: string, queue: string, options: TakeOptions = {}): Promise<QueueMessage[]> {
     const namespace = this.#ns(ns);
     const now = this.#clock.now();
-    return this.#takers.take({
+    return this.#messageWaiters.take({
       ns: namespace,
       queue: checkName("queue", queue),
-      max: Math.min(checkCount("max", options.max, defaultTake, 1), mostTaken),
+      max: Math.min(checkCount("max", options.max, defaultTake, 1), maxTaken),
       requestId: checkRequestId(options.requestId),
       deadline: now + checkSpan("waitMs", options.waitMs, now),
       signal: options.signal,
@@ -1070,12 +1071,12 @@ export class Engine implements Coordinate {
     const from = query.from === undefined ? to - lastMs : checkTime("from", query.from);
     if (from >= to)
       throw new CoordinateError("bad_argument", `from: expected a time before ${to}, got ${from}`);
-    const points = Math.min(checkCount("points", query.points, defaultPoints, 1), mostPoints);
+    const points = Math.min(checkCount("points", query.points, defaultPoints, 1), maxPoints);
     const each = query.each !== undefined && checkBoolean("each", query.each);
     const specs: { id: number; name: string | null }[] = [];
     if (query.workSpecs === undefined) specs.push({ id: 0, name: null });
     else {
-      const names = checkList("workSpecs", query.workSpecs, mostSeries).map((one) =>
+      const names = checkList("workSpecs", query.workSpecs, maxSeries).map((one) =>
         checkName("work spec", one),
       );
       const rows = await store.getWorkSpecs(namespace, names);
@@ -1086,8 +1087,8 @@ export class Engine implements Coordinate {
     }
     if (each) {
       const rows = await store.tally(namespace, now);
-      if (rows.length > mostSeries)
-        throw new CoordinateError("too_large", `each: ${rows.length} work specs, at most ${mostSeries}`);
+      if (rows.length > maxSeries)
+        throw new CoordinateError("too_large", `each: ${rows.length} work specs, at most ${maxSeries}`);
       for (const { id, workSpec } of rows) specs.push({ id, name: workSpec });
     }
     const plan = planHistory(from, to, points, now);
@@ -1210,7 +1211,7 @@ export class Engine implements Coordinate {
   // ---- housekeeping
 
   /** One bounded piece of housekeeping; whoever runs an engine calls it every second or so, and again while there is more. */
-  async tidy(units = slice): Promise<Tidied> {
+  async sweep(units = slice): Promise<Swept> {
     this.#open();
     const now = this.#clock.now();
     const limits = {
@@ -1218,23 +1219,23 @@ export class Engine implements Coordinate {
       workersBefore: now - this.#workerRetentionMs,
       requestsBefore: now - requestMemoryMs,
     };
-    const tidied = await this.#store.tidy(limits, now);
-    if (tidied.workers > 0) this.#known.clear();
+    const swept = await this.#store.sweep(limits, now);
+    if (swept.workers > 0) this.#known.clear();
     const { done } = await this.#store.purge(units, now);
     await this.#recorder?.record(now);
-    return { ...tidied, more: tidied.more || !done };
+    return { ...swept, more: swept.more || !done };
   }
 
   /** How many requests wait: for work, for messages, or for units to end. */
   get waiting(): number {
-    return this.#waiting.size + this.#takers.size + this.#ends.size;
+    return this.#waiting.size + this.#messageWaiters.size + this.#ends.size;
   }
 
   async close(): Promise<void> {
     if (this.#closed) return;
     this.#closed = true;
     this.#waiting.stop();
-    this.#takers.stop();
+    this.#messageWaiters.stop();
     this.#ends.stop();
     try {
       // what happened in the step under way
@@ -1273,11 +1274,11 @@ function checkRef(ref: WorkSpecRef): WorkSpecRef {
 }
 
 /** Names without repetitions, in the order they were given. */
-function checkNames(field: string, kind: NameKind, names: readonly string[], most: number): string[] {
+function checkNames(field: string, kind: NameKind, names: readonly string[], max: number): string[] {
   const checked = checkList(field, names, 1000).map((name) => checkName(kind, name));
   const distinct = [...new Set(checked)];
-  if (distinct.length > most)
-    throw new CoordinateError("too_large", `${field}: ${distinct.length} items, at most ${most}`);
+  if (distinct.length > max)
+    throw new CoordinateError("too_large", `${field}: ${distinct.length} items, at most ${max}`);
   return distinct;
 }
 

@@ -94,7 +94,7 @@ export interface HistoryChange {
 }
 
 /** Changes remembered of one step. */
-const mostChanges = 20;
+const maxChanges = 20;
 
 // ---- histograms: four buckets to each doubling, so that a percentile is off by less than a tenth
 
@@ -167,7 +167,7 @@ export function addRecord(to: HistoryRecord, from: HistoryRecord): void {
   for (const sum of sums) to[sum] += from[sum];
   to.oldestMs = Math.max(to.oldestMs, from.oldestMs);
   if (from.changes.length > 0)
-    to.changes = [...to.changes, ...from.changes].sort((a, b) => a.time - b.time).slice(0, mostChanges);
+    to.changes = [...to.changes, ...from.changes].sort((a, b) => a.time - b.time).slice(0, maxChanges);
 }
 
 /** What is zero is left out: most records of most work specs are a few dozen bytes. */

@@ -119,8 +119,11 @@ function exhaustedData(data: Data | null, lastError: string | null, tries: numbe
   return dataWith(lastError === null ? failed : dataWith(failed, "last_error", lastError), "tries", tries);
 }
 
-/** What `exhaustedData` writes. */
-export const exhaustedKeys = ["traceback", "last_error", "tries"];
+/** What a failure writes of itself into the data, by its reason. */
+export const failureKeys = (reason: FailReason | null): readonly string[] => {
+  if (reason === "exhausted") return ["traceback", "last_error", "tries"];
+  return reason === "dependency" ? ["traceback", "failed_dependency"] : ["traceback"];
+};
 
 /** Fails a unit that was tried too often. */
 export function exhaust<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit, worker: string): void {
@@ -168,7 +171,8 @@ function failBroken<Unit extends UnitState>(
   const broken = needs.find((need) => needState(set, need) === "broken");
   if (broken === undefined) throw new Error("unreachable");
   const traceback = brokenDependency(broken.workSpec, broken.workUnit, set.targetStatus(broken));
-  failUnrun(set, unit, "", "dependency", dataWith(unit.data, "traceback", traceback), at);
+  const data = dataWith(dataWith(unit.data, "traceback", traceback), "failed_dependency", broken.workUnit);
+  failUnrun(set, unit, "", "dependency", data, at);
 }
 
 /** The lease of the unit's attempt has ended at this time: the unit waits again, and the attempt may still be settled late. */

@@ -13,16 +13,16 @@ export type NameKind =
   "namespace" | "work spec" | "work unit" | "worker" | "queue" | "label" | "action" | "partition" | "limit";
 
 /** Fewest and most bytes a name may have. The empty namespace is the default one. */
-export const nameLimits: Readonly<Record<NameKind, { readonly least: number; readonly most: number }>> = {
-  namespace: { least: 0, most: 1024 },
-  "work spec": { least: 1, most: 1024 },
-  "work unit": { least: 0, most: 4096 },
-  worker: { least: 0, most: 1024 },
-  queue: { least: 1, most: 1024 },
-  label: { least: 1, most: 256 },
-  partition: { least: 0, most: 256 },
-  limit: { least: 1, most: 256 },
-  action: { least: 1, most: 1024 },
+export const nameLimits: Readonly<Record<NameKind, { readonly min: number; readonly max: number }>> = {
+  namespace: { min: 0, max: 1024 },
+  "work spec": { min: 1, max: 1024 },
+  "work unit": { min: 0, max: 4096 },
+  worker: { min: 0, max: 1024 },
+  queue: { min: 1, max: 1024 },
+  label: { min: 1, max: 256 },
+  partition: { min: 0, max: 256 },
+  limit: { min: 1, max: 256 },
+  action: { min: 1, max: 1024 },
 };
 
 const anySurrogate = /[\ud800-\udfff]/;
@@ -35,8 +35,8 @@ const unitsOutOfByteOrder = /[\ud800-\uffff]/;
 export function checkName(kind: NameKind, name: unknown): string {
   // Once or more for every unit that moves: a UTF-16 unit is at most three bytes, so short names need no counting.
   if (typeof name === "string") {
-    const { least, most } = nameLimits[kind];
-    if (name.length >= least && name.length * 3 <= most && !anySurrogate.test(name)) return name;
+    const { min, max } = nameLimits[kind];
+    if (name.length >= min && name.length * 3 <= max && !anySurrogate.test(name)) return name;
   }
   return checkUnusualName(kind, name);
 }
@@ -44,11 +44,11 @@ export function checkName(kind: NameKind, name: unknown): string {
 function checkUnusualName(kind: NameKind, name: unknown): string {
   if (typeof name !== "string")
     throw new CoordinateError("bad_name", `of ${article(kind)}: not a string but ${typeName(name)}`);
-  const { least, most } = nameLimits[kind];
+  const { min, max } = nameLimits[kind];
   const length = nameByteLength(name);
-  if (length > most)
-    throw new CoordinateError("too_large", `${kind} name of ${length} bytes, the limit is ${most}`);
-  if (length < least) throw new CoordinateError("bad_name", `of ${article(kind)}: empty`);
+  if (length > max)
+    throw new CoordinateError("too_large", `${kind} name of ${length} bytes, the limit is ${max}`);
+  if (length < min) throw new CoordinateError("bad_name", `of ${article(kind)}: empty`);
   return canonicalName(name);
 }
 

@@ -30,4 +30,4 @@ export interface QueueRow {
 
 /** How many messages one call takes when it does not say, and at most. */
 export const defaultTake = 100;
-export const mostTaken = 10_000;
+export const maxTaken = 10_000;

@@ -108,7 +108,7 @@ export class Noted implements Notes {
 }
 
 /** Steps that are remembered where nobody takes them. */
-const mostSteps = 60;
+const maxSteps = 60;
 
 /** Counts by step and work spec. */
 export class Happened implements Notes {
@@ -150,7 +150,7 @@ export class Happened implements Notes {
     let specs = this.#steps.get(time);
     if (specs === undefined) {
       this.#steps.set(time, (specs = new Map<number, HistoryRecord>()));
-      if (this.#steps.size > mostSteps) this.#steps.delete(Math.min(...this.#steps.keys()));
+      if (this.#steps.size > maxSteps) this.#steps.delete(Math.min(...this.#steps.keys()));
     }
     let record = specs.get(spec);
     if (record === undefined) specs.set(spec, (record = emptyRecord()));
@@ -177,9 +177,9 @@ function add(histogram: Map<number, number>, ms: number, count: number): void {
 /** So long a step is kept open for what is told of it late: by verbs under way when it ended, or after a failed write. */
 const openMs = 60_000;
 /** Records of so many work specs are written at a time: those with the most units, and the most that happened. */
-const mostSpecs = 1000;
+const maxSpecs = 1000;
 /** Old records removed at a time, and how often. */
-const mostDropped = 5000;
+const maxDropped = 5000;
 const dropEveryMs = 60_000;
 
 /** When the step begins that a time lies in. */
@@ -220,7 +220,7 @@ export class Recorder {
 
   /** To be shown as a mark; those that are too many to remember are forgotten. */
   changed(namespace: string, change: HistoryChange): void {
-    if (change.what !== "" && this.#changes.length < mostSpecs) this.#changes.push({ namespace, change });
+    if (change.what !== "" && this.#changes.length < maxSpecs) this.#changes.push({ namespace, change });
   }
 
   /** Records the steps that are over and were not recorded yet; with `all`, the one under way as well. */
@@ -318,11 +318,11 @@ export class Recorder {
   }
 
   async #drop(now: number): Promise<void> {
-    let most = 0;
+    let max = 0;
     for (const { stepMs, keptMs } of historySteps)
-      most = Math.max(most, await this.#store.dropHistory(stepMs, now - keptMs - stepMs, mostDropped));
+      max = Math.max(max, await this.#store.dropHistory(stepMs, now - keptMs - stepMs, maxDropped));
     // while there is much to remove, some of it goes with every recording
-    if (most < mostDropped) this.#dropped = now;
+    if (max < maxDropped) this.#dropped = now;
   }
 }
 
@@ -339,7 +339,7 @@ function busiestOf(entries: readonly Entry[]): Set<number> | null {
     const weight = openUnits(record) + added + started + finished + failed + record.changes.length;
     weights.set(spec, (weights.get(spec) ?? 0) + weight);
   }
-  if (weights.size <= mostSpecs) return null;
-  const sorted = [...weights].sort(([, a], [, b]) => b - a).slice(0, mostSpecs);
+  if (weights.size <= maxSpecs) return null;
+  const sorted = [...weights].sort(([, a], [, b]) => b - a).slice(0, maxSpecs);
   return new Set(sorted.map(([spec]) => spec));
 }

@@ -52,8 +52,8 @@ export const ownTryLimit = (own: UnitRetry | null): number | null =>
 
 /** Whether a unit was tried as often as it says itself, or else as `limit` says; 0 is unlimited. */
 export function isSpent(tries: number, own: UnitRetry | null, limit: number): boolean {
-  const most = ownTryLimit(own) ?? limit;
-  return most > 0 && tries >= most;
+  const max = ownTryLimit(own) ?? limit;
+  return max > 0 && tries >= max;
 }
 
 /**

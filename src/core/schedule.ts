@@ -30,9 +30,9 @@ export interface Schedule {
 
 /** A run that is made later than this has been missed, and is left to `catchUp`. */
 export const graceMs = 60_000;
-const leastEveryMs = 1000;
-const mostDates = 10_000;
-const mostCatchUp = 1000;
+const minEveryMs = 1000;
+const maxDates = 10_000;
+const maxCatchUp = 1000;
 
 export const hasSchedule = ({ cron, everyMs, at }: Schedule): boolean =>
   cron !== undefined || everyMs !== undefined || at !== undefined;
@@ -51,11 +51,10 @@ export function wrongInSchedule(schedule: Schedule): { key: string; problem: str
   if (timezone !== undefined && cron === undefined) return wrong("timezone", "only with cron");
   if (timezone !== undefined && !isTimezone(timezone))
     return wrong("timezone", `expected a time zone such as Europe/Brussels, got ${JSON.stringify(timezone)}`);
-  if (everyMs !== undefined && everyMs < leastEveryMs) return wrong("every", "expected 1 second or more");
-  if (at?.length === 0 || (at?.length ?? 0) > mostDates)
-    return wrong("at", `expected 1 to ${mostDates} dates`);
+  if (everyMs !== undefined && everyMs < minEveryMs) return wrong("every", "expected 1 second or more");
+  if (at?.length === 0 || (at?.length ?? 0) > maxDates) return wrong("at", `expected 1 to ${maxDates} dates`);
   if (end !== undefined && end < start) return wrong("end", "is before start");
-  if (catchUp > mostCatchUp) return wrong("catch_up", `expected at most ${mostCatchUp}`);
+  if (catchUp > maxCatchUp) return wrong("catch_up", `expected at most ${maxCatchUp}`);
   if (cron === undefined) return null;
   try {
     // a question mark would be the moment at which the expression is read
@@ -117,21 +116,21 @@ export function nextRuns(schedule: Schedule, after: number, count: number): numb
 /** The latest times from one to another, both included, at most so many, in rising order. */
 export function lastRuns(schedule: Schedule, from: number, to: number, count: number): number[] {
   const { cron, timezone, everyMs, at = [], start = 0, end = latestTime } = schedule;
-  const least = Math.max(from, start);
-  const most = Math.min(to, end);
+  const min = Math.max(from, start);
+  const max = Math.min(to, end);
   let times: number[];
   if (cron !== undefined) {
     // those before the next full second: times of cron have none but full seconds
-    const before = Math.min((Math.floor(most / 1000) + 1) * 1000, latestTime);
+    const before = Math.min((Math.floor(max / 1000) + 1) * 1000, latestTime);
     times = cronOf(cron, timezone)
       .previousRuns(count, new Date(before))
       .map((date) => date.getTime());
   } else if (everyMs !== undefined) {
-    const last = start + Math.floor((most - start) / everyMs) * everyMs;
+    const last = start + Math.floor((max - start) / everyMs) * everyMs;
     times = Array.from({ length: count }, (_, i) => last - i * everyMs);
   } else times = [...new Set(at)];
   return times
-    .filter((time) => time >= least && time <= most)
+    .filter((time) => time >= min && time <= max)
     .sort((a, b) => a - b)
     .slice(-count);
 }
@@ -153,8 +152,8 @@ export const isRunDue = (meta: WorkSpecMeta, now: number): boolean => {
  */
 export function dueRuns({ schedule, nextRun: from }: WorkSpecMeta, now: number): number[] {
   const { catchUp = 1, overlap = "allow" } = schedule;
-  const most = overlap === "allow" ? catchUp : Math.min(catchUp, overlap === "skip" ? 1 : 2);
-  const times = lastRuns(schedule, from, now, Math.max(1, most));
+  const max = overlap === "allow" ? catchUp : Math.min(catchUp, overlap === "skip" ? 1 : 2);
+  const times = lastRuns(schedule, from, now, Math.max(1, max));
   return catchUp > 0 ? times : times.filter((time) => now - time <= graceMs);
 }
 

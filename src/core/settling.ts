@@ -9,7 +9,7 @@ import {
   catchUpUnit,
   endAttempt,
   endInError,
-  exhaustedKeys,
+  failureKeys,
   follow,
   followBefore,
   releaseUnit,
@@ -160,7 +160,7 @@ function settleOne<Unit extends UnitState>(
   if (change.data !== null) attempt.data = change.data;
   // a finish that wins over a failure: what the failure wrote of itself is not true any more
   else if (attempt.status === "failed" && attempt.data !== null && attempt.data !== unit.data)
-    attempt.data = dataWithout(attempt.data, attempt.reason === "exhausted" ? exhaustedKeys : ["traceback"]);
+    attempt.data = dataWithout(attempt.data, failureKeys(attempt.reason));
   if (attempt.status === "expired" && !release) attempt.late = true;
   if (release) {
     if (attempt.status === "pending") releaseUnit(set, unit, attempt, change.untried);

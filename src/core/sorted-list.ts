@@ -5,7 +5,7 @@
  * chunks, then within one; a change moves at most one chunk's items. Both ends are tried first, because queues
  * are mostly worked on there: drained at the front, filled at the back.
  */
-const most = 512;
+const max = 512;
 
 /** A run of neighbours. What a list wants to know of its chunks it keeps in `note`. */
 export interface Chunk<Item, Note> {
@@ -55,7 +55,7 @@ export class SortedList<Item, Note = undefined> {
     const last = chunks.at(-1);
     if (last === undefined || this.#compare(item, last.items.at(-1)!) > 0) {
       // a full chunk at the end stays full: items mostly arrive in order
-      const chunk = last !== undefined && last.items.length < most ? last : this.#newChunk(chunks.length, []);
+      const chunk = last !== undefined && last.items.length < max ? last : this.#newChunk(chunks.length, []);
       chunk.items.push(item);
       this.#added(item, chunk);
       return;
@@ -67,8 +67,8 @@ export class SortedList<Item, Note = undefined> {
     if (index < items.length && this.#compare(items[index]!, item) === 0) return;
     items.splice(index, 0, item);
     this.#added(item, chunk);
-    if (items.length <= most) return;
-    const half = this.#newChunk(at + 1, items.splice(most / 2));
+    if (items.length <= max) return;
+    const half = this.#newChunk(at + 1, items.splice(max / 2));
     this.#moved(chunk);
     this.#moved(half);
   }
@@ -98,7 +98,7 @@ export class SortedList<Item, Note = undefined> {
     this.#size--;
     this.#keeper?.removed(item, chunk);
     if (items.length === 0) this.#chunks.splice(at, 1);
-    else if (items.length < most / 8) this.#merge(at);
+    else if (items.length < max / 8) this.#merge(at);
     return true;
   }
 
@@ -195,7 +195,7 @@ export class SortedList<Item, Note = undefined> {
     const left = at > 0 ? at - 1 : at;
     const a = this.#chunks[left];
     const b = this.#chunks[left + 1];
-    if (a === undefined || b === undefined || a.items.length + b.items.length > most / 2) return;
+    if (a === undefined || b === undefined || a.items.length + b.items.length > max / 2) return;
     for (const item of b.items) a.items.push(item);
     this.#chunks.splice(left + 1, 1);
     this.#moved(a);

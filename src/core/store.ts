@@ -82,7 +82,7 @@ export interface HousekeepingStore {
    * removes ended units by their spec's retention, workers inactive since before `workersBefore` that hold no
    * attempt, passed locks, old request ids, and the messages that were kept for them.
    */
-  tidy(limits: TidyLimits, now: number): Promise<Tidied>;
+  sweep(limits: SweepLimits, now: number): Promise<Swept>;
 }
 
 export interface Store extends QueueStore, ActionStore, LockStore, HousekeepingStore {
@@ -296,6 +296,8 @@ export interface WorkUnitWhere {
   error?: string;
   /** Of units that have ended, those that did so at this time or later. */
   endedSince?: number;
+  /** Rows have the unit's own data, whatever its attempt has. */
+  asAdded?: boolean;
   previous?: string;
 }
 
@@ -372,14 +374,14 @@ export interface Settle extends AttemptKey {
   recordTaken: boolean;
 }
 
-export interface TidyLimits {
+export interface SweepLimits {
   /** At most about this many units in one call. */
   units: number;
   workersBefore: number;
   requestsBefore: number;
 }
 
-export interface Tidied {
+export interface Swept {
   expired: number;
   due: number;
   exhausted: number;
@@ -391,7 +393,7 @@ export interface Tidied {
   more: boolean;
 }
 
-export const nothingTidied = (): Tidied => ({
+export const nothingSwept = (): Swept => ({
   expired: 0,
   due: 0,
   exhausted: 0,

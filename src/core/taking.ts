@@ -16,7 +16,7 @@ export interface Take {
   signal: AbortSignal | undefined;
 }
 
-export class Takers {
+export class MessageWaiters {
   readonly #store: Store;
   readonly #clock: Clock;
   readonly #pollMs: number;

@@ -345,7 +345,7 @@ export const workUnitRow = object<WorkUnitRow>({
   partition,
   ...ownRetry,
 });
-const conditions: Members<Omit<WorkUnitQuery, "previous" | "limit">> = {
+const conditions: Members<Omit<WorkUnitQuery, "asAdded" | "previous" | "limit">> = {
   names: maybe(list(workUnit)),
   statuses: maybe(list(workUnitStatus)),
   prefix: maybe(text()),
@@ -552,7 +552,13 @@ export const verbs: { readonly [V in Verb]: VerbRow<Awaited<ReturnType<Coordinat
   listWorkUnits: {
     scope: "read",
     params: { workSpec: workSpecRef },
-    options: { ...conditions, ...paging } satisfies Members<WorkUnitQuery>,
+    options: {
+      ...conditions,
+      asAdded: maybe(
+        boolean("With the data that the units were added with, whatever attempts have made of it"),
+      ),
+      ...paging,
+    } satisfies Members<WorkUnitQuery>,
     answer: page(workUnitRow),
     repeat: "same",
     summary: "A page of work units that match, in name order.",
@@ -978,7 +984,7 @@ interface Signature {
   /** The names of the arguments after the namespace, without the options. */
   readonly params: readonly string[];
   /** Fewest and most arguments, with the namespace. */
-  readonly counts: readonly [least: number, most: number];
+  readonly counts: readonly [min: number, max: number];
   /** Where the options stand among the arguments, with the namespace; -1 where there are none. */
   readonly optionsAt: number;
   /** The options may say `waitMs`: the answer then takes as long as it takes. */

@@ -585,10 +585,10 @@ const dataReaders: Readonly<Record<FieldKind, (value: unknown) => unknown>> = {
   choice: textOf,
 };
 
-function between(least: number, value: unknown, most = Infinity): number | undefined {
+function between(min: number, value: unknown, max = Infinity): number | undefined {
   const number = typeof value === "bigint" ? Number(value) : value;
   if (typeof number !== "number" || !Number.isFinite(number)) return undefined;
-  return number >= least && number <= most ? number : undefined;
+  return number >= min && number <= max ? number : undefined;
 }
 
 const inMilliseconds = (seconds: number | undefined): number | undefined =>

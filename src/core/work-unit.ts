@@ -52,8 +52,8 @@ export interface WorkUnitInput extends UnitRetry {
 export const conflictPolicies = ["update", "replace", "data", "ignore", "refuse"] as const;
 export type ConflictPolicy = (typeof conflictPolicies)[number];
 
-export const mostQueues = 16;
-export const mostLabels = 8;
+export const maxQueues = 16;
+export const maxLabels = 8;
 
 export interface DependencyInput {
   /** The unit's own work spec when absent. */
@@ -128,12 +128,14 @@ export interface WorkUnitQuery {
   error?: string;
   /** Units that ended, finished or failed, at this time or later. */
   endedSince?: number;
+  /** With the data that the units were added with, whatever attempts have made of it. */
+  asAdded?: boolean;
   previous?: string;
   limit?: number;
 }
 
 /** A query that changes or deletes must name something, or say that it means everything. */
-export type WorkUnitSelection = Omit<WorkUnitQuery, "previous" | "limit"> & { all?: boolean };
+export type WorkUnitSelection = Omit<WorkUnitQuery, "asAdded" | "previous" | "limit"> & { all?: boolean };
 
 /** Exact numbers of units by status. */
 export type Tally = Record<WorkUnitStatus, number>;

@@ -418,6 +418,7 @@ export function unitRow(
   unit: UnitState,
   dependencies: readonly DependencyRow[],
   { queues, labels, retry }: Extras,
+  asAdded = false,
 ): WorkUnitRow {
   const active = unit.attempt !== null && isActive(unit.attempt) ? unit.attempt : null;
   return {
@@ -426,7 +427,7 @@ export function unitRow(
     name: unit.name,
     status: unit.status,
     reason: unit.status === "failed" ? (active?.reason ?? "error") : null,
-    data: active?.data ?? unit.data,
+    data: asAdded ? unit.data : (active?.data ?? unit.data),
     priority: unit.priority,
     notBefore: unit.notBefore,
     createdTime: unit.created,

@@ -81,7 +81,7 @@ export class Audit {
   }
 
   #isChange({ scope, method, id }: Route): boolean {
-    if (scope === "write" || scope === "admin") return true;
+    if (scope === "write" || scope === "admin") return method !== "GET";
     if (id === "go.namespace.create") return true;
     return this.#all && scope === "work" && method !== "GET";
   }

@@ -30,6 +30,7 @@ import {
   type Route,
 } from "../rest/index.ts";
 import { LargeRequests, type ConnectionCaps } from "../traffic/index.ts";
+import { adminRoutes } from "./admin.ts";
 import { Audit } from "./audit.ts";
 import { openBackend, type Backend } from "./backend.ts";
 import { ConfigError, type Config } from "./config.ts";
@@ -56,7 +57,7 @@ export async function startDaemon(
   config: Config,
   log: Logger = makeLog(config.logLevel, config.logFormat),
 ): Promise<Daemon> {
-  const file = config.tokens === "" ? path.join(config.dataDir, "tokens.json") : config.tokens;
+  const file = tokensFileOf(config);
   const tokens = await openStep(`--tokens ${file}`, async () => new TokenAccess(file));
   const addresses = config.http.map((text) => readAddress("--http", text));
   checkExposure(config, addresses, tokens);
@@ -98,13 +99,13 @@ async function serve(config: Config, log: Logger, parts: Parts): Promise<Daemon>
     watchers: () => events.watchers,
   });
 
-  const housekeeping = new Housekeeping(backend.engine, config.tidyMs, {
-    onTidied: (tidied) => {
-      metrics.tidied(tidied);
-      const { more: _more, ...counts } = tidied;
+  const housekeeping = new Housekeeping(backend.engine, config.sweepMs, {
+    onSwept: (swept) => {
+      metrics.swept(swept);
+      const { more: _more, ...counts } = swept;
       if (Object.values(counts).some((count) => count > 0)) {
         for (const ns of events.watched())
-          events.add(ns, { type: "tidied", verb: "tidy", time: clock.now(), items: [counts] });
+          events.add(ns, { type: "swept", verb: "sweep", time: clock.now(), items: [counts] });
       }
     },
     onError: (error) => log.error({ err: error }, "housekeeping failed; it is tried again"),
@@ -127,6 +128,7 @@ async function serve(config: Config, log: Logger, parts: Parts): Promise<Daemon>
       metrics: config.metrics,
     }),
     configRoute(config),
+    ...adminRoutes({ tokensFile: tokensFileOf(config), auditFile: auditFileOf(config) }),
     documentRoute(() => document),
   ];
   const { app, routes } = restServer({
@@ -231,7 +233,7 @@ async function listenRpc(
     ...(config.cborrpcConfig !== "" && { config: readPublicConfig(config.cborrpcConfig) }),
     clock,
     graceMs: config.graceMs,
-    ...(engine !== null && { archive: () => engine.tidy() }),
+    ...(engine !== null && { archive: () => engine.sweep() }),
     ...(audit !== null && { watch: (asked: Coordinate, address: string) => audit.watch(asked, address) }),
     onBug: (error, method) => log.error({ method, err: error }, "a CBOR-RPC request failed: this is a bug"),
     onMalformed: (error) =>
@@ -272,10 +274,14 @@ function accessOf(config: Config, tokens: TokenAccess): Access {
   };
 }
 
+const tokensFileOf = ({ tokens, dataDir }: Config): string =>
+  tokens === "" ? path.join(dataDir, "tokens.json") : tokens;
+const auditFileOf = ({ dataDir }: Config): string => path.join(dataDir, "audit.log");
+
 function openAudit(config: Config, tokens: TokenAccess, log: Logger): Audit | null {
   if (config.audit === "off" || tokens.isEmpty) return null;
   makeDirectory(config.dataDir);
-  const audit = new Audit(path.join(config.dataDir, "audit.log"), config.audit === "all");
+  const audit = new Audit(auditFileOf(config), config.audit === "all");
   audit.onError((error) => log.error({ err: error }, "the audit log cannot be written"));
   return audit;
 }

@@ -1,8 +1,8 @@
 /** Tidies up every second or so, and again at once while there is more. */
-import type { Engine, Tidied } from "../core/index.ts";
+import type { Engine, Swept } from "../core/index.ts";
 
 export interface HousekeepingEvents {
-  onTidied(tidied: Tidied): void;
+  onSwept(swept: Swept): void;
   onError(error: unknown): void;
 }
 
@@ -33,9 +33,9 @@ export class Housekeeping {
     if (this.#engine === null) return;
     try {
       for (;;) {
-        const tidied = await this.#engine.tidy();
-        this.#events.onTidied(tidied);
-        if (!tidied.more || this.#stopped) return;
+        const swept = await this.#engine.sweep();
+        this.#events.onSwept(swept);
+        if (!swept.more || this.#stopped) return;
         await new Promise((resolve) => setImmediate(resolve));
       }
     } catch (error) {

@@ -11,12 +11,12 @@ import {
   type AttemptChanged,
   type AttemptRow,
   type Coordinate,
-  type Tidied,
+  type Swept,
 } from "../core/index.ts";
 import type { Route } from "../rest/index.ts";
 
 /** More series than this are of no use to anybody: the specs with the most units are shown. */
-const mostSeries = 5000;
+const maxSeries = 5000;
 const seconds = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
 
 export interface MetricsSources {
@@ -100,7 +100,7 @@ export class Metrics {
   readonly #added: Counter;
   readonly #claimed: Counter;
   readonly #settled: Counter<"status">;
-  readonly #tidied: Counter<"what">;
+  readonly #swept: Counter<"what">;
   /** Counted here and told to the counter when it is asked: a look at its labels costs a microsecond. */
   #claimedNow = 0;
   #addedNow = 0;
@@ -138,11 +138,9 @@ export class Metrics {
       "Attempts settled or renewed, by the status they got",
       ["status"],
     );
-    this.#tidied = counter(
-      "coordinate_tidied_total",
-      "What housekeeping found: expired leases and the like",
-      ["what"],
-    );
+    this.#swept = counter("coordinate_swept_total", "What housekeeping found: expired leases and the like", [
+      "what",
+    ]);
   }
 
   /** What is asked of the store when somebody scrapes. */
@@ -166,8 +164,8 @@ export class Metrics {
         this.reset();
         const total = (row: (typeof rows)[number]): number =>
           Object.values(row.counts).reduce((a, b) => a + b, 0);
-        if (rows.length > mostSeries) rows.sort((a, b) => total(b) - total(a));
-        for (const { namespace, workSpec, counts } of rows.slice(0, mostSeries)) {
+        if (rows.length > maxSeries) rows.sort((a, b) => total(b) - total(a));
+        for (const { namespace, workSpec, counts } of rows.slice(0, maxSeries)) {
           for (const [status, count] of Object.entries(counts)) {
             if (count > 0) this.set({ namespace, work_spec: workSpec, status }, count);
           }
@@ -182,8 +180,8 @@ export class Metrics {
       async collect() {
         const rows = await coordinate.waitingSince();
         this.reset();
-        if (rows.length > mostSeries) rows.sort((a, b) => a.since - b.since);
-        for (const { namespace, workSpec, since } of rows.slice(0, mostSeries))
+        if (rows.length > maxSeries) rows.sort((a, b) => a.since - b.since);
+        for (const { namespace, workSpec, since } of rows.slice(0, maxSeries))
           this.set({ namespace, work_spec: workSpec }, Math.max(0, now() - since) / 1000);
       },
     });
@@ -211,9 +209,9 @@ export class Metrics {
       .observe(elapsedMs / 1000);
   }
 
-  tidied(done: Tidied): void {
+  swept(done: Swept): void {
     for (const what of ["expired", "due", "exhausted", "retired", "generated", "workers"] as const) {
-      if (done[what] > 0) this.#tidied.inc({ what }, done[what]);
+      if (done[what] > 0) this.#swept.inc({ what }, done[what]);
     }
   }
 

@@ -18,7 +18,7 @@ import { IconShapes } from "./parts/icon.tsx";
 import { Trouble } from "./parts/text.tsx";
 import { go, usePlace, type PageName, type Place } from "./place.ts";
 import { Operations } from "./parts/operations.tsx";
-import { BottomTabs, Rail, TopBar } from "./shell.tsx";
+import { BottomTabs, Rail, titles, TopBar } from "./shell.tsx";
 
 const lazyPage = (load: () => Promise<{ default: ComponentType }>): ComponentType => lazy(load);
 
@@ -34,7 +34,10 @@ const pageOf: Readonly<Record<PageName, ComponentType>> = {
   queues: lazyPage(() => import("./pages/queues.tsx")),
   locks: lazyPage(() => import("./pages/locks.tsx")),
   workers: lazyPage(() => import("./pages/workers.tsx")),
+  "what-if": lazyPage(() => import("./pages/what-if.tsx")),
   system: lazyPage(() => import("./pages/system.tsx")),
+  audit: lazyPage(() => import("./pages/audit.tsx")),
+  tokens: lazyPage(() => import("./pages/tokens.tsx")),
 };
 
 export function App(): ReactNode {
@@ -106,10 +109,7 @@ function Namespace(props: { place: Place; ns: string; session: Session; token: s
   );
   useEffect(() => {
     const what = place.unit ?? place.spec;
-    const title =
-      what === undefined
-        ? `${place.page[0]!.toUpperCase()}${place.page.slice(1)}`
-        : visible(what).slice(0, 80);
+    const title = what === undefined ? titles[place.page] : visible(what).slice(0, 80);
     document.title = `${title} · ${nsTitle(ns)} · Coordinate`;
   }, [place, ns]);
   const Page = pageOf[place.page];

@@ -100,9 +100,9 @@ export const visibleLines = (text: string): string =>
     .join("\n");
 
 /** Cut in the middle: beginnings and ends of names tell more. */
-export function middle(text: string, most: number): string {
-  if (text.length <= most) return text;
-  const half = Math.floor((most - 1) / 2);
+export function middle(text: string, max: number): string {
+  if (text.length <= max) return text;
+  const half = Math.floor((max - 1) / 2);
   return `${text.slice(0, half)}…${text.slice(-half)}`;
 }
 

@@ -12,7 +12,7 @@ export const keys: readonly { readonly keys: string; readonly does: string }[] =
   { keys: "g u", does: "Go to the units" },
   { keys: "g w", does: "Go to the workers" },
   { keys: "g j · g c · g b", does: "Jobs, schedules (clock), batches" },
-  { keys: "g q · g l · g s", does: "Queues, locks, system" },
+  { keys: "g q · g l · g i · g s", does: "Queues, locks, what if, system" },
   { keys: "n", does: "Choose another namespace" },
   { keys: "j k", does: "Next row, row before" },
   { keys: "x", does: "Select the row" },
@@ -34,6 +34,7 @@ const places: Readonly<Record<string, PageName>> = {
   b: "batches",
   q: "queues",
   l: "locks",
+  i: "what-if",
   s: "system",
 };
 

@@ -36,7 +36,7 @@ function score(text: string, typed: string): number {
   return 1;
 }
 
-const most = 12;
+const max = 12;
 
 export function Palette({ onClose, onHelp }: { onClose: () => void; onHelp: () => void }): ReactNode {
   const { ns, place, look, may, session, changed } = useHere();
@@ -110,7 +110,7 @@ export function Palette({ onClose, onHelp }: { onClose: () => void; onHelp: () =
     .filter((one) => one.score > 0)
     .sort((a, b) => b.score - a.score)
     .map(({ choice }) => choice)
-    .slice(0, most);
+    .slice(0, max);
   const spec = place.spec ?? look.specs?.[0]?.name;
   const choices: Choice[] =
     typed === "" || spec === undefined
@@ -169,7 +169,7 @@ export function Palette({ onClose, onHelp }: { onClose: () => void; onHelp: () =
             onPointerMove={() => setAt(i)}
           >
             <Icon name={choice.icon} />
-            <Name text={choice.text} most={70} />
+            <Name text={choice.text} max={70} />
             <span className="dim">{visible(choice.note)}</span>
           </li>
         ))}

@@ -18,7 +18,10 @@ export const pages = [
   "queues",
   "locks",
   "workers",
+  "what-if",
   "system",
+  "audit",
+  "tokens",
 ] as const;
 export type PageName = (typeof pages)[number];
 

@@ -41,7 +41,10 @@ const groups: readonly { readonly title: string; readonly entries: readonly Entr
     title: "Run",
     entries: [
       { page: "workers", title: "Workers", icon: "workers" },
+      { page: "what-if", title: "What if", icon: "limits" },
       { page: "system", title: "System", icon: "system" },
+      { page: "audit", title: "Audit log", icon: "audit" },
+      { page: "tokens", title: "Tokens", icon: "key" },
     ],
   },
 ];
@@ -49,12 +52,19 @@ const groups: readonly { readonly title: string; readonly entries: readonly Entr
 /** A page stands in the rail as part of the one it belongs to. */
 const parentPage: Partial<Record<PageName, PageName>> = { spec: "home", unit: "units" };
 
+/** Of a daemon with tokens, for those who may do everything. */
+const forAdmins: readonly PageName[] = ["audit", "tokens"];
+
 /** Jobs are there when a work spec for them is. */
 export function useGroups(): readonly { readonly title: string; readonly entries: readonly Entry[] }[] {
+  const { session } = useHere();
   const queues = useJobQueues();
+  const isAdmin = session.secured && session.everywhere.includes("admin");
   return groups.map((group) => ({
     ...group,
-    entries: group.entries.filter(({ page }) => page !== "jobs" || queues.length > 0),
+    entries: group.entries.filter(
+      ({ page }) => (page !== "jobs" || queues.length > 0) && (isAdmin || !forAdmins.includes(page)),
+    ),
   }));
 }
 
@@ -133,14 +143,14 @@ function Namespaces({ top }: { top?: boolean }): ReactNode {
           <>
             <span className="sr">Namespace </span>
             <b>
-              <Name text={nsTitle(ns)} most={40} />
+              <Name text={nsTitle(ns)} max={40} />
             </b>
             <Icon name="updown" />
           </>
         }
         items={all.map((name) => ({
           key: name,
-          label: <Name text={nsTitle(name)} most={40} />,
+          label: <Name text={nsTitle(name)} max={40} />,
           selected: name === ns,
           // a work spec or a unit of this one is not in the other
           run: () => go({ ns: name, page: place.spec === undefined ? place.page : "home" }),
@@ -150,23 +160,27 @@ function Namespaces({ top }: { top?: boolean }): ReactNode {
   );
 }
 
+export const titles: Readonly<Record<PageName, string>> = {
+  home: "Home",
+  flow: "Flow",
+  spec: "Work specs",
+  units: "Units",
+  unit: "Units",
+  jobs: "Jobs",
+  schedules: "Schedules",
+  batches: "Batches",
+  queues: "Queues",
+  locks: "Locks",
+  workers: "Workers",
+  "what-if": "What if",
+  system: "System",
+  audit: "Audit log",
+  tokens: "Tokens",
+};
+
 export function TopBar({ onFind }: { onFind: () => void }): ReactNode {
   const { ns, place } = useHere();
   const { page, spec, unit } = place;
-  const titles: Record<PageName, string> = {
-    home: "Home",
-    flow: "Flow",
-    spec: "Work specs",
-    units: "Units",
-    unit: "Units",
-    jobs: "Jobs",
-    schedules: "Schedules",
-    batches: "Batches",
-    queues: "Queues",
-    locks: "Locks",
-    workers: "Workers",
-    system: "System",
-  };
   return (
     <header className="top">
       <Namespaces top />
@@ -176,7 +190,7 @@ export function TopBar({ onFind }: { onFind: () => void }): ReactNode {
             <Link to={{ ns, page: "home" }}>Work specs</Link>
             <span>/</span>
             <b>
-              <Name text={spec} most={60} />
+              <Name text={spec} max={60} />
             </b>
           </>
         ) : page === "unit" && spec !== undefined && unit !== undefined ? (
@@ -184,11 +198,11 @@ export function TopBar({ onFind }: { onFind: () => void }): ReactNode {
             <Link to={{ ns, page: "units", spec }}>Units</Link>
             <span>/</span>
             <Link to={{ ns, page: "spec", spec }}>
-              <Name text={spec} most={30} />
+              <Name text={spec} max={30} />
             </Link>
             <span>/</span>
             <b>
-              <Name text={unit} most={50} mono />
+              <Name text={unit} max={50} mono />
             </b>
           </>
         ) : (

@@ -2,7 +2,7 @@
 import { CoordinateError, type Coordinate } from "../core/index.ts";
 import { actionData, actionKey, readAction, type Action, type ActionContent } from "./action.ts";
 
-const mostKept = 1000;
+const maxKept = 1000;
 /** Somebody may delete actions: what was written this long ago is written again. */
 const freshMs = 60_000;
 
@@ -56,5 +56,5 @@ export class Actions {
 function keep<Value>(map: Map<string, Value>, key: string, value: Value): void {
   map.set(key, value);
   const [oldest] = map.keys();
-  if (map.size > mostKept && oldest !== undefined) map.delete(oldest);
+  if (map.size > maxKept && oldest !== undefined) map.delete(oldest);
 }

@@ -8,13 +8,7 @@
  * runner is the one that does so.
  */
 import type { KeyLike } from "node:crypto";
-import {
-  CoordinateError,
-  encodeData,
-  isCoordinateError,
-  type AttemptRow,
-  type ErrorCode,
-} from "../core/index.ts";
+import { CoordinateError, encodeData, isCoordinateError, type ErrorCode } from "../core/index.ts";
 import type { Attempt, Namespace } from "../objects/index.ts";
 import { environment, Worker, type Logger, type UnitContext } from "../worker/index.ts";
 import { isSigned, type Action } from "./action.ts";
@@ -22,17 +16,8 @@ import type { Actions } from "./actions.ts";
 import type { RunRequest } from "./child/invoke.ts";
 import type { FinishedDependency } from "./current.ts";
 import type { DataLoop } from "./data-loop.ts";
-import {
-  jobOf,
-  leaseEnded,
-  outcomeData,
-  progressData,
-  readJobData,
-  type JobData,
-  type JobOutcome,
-} from "./job.ts";
+import { jobOf, outcomeData, progressData, readJobData, type JobData, type JobOutcome } from "./job.ts";
 import type { Queue } from "./queue.ts";
-import { lostOutcome, triesOf } from "./lost.ts";
 import type { Runner } from "./runner.ts";
 import type { WorkerTold, WorkerType } from "./worker-record.ts";
 
@@ -109,7 +94,6 @@ export class JobWorker {
       },
       error: "",
       heartbeat: heartbeatMs,
-      lease: setting.leaseMs,
     };
     this.#worker = new Worker(setting.namespace, {
       name,
@@ -118,7 +102,7 @@ export class JobWorker {
         {
           names: setting.inline ? [queue.runtime, queue.inlineRuntime] : [queue.runtime],
           maxAttempts: 1,
-          timedOut: leaseEnded,
+          timedOut: "the lease ended: the coordinator could not be reached for too long",
           task: () => (unit, context) => this.#task(unit.attempt, context),
           close: () => runner.close(),
         },
@@ -302,8 +286,6 @@ export class JobWorker {
     const { runner, timeoutMs, show, log } = this.#setting;
     let request: RunRequest;
     try {
-      const lost = await this.#lost(attempt, job);
-      if (lost !== null) return lost;
       request = await this.#request(attempt, job);
     } catch (error) {
       if (!isCoordinateError(error)) throw error;
@@ -324,11 +306,6 @@ export class JobWorker {
         });
       },
     });
-  }
-
-  async #lost(attempt: Attempt, { retries }: JobData): Promise<JobOutcome | null> {
-    if (attempt.number === 1) return null;
-    return lostOutcome(await this.#tries(attempt), this.#setting.onetime ? 0 : retries);
   }
 
   async #request(attempt: Attempt, job: JobData): Promise<RunRequest> {
@@ -376,13 +353,16 @@ export class JobWorker {
   ): Promise<Record<string, unknown> | null> {
     const { show, log, onetime } = this.#setting;
     const id = attempt.workUnitName;
-    const again = outcome.state === "ERROR" && !onetime && (await this.#mayRetry(attempt, job));
+    let again = false;
     try {
-      if (again) {
-        const delayMs = job.retryDelay * 1000;
-        await attempt.retry({ delayMs, data: outcomeData(job, outcome) });
-      } else if (outcome.state === "OK") await this.#finish(attempt, job, outcome);
-      else await attempt.fail(outcomeData(job, outcome));
+      if (outcome.state === "OK") await this.#finish(attempt, job, outcome);
+      else {
+        const data = outcomeData(job, outcome);
+        // the unit knows how often it may be tried
+        const changed =
+          onetime || job.retries === 0 ? await attempt.fail(data) : await attempt.error(undefined, { data });
+        again = changed.retry !== undefined;
+      }
     } catch (error) {
       // cancelled, replaced or deleted while it ran: its outcome is of no interest to anybody
       if (!isCoordinateError(error)) throw error;
@@ -407,18 +387,6 @@ export class JobWorker {
       const text = `the result cannot be stored: ${error.message}`;
       await attempt.fail(outcomeData(job, failed(text)));
     }
-  }
-
-  async #mayRetry(attempt: Attempt, { retries }: JobData): Promise<boolean> {
-    if (retries === 0 || this.#running?.stop.signal.reason instanceof JobTaken) return false;
-    if (attempt.number <= retries) return true;
-    return (await this.#tries(attempt)).length < retries;
-  }
-
-  /** The attempts before this one in which the job was begun. */
-  async #tries(attempt: Attempt): Promise<AttemptRow[]> {
-    const { verbs, name: ns } = this.#setting.namespace;
-    return triesOf(verbs, ns, attempt.workSpecName, attempt.workUnitName, attempt.number);
   }
 }
 

@@ -182,11 +182,8 @@ export const isFinal = (status: WorkUnitStatus): boolean => status === "finished
 export function jobOf(row: WorkUnitRow): Job {
   const data = row.data === null ? {} : decodeData(row.data);
   const { activeAttempt } = row;
-  const failedDependency = row.dependencies.find(
-    ({ kind, status }) => kind === "hard" && (status === "failed" || status === null),
-  )?.workUnit;
   return {
-    ...described(row.name, row.status, data, failedDependency),
+    ...described(row.name, row.status, data),
     time_start: activeAttempt?.startTime ?? 0,
     time_stop: activeAttempt?.endTime ?? 0,
     return_queues: row.queues,
@@ -233,12 +230,7 @@ type Described = Omit<
   "time_start" | "time_stop" | "return_queues" | "dependencies" | "createdAt" | "attempts" | "worker"
 >;
 
-function described(
-  id: string,
-  status: WorkUnitStatus,
-  data: DataObject,
-  failedDependency?: string,
-): Described {
+function described(id: string, status: WorkUnitStatus, data: DataObject): Described {
   const state = states[status];
   return {
     id,
@@ -252,29 +244,34 @@ function described(
     args: Array.isArray(data.args) ? data.args : [],
     kwargs: isObject(data.kwargs) ? data.kwargs : {},
     result: state === "OK" ? (data.result ?? null) : null,
-    error: state === "ERROR" ? errorOf(data, failedDependency) : null,
+    error: state === "ERROR" ? errorOf(data) : null,
     retries: number(data.retries),
     progress: data.progress ?? null,
     code_version: text(data.code_version),
   };
 }
 
-function categoryOf({ error_cat: category, traceback }: DataObject): ErrorCategory {
+function categoryOf({ error_cat: category, tries }: DataObject): ErrorCategory {
   if (category === "TIMEOUT" || category === "CRASH" || category === "HALTED") return category;
-  // failed by the worker framework, which knows nothing of categories
-  return traceback === leaseEnded ? "CRASH" : "ERROR";
+  // tried as often as it may be, and its last worker did not say how it ended
+  return category === undefined && tries !== undefined ? "CRASH" : "ERROR";
 }
 
-/** The traceback of a job whose lease ended because nobody could be told that it still runs. */
-export const leaseEnded = "the lease ended: the coordinator could not be reached for too long";
-
-function errorOf({ error, traceback }: DataObject, failedDependency: string | undefined): JobError {
+function errorOf({
+  error,
+  traceback,
+  last_error: last,
+  failed_dependency: dependency,
+}: DataObject): JobError {
   if (isObject(error) && typeof error.message === "string" && typeof error.traceback === "string")
     return error as unknown as JobError;
-  const why = typeof traceback === "string" ? traceback : "no reason given";
+  const why = typeof last === "string" ? last : typeof traceback === "string" ? traceback : "no reason given";
   const message = why.split("\n", 1)[0] ?? "";
-  const dependency = failedDependency ?? /^dependency (\S+) of work spec /.exec(why)?.[1];
-  return { message, traceback: why, ...(dependency !== undefined && { dependency_failure: dependency }) };
+  return {
+    message,
+    traceback: why,
+    ...(typeof dependency === "string" && { dependency_failure: dependency }),
+  };
 }
 
 /** When a job was scheduled, by its id alone; where the id is not one of ours, 0. */

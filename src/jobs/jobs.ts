@@ -34,7 +34,6 @@ import {
 } from "./job.ts";
 import { isJobId, JobIds } from "./job-id.ts";
 import { isCountable, labelOf, listJobs, statusesFor, type JobQuery } from "./listing.ts";
-import { lostOutcome, triesOf } from "./lost.ts";
 import { jobsNamed, withNames } from "./names.ts";
 import { JobPool, type PoolOptions } from "./pool.ts";
 import { Queue, type JobRetention } from "./queue.ts";
@@ -206,6 +205,10 @@ export class Jobs implements JobKeeper {
         signature: isSigned ? signAction(action, this.#signingKey) : "",
       }),
       labels: labelsOf(item, action),
+      // without retries, the limit of the queue's work spec holds: once
+      ...(retries > 0 && {
+        retry: { attempts: retries + 1, backoff: { kind: "fixed", delayMs: retryDelay * 1000 } },
+      }),
       ...(item.priority !== 0 && { priority: item.priority }),
       ...(item.delayMs > 0 && { delayMs: item.delayMs }),
       ...(item.returnQueues.length > 0 && { queues: item.returnQueues }),
@@ -300,7 +303,6 @@ export class Jobs implements JobKeeper {
       verbs: this.#verbs,
       ns: this.namespace,
       clock: this.#clock,
-      endLost: this.endLost.bind(this),
     };
     return settle(waiting, jobs, options, failFast);
   }
@@ -417,18 +419,6 @@ export class Jobs implements JobKeeper {
     if (!(await this.#end(found, endedBy("HALTED", reason)))) return false;
     for (const pool of this.#pools) pool.haltJob(id, reason);
     return true;
-  }
-
-  /** Ends a job that its worker died of, when it may not be tried again: nobody else might ever look at it. */
-  async endLost(jobs: readonly { row: WorkUnitRow; workSpec: string }[]): Promise<void> {
-    for (const job of jobs) {
-      const { row, workSpec } = job;
-      if (row.status !== "available" || row.attempts === 0 || row.data === null) continue;
-      const { retries } = readJobData(decodeData(row.data));
-      const tries = await triesOf(this.#verbs, this.namespace, workSpec, row.name, Infinity);
-      const outcome = lostOutcome(tries, retries);
-      if (outcome !== null) await this.#end(job, outcome);
-    }
   }
 
   /** By an attempt of its own; false when the job had ended meanwhile. */

@@ -96,12 +96,12 @@ export function readWorkerOptions(options: JobWorkerOptions): JobWorkerSettings 
   };
 }
 
-export function span(option: string, value: number | undefined, otherwise: number, least: number): number {
+export function span(option: string, value: number | undefined, otherwise: number, min: number): number {
   const given = value ?? otherwise;
-  if (typeof given !== "number" || !(given >= least) || !Number.isFinite(given))
+  if (typeof given !== "number" || !(given >= min) || !Number.isFinite(given))
     throw new CoordinateError(
       "bad_argument",
-      `${option}: expected a number of ${least} or more, got ${String(given)}`,
+      `${option}: expected a number of ${min} or more, got ${String(given)}`,
     );
   return given;
 }

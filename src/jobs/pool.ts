@@ -49,7 +49,7 @@ interface Member {
 
 let pools = 0;
 /** Between two looks of the main loop, however much happens. */
-const leastTickMs = 20;
+const minTickMs = 20;
 
 export class JobPool {
   readonly name: string;
@@ -87,7 +87,7 @@ export class JobPool {
       Math.max(1, this.workersMin),
     );
     this.#idleTimeoutMs = span("idleTimeoutMs", options.idleTimeoutMs, 10_000, 0);
-    this.#tickMs = span("tickMs", options.tickMs, 1000, leastTickMs);
+    this.#tickMs = span("tickMs", options.tickMs, 1000, minTickMs);
     this.name = options.name ?? `jobs-${hostname()}-${process.pid}-${++pools}`;
     this.#namespace = namespace;
     this.#queue = queue;
@@ -180,7 +180,7 @@ export class JobPool {
         this.#settings.log.warn({ pool: this.name, err: error }, "could not see how much work there is");
       }
       const now = this.#clock.now();
-      await this.#clock.waitUntil(now + leastTickMs, signal);
+      await this.#clock.waitUntil(now + minTickMs, signal);
       await this.#clock.waitUntil(now + this.#tickMs, AbortSignal.any([signal, this.#wake.signal]));
       if (this.#wake.signal.aborted) this.#wake = new AbortController();
     }
@@ -292,12 +292,12 @@ export class JobPool {
   }
 }
 
-function count(option: string, value: number | undefined, otherwise: number, least: number): number {
+function count(option: string, value: number | undefined, otherwise: number, min: number): number {
   const given = value ?? otherwise;
-  if (!Number.isSafeInteger(given) || given < least)
+  if (!Number.isSafeInteger(given) || given < min)
     throw new CoordinateError(
       "bad_argument",
-      `${option}: expected an integer of ${least} or more, got ${String(given)}`,
+      `${option}: expected an integer of ${min} or more, got ${String(given)}`,
     );
   return given;
 }

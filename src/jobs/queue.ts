@@ -5,6 +5,7 @@
  */
 import {
   CoordinateError,
+  decodeData,
   encodeData,
   isCoordinateError,
   type Coordinate,
@@ -44,7 +45,10 @@ export class Queue {
     return [this.workSpec, this.inlineWorkSpec];
   }
 
-  /** Makes the work spec of module jobs where there is none; leaves one that is there as it is, unless another retention was given. */
+  /**
+   * Makes the work spec of module jobs where there is none. Leaves one that is there as it is, unless another retention was given or
+   * an older version made it, which counted tries itself.
+   */
   async ensure(): Promise<void> {
     const [row] = await this.#verbs.getWorkSpecs(this.#ns, [this.workSpec]);
     if (row === undefined || row === null) {
@@ -58,7 +62,10 @@ export class Queue {
       );
     const { finished, failed } = row.meta.retention;
     const { finishedMs, failedMs } = this.#retention ?? {};
-    if (this.#retention !== null && (finished?.maxAgeMs !== finishedMs || failed?.maxAgeMs !== failedMs))
+    if (
+      row.meta.retry.attempts === undefined ||
+      (this.#retention !== null && (finished?.maxAgeMs !== finishedMs || failed?.maxAgeMs !== failedMs))
+    )
       for (const [workSpec, runtime] of [
         [this.workSpec, this.runtime],
         [this.inlineWorkSpec, this.inlineRuntime],
@@ -72,7 +79,15 @@ export class Queue {
       ...(finishedMs !== undefined && { finished: { max_age: finishedMs / 1000 } }),
       ...(failedMs !== undefined && { failed: { max_age: failedMs / 1000 } }),
     };
-    const data = encodeData({ name, runtime, ...(this.#retention !== null && { retention }) });
+    const [old] = await this.#verbs.getWorkSpecs(this.#ns, [name]);
+    const data = encodeData({
+      ...(old !== undefined && old !== null && decodeData(old.data)),
+      name,
+      runtime,
+      // a job is tried once, unless it says otherwise; to lose its worker is a try, too
+      retry: { attempts: 1 },
+      ...(this.#retention !== null && { retention }),
+    });
     await this.#verbs.setWorkSpecs(this.#ns, [{ name, data }], { keepMeta: true });
   }
 

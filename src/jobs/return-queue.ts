@@ -3,7 +3,7 @@
  * write that ends the job, so that none is missing and none is there twice.
  */
 import { randomUUID } from "node:crypto";
-import { isCoordinateError, mostTaken, type Coordinate, type QueueMessage } from "../core/index.ts";
+import { isCoordinateError, maxTaken, type Coordinate, type QueueMessage } from "../core/index.ts";
 import { WaitTimeoutError } from "./errors.ts";
 import type { WaitOptions } from "./handle.ts";
 import { outcomeOf, type Outcome } from "./job.ts";
@@ -65,7 +65,7 @@ export class ReturnQueue {
   async drain(): Promise<Outcome[]> {
     const taken = this.#kept.splice(0);
     for (;;) {
-      const messages = await this.#messages(mostTaken, 0, undefined);
+      const messages = await this.#messages(maxTaken, 0, undefined);
       if (messages.length === 0) return taken;
       taken.push(...messages.map(outcomeOf));
     }
@@ -88,7 +88,7 @@ export class ReturnQueue {
     for (let tried = 1; ; tried++) {
       try {
         return await this.#verbs.takeMessages(this.#ns, this.name, {
-          max: Math.min(max, mostTaken),
+          max: Math.min(max, maxTaken),
           waitMs: wait,
           requestId,
           ...(signal !== undefined && { signal }),

@@ -1,5 +1,5 @@
 /** What may be said when a job is scheduled, and the check of all of it before anything is stored. */
-import { checkName, CoordinateError, mostLabels, mostQueues, type DependencyKind } from "../core/index.ts";
+import { checkName, CoordinateError, maxLabels, maxQueues, type DependencyKind } from "../core/index.ts";
 import type { ActionContent } from "./action.ts";
 import { contentOf, type AnyJobFunction } from "./function.ts";
 import { isJobId } from "./job-id.ts";
@@ -90,8 +90,8 @@ export function readItem(item: ScheduleItem, inlineAllowed: boolean): ReadItem {
   if (typeof kwargs !== "object" || Array.isArray(kwargs)) throw bad("kwargs", "expected an object");
   if (!["reject", "replace", "return"].includes(onConflict))
     throw bad("onConflict", "expected reject, replace or return");
-  if (!Array.isArray(returnQueues) || returnQueues.length > mostQueues)
-    throw bad("returnQueues", `expected an array of at most ${mostQueues} names`);
+  if (!Array.isArray(returnQueues) || returnQueues.length > maxQueues)
+    throw bad("returnQueues", `expected an array of at most ${maxQueues} names`);
   if (!Array.isArray(dependencies)) throw bad("dependencies", "expected an array");
   if (item.id !== undefined && !isJobId(item.id)) throw bad("id", "expected one that newId() made");
   return {
@@ -118,7 +118,7 @@ export function labelsOf(item: Pick<ReadItem, "name" | "category">, action: stri
   const labels = [`action:${action}`];
   if (item.category !== "") labels.push(`category:${item.category}`);
   if (item.name !== null) labels.push(`name:${item.name}`);
-  return labels.slice(0, mostLabels);
+  return labels.slice(0, maxLabels);
 }
 
 const bad = (option: string, what: string): CoordinateError =>
@@ -133,8 +133,8 @@ function readJson(value: unknown, what: string): unknown {
   }
 }
 
-function readWord(option: string, value: unknown, least: number): string {
-  if (typeof value !== "string" || value.length < least) throw bad(option, "expected a text");
+function readWord(option: string, value: unknown, min: number): string {
+  if (typeof value !== "string" || value.length < min) throw bad(option, "expected a text");
   if (Buffer.byteLength(value, "utf8") > longestWord) throw bad(option, `longer than ${longestWord} bytes`);
   return value;
 }

@@ -20,14 +20,10 @@ export interface Waiting {
   readonly verbs: Coordinate;
   readonly ns: string;
   readonly clock: Clock;
-  /** Ends those of these jobs whose worker died and that may not be tried again. */
-  readonly endLost: (jobs: readonly { row: WorkUnitRow; workSpec: string }[]) => Promise<void>;
 }
 
 /** How long one request waits: below what proxies take for dead. */
 const waitMs = 30_000;
-/** The same while one of the jobs has been begun, and may be lost with its worker. */
-const lostLookMs = 3000;
 /** Between two tries to ask a coordinator that does not answer. */
 const pauseMs = 250;
 
@@ -36,7 +32,7 @@ const failureLookMs = 500;
 
 /** Resolves when all have ended. Throws `gone` for one that was deleted and, with `failFast`, a `JobFailedError` for one that failed. */
 export async function settle(
-  { verbs, ns, clock, endLost }: Waiting,
+  { verbs, ns, clock }: Waiting,
   jobs: readonly Waited[],
   { timeoutMs = Infinity, signal }: WaitOptions,
   failFast: boolean,
@@ -49,12 +45,11 @@ export async function settle(
   const either = signal === undefined ? failed.signal : AbortSignal.any([signal, failed.signal]);
   const roundMs = failFast && jobs.length > 1 ? failureLookMs : waitMs;
   const settleIn = async (workSpec: string): Promise<void> => {
-    let nextMs = Math.min(roundMs, lostLookMs);
     let open = [...new Set(jobs.filter((job) => job.workSpec === workSpec).map(({ id }) => id))];
     while (open.length > 0) {
       either.throwIfAborted();
       const left = deadline - clock.now();
-      const found = await look(verbs, ns, workSpec, open, Math.max(0, Math.min(left, nextMs)), either);
+      const found = await look(verbs, ns, workSpec, open, Math.max(0, Math.min(left, roundMs)), either);
       if (found === null) {
         // it is being started again, perhaps: jobs outlive it, and so does the wait
         if (left <= 0) throw new WaitTimeoutError(open, timeoutMs, "the coordinator to answer");
@@ -68,9 +63,6 @@ export async function settle(
         if (isFinal(row.status)) rows.set(row.name, row);
       });
       open = open.filter((id) => !rows.has(id));
-      const begun = found.flatMap((row) => (row !== null && row.attempts > 0 ? [{ row, workSpec }] : []));
-      await endLost(begun.filter(({ row }) => !isFinal(row.status)));
-      nextMs = begun.length > 0 ? Math.min(roundMs, lostLookMs) : roundMs;
       if (open.length > 0 && left <= 0) {
         either.throwIfAborted();
         throw new WaitTimeoutError(

@@ -53,13 +53,7 @@ export interface WorkerTold {
   pid: number;
   error: string;
   heartbeat: number;
-  /** How long its leases are. */
-  lease: number;
 }
-
-/** The lease of a worker's claims, by what it told; 0 when that is not known. */
-export const leaseOf = (row: WorkerRow | null | undefined): number =>
-  row === null || row === undefined ? 0 : number(told(row).lease);
 
 export const isJobWorker = (row: WorkerRow): boolean => told(row).kind === "jobs worker";
 

@@ -16,7 +16,7 @@ import {
   lockKey,
   makeAttempts,
   missingWorkSpec,
-  nothingTidied,
+  nothingSwept,
   nameHasPrefix,
   nextToken,
   openLane,
@@ -62,8 +62,8 @@ import {
   type SpecTally,
   type Store,
   type StoredRecord,
-  type Tidied,
-  type TidyLimits,
+  type Swept,
+  type SweepLimits,
   type UnitSlice,
   type WaitingSinceRow,
   type Watchable,
@@ -345,7 +345,7 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
     const rows: WorkUnitRow[] = [];
     for (const unit of findUnits(this.#spec(ns, ref, now), where)) {
       if (rows.length === limit) break;
-      rows.push(readUnit(this.#units, unit));
+      rows.push(readUnit(this.#units, unit, where.asAdded));
     }
     return rows;
   }
@@ -735,21 +735,21 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
 
   // ---- housekeeping
 
-  async tidy(limits: TidyLimits, now: number): Promise<Tidied> {
-    const tidied = nothingTidied();
+  async sweep(limits: SweepLimits, now: number): Promise<Swept> {
+    const swept = nothingSwept();
     for (const space of this.#spaces.values()) {
-      const before = tidied.expired + tidied.due + tidied.exhausted + tidied.retired;
-      const left = limits.units - tidied.expired - tidied.due - tidied.exhausted - tidied.retired;
+      const before = swept.expired + swept.due + swept.exhausted + swept.retired;
+      const left = limits.units - swept.expired - swept.due - swept.exhausted - swept.retired;
       const { expired, due, generated } = catchUpSpecs(
         this.#set,
         space.specs.values(),
         now,
         Math.max(0, left),
       );
-      tidied.generated += generated;
-      tidied.expired += expired;
-      tidied.due += due;
-      for (const spec of space.specs.values()) this.#tidySpec(spec, limits, now, tidied);
+      swept.generated += generated;
+      swept.expired += expired;
+      swept.due += due;
+      for (const spec of space.specs.values()) this.#sweepSpec(spec, limits, now, swept);
       forgetTaken(space, limits.requestsBefore);
       for (const [id, { time }] of space.requests) {
         if (time >= limits.requestsBefore) break;
@@ -757,11 +757,11 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
       }
       for (const worker of space.workers.values()) this.#trimLog(worker);
       for (const worker of space.workers.values())
-        tidied.workers += forgetWorker(space, worker, limits.workersBefore);
-      const moved = tidied.expired + tidied.due + tidied.exhausted + tidied.retired - before;
+        swept.workers += forgetWorker(space, worker, limits.workersBefore);
+      const moved = swept.expired + swept.due + swept.exhausted + swept.retired - before;
       if (moved + generated > 0) this.#changed(space.name);
     }
-    return tidied;
+    return swept;
   }
 
   /** Forgets attempts of units that are gone, when the log has doubled since it was last looked through. */
@@ -771,14 +771,14 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
     worker.trimmed = worker.log.length;
   }
 
-  #tidySpec(spec: Spec, limits: TidyLimits, now: number, tidied: Tidied): void {
-    const left = (): number => limits.units - tidied.expired - tidied.due - tidied.exhausted - tidied.retired;
+  #sweepSpec(spec: Spec, limits: SweepLimits, now: number, swept: Swept): void {
+    const left = (): number => limits.units - swept.expired - swept.due - swept.exhausted - swept.retired;
     // what one of them frees may have been tried too often as well
     while (spec.exhausted.size > 0 && left() > 0) {
       const units = [...spec.exhausted].slice(0, left());
-      tidied.exhausted += run(exhaustUnits(this.#set.at(now), units));
+      swept.exhausted += run(exhaustUnits(this.#set.at(now), units));
     }
-    if (!spec.failures.group(limits.units)) tidied.more = true;
+    if (!spec.failures.group(limits.units)) swept.more = true;
     for (const status of ["finished", "failed"] as const) {
       const limit = spec.meta.retention[status];
       const ended = spec.ended?.[status];
@@ -789,9 +789,9 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
       const units = left() <= 0 ? [] : oldest.slice(0, countRetired(limit, ends, ended.size, now));
       this.#remove(units, now);
       spec.removed[status] += units.length;
-      tidied.retired += units.length;
+      swept.retired += units.length;
     }
-    if (left() <= 0) tidied.more = true;
+    if (left() <= 0) swept.more = true;
     spec.lanes?.lanes.prune(now);
   }
 

@@ -86,7 +86,7 @@ export function waitingSince(spec: Spec): { since: number; exact: boolean } {
   return { since, exact: spec.ready.size <= 2 * waitingSample };
 }
 
-export const readUnit = (units: UnitTable, unit: Unit): WorkUnitRow =>
+export const readUnit = (units: UnitTable, unit: Unit, asAdded = false): WorkUnitRow =>
   unitRow(
     unit,
     unit.needs.map((need) => ({
@@ -96,4 +96,5 @@ export const readUnit = (units: UnitTable, unit: Unit): WorkUnitRow =>
       status: targetStatus(units, need),
     })),
     unit.extras,
+    asAdded,
   );

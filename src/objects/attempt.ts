@@ -154,12 +154,12 @@ export class Attempt<Given extends object = DataObject, Result extends object = 
    * Ends it well. With `data`, that is the result, as an object or as data in the encoding it is carried in; its `output`
    * makes units of the next work spec in the same step.
    */
-  async finish(data?: Result | Data): Promise<AttemptChanged> {
-    return this.#settle({ attempt: this.id, action: "finish", data: encodeIfAny(data) });
+  finish(data?: Result | Data): Promise<AttemptChanged> {
+    return this.#settle({ attempt: this.id, action: "finish" }, data);
   }
 
-  async fail(data?: object | Data): Promise<AttemptChanged> {
-    return this.#settle({ attempt: this.id, action: "fail", data: encodeIfAny(data) });
+  fail(data?: object | Data): Promise<AttemptChanged> {
+    return this.#settle({ attempt: this.id, action: "fail" }, data);
   }
 
   /** Fails with the data that it has, and with this text as its `traceback`: what went wrong, for a person. */
@@ -183,8 +183,8 @@ export class Attempt<Given extends object = DataObject, Result extends object = 
   }
 
   /** Gives the unit back to be tried again, later with `delayMs`. */
-  async retry({ delayMs = 0, data }: RetryOptions = {}): Promise<AttemptChanged> {
-    return this.#settle({ attempt: this.id, action: "retry", delayMs, data: encodeIfAny(data) });
+  retry({ delayMs = 0, data }: RetryOptions = {}): Promise<AttemptChanged> {
+    return this.#settle({ attempt: this.id, action: "retry", delayMs }, data);
   }
 
   /** Puts the unit off: as `retry`, but it does not count as a try. */
@@ -193,12 +193,12 @@ export class Attempt<Given extends object = DataObject, Result extends object = 
   }
 
   /** Gives the lease back: the unit is available at once. */
-  async expire(data?: object | Data): Promise<AttemptChanged> {
-    return this.#settle({ attempt: this.id, action: "expire", data: encodeIfAny(data) });
+  expire(data?: object | Data): Promise<AttemptChanged> {
+    return this.#settle({ attempt: this.id, action: "expire" }, data);
   }
 
   /** Gives back a unit that was not begun: as `expire`, but it does not count as a try. */
-  async release(): Promise<AttemptChanged> {
+  release(): Promise<AttemptChanged> {
     return this.#settle({ attempt: this.id, action: "expire", untried: true });
   }
 
@@ -206,29 +206,34 @@ export class Attempt<Given extends object = DataObject, Result extends object = 
    * The lease ends `lifetimeMs` from now, 15 minutes when absent; zero or less gives it back at once. Data of a renew
    * that comes too late is stored on this attempt all the same, and `lost_lease` is thrown.
    */
-  async renew(lifetimeMs?: number, data?: object | Data): Promise<AttemptChanged> {
+  renew(lifetimeMs?: number, data?: object | Data): Promise<AttemptChanged> {
     const lifetime = lifetimeMs === undefined ? {} : { lifetimeMs };
-    return this.#settle({ attempt: this.id, action: "renew", ...lifetime, data: encodeIfAny(data) });
+    return this.#settle({ attempt: this.id, action: "renew", ...lifetime }, data);
   }
 
   /**
    * Says how far it has come, from 0 to 1, with a few words for people. Carried by a renew: the lease begins anew, as long as it was when the
    * attempt was made.
    */
-  async progress(done: number, note = ""): Promise<AttemptChanged> {
+  progress(done: number, note = ""): Promise<AttemptChanged> {
     const lifetimeMs = this.#lifetimeMs > 0 ? { lifetimeMs: this.#lifetimeMs } : {};
     return this.#settle({ attempt: this.id, action: "renew", ...lifetimeMs, progress: { done, note } });
   }
 
-  async #settle(change: AttemptChange): Promise<AttemptChanged> {
+  /** The one promise of a settle. Data that cannot be encoded rejects it too. */
+  async #settle(change: AttemptChange, data?: object | Data): Promise<AttemptChanged> {
     const { verbs, ns } = this.#scope;
+    if (data !== undefined) change.data = encodeIfAny(data);
     const changed = only(await verbs.settleAttempts(ns, [change]));
-    this.#note(change, changed);
+    this.heard(change, changed);
     return throwChanged(changed);
   }
 
-  /** Takes over what an answer tells. A change that was carried out before tells where the attempt stood already. */
-  #note(
+  /**
+   * Takes over what the answer to a change says, for a change that was not made through this handle. A change that was carried out before
+   * answers where the attempt stood already.
+   */
+  heard(
     { action, data: given, error: text, progress }: AttemptChange,
     { error, changed, status, expirationTime, chainingErrors }: AttemptChanged,
   ): void {
@@ -273,7 +278,7 @@ export class Attempt<Given extends object = DataObject, Result extends object = 
       const changed = await verbs.settleAttempts(ns, asked);
       places.forEach((place, i) => {
         answers[place] = changed[i]!;
-        all[place]!.#note(asked[i]!, changed[i]!);
+        all[place]!.heard(asked[i]!, changed[i]!);
       });
     }
     return answers;

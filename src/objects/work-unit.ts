@@ -31,7 +31,7 @@ export class WorkUnitFailedError extends Error {
   constructor({ workSpec, name, data }: WorkUnitRow) {
     const decoded = data === null ? {} : decodeData(data);
     const traceback = typeof decoded.traceback === "string" ? decoded.traceback : "";
-    super(`work unit ${name} of ${workSpec} failed: ${firstLine(traceback)}`);
+    super(`work unit ${name} of ${workSpec} failed: ${firstLine(traceback)}${lastError(decoded)}`);
     this.workSpecName = workSpec;
     this.workUnitName = name;
     this.traceback = traceback;
@@ -40,6 +40,12 @@ export class WorkUnitFailedError extends Error {
 }
 
 const firstLine = (text: string): string => /\S.*/.exec(text)?.[0] ?? "no reason given";
+
+/** A unit that was tried too often says so; what went wrong the last time is the cause. */
+const lastError = ({ last_error: error, tries }: DataObject): string =>
+  typeof error === "string" && typeof tries === "number"
+    ? `, after ${tries} tries; the last error was ${firstLine(error)}`
+    : "";
 
 /** One step back: the attempt whose `output` made a unit, and the unit that was attempted. */
 export interface LineageStep {

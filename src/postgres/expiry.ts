@@ -110,15 +110,15 @@ export async function catchUp(
 ): Promise<{ expired: number; due: number; generated: number }> {
   const moved = { expired: await expireNeedy(db, now, limit, allocate), due: 0, generated: 0 };
   for (;;) {
-    const most = Math.min(slice, limit - Math.max(moved.expired, moved.due));
-    if (most <= 0) return moved;
+    const max = Math.min(slice, limit - Math.max(moved.expired, moved.due));
+    if (max <= 0) return moved;
     const { expired, due, runDue } = fast
-      ? await movePlain(db, spec, now, most)
-      : await moveByRule(db, spec, now, most, allocate);
+      ? await movePlain(db, spec, now, max)
+      : await moveByRule(db, spec, now, max, allocate);
     moved.expired += expired;
     moved.due += due;
     if (runDue) moved.generated += await makeDueRuns(db, spec, now, allocate);
-    if (expired < most && due < most) return moved;
+    if (expired < max && due < max) return moved;
   }
 }
 
@@ -199,12 +199,12 @@ export async function expireNeedy(
   const sql = `
     SELECT id FROM @unit WHERE needs AND attempt_status = 0 AND attempt_expiration <= $1::bigint
     ORDER BY attempt_expiration, id LIMIT $2`;
-  const most = Math.min(slice, limit);
+  const max = Math.min(slice, limit);
   const [any] = await db.rows(sql, [now, 1]);
-  if (any === undefined || most <= 0) return 0;
+  if (any === undefined || max <= 0) return 0;
   const moved = await db.transaction(
     async (tx) => {
-      const rows = (await tx.rows(sql, [now, most])) as [number][];
+      const rows = (await tx.rows(sql, [now, max])) as [number][];
       const set = new PostgresSet(tx, now, allocate);
       const ids = rows.map(([id]) => id);
       await set.loadUnits(ids);
@@ -213,5 +213,5 @@ export async function expireNeedy(
     },
     { repeatable: true },
   );
-  return moved < most ? moved : moved + (await expireNeedy(db, now, limit - moved, allocate));
+  return moved < max ? moved : moved + (await expireNeedy(db, now, limit - moved, allocate));
 }

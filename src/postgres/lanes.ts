@@ -294,6 +294,8 @@ export class SpecLanes {
   #folded = false;
   /** How many lanes may be looked at before more have to be loaded; all are here when it is infinite. */
   #budget = 0;
+  /** No lane that is not here has a lower rank: ranks that are stored may be lower than they are by now, never higher. */
+  #frontier = -Infinity;
   /** Units of lanes that are not here and became available by this claim. */
   #arrived: Unit[] = [];
   readonly #hungry = new Set<PgLane>();
@@ -307,7 +309,7 @@ export class SpecLanes {
 
   /** Undefined when there is nothing to load. */
   load(count: number): Promise<void> | undefined {
-    const isReady = this.#budget > 0 && this.#arrived.length === 0 && this.#hungry.size === 0;
+    const isReady = this.#arrived.length === 0 && this.#hungry.size === 0 && this.#isEnough();
     return isReady ? undefined : this.#load(count);
   }
 
@@ -317,9 +319,23 @@ export class SpecLanes {
       await buildLanes(this.#host.tx, this.spec, this.#host.now);
       await foldNotes(this.#host.tx, this.spec, this.#host.now);
     }
-    if (this.#budget <= 0) await this.#loadRing(count);
-    if (this.#arrived.length > 0) await this.#loadArrived();
-    while (this.#hungry.size > 0) await this.#feed(count);
+    do {
+      if (!this.#isEnough()) await this.#loadRing(count);
+      if (this.#arrived.length > 0) await this.#loadArrived();
+      while (this.#hungry.size > 0) await this.#feed(count);
+    } while (!this.#isEnough());
+  }
+
+  /** Whether the lane that is next is here. */
+  #isEnough(): boolean {
+    if (this.#budget === Infinity) return true;
+    this.#sort();
+    return this.#budget > 0 && (this.#ring[0]?.rank ?? -Infinity) <= this.#frontier;
+  }
+
+  #sort(): void {
+    if (!this.#sorted) this.#ring.sort(byRing);
+    this.#sorted = true;
   }
 
   async #loadRing(count: number): Promise<void> {
@@ -331,6 +347,7 @@ export class SpecLanes {
         return;
       }
       found += rows.length;
+      this.#frontier = rows[0]?.[2] as number;
       await this.#keep(rows);
     }
     this.#budget = count;
@@ -444,6 +461,7 @@ export class SpecLanes {
     const rank = rankOf(this.spec.meta, first.priority);
     if (rank === lane.rank) return;
     lane.rank = rank;
+    lane.touched = true;
     this.#sorted = false;
   }
 
@@ -466,8 +484,7 @@ export class SpecLanes {
 
   /** The first in turn after the cursor among those of the lowest rank. */
   next(): PgLane | undefined {
-    if (!this.#sorted) this.#ring.sort(byRing);
-    this.#sorted = true;
+    this.#sort();
     const [first] = this.#ring;
     if (first === undefined) return undefined;
     const cursor = this.#cursor();

@@ -5,17 +5,17 @@
  */
 export class Merge<Item, Answer> {
   readonly #call: (items: readonly Item[]) => Promise<readonly Answer[]>;
-  readonly #most: number;
+  readonly #max: number;
   readonly #atOnce: number;
   readonly #waiting: { item: Item; resolve: (answer: Answer) => void; reject: (error: unknown) => void }[] =
     [];
   #running = 0;
 
   /** `call` answers each item in its place. */
-  constructor(call: (items: readonly Item[]) => Promise<readonly Answer[]>, atOnce: number, most: number) {
+  constructor(call: (items: readonly Item[]) => Promise<readonly Answer[]>, atOnce: number, max: number) {
     this.#call = call;
     this.#atOnce = atOnce;
-    this.#most = most;
+    this.#max = max;
   }
 
   ask(item: Item): Promise<Answer> {
@@ -28,7 +28,7 @@ export class Merge<Item, Answer> {
   async #next(): Promise<void> {
     this.#running++;
     while (this.#waiting.length > 0) {
-      const batch = this.#waiting.splice(0, this.#most);
+      const batch = this.#waiting.splice(0, this.#max);
       try {
         const answers = await this.#call(batch.map(({ item }) => item));
         batch.forEach(({ resolve }, i) => resolve(answers[i]!));

@@ -11,9 +11,9 @@ export class PoolShare implements Pool {
   readonly #line: (() => void)[] = [];
 
   /** `most` connections at once; who waits longer than `timeoutMs` for one is told what the pool itself would say. */
-  constructor(pool: Pool, most: number, timeoutMs: number) {
+  constructor(pool: Pool, max: number, timeoutMs: number) {
     this.#pool = pool;
-    this.#free = most;
+    this.#free = max;
     this.#timeoutMs = timeoutMs;
   }
 

@@ -54,8 +54,8 @@ import {
   type SpecTally,
   type Store,
   type StoredRecord,
-  type Tidied,
-  type TidyLimits,
+  type Swept,
+  type SweepLimits,
   type UnitSlice,
   type WaitingSinceRow,
   type Watchable,
@@ -117,7 +117,7 @@ import {
   takeMessages,
 } from "./queues.ts";
 import { dropOldRecords, putRecords, readRecords } from "./records.ts";
-import { purgeUnits, tidyStore, type LogCursor } from "./sweep.ts";
+import { purgeUnits, sweepStore, type LogCursor } from "./sweep.ts";
 import { readTallies } from "./tally.ts";
 import {
   pastColumns,
@@ -969,11 +969,11 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
 
   // ---- housekeeping
 
-  async tidy(limits: TidyLimits, now: number): Promise<Tidied> {
-    const { tidied, changed } = await tidyStore(this.#slow, limits, this.#logs, now, this.#ways);
-    if (tidied.workers > 0) this.#hints.workers.clear();
+  async sweep(limits: SweepLimits, now: number): Promise<Swept> {
+    const { swept, changed } = await sweepStore(this.#slow, limits, this.#logs, now, this.#ways);
+    if (swept.workers > 0) this.#hints.workers.clear();
     for (const ns of new Set(changed.map(nameFromBytes))) await this.#changed(ns);
-    return tidied;
+    return swept;
   }
 }
 

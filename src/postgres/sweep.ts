@@ -2,13 +2,13 @@
 import {
   countRetired,
   exhaustUnits,
-  nothingTidied,
+  nothingSwept,
   removeUnits,
   specTryLimit,
   type RetentionLimit,
   type Slice,
-  type Tidied,
-  type TidyLimits,
+  type Swept,
+  type SweepLimits,
 } from "../core/index.ts";
 import { isRow, type Database, type Session } from "./connection.ts";
 import { catchUp, isPast, type Ways } from "./expiry.ts";
@@ -84,7 +84,7 @@ export async function purgeUnits(
 /** Units that have reached a limit of their own: as the index of these has it. */
 const isOwnSpent = "u.status = 0 AND u.max_tries > 0 AND u.tries >= u.max_tries";
 
-interface TidySpec {
+interface SweepSpec {
   id: number;
   namespace: Buffer;
   past: boolean;
@@ -94,43 +94,43 @@ interface TidySpec {
   retention: { status: "finished" | "failed"; limit: RetentionLimit; count: number }[];
 }
 
-export async function tidyStore(
+export async function sweepStore(
   db: Database,
-  limits: TidyLimits,
+  limits: SweepLimits,
   logs: LogCursor,
   now: number,
   ways: Ways,
-): Promise<{ tidied: Tidied; changed: Buffer[] }> {
-  const tidied = nothingTidied();
+): Promise<{ swept: Swept; changed: Buffer[] }> {
+  const swept = nothingSwept();
   const changed: Buffer[] = [];
-  const total = (): number => tidied.expired + tidied.due + tidied.exhausted + tidied.retired;
+  const total = (): number => swept.expired + swept.due + swept.exhausted + swept.retired;
   const left = (): number => Math.max(0, limits.units - total());
   for (const spec of await readSpecs(db, null, now)) {
     const before = total();
     if (spec.past) {
       const { expired, due, generated } = await catchUp(db, spec.id, now, left(), ways);
-      tidied.expired += expired;
-      tidied.due += due;
-      tidied.generated += generated;
+      swept.expired += expired;
+      swept.due += due;
+      swept.generated += generated;
       if (generated > 0) changed.push(spec.namespace);
     }
     // what was past its time may have been tried too often, and so may what one of them frees
     while ((spec.limit > 0 || spec.spent || spec.past) && left() > 0) {
       const failed = await failExhausted(db, spec, left(), now, ways.allocate);
       if (failed === 0) break;
-      tidied.exhausted += failed;
+      swept.exhausted += failed;
     }
-    if (!(await groupFailures(db, spec.id, Math.max(1, left())))) tidied.more = true;
+    if (!(await groupFailures(db, spec.id, Math.max(1, left())))) swept.more = true;
     // what was failed just now counts: here, or in another spec whose units this one's waited for
-    const { retention } = tidied.exhausted > 0 ? ((await readSpecs(db, spec.id, now))[0] ?? spec) : spec;
+    const { retention } = swept.exhausted > 0 ? ((await readSpecs(db, spec.id, now))[0] ?? spec) : spec;
     for (const kept of retention)
-      if (left() > 0) tidied.retired += await retire(db, spec.id, kept, left(), now, ways.allocate);
+      if (left() > 0) swept.retired += await retire(db, spec.id, kept, left(), now, ways.allocate);
     if (total() > before) changed.push(spec.namespace);
   }
-  if (left() === 0) tidied.more = true;
-  tidied.workers = await db.transaction(async (tx) => forgetOld(tx, limits, now), { repeatable: true });
+  if (left() === 0) swept.more = true;
+  swept.workers = await db.transaction(async (tx) => forgetOld(tx, limits, now), { repeatable: true });
   await trimLog(db, logs);
-  return { tidied, changed };
+  return { swept, changed };
 }
 
 /** A place in the log of attempts. */
@@ -159,7 +159,7 @@ async function trimLog(db: Database, cursor: LogCursor): Promise<void> {
 }
 
 /** The work specs that something may have to be done for, or one of them. */
-async function readSpecs(db: Database, only: number | null, now: number): Promise<TidySpec[]> {
+async function readSpecs(db: Database, only: number | null, now: number): Promise<SweepSpec[]> {
   const rows = await db.rows(
     `SELECT s.id, n.name, ${isPast("s", "$1::bigint")}, s.meta, c.finished, c.failed,
        EXISTS (SELECT 1 FROM @unit u WHERE u.spec = s.id AND ${isOwnSpent})
@@ -189,7 +189,7 @@ async function readSpecs(db: Database, only: number | null, now: number): Promis
 
 async function failExhausted(
   db: Database,
-  spec: TidySpec,
+  spec: SweepSpec,
   limit: number,
   now: number,
   allocate: Allocate,
@@ -197,11 +197,11 @@ async function failExhausted(
   const byLimit = `SELECT u.id FROM @unit u WHERE u.spec = $1 AND u.status = 0 AND u.tries > 0 AND u.tries >= $2
     AND u.max_tries IS NULL ORDER BY u.tries, u.id LIMIT $3`;
   const byOwn = `SELECT u.id FROM @unit u WHERE u.spec = $1 AND ${isOwnSpent} ORDER BY u.tries, u.id LIMIT $2`;
-  const find = async (session: Session, most: number, lock: string): Promise<number[]> => {
-    const own = await session.rows(`${byOwn}${lock}`, [spec.id, most]);
+  const find = async (session: Session, max: number, lock: string): Promise<number[]> => {
+    const own = await session.rows(`${byOwn}${lock}`, [spec.id, max]);
     const others =
-      spec.limit === 0 ? [] : await session.rows(`${byLimit}${lock}`, [spec.id, spec.limit, most]);
-    return ([...own, ...others] as [number][]).slice(0, most).map(([id]) => id);
+      spec.limit === 0 ? [] : await session.rows(`${byLimit}${lock}`, [spec.id, spec.limit, max]);
+    return ([...own, ...others] as [number][]).slice(0, max).map(([id]) => id);
   };
   if ((await find(db, 1, "")).length === 0) return 0;
   return db.transaction(
@@ -219,8 +219,8 @@ async function failExhausted(
 async function retire(
   db: Database,
   spec: number,
-  { status, limit, count }: TidySpec["retention"][number],
-  most: number,
+  { status, limit, count }: SweepSpec["retention"][number],
+  max: number,
   now: number,
   allocate: Allocate,
 ): Promise<number> {
@@ -238,7 +238,7 @@ async function retire(
   if (retired(await db.rows(oldest, [spec, 1])) === 0) return 0;
   return db.transaction(
     async (tx) => {
-      const rows = await tx.rows(`${oldest} FOR UPDATE SKIP LOCKED`, [spec, most]);
+      const rows = await tx.rows(`${oldest} FOR UPDATE SKIP LOCKED`, [spec, max]);
       const ids = (rows as [number, number][]).slice(0, retired(rows)).map(([id]) => id);
       const set = new PostgresSet(tx, now, allocate);
       await set.loadUnits(ids);
@@ -254,7 +254,7 @@ async function retire(
 }
 
 /** Passed locks, old request ids, and workers that were not seen for long and hold nothing. */
-async function forgetOld(tx: Session, limits: TidyLimits, now: number): Promise<number> {
+async function forgetOld(tx: Session, limits: SweepLimits, now: number): Promise<number> {
   await foldTallies(tx, 1000, now);
   await sweepLanes(tx, 1000, now);
   await dropEmptyGroups(tx, null);
@@ -282,7 +282,14 @@ async function forgetWorkers(tx: Session, before: number): Promise<number> {
      RETURNING w.namespace, w.name`,
     [before],
   );
-  for (const [namespace, name] of rows)
+  for (const [namespace, name] of rows) {
     await tx.rows("DELETE FROM @log WHERE namespace = $1 AND worker = $2", [namespace, name]);
+    // a worker of this name that comes later has lost nothing
+    await tx.rows(
+      `UPDATE @history h SET held = false FROM @unit u JOIN @spec s ON s.id = u.spec
+       WHERE h.held AND h.worker = $2 AND ${isRow("u.id", "h.unit")} AND s.namespace = $1`,
+      [namespace, name],
+    );
+  }
   return rows.length;
 }

@@ -21,7 +21,7 @@ const roundMs = 1000;
 /** An answer that takes longer than this, and longer than the last ones, is looked for on another connection. */
 const answerMs = 300;
 /** Asked about in one statement. */
-const mostAtOnce = 5000;
+const maxAtOnce = 5000;
 /** Between two looks at least, and at most. */
 const shortestGapMs = 5;
 const longestGapMs = 1000;
@@ -174,14 +174,14 @@ export class Watching {
 
   async #ask(ns: string, watches: Watches): Promise<void> {
     const units = watches.units();
-    for (let from = 0; from < units.length; from += mostAtOnce) {
-      const some = units.slice(from, from + mostAtOnce);
+    for (let from = 0; from < units.length; from += maxAtOnce) {
+      const some = units.slice(from, from + maxAtOnce);
       const rows = await this.#session.rows(endedSql, [int8s(some)]);
       for (const [unit] of rows as [number][]) watches.ended(unit);
     }
     const queues = watches.queues().map(({ queue }) => queue);
-    for (let from = 0; from < queues.length; from += mostAtOnce) {
-      const some = queues.slice(from, from + mostAtOnce);
+    for (let from = 0; from < queues.length; from += maxAtOnce) {
+      const some = queues.slice(from, from + maxAtOnce);
       const rows = await this.#session.rows(cameSql, [nameToBytes(ns), byteas(some.map(nameToBytes))]);
       for (const [at] of rows as [number][]) watches.appended(ns, some[at - 1] ?? "");
     }

@@ -184,13 +184,20 @@ export async function readUnits(
   now: number,
 ): Promise<WorkUnitRow[]> {
   const units = await selectUnits(session, spec, where, unitColumns, limit, (row) => readUnit(row, spec));
-  return unitRows(session, units, now);
+  return unitRows(session, units, now, where.asAdded);
 }
 
-async function unitRows(session: Session, units: readonly Unit[], now: number): Promise<WorkUnitRow[]> {
+async function unitRows(
+  session: Session,
+  units: readonly Unit[],
+  now: number,
+  asAdded = false,
+): Promise<WorkUnitRow[]> {
   const needy = units.filter(({ needs }) => needs).map(({ id }) => id);
   const needs = needy.length === 0 ? null : await readNeeds(session, needy, now);
-  return units.map((unit) => unitRow(unit, (needs?.get(unit.id) ?? []).map(dependencyRow), unit.extras));
+  return units.map((unit) =>
+    unitRow(unit, (needs?.get(unit.id) ?? []).map(dependencyRow), unit.extras, asAdded),
+  );
 }
 
 const dependencyRow = ({ workSpec, workUnit, kind, status }: ReadNeed): DependencyRow => ({

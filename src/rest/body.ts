@@ -113,5 +113,5 @@ function whenAnswered(request: FastifyRequest, run: () => void): void {
   else request.response.once("close", run);
 }
 
-const tooLarge = (most: number): HttpError =>
-  new HttpError("too_large", `The body is too large: more than ${most} bytes`);
+const tooLarge = (max: number): HttpError =>
+  new HttpError("too_large", `The body is too large: more than ${max} bytes`);

@@ -6,8 +6,8 @@ import { readLines } from "./lines.ts";
  * one event tells of one request, however large.
  */
 export interface CoordinateEvent {
-  type: "workSpecs" | "workUnits" | "attempts" | "workers" | "namespace" | "tidied" | "reset";
-  /** The verb that made the change; `tidy` is the daemon's own. */
+  type: "workSpecs" | "workUnits" | "attempts" | "workers" | "namespace" | "swept" | "reset";
+  /** The verb that made the change; `sweep` is the daemon's own. */
   verb: string;
   /** Milliseconds since 1970. */
   time: number;

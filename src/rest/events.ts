@@ -248,7 +248,7 @@ const pieceLength = 16 * 1024;
 const stallMs = 30_000;
 
 /** More than this many watchers at once are refused. */
-const mostWatchers = 1000;
+const maxWatchers = 1000;
 
 export const eventRoutes = (log: EventLog, pingMs = 15_000): readonly Route[] => [
   {
@@ -261,8 +261,8 @@ export const eventRoutes = (log: EventLog, pingMs = 15_000): readonly Route[] =>
       "What happens in a namespace, as server-sent events. With Last-Event-ID, goes on after that one.",
     answerType: "text/event-stream",
     handle: async (call) => {
-      if (log.watchers >= mostWatchers)
-        throw new HttpError("too_many_requests", `${mostWatchers} callers watch events already`);
+      if (log.watchers >= maxWatchers)
+        throw new HttpError("too_many_requests", `${maxWatchers} callers watch events already`);
       const { reply, request } = call;
       const given = request.headers["last-event-id"];
       const gone = call.gone();

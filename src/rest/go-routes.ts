@@ -259,11 +259,11 @@ async function listUnits(call: Call): Promise<string> {
   const name = call.param("spec");
   const limit = limitOf(call);
   const start = previousOf(call);
-  const read = async (previous: string | undefined, most: number): Promise<Page<WorkUnitRow>> =>
+  const read = async (previous: string | undefined, max: number): Promise<Page<WorkUnitRow>> =>
     call.coordinate.listWorkUnits(call.ns, name, {
       ...conditions,
       ...(previous === undefined ? start : { previous }),
-      limit: most,
+      limit: max,
     });
   const rows =
     limit !== null && limit <= longestList

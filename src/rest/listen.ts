@@ -160,7 +160,7 @@ function refuse(error: NodeJS.ErrnoException, socket: Socket): void {
 }
 
 /** Requests of one connection that wait for those before them. No client that is known sends more without an answer. */
-const mostPipelined = 64;
+const maxPipelined = 64;
 
 type Listening = (request: IncomingMessage, response: ServerResponse) => void;
 
@@ -197,7 +197,7 @@ function inTurn(start: Listening, limiter: ConnectionLimiter): Listening {
       queues.set(socket, queue);
       limiter.busy(socket);
       begin();
-    } else if (queue.length < mostPipelined) queue.push({ request, begin });
+    } else if (queue.length < maxPipelined) queue.push({ request, begin });
     else {
       // one by one and first: Node would make an error with a stack for each of them, which takes 0.1 ms
       for (const waiting of queue) waiting.request.destroy();
@@ -213,7 +213,7 @@ interface Receiving {
 }
 
 /** Slower than this, in bytes a second, is not slow but stuck. */
-const leastRate = 1024;
+const minRate = 1024;
 
 /**
  * Ends requests whose body does not come. Kept by connection, so that a request costs one assignment, and looked at
@@ -233,7 +233,7 @@ function watchBodies(server: Server, bodyMs: number): () => void {
     for (const [socket, receiving] of current) {
       const { request } = receiving;
       if (request.complete || request.readableLength > 0) continue;
-      if (socket.bytesRead - receiving.bytes >= (leastRate * everyMs) / 1000) receiving.since = tick;
+      if (socket.bytesRead - receiving.bytes >= (minRate * everyMs) / 1000) receiving.since = tick;
       receiving.bytes = socket.bytesRead;
       if ((tick - receiving.since) * everyMs > bodyMs) socket.destroy();
     }

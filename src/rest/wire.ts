@@ -16,7 +16,7 @@ const deepest = 32;
  * Values of one envelope. A value costs many times the three characters that it may come in; a batch of 10,000 units has
  * a tenth of these.
  */
-const mostValues = 1_000_000;
+const maxValues = 1_000_000;
 
 /** Characters that are read before others get a turn: a few milliseconds. */
 const atOnce = 256 * 1024;
@@ -59,7 +59,7 @@ class WireReader {
   readonly #cursor: Cursor;
   readonly #open: Open[] = [];
   readonly #maxItems: number;
-  #valuesLeft = mostValues;
+  #valuesLeft = maxValues;
   value: unknown = undefined;
 
   constructor(text: string, limits: WireLimits | undefined) {
@@ -106,7 +106,7 @@ class WireReader {
     const cursor = this.#cursor;
     this.#valuesLeft -= 1;
     if (this.#valuesLeft < 0)
-      throw new CoordinateError("too_large", `JSON: more than ${mostValues} values in one request`);
+      throw new CoordinateError("too_large", `JSON: more than ${maxValues} values in one request`);
     if (this.#open.at(-1)?.key === "data") return readData(cursor);
     switch (cursor.text.charCodeAt(cursor.at)) {
       case 0x22: // "

@@ -39,7 +39,8 @@ export function firstDue(state: State, spec: Spec): number | null {
  * whatever the spec: what the first does may decide what becomes of the second.
  */
 export function catchUp(state: State, specs: readonly Spec[], now: number, limit = maxMoved): Moved {
-  const behind = specs.filter((spec) => isBehind(state, spec, now));
+  // in the order in which they were made, whoever asks: schedules then make their units in one order, too
+  const behind = specs.filter((spec) => isBehind(state, spec, now)).sort((a, b) => a.id - b.id);
   if (behind.length === 0) return { expired: 0, due: 0, generated: 0, done: true };
   const expired = expireLeases(state, behind, now, limit);
   let due = 0;

@@ -538,7 +538,8 @@ export function releasePlain(state: State, spec: Spec, units: readonly number[],
 
 /** Deletes units of one spec, in a store without dependencies. */
 export function* deletePlain(state: State, spec: Spec, ids: readonly number[]): Steps<boolean> {
-  if (!state.fastPaths || state.counters.needs > 0 || hasLanes(spec.meta) || anyInBatch(state, ids)) return false;
+  if (!state.fastPaths || state.counters.needs > 0 || hasLanes(spec.meta) || anyInBatch(state, ids))
+    return false;
   state.noteEnds(ids);
   for (let at = 0; at < ids.length; at += unitsAtOnce) {
     if (at > 0) yield;

@@ -256,36 +256,8 @@ export const migrations: readonly string[] = [
     state TEXT NOT NULL,
     PRIMARY KEY (namespace, name)
   ) WITHOUT ROWID;
-  -- limits that work specs share: what they allow, in JSON, and when the bucket of the rate is full again
-  CREATE TABLE shared_limit (
-    namespace INTEGER NOT NULL,
-    name BLOB NOT NULL,
-    rule TEXT NOT NULL,
-    full REAL NOT NULL,
-    PRIMARY KEY (namespace, name)
-  ) WITHOUT ROWID;
   -- how far the attempt has come, in JSON
   ALTER TABLE lease ADD COLUMN progress TEXT;
-  -- null for none
-  ALTER TABLE unit ADD COLUMN partition BLOB;
-  -- units that were claimed, do not run and have not ended
-  CREATE INDEX unit_begun ON unit (spec, partition) WHERE state < 2 AND status IS NOT NULL;
-
-  -- of specs whose units are handed out by partition: what waits, once more, by partition; empty where there is none
-  CREATE TABLE ready_lane (
-    spec INTEGER NOT NULL,
-    partition BLOB NOT NULL,
-    place REAL NOT NULL,
-    name TEXT NOT NULL,
-    unit INTEGER NOT NULL,
-    PRIMARY KEY (spec, partition, place, name)
-  ) WITHOUT ROWID;
-  -- when the bucket of a partition's rate is full again
-  CREATE TABLE lane (spec INTEGER NOT NULL, partition BLOB NOT NULL, full REAL NOT NULL, PRIMARY KEY (spec, partition))
-    WITHOUT ROWID;
-  -- the partition that was served last, and when the bucket of the spec's rate is full again
-  ALTER TABLE tally ADD COLUMN cursor BLOB;
-  ALTER TABLE tally ADD COLUMN full REAL NOT NULL DEFAULT 0;
 
   -- why a unit failed, where that is not 'error'
   ALTER TABLE unit ADD COLUMN reason TEXT;
@@ -320,6 +292,36 @@ export const migrations: readonly string[] = [
     PRIMARY KEY (namespace, spec, step, time, writer)
   ) WITHOUT ROWID;
   CREATE INDEX record_time ON record (step, time);
+  `,
+  `
+  -- null for none
+  ALTER TABLE unit ADD COLUMN partition BLOB;
+  -- units that were claimed, do not run and have not ended
+  CREATE INDEX unit_begun ON unit (spec, partition) WHERE state < 2 AND status IS NOT NULL;
+
+  -- of specs whose units are handed out by partition: what waits, once more, by partition; empty where there is none
+  CREATE TABLE ready_lane (
+    spec INTEGER NOT NULL,
+    partition BLOB NOT NULL,
+    place REAL NOT NULL,
+    name TEXT NOT NULL,
+    unit INTEGER NOT NULL,
+    PRIMARY KEY (spec, partition, place, name)
+  ) WITHOUT ROWID;
+  -- when the bucket of a partition's rate is full again
+  CREATE TABLE lane (spec INTEGER NOT NULL, partition BLOB NOT NULL, full REAL NOT NULL, PRIMARY KEY (spec, partition))
+    WITHOUT ROWID;
+  -- the partition that was served last, and when the bucket of the spec's rate is full again
+  ALTER TABLE tally ADD COLUMN cursor BLOB;
+  ALTER TABLE tally ADD COLUMN full REAL NOT NULL DEFAULT 0;
+  -- limits that work specs share: what they allow, in JSON, and when the bucket of the rate is full again
+  CREATE TABLE shared_limit (
+    namespace INTEGER NOT NULL,
+    name BLOB NOT NULL,
+    rule TEXT NOT NULL,
+    full REAL NOT NULL,
+    PRIMARY KEY (namespace, name)
+  ) WITHOUT ROWID;
   `,
 ];
 

@@ -62,8 +62,8 @@ import {
   type SpecTally,
   type Store,
   type StoredRecord,
-  type Tidied,
-  type TidyLimits,
+  type Swept,
+  type SweepLimits,
   type UnitSlice,
   type WaitingSinceRow,
   type Watchable,
@@ -108,7 +108,7 @@ import {
 } from "./queues.ts";
 import { lanesOf, syncLanes } from "./lanes.ts";
 import { Space, Spec, State, topPriority } from "./state.ts";
-import { deleteUnits, purge, setRetained, tidy } from "./sweep.ts";
+import { deleteUnits, purge, setRetained, sweep } from "./sweep.ts";
 import { findUnit, findUnitByName, pastAttempt, pastAttempts } from "./units.ts";
 import { dataValue } from "./values.ts";
 import {
@@ -357,7 +357,7 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
     );
   }
 
-  /** Reads when all failed units are in their groups. */
+  /** Reads when all failed units are in their groups. A store that only reads sees those that the owner of the file has grouped. */
   async #grouped<Answer>(
     ns: string,
     ref: WorkSpecRef | null,
@@ -365,10 +365,11 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
     read: (state: State, specs: readonly Spec[]) => Answer,
   ): Promise<Answer> {
     const caughtUp = this.#caughtUp.bind(this);
-    return this.#write(function* (state): Steps<Answer | typeof again> {
+    const { readOnly } = this.#opened;
+    return this.#read(function* (state): Steps<Answer | typeof again> {
       const specs = ref === null ? allSpecs(state, ns) : [needSpec(state, ns, ref)];
       if (!caughtUp(specs, now)) return again;
-      for (const spec of specs) while (!groupFailures(state, spec, groupedAtOnce)) yield;
+      if (!readOnly) for (const spec of specs) while (!groupFailures(state, spec, groupedAtOnce)) yield;
       return read(state, specs);
     });
   }
@@ -460,7 +461,7 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
           const { found, next } = sliceUnits(state, spec, from, rowsAtOnce);
           for (const { id } of found) {
             const unit = rows.length === limit ? undefined : findUnit(state, id);
-            if (unit !== undefined) rows.push(readUnitRow(state, unit));
+            if (unit !== undefined) rows.push(readUnitRow(state, unit, where.asAdded));
           }
           if (next === null) break;
           from = { ...where, previous: next };
@@ -469,7 +470,7 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
         const found = findUnits(state, spec, from, wanted);
         for (const { id } of found) {
           const unit = findUnit(state, id);
-          if (unit !== undefined) rows.push(readUnitRow(state, unit));
+          if (unit !== undefined) rows.push(readUnitRow(state, unit, where.asAdded));
         }
         const last = found.at(-1);
         if (last === undefined || found.length < wanted) break;
@@ -887,8 +888,8 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
 
   // ---- housekeeping
 
-  async tidy(limits: TidyLimits, now: number): Promise<Tidied> {
-    return this.#write((state) => tidy(state, this.#cursor, limits, now));
+  async sweep(limits: SweepLimits, now: number): Promise<Swept> {
+    return this.#write((state) => sweep(state, this.#cursor, limits, now));
   }
 
   /** The file's sizes and what is in it; cheap enough for a health page. */
@@ -1043,7 +1044,7 @@ function putSpec(state: State, space: Space, put: WorkSpecPut, meta: WorkSpecRow
   if (put.data !== null) spec.data = put.data;
   spec.meta = meta;
   if (laneRules(meta) !== laneRules(oldMeta)) syncLanes(state, spec, hasLanes(oldMeta));
-  // from now on, or no longer, `ended` has each unit that ends; `tidy` sees to those that ended before
+  // from now on, or no longer, `ended` has each unit that ends; `sweep` sees to those that ended before
   if (retains && spec.retained === 0) setRetained(state, spec, 1);
   else if (!retains && spec.retained === 2) setRetained(state, spec, 1);
   state.sql.setSpec.run(dataValue(spec.data), JSON.stringify(meta), spec.retained, spec.id);

@@ -2,12 +2,12 @@
 import {
   countRetired,
   exhaustUnits,
-  nothingTidied,
+  nothingSwept,
   removeUnits,
   specTryLimit,
   type Slice,
-  type Tidied,
-  type TidyLimits,
+  type Swept,
+  type SweepLimits,
 } from "../core/index.ts";
 import type { Value } from "./driver.ts";
 import { catchUp, maxMoved } from "./expiry.ts";
@@ -23,27 +23,26 @@ import { forgetWorkers, unpackAttempts } from "./workers.ts";
 import { applied } from "./working-set.ts";
 
 /** Where a walk goes on in the next call: over old workers by expiration, over logs by worker. */
-export interface TidyCursor {
+export interface SweepCursor {
   worker: number;
   log: number;
 }
 
-export function* tidy(state: State, cursor: TidyCursor, limits: TidyLimits, now: number): Steps<Tidied> {
-  const tidied = nothingTidied();
+export function* sweep(state: State, cursor: SweepCursor, limits: SweepLimits, now: number): Steps<Swept> {
+  const swept = nothingSwept();
   for (const space of state.spaces.values()) {
-    const total = (): number =>
-      tidied.expired + tidied.due + tidied.exhausted + tidied.retired + tidied.generated;
+    const total = (): number => swept.expired + swept.due + swept.exhausted + swept.retired + swept.generated;
     const before = total();
-    const left = (): number => limits.units - tidied.expired - tidied.due - tidied.exhausted - tidied.retired;
+    const left = (): number => limits.units - swept.expired - swept.due - swept.exhausted - swept.retired;
     for (let done = false; !done && left() > 0;) {
       const moved = catchUp(state, [...space.specs.values()], now, Math.min(maxMoved, left()));
-      tidied.expired += moved.expired;
-      tidied.due += moved.due;
-      tidied.generated += moved.generated;
+      swept.expired += moved.expired;
+      swept.due += moved.due;
+      swept.generated += moved.generated;
       ({ done } = moved);
       if (!done) yield;
     }
-    for (const spec of space.specs.values()) yield* tidySpec(state, spec, limits, now, tidied);
+    for (const spec of space.specs.values()) yield* sweepSpec(state, spec, limits, now, swept);
     if (total() > before) state.changed.add(space.name);
   }
   const old = state.sql.oldRequests.all(limits.requestsBefore, 1000);
@@ -51,24 +50,24 @@ export function* tidy(state: State, cursor: TidyCursor, limits: TidyLimits, now:
     state.writes++;
     state.sql.dropRequest.run(namespace!, id!);
   }
-  if (old.length === 1000) tidied.more = true;
-  if (!forgetTaken(state, limits.requestsBefore, 1000)) tidied.more = true;
+  if (old.length === 1000) swept.more = true;
+  if (!forgetTaken(state, limits.requestsBefore, 1000)) swept.more = true;
   if (state.sql.dropPassedLocks.run(now) > 0) state.writes++;
   const { forgotten, next } = forgetWorkers(state, limits.workersBefore, cursor.worker, 1000);
-  tidied.workers = forgotten;
+  swept.workers = forgotten;
   cursor.worker = next;
   trimLog(state, cursor);
-  return tidied;
+  return swept;
 }
 
-function* tidySpec(state: State, spec: Spec, limits: TidyLimits, now: number, tidied: Tidied): Steps<void> {
-  const left = (): number => limits.units - tidied.expired - tidied.due - tidied.exhausted - tidied.retired;
+function* sweepSpec(state: State, spec: Spec, limits: SweepLimits, now: number, swept: Swept): Steps<void> {
+  const left = (): number => limits.units - swept.expired - swept.due - swept.exhausted - swept.retired;
   // what one of them frees may have been tried too often as well
   const limit = specTryLimit(spec.meta);
   while ((limit > 0 || state.counters.extras > 0) && left() > 0) {
     const ids = state.sql.spent.all(spec.id, limit || spentTries, left()).map(([id]) => id as number);
     if (ids.length === 0) break;
-    tidied.exhausted += yield* applied(state, now, (set) =>
+    swept.exhausted += yield* applied(state, now, (set) =>
       exhaustUnits(
         set,
         ids.map((id) => set.unit(id)).filter((unit) => unit !== undefined),
@@ -76,8 +75,8 @@ function* tidySpec(state: State, spec: Spec, limits: TidyLimits, now: number, ti
     );
   }
   pruneLanes(state, spec, now);
-  if (!groupFailures(state, spec, limits.units)) tidied.more = true;
-  if (!syncEnded(state, spec)) tidied.more = true;
+  if (!groupFailures(state, spec, limits.units)) swept.more = true;
+  if (!syncEnded(state, spec)) swept.more = true;
   for (const status of ["finished", "failed"] as const) {
     const kept = spec.meta.retention[status];
     if (kept === undefined || spec.retained !== 2 || left() <= 0) continue;
@@ -87,9 +86,9 @@ function* tidySpec(state: State, spec: Spec, limits: TidyLimits, now: number, ti
     if (ids.length === 0) continue;
     yield* deleteUnits(state, spec, ids, now);
     spec.removed[status] += ids.length;
-    tidied.retired += ids.length;
+    swept.retired += ids.length;
   }
-  if (left() <= 0) tidied.more = true;
+  if (left() <= 0) swept.more = true;
 }
 
 /** Deletes units of one spec, by id. */
@@ -152,7 +151,7 @@ export function setRetained(state: State, spec: Spec, retained: 0 | 1 | 2): void
 }
 
 /** Takes away log rows whose units are all gone, or whose worker is forgotten: the oldest of a few workers in each call. */
-function trimLog(state: State, cursor: TidyCursor): void {
+function trimLog(state: State, cursor: SweepCursor): void {
   let worker = cursor.log;
   for (let tried = 0; tried < 20; tried++) {
     const rows = state.sql.logFrom.all(worker, 50);

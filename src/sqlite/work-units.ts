@@ -28,8 +28,8 @@ interface Found {
 }
 
 /** Past this many, leases are not sorted and places of priority not merged: units are met in name order instead. */
-const mostSorted = 20_000;
-const mostPlaces = 32;
+const maxSorted = 20_000;
+const maxPlaces = 32;
 
 /** Above every name: names have at most 4,096 bytes. */
 const aboveAll = Buffer.alloc(4097, 0xff);
@@ -54,11 +54,11 @@ export function findUnits(state: State, spec: Spec, where: WorkUnitWhere, limit:
     }
     return found;
   }
-  const { least, most } = nameRange(where);
+  const { min, max } = nameRange(where);
   const { sql } = state;
   if (statuses.length === workUnitStatuses.length)
-    return sql.unitsByName.all(spec.id, least, most, limit).map((row) => readFound(state, spec, row));
-  const lists = statuses.flatMap((status) => findByStatus(state, spec, status, least, most, limit));
+    return sql.unitsByName.all(spec.id, min, max, limit).map((row) => readFound(state, spec, row));
+  const lists = statuses.flatMap((status) => findByStatus(state, spec, status, min, max, limit));
   return mergeFound(
     lists.map((rows) => rows.map((row) => readFound(state, spec, row))),
     limit,
@@ -66,12 +66,12 @@ export function findUnits(state: State, spec: Spec, where: WorkUnitWhere, limit:
 }
 
 /** Where names begin and end. */
-function nameRange({ previous, prefix = "" }: WorkUnitWhere): { least: Buffer; most: Buffer } {
+function nameRange({ previous, prefix = "" }: WorkUnitWhere): { min: Buffer; max: Buffer } {
   const start = nameToBytes(prefix);
   const after = previous === undefined ? null : nameToBytes(previous);
   // the least name after another is that name with a zero byte
-  const least = after !== null && after.compare(start) >= 0 ? Buffer.concat([after, Buffer.of(0)]) : start;
-  return { least, most: prefixEnd(prefix) ?? aboveAll };
+  const min = after !== null && after.compare(start) >= 0 ? Buffer.concat([after, Buffer.of(0)]) : start;
+  return { min, max: prefixEnd(prefix) ?? aboveAll };
 }
 
 /** What no table is in the order of: looked at unit by unit. */
@@ -98,13 +98,13 @@ export function sliceUnits(
     const next = found.length > limit ? (found[limit - 1]?.name ?? null) : null;
     return { found: found.slice(0, limit), next };
   }
-  const { least, most } = nameRange(where);
+  const { min, max } = nameRange(where);
   const read = (row: Row): Found => readFound(state, spec, row);
   const rows =
     error !== undefined
-      ? state.sql.unitsByFailure.all(spec.id, error, least, most, limit).map(read)
+      ? state.sql.unitsByFailure.all(spec.id, error, min, max, limit).map(read)
       : label !== undefined
-        ? state.sql.unitsByLabel.all(spec.id, nameToBytes(label), least, most, limit).map(read)
+        ? state.sql.unitsByLabel.all(spec.id, nameToBytes(label), min, max, limit).map(read)
         : findUnits(state, spec, where, limit);
   const found = rows.filter(({ id }) => {
     if (!passes(state, id, where)) return false;
@@ -159,13 +159,13 @@ function findByStatus(
   state: State,
   spec: Spec,
   status: WorkUnitStatus,
-  least: Value,
-  most: Value,
+  min: Value,
+  max: Value,
   limit: number,
 ): Row[][] {
   const { sql } = state;
   if (spec.counts[status] === 0) return [];
-  const list = (statement: Statement): Row[][] => [statement.all(spec.id, least, most, limit)];
+  const list = (statement: Statement): Row[][] => [statement.all(spec.id, min, max, limit)];
   switch (status) {
     case "blocked":
       return list(sql.blockedByName);
@@ -176,7 +176,7 @@ function findByStatus(
     case "delayed":
       return list(sql.delayedByName);
     case "pending":
-      return list(spec.counts.pending > mostSorted ? sql.pendingWalk : sql.pendingByName);
+      return list(spec.counts.pending > maxSorted ? sql.pendingWalk : sql.pendingByName);
     case "available": {
       const places: Value[] = [];
       for (
@@ -184,9 +184,9 @@ function findByStatus(
         next !== undefined;
         next = sql.nextPlace.get(spec.id, next[0] ?? null)
       ) {
-        if (places.push(next[0] ?? null) > mostPlaces) return list(sql.readyWalk);
+        if (places.push(next[0] ?? null) > maxPlaces) return list(sql.readyWalk);
       }
-      return places.map((one) => sql.readyByName.all(spec.id, one, least, most, limit));
+      return places.map((one) => sql.readyByName.all(spec.id, one, min, max, limit));
     }
   }
 }
@@ -200,7 +200,7 @@ function mergeFound(lists: Found[][], limit: number): Found[] {
 }
 
 /** The row of a unit, with where its dependencies stand. */
-export const readUnitRow = (state: State, unit: Unit): WorkUnitRow =>
+export const readUnitRow = (state: State, unit: Unit, asAdded = false): WorkUnitRow =>
   unitRow(
     unit,
     readNeeds(state, unit.id).map(({ workSpec, workUnit, kind, target }) => ({
@@ -210,4 +210,5 @@ export const readUnitRow = (state: State, unit: Unit): WorkUnitRow =>
       status: standing(state, target),
     })),
     extrasOf(state, unit.id),
+    asAdded,
   );

@@ -131,18 +131,18 @@ export function findWorkers(
   const start = nameToBytes(prefix);
   const end = prefixEnd(prefix);
   const after = previous === undefined ? null : nameToBytes(previous);
-  let least: Uint8Array =
+  let min: Uint8Array =
     after !== null && after.compare(start) >= 0 ? Buffer.concat([after, Buffer.of(0)]) : start;
   const wanted = names === undefined ? null : new Set(names);
   while (found.length < limit) {
     const rows =
       parent === undefined
-        ? state.sql.workers.all(space.id, least, page)
-        : state.sql.childrenFrom.all(space.id, nameToBytes(parent), least, page);
+        ? state.sql.workers.all(space.id, min, page)
+        : state.sql.childrenFrom.all(space.id, nameToBytes(parent), min, page);
     for (const row of rows) {
       const bytes = Buffer.from(row[1] as Uint8Array);
       if (end !== null && bytes.compare(end) >= 0) return found;
-      least = Buffer.concat([bytes, Buffer.of(0)]);
+      min = Buffer.concat([bytes, Buffer.of(0)]);
       const worker = readWorker(row);
       if (wanted !== null && !wanted.has(worker.name)) continue;
       if (active !== undefined && isActive(worker, now) !== active) continue;

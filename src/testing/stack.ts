@@ -12,7 +12,7 @@ import {
   type Data,
   type ErrorCode,
   type Tally,
-  type Tidied,
+  type Swept,
   type WorkSpecRow,
   type WorkUnitInput,
   type WorkUnitRow,
@@ -26,7 +26,7 @@ export interface Subject {
   /** Makes the next draws of the scheduler; absent where the draws cannot be controlled. */
   setRandom?: (random: () => number) => void;
   /** One round of housekeeping; absent where it cannot be called. */
-  tidy?: () => Promise<Tidied>;
+  sweep?: () => Promise<Swept>;
   /** How many requests wait for work; absent where it cannot be known. */
   waiting?: () => number | Promise<number>;
   close(): Promise<void>;
@@ -180,11 +180,11 @@ export class Context {
   }
 
   /** Housekeeping until there is nothing left to do; answers the sums. */
-  async tidy(): Promise<Tidied> {
-    const tidy = present(this.subject.tidy);
-    const sum = await tidy();
+  async sweep(): Promise<Swept> {
+    const sweep = present(this.subject.sweep);
+    const sum = await sweep();
     while (sum.more) {
-      const { expired, due, exhausted, retired, generated, workers, more } = await tidy();
+      const { expired, due, exhausted, retired, generated, workers, more } = await sweep();
       sum.expired += expired;
       sum.due += due;
       sum.exhausted += exhausted;

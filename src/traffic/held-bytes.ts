@@ -1,10 +1,10 @@
 /** Bytes that all connections together hold in memory. */
 export class HeldBytes {
-  readonly most: number;
+  readonly max: number;
   #used = 0;
 
-  constructor(most: number) {
-    this.most = most;
+  constructor(max: number) {
+    this.max = max;
   }
 
   get used(): number {
@@ -13,7 +13,7 @@ export class HeldBytes {
 
   /** Counts bytes, before they are allocated where that is possible. False: they do not fit, and are not counted. */
   take(bytes: number): boolean {
-    if (this.#used + bytes > this.most) return false;
+    if (this.#used + bytes > this.max) return false;
     this.#used += bytes;
     return true;
   }

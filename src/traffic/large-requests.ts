@@ -31,7 +31,7 @@ const stallMs = 30_000;
 const stallUnderPressureMs = 1000;
 
 /** Turns of the event loop, of about 0.1 ms, that a large request waits for connections to be accepted. */
-const mostShortTurns = 500;
+const maxShortTurns = 500;
 
 interface Cost {
   bytes: number;
@@ -87,7 +87,7 @@ export class LargeRequests {
    * wait to be accepted would wait for as many large requests. So those are accepted first, a while of short turns.
    */
   async #untilAccepted(): Promise<void> {
-    for (let turn = 0; this.#connected && turn < mostShortTurns; turn++) {
+    for (let turn = 0; this.#connected && turn < maxShortTurns; turn++) {
       this.#connected = false;
       await new Promise((resolve) => setImmediate(resolve));
     }
@@ -140,7 +140,7 @@ export class LargeRequests {
   }
 
   get #pressed(): boolean {
-    return this.#answers.used >= this.#answers.most;
+    return this.#answers.used >= this.#answers.max;
   }
 
   #hasRoom(): boolean {

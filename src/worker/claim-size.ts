@@ -33,13 +33,13 @@ export class ClaimSizes {
    * claimed lately decides, so that a hundred units of it are not taken for a hundred quick ones.
    */
   number(now: number, free: number): number {
-    let least = Infinity;
+    let min = Infinity;
     for (const [name, spec] of this.#specs) {
       if (spec === this.#latest || now - spec.seenAt < memoryMs)
-        least = Math.min(least, Math.max(spec.size, spec.atLeast));
+        min = Math.min(min, Math.max(spec.size, spec.atLeast));
       else this.#specs.delete(name);
     }
-    const wanted = least === Infinity ? this.#first : least;
+    const wanted = min === Infinity ? this.#first : min;
     return Math.min(this.#max, Math.max(1, free, wanted));
   }
 

@@ -73,6 +73,9 @@ export class Claim {
   #isSettled = false;
   #alarm: Alarm | null = null;
   #keepLifetime = false;
+  /** A lease that the alarm is not later than. */
+  #watched: Lease | null = null;
+  #log: Logger | null = null;
 
   constructor(
     context: ClaimContext,
@@ -104,6 +107,12 @@ export class Claim {
     });
   }
 
+  /** For the tasks of its runs. */
+  get log(): Logger {
+    const { worker, workSpec } = this;
+    return (this.#log ??= this.context.log.child({ worker, workSpec: workSpec.name }));
+  }
+
   #leaseOf({ expirationTime, startTime }: AttemptRow): Lease {
     const expiration = this.context.serverTime.toLocal(expirationTime);
     return { expiration, lifetimeMs: expirationTime - startTime };
@@ -115,7 +124,10 @@ export class Claim {
       const held = this.#open.get(id);
       if (held === undefined) continue;
       this.context.reports.began(this.workSpec, held.attempt, run.beganAt);
+      // units of one claim have one lease
+      if (held.lease === this.#watched) continue;
       if (this.#alarm === null || this.#pointOf(held) < this.#alarm.time) this.#arm();
+      this.#watched = held.lease;
     }
   }
 
@@ -175,14 +187,31 @@ export class Claim {
     return scope;
   }
 
-  /** Once for every unit that is settled: no promise of its own, the settler says when it is done. */
+  /** No promise of its own: the settler says when it is done. */
   #settle(changes: readonly AttemptChange[]): Promise<AttemptChanged[]> {
+    return this.context.settler.settle(changes, this.#requested(changes));
+  }
+
+  /** Finishes an attempt whose task returned nothing: once for every unit of a busy worker, and without a promise. */
+  finish(attempt: Attempt): void {
+    const change: AttemptChange = { attempt: attempt.id, action: "finish" };
+    const changes = [change];
+    const done = this.#requested(changes);
+    this.context.settler.post(changes, (answers) => {
+      done(answers);
+      const [answer] = answers ?? [];
+      if (answer !== undefined) attempt.heard(change, answer);
+    });
+  }
+
+  /** Changes are under way; what is returned is to be called with the answers, or null when there are none. */
+  #requested(changes: readonly AttemptChange[]): (answers: AttemptChanged[] | null) => void {
     const keepLifetime = this.#keepLifetime;
     const runs = changes.map(({ attempt }) => this.#open.get(attempt)?.run);
     for (const run of runs) run?.settling(1);
     this.#mark(changes, 1);
     this.#underWay++;
-    return this.context.settler.settle(changes, (answers) => {
+    return (answers) => {
       for (let i = 0; i < changes.length; i++) {
         const [change, answer] = [changes[i], answers?.[i]];
         if (change !== undefined && answer !== undefined) this.#note(change, answer, keepLifetime);
@@ -191,7 +220,7 @@ export class Claim {
       this.#mark(changes, -1);
       for (const run of runs) run?.settling(-1);
       this.#closed();
-    });
+    };
   }
 
   #mark(changes: readonly AttemptChange[], by: 1 | -1): void {
@@ -242,14 +271,14 @@ export class Claim {
   /** Sets the alarm for the next point of a lease. */
   #arm(): void {
     this.#alarm?.cancel();
-    this.#alarm = null;
+    this.#alarm = this.#watched = null;
     let next = Infinity;
     for (const held of this.#open.values()) next = Math.min(next, this.#pointOf(held));
     if (next < Infinity) this.#alarm = this.context.alarms.at(next, () => void this.#ring());
   }
 
   async #ring(): Promise<void> {
-    this.#alarm = null;
+    this.#alarm = this.#watched = null;
     const now = this.context.clock.now();
     const due = new Set<Run>();
     for (const held of this.#open.values()) if (this.#pointOf(held) <= now) due.add(held.run);

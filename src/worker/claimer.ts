@@ -133,6 +133,8 @@ interface Source<Run> {
   lastMs: number;
   /** Where the coordinator does not wait: when to ask again. */
   notBefore: number;
+  /** One of its runs has ended: for all that slots take. */
+  readonly ended: () => void;
   /** Names of requests that may have been carried out though their answer was lost. The next request repeats one. */
   readonly unanswered: string[];
 }
@@ -161,7 +163,7 @@ export class Claimer<Run extends Runnable> {
     this.#nonce = draw() + draw();
     this.#sources = setting.runtimes.map((runtime) => {
       const maxAttempts = Math.min(setting.maxAttempts, runtime.maxAttempts ?? setting.maxAttempts);
-      return {
+      const source: Source<Run> = {
         runtime,
         schedule: askOf(runtime),
         maxAttempts,
@@ -176,7 +178,12 @@ export class Claimer<Run extends Runnable> {
         lastMs: Infinity,
         notBefore: 0,
         unanswered: [],
+        ended: () => {
+          source.running--;
+          this.#pump();
+        },
       };
+      return source;
     });
   }
 
@@ -187,27 +194,21 @@ export class Claimer<Run extends Runnable> {
     return taken;
   }
 
-  /** The next run for a slot; null when the signal aborts or the claimer has stopped. */
-  next(slot: string, signal: AbortSignal): Promise<Taken<Run> | null> {
-    return new Promise((resolve) => {
-      const idle: Idle<Run> = {
-        slot,
-        give: (taken) => {
-          signal.removeEventListener("abort", leave);
-          resolve(taken);
-        },
-      };
-      const leave = (): void => {
-        const at = this.#idle.indexOf(idle);
-        if (at >= 0) this.#idle.splice(at, 1);
-        resolve(null);
-        this.#pump();
-      };
-      if (signal.aborted || this.#stopped) return resolve(null);
-      this.#idle.push(idle);
-      signal.addEventListener("abort", leave, { once: true });
+  /** The next run for a slot; null when the slot is withdrawn or the claimer has stopped. Many a turn: no signal for each. */
+  next(slot: string): Promise<Taken<Run> | null> {
+    return new Promise((give) => {
+      if (this.#stopped) return give(null);
+      this.#idle.push({ slot, give });
       this.#pump();
     });
+  }
+
+  /** The slot no longer waits. */
+  withdraw(slot: string): void {
+    const at = this.#idle.findIndex((idle) => idle.slot === slot);
+    if (at < 0) return;
+    for (const { give } of this.#idle.splice(at, 1)) give(null);
+    this.#pump();
   }
 
   /** Which slots may take work has changed. With none left, nothing is held and nothing is waited for. */
@@ -274,12 +275,7 @@ export class Claimer<Run extends Runnable> {
       });
     if (first.lot.beganAt === 0) first.lot.beganAt = this.#setting.clock.now();
     this.#begun(first.lot);
-    return { run: first.run, ended: () => this.#ended(source) };
-  }
-
-  #ended(source: Source<Run>): void {
-    source.running--;
-    this.#pump();
+    return { run: first.run, ended: source.ended };
   }
 
   /** One of its runs has begun, or was given back. */
@@ -306,9 +302,11 @@ export class Claimer<Run extends Runnable> {
       if (clock.now() >= source.notBefore) this.#ask(source, free, true);
       return;
     }
-    if (!source.plenty || this.#setting.working().length === 0) return;
+    if (!source.plenty) return;
     const more = ahead && source.lastMs <= shortMs ? Math.max(source.running, source.lastRuns) : 0;
     const wanted = Math.max(0, free) + more;
+    if (source.ready.length + source.asking * source.lastRuns >= wanted) return;
+    if (this.#setting.working().length === 0) return;
     while (source.ready.length + source.asking * source.lastRuns < wanted) this.#ask(source, free, false);
   }
 

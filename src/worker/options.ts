@@ -178,16 +178,16 @@ const isList = (tasks: Tasks | readonly DefinedTask[]): tasks is readonly Define
 const bad = (option: string, what: string): CoordinateError =>
   new CoordinateError("bad_argument", `${option}: ${what}`);
 
-function count(option: string, value: number | undefined, otherwise: number, least: number): number {
+function count(option: string, value: number | undefined, otherwise: number, min: number): number {
   const given = value ?? otherwise;
-  if (!Number.isSafeInteger(given) || given < least)
-    throw bad(option, `expected an integer of ${least} or more, got ${String(given)}`);
+  if (!Number.isSafeInteger(given) || given < min)
+    throw bad(option, `expected an integer of ${min} or more, got ${String(given)}`);
   return given;
 }
 
-function span(option: string, value: number | undefined, otherwise: number, least: number): number {
+function span(option: string, value: number | undefined, otherwise: number, min: number): number {
   const given = value ?? otherwise;
-  if (typeof given !== "number" || !(given >= least))
-    throw bad(option, `expected a number of ${least} or more, got ${String(given)}`);
+  if (typeof given !== "number" || !(given >= min))
+    throw bad(option, `expected a number of ${min} or more, got ${String(given)}`);
   return given;
 }

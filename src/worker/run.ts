@@ -1,10 +1,10 @@
 /** One call of a task: of a plain function for one unit, or of a bulk task for all units of its claim. */
 import type { Attempt } from "../objects/index.ts";
 import type { Claim } from "./claim.ts";
-import type { Logger } from "./log.ts";
+import { bulkContext, unitContext } from "./context.ts";
 import { settleEach, settleReturned, settleThrown } from "./outcome.ts";
 import type { Stop } from "./stops.ts";
-import { isBulk, Unit, type BulkFunction, type Task, type TaskContext, type UnitTask } from "./task.ts";
+import { isBulk, Unit, type BulkFunction, type Task, type UnitTask } from "./task.ts";
 
 export class Run {
   readonly claim: Claim;
@@ -16,13 +16,13 @@ export class Run {
   thrown: unknown = undefined;
   /** Settles of its attempts that were not answered yet. */
   #underWay = 0;
-  #allDone: () => void = () => undefined;
+  #allDone: () => void = nothing;
   #signal: AbortController | null = null;
   #expired: AbortController | null = null;
   #signalled: Stop | null = null;
   #over: Stop | null = null;
   /** Called when its attempts are given up, whatever the task goes on to do. */
-  onGone: () => void = () => undefined;
+  onGone: () => void = nothing;
 
   constructor(claim: Claim, attempts: readonly Attempt[], task: Task) {
     this.claim = claim;
@@ -91,7 +91,7 @@ export class Run {
     const attempt = this.attempts[0]!;
     let result: ReturnType<UnitTask>;
     try {
-      result = work(new Unit(attempt, this.beganAt), this.#unitContext(attempt));
+      result = work(new Unit(attempt, this.beganAt), unitContext(this));
     } catch (error) {
       this.#threw(error);
       return undefined;
@@ -108,8 +108,7 @@ export class Run {
 
   #returned(attempt: Attempt, value: unknown): void {
     if (!this.claim.isUndecided(attempt)) return;
-    // once for every unit of a busy worker: no promise besides that of the settle, whose rejection is caught
-    if (value === undefined || value === null) void attempt.finish();
+    if (value === undefined || value === null) this.claim.finish(attempt);
     else void settleReturned(attempt, value);
   }
 
@@ -126,7 +125,7 @@ export class Run {
   async #runBulk(work: BulkFunction): Promise<void> {
     const { claim } = this;
     try {
-      await work(this.attempts, this.#bulkContext());
+      await work(this.attempts, bulkContext(this));
       await this.#settled();
       const left = claim.undecided(this);
       if (left.length > 0 && this.#over === null) claim.context.reports.unsettled(claim, left);
@@ -142,52 +141,18 @@ export class Run {
 
   // ---- what the task gets
 
-  // made when first read: most tasks look at some of it only
-
-  #unitContext(attempt: Attempt): Parameters<UnitTask>[1] {
-    return withProgress(this.#context(), (progress: number | object, note?: string) =>
-      this.claim.progress(attempt, progress, note),
-    );
+  /** Aborted when the task is told to come to an end. */
+  get ending(): AbortSignal {
+    return (this.#signal ??= aborted(this.#signalled)).signal;
   }
 
-  #bulkContext(): Parameters<BulkFunction>[1] {
-    return withProgress(this.#context(), (attempt: Attempt, progress: number | object, note?: string) =>
-      this.claim.progress(attempt, progress, note),
-    );
-  }
-
-  #context(): TaskContext {
-    const { claim } = this;
-    const { log, clock } = claim.context;
-    const { worker, workSpec } = claim;
-    let own: Logger | null = null;
-    const signal = (): AbortSignal => (this.#signal ??= aborted(this.#signalled)).signal;
-    const expired = (): AbortSignal => (this.#expired ??= aborted(this.#over)).signal;
-    return {
-      get signal() {
-        return signal();
-      },
-      get expired() {
-        return expired();
-      },
-      get log() {
-        return (own ??= log.child({ worker, workSpec: workSpec.name }));
-      },
-      workSpec,
-      worker,
-      clock,
-      renew: (lifetimeMs) => claim.renew(this, lifetimeMs),
-    };
+  /** Aborted when its attempts are no longer its own. */
+  get gone(): AbortSignal {
+    return (this.#expired ??= aborted(this.#over)).signal;
   }
 }
 
-/** A spread would read the getters. */
-function withProgress<Progress>(
-  context: TaskContext,
-  progress: Progress,
-): TaskContext & { progress: Progress } {
-  return Object.assign(context, { progress });
-}
+const nothing = (): void => undefined;
 
 /** A controller that is aborted already, when there is a reason. */
 function aborted(reason: Stop | null): AbortController {

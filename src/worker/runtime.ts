@@ -43,11 +43,11 @@ export const taskRuntimeNames: readonly string[] = ["", "node"];
 /** Runs functions of this process: the one that the work spec's `task` key names, else the one of the work spec's name. */
 export function tasksRuntime(tasks: Tasks, names: readonly string[] = taskRuntimeNames): Runtime {
   const taskNames = Object.keys(tasks);
-  const least = Object.values(tasks).map((task) => (typeof task === "function" ? 0 : task.atLeast));
+  const min = Object.values(tasks).map((task) => (typeof task === "function" ? 0 : task.atLeast));
   return {
     names,
     taskNames,
-    ...(Math.max(0, ...least) > 0 && { firstAttempts: Math.max(...least) }),
+    ...(Math.max(0, ...min) > 0 && { firstAttempts: Math.max(...min) }),
     task: (workSpec) => {
       const found = findTaskName(taskNames, taskName(workSpec));
       return found === null ? null : (tasks[found] ?? null);

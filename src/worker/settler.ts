@@ -11,7 +11,7 @@ import { isRefusal, type Trouble } from "./trouble.ts";
 /** More than this in one call keeps others waiting longer than it saves. */
 const largest = 1000;
 /** Two, so that one travels while the other is written. */
-const mostUnderWay = 2;
+const maxUnderWay = 2;
 
 interface Part {
   readonly changes: readonly AttemptChange[];
@@ -45,11 +45,18 @@ export class Settler {
    * called before it resolves or rejects, with null when it rejects.
    */
   settle(changes: readonly AttemptChange[], done: Part["done"] = nothing): Promise<AttemptChanged[]> {
-    return new Promise((resolve, reject) => {
-      this.#unstored += changes.length;
-      this.#waiting.push({ changes, done, resolve, reject });
-      this.#schedule();
-    });
+    return new Promise((resolve, reject) => this.#take({ changes, done, resolve, reject }));
+  }
+
+  /** The same where nobody waits for it but `done`. */
+  post(changes: readonly AttemptChange[], done: Part["done"]): void {
+    this.#take({ changes, done, resolve: nothing, reject: nothing });
+  }
+
+  #take(part: Part): void {
+    this.#unstored += part.changes.length;
+    this.#waiting.push(part);
+    this.#schedule();
   }
 
   /** So many changes wait to be stored that no more should be made. */
@@ -68,7 +75,7 @@ export class Settler {
   }
 
   #schedule(): void {
-    if (this.#scheduled || this.#underWay >= mostUnderWay || this.#waiting.length === 0) return;
+    if (this.#scheduled || this.#underWay >= maxUnderWay || this.#waiting.length === 0) return;
     this.#scheduled = true;
     setImmediate(() => {
       this.#scheduled = false;
@@ -108,7 +115,7 @@ export class Settler {
   /** Never rejects: every part is told by itself. */
   async #send(parts: readonly Part[]): Promise<void> {
     const changes: AttemptChange[] = [];
-    for (const part of parts) changes.push(...part.changes);
+    for (const part of parts) for (const change of part.changes) changes.push(change);
     for (let tries = 0; ; tries++) {
       try {
         const asked = this.#trouble.asked();

@@ -1,5 +1,5 @@
 /** One place to work: takes a run from the claimer, waits until it has ended, takes the next. A slot is a child worker. */
-import type { Claimer } from "./claimer.ts";
+import type { Claimer, Taken } from "./claimer.ts";
 import type { Run } from "./run.ts";
 import type { Stop } from "./stops.ts";
 
@@ -9,10 +9,15 @@ export class Slot {
   readonly name: string;
   readonly #claimer: Claimer<Run>;
   #mode: SlotMode = "run";
-  /** Ends whatever the slot waits for, so that it sees a change of mode. */
-  #waiting: AbortController | null = null;
-  #current: Run | null = null;
-  #leave: () => void = () => undefined;
+  /** Wakes a slot that is idle when its mode changes. */
+  #modeChanged: () => void = nothing;
+  #current: Taken<Run> | null = null;
+  /** Ends `run` without waiting for the task. */
+  #leave: () => void = nothing;
+  /** One for all runs: a task whose attempts were given up is waited for, since it may still use what it uses, unless the slot stops. */
+  readonly #gone = (): void => {
+    if (this.#mode === "stop") this.#abandoned();
+  };
 
   constructor(name: string, claimer: Claimer<Run>) {
     this.name = name;
@@ -25,26 +30,37 @@ export class Slot {
 
   /** What it runs now. */
   get current(): Run | null {
-    return this.#current;
+    return this.#current?.run ?? null;
   }
 
   /** Works until it is stopped and what it runs has ended. Never rejects. */
-  async run(): Promise<void> {
+  run(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#leave = resolve;
+      void this.#work().then(resolve);
+    });
+  }
+
+  async #work(): Promise<void> {
     while (this.#mode !== "stop") {
       if (this.#mode === "idle") {
-        await this.#modeChange();
+        await new Promise<void>((resolve) => (this.#modeChanged = resolve));
         continue;
       }
-      const taken = this.#claimer.take() ?? (await this.#next());
+      const taken = this.#claimer.take() ?? (await this.#claimer.next(this.name));
       if (taken === null) continue;
-      const { run, ended } = taken;
       if (this.#isRunning()) {
-        this.#current = run;
+        const { run } = taken;
+        this.#current = taken;
+        run.onGone = this.#gone;
+        // no promise of its own: this is once for every unit of a busy worker
         const running = run.start();
-        if (running !== undefined) await this.#untilEnded(run, running);
-        this.#current = null;
-      } else void run.release();
-      ended();
+        if (running !== undefined) await running;
+        this.#end();
+      } else {
+        void taken.run.release();
+        taken.ended();
+      }
     }
   }
 
@@ -52,20 +68,21 @@ export class Slot {
   set(mode: SlotMode): void {
     if (this.#mode === "stop" || this.#mode === mode) return;
     this.#mode = mode;
-    this.#waiting?.abort("mode");
-    if (mode === "stop" && this.#current?.isGone === true) this.#leave();
+    this.#modeChanged();
+    this.#claimer.withdraw(this.name);
+    if (this.#current?.run.isGone === true) this.#gone();
   }
 
   /** Tells the task to come to an end. */
   signal(reason: Stop): void {
-    this.#current?.signal(reason);
+    this.#current?.run.signal(reason);
   }
 
   /** Tells the task that it is over, gives back its open attempts, and does not wait for it any longer. */
   async abandon(reason: Stop): Promise<void> {
     this.set("stop");
-    await this.#current?.abandon(reason);
-    this.#leave();
+    await this.#current?.run.abandon(reason);
+    this.#abandoned();
   }
 
   /** Read anew: the mode changes while one waits. */
@@ -73,27 +90,16 @@ export class Slot {
     return this.#mode === "run";
   }
 
-  #next(): ReturnType<Claimer<Run>["next"]> {
-    this.#waiting = new AbortController();
-    return this.#claimer.next(this.name, this.#waiting.signal);
+  #abandoned(): void {
+    this.#end();
+    this.#leave();
   }
 
-  async #modeChange(): Promise<void> {
-    const waiting = new AbortController();
-    this.#waiting = waiting;
-    await new Promise<void>((resolve) =>
-      waiting.signal.addEventListener("abort", () => resolve(), { once: true }),
-    );
-  }
-
-  /** A task whose attempts were given up is waited for, since it may still use what it uses; but not when the worker stops. */
-  async #untilEnded(run: Run, running: Promise<void>): Promise<void> {
-    await new Promise<void>((resolve) => {
-      this.#leave = resolve;
-      run.onGone = () => {
-        if (this.#mode === "stop") resolve();
-      };
-      void running.then(resolve);
-    });
+  #end(): void {
+    const current = this.#current;
+    this.#current = null;
+    current?.ended();
   }
 }
+
+const nothing = (): void => undefined;

@@ -82,6 +82,7 @@ export interface TaskSpec {
   readonly data: DataObject;
 }
 
+/** What a task gets besides its units. Read-only: to hand on more, copy it, `{ ...context, database }`. */
 export interface TaskContext {
   /**
    * Time to come to an end; `reason` is a `Stop` that says why. Aborted 30 seconds before the first of the pending attempts expires, for leases

@@ -50,7 +50,7 @@ export class Trouble {
 
   /** Waits before the next try; `tries` were made before the one that failed. Ends at once when the signal aborts. */
   async pause(tries: number, signal?: AbortSignal): Promise<void> {
-    const most = backOffMs(tries, firstPauseMs, longestPauseMs);
-    await this.#clock.waitUntil(this.#clock.now() + most * (0.5 + this.#random() / 2), signal);
+    const max = backOffMs(tries, firstPauseMs, longestPauseMs);
+    await this.#clock.waitUntil(this.#clock.now() + max * (0.5 + this.#random() / 2), signal);
   }
 }

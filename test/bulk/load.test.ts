@@ -121,14 +121,14 @@ describe("loading", () => {
     const { run, write, hooks } = await setup();
     write(200, (i) => JSON.stringify({ name: `u${i}`, data: { x: "y".repeat(1000) } }));
     let now = 0;
-    let most = 0;
+    let max = 0;
     hooks.before = async () => {
-      most = Math.max(most, (now += 1));
+      max = Math.max(max, (now += 1));
       await new Promise((resolve) => setTimeout(resolve, 2));
     };
     hooks.after = async () => void (now -= 1);
     await run({ inFlight: 3, batchUnits: 1000, batchBytes: 5000 });
-    expect(most).toBe(3);
+    expect(max).toBe(3);
   });
 
   test("units of one name are added in the order of the input", async () => {

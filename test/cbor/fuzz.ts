@@ -354,7 +354,7 @@ export async function fuzz({ frames, seed, maxMs = Infinity, onRound }: FuzzOpti
 async function fuzzRound(frames: number, random: Random, figures: FuzzFigures): Promise<void> {
   const clock = new ManualClock();
   const engine = new Engine(new MemoryStore(), { clock, random });
-  const budget = { used: 0, most: 256 * 1024 * 1024 };
+  const budget = { used: 0, max: 256 * 1024 * 1024 };
   let connection = open(engine, clock, budget);
   for (let i = 0; i < frames; i++) {
     const inner = pick(random, inners);
@@ -410,7 +410,7 @@ interface Fuzzed {
   quiet(): Promise<void>;
 }
 
-function open(engine: Engine, clock: ManualClock, budget: { used: number; most: number }): Fuzzed {
+function open(engine: Engine, clock: ManualClock, budget: { used: number; max: number }): Fuzzed {
   const socket = new FakeSocket();
   const call: Omit<Call, "gone"> = {
     coordinate: engine,

@@ -79,11 +79,11 @@ describe("many requests of one connection", () => {
     await withServer(async ({ client, connect, engine }) => {
       await engine.setWorkSpecs("", [{ data: encodeData({ name: "s" }) }]);
       let running = 0;
-      let most = 0;
+      let max = 0;
       let started = 0;
       vi.spyOn(engine, "listWorkUnits").mockImplementation(async () => {
         started += 1;
-        most = Math.max(most, ++running);
+        max = Math.max(max, ++running);
         await sleep(10);
         running -= 1;
         return { rows: [], next: null };
@@ -100,7 +100,7 @@ describe("many requests of one connection", () => {
       await sleep(200);
       assert.equal(started, then);
       assert.ok(then < 500);
-      assert.equal(most, 2);
+      assert.equal(max, 2);
     });
   });
 });

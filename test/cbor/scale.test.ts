@@ -155,7 +155,7 @@ describe("memory follows what has come, not what was declared", () => {
   });
 
   test("the reader holds at most about twice a frame while it comes", () => {
-    const budget = { used: 0, most: Infinity };
+    const budget = { used: 0, max: Infinity };
     const reader = new FrameReader(256 * megabyte, budget);
     const size = 40 * megabyte;
     const head = hex("d8185a02800000");

@@ -51,7 +51,7 @@ beforeAll(async () => {
       http: ["127.0.0.1:0"],
       clock: "manual",
       logLevel: "silent",
-      tidyMs: 3_600_000,
+      sweepMs: 3_600_000,
     }),
   );
   address = daemon.urls[0] ?? "";

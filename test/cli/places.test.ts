@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { promisify } from "node:util";
-import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
 import { encodeData } from "../../src/core/index.ts";
 import { version } from "../../src/daemon/index.ts";
 import { RestClient } from "../../src/rest/client.ts";
@@ -197,6 +197,37 @@ describe("with a daemon", { timeout: 120_000 }, () => {
     );
     expect(await ended).toBe(0);
     expect(out).toMatch(/^\d\d:\d\d:\d\d {2}(added u\d+\\x1b in s|set work specs s|s: available \+\d+)\n$/);
+  });
+
+  test("tail names units and what went wrong", async () => {
+    await client.setWorkSpecs("told", [{ data: encodeData({ name: "s" }) }]);
+    const child = spawn(process.execPath, [
+      ...[executable("coordinate"), "tail", "--address", daemon.url],
+      ...["--namespace", "told", "--type", "attempts"],
+    ]);
+    onTestFinished(() => void child.kill());
+    let out = "";
+    child.stdout.setEncoding("utf8").on("data", (chunk: string) => (out += chunk));
+    let n = 0;
+    await vi.waitFor(
+      async () => {
+        n += 1;
+        await client.addWorkUnits("told", "s", [{ name: `a${n}` }, { name: `b${n}` }]);
+        const attempts = await client.requestAttempts("told", { worker: "w", number: 2 });
+        const [a, b] = attempts.map(({ id }) => id);
+        await client.settleAttempts("told", [
+          { attempt: a!, action: "error", error: "Error: no answer\n    at x" },
+          { attempt: b!, action: "finish" },
+        ]);
+        expect(out).toMatch(/settled 2 attempts: 1 failed \(a\d+\), 1 finished \(b\d+\)\n/);
+        expect(out).toMatch(/^\d\d:\d\d:\d\d {2}a\d+ in s: failed, attempt 1: Error: no answer$/m);
+      },
+      { timeout: 60_000, interval: 500 },
+    );
+    await client.addWorkUnits("told", "s", [{ name: "one" }]);
+    const [attempt] = await client.requestAttempts("told", { worker: "w", workSpecs: ["s"] });
+    await client.settleAttempts("told", [{ attempt: attempt!.id, action: "finish" }]);
+    await vi.waitFor(() => expect(out).toMatch(/ {2}one in s: finished\n/), { timeout: 60_000 });
   });
 
   test("tail --for ends by itself, and with --json prints events", async () => {

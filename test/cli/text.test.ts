@@ -67,15 +67,15 @@ describe("tables", () => {
     ["測試測試", 5, "測試…"],
     ["abc", 1, "…"],
     ["abc", 0, ""],
-  ])("%s in %i columns is %s", (text, most, shown) => {
-    expect(cut(text, most)).toBe(shown);
+  ])("%s in %i columns is %s", (text, max, shown) => {
+    expect(cut(text, max)).toBe(shown);
   });
 
   test("a table gives way where it may, the widest column first", () => {
     const columns = [
-      { head: "Name", least: 4 },
+      { head: "Name", min: 4 },
       { head: "N", align: "right" as const },
-      { head: "Note", least: 4 },
+      { head: "Note", min: 4 },
     ];
     const rows = [["a-very-long-name", "12345", "a note"]];
     expect(tableLines(columns, rows, Infinity, plain)).toEqual([

@@ -145,11 +145,11 @@ coordinate:
 describe("mistakes", () => {
   test("all at once, with file and line, and what was meant", () => {
     const lines = wrong(
-      "daemon:\n  tidyMss: 5\n  graceMs: soon\n  clock: manul\nclient:\n  tokn: x\nworkr:\n  a: 1\nnum_workers: 3\n",
+      "daemon:\n  sweepMss: 5\n  graceMs: soon\n  clock: manul\nclient:\n  tokn: x\nworkr:\n  a: 1\nnum_workers: 3\n",
       { env: { COORDINATE_NUM_WORKERS: "many" } },
     ).split("\n");
     expect(lines.map((line) => line.replace(/^.*\/\d+\.yaml/, "F"))).toEqual([
-      "F:2: daemon.tidyMss: there is no such setting; did you mean tidyMs?",
+      "F:2: daemon.sweepMss: there is no such setting; did you mean sweepMs?",
       'F:3: daemon.graceMs: expected an integer of 0 or more, got "soon"',
       'F:4: daemon.clock: expected one of system, manual, got "manul"',
       "F:6: client.tokn: there is no such setting; did you mean token?",
@@ -228,12 +228,14 @@ describe("showing it", () => {
       const line = readConfig(argv, {});
       return line.kind === "print" ? line.text : "";
     };
-    expect(parse(dump("--dump-config", "effective", "--tidy-ms", "77"))).toEqual({ daemon: { tidyMs: 77 } });
-    expect(parse(dump("--dump-config=default", "--tidy-ms", "77"))).toMatchObject({
-      daemon: { tidyMs: 1000 },
+    expect(parse(dump("--dump-config", "effective", "--sweep-ms", "77"))).toEqual({
+      daemon: { sweepMs: 77 },
     });
-    expect(parse(dump("--tidy-ms", "77", "--dump-config"))).toMatchObject({
-      daemon: { tidyMs: 77, graceMs: 10_000 },
+    expect(parse(dump("--dump-config=default", "--sweep-ms", "77"))).toMatchObject({
+      daemon: { sweepMs: 1000 },
+    });
+    expect(parse(dump("--sweep-ms", "77", "--dump-config"))).toMatchObject({
+      daemon: { sweepMs: 77, graceMs: 10_000 },
     });
     expect(() => dump("--dump-config", "everything")).toThrow("expected one of default, effective, full");
   });

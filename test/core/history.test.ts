@@ -109,14 +109,14 @@ test("engines that share a store add up, and each counts what happened through i
   await one.setWorkSpecs("", [{ data: encodeData({ name: "s" }) }]);
   await add(one, "a", "b");
   clock.advance(step);
-  await one.tidy();
+  await one.sweep();
   // another engine comes: on one store object it takes what happened from then on
   const two = new Engine(store, { clock });
   await add(two, "c");
   await two.requestAttempts("", { worker: "w", number: 1 });
   clock.advance(step);
-  await two.tidy();
-  await one.tidy();
+  await two.sweep();
+  await one.sweep();
   clock.advance(2000);
   expect(await added(one, from)).toEqual([2, 1]);
   const { series } = await two.history("", { from, points: 3000 });
@@ -150,7 +150,7 @@ test("a daemon that stops in the middle of a step writes what it has, and the ne
   await engine.close();
   engine = await open();
   clock.advance(step);
-  await engine.tidy();
+  await engine.sweep();
   clock.advance(2000);
   expect((await added(engine, from))[0]).toBe(3);
   await engine.close();
@@ -170,11 +170,11 @@ test("what a failed write was to record is recorded by the next one, once", asyn
     throw new Error("lost");
   };
   clock.advance(step);
-  await expect(engine.tidy()).rejects.toThrow("lost");
+  await expect(engine.sweep()).rejects.toThrow("lost");
   store.putHistory = put;
   await add(engine, "b");
   clock.advance(step);
-  await engine.tidy();
+  await engine.sweep();
   clock.advance(2000);
   expect(await added(engine, from)).toEqual([1, 1]);
 });
@@ -196,7 +196,7 @@ test("what was rolled back never happened", async () => {
   });
   await Promise.all([more, expect(broken).rejects.toThrow("broken")]);
   clock.advance(step);
-  await engine.tidy();
+  await engine.sweep();
   clock.advance(2000);
   expect(await added(engine, from)).toEqual([3]);
   await engine.close();
@@ -209,7 +209,7 @@ test("an engine that keeps no records writes none, and reads those of others", a
   const from = clock.now();
   await silent.setWorkSpecs("", [{ data: encodeData({ name: "s" }) }]);
   clock.advance(step);
-  await silent.tidy();
+  await silent.sweep();
   clock.advance(2000);
   expect(await added(silent, from)).toEqual([]);
 });

@@ -207,14 +207,14 @@ describe("checkName", () => {
   const kinds = Object.keys(nameLimits) as NameKind[];
 
   test.each(kinds)("%s: names up to the limit in bytes", (kind) => {
-    const { most } = nameLimits[kind];
+    const { max } = nameLimits[kind];
     for (const character of ["a", "é", "€", "😀", "\udcff"]) {
-      const fits = character.repeat(most / nameByteLength(character));
+      const fits = character.repeat(max / nameByteLength(character));
       expect(checkName(kind, fits)).toBe(fits);
-      const over = `${fits}${"a".repeat(most - nameByteLength(fits) + 1)}`;
+      const over = `${fits}${"a".repeat(max - nameByteLength(fits) + 1)}`;
       expect(errorOf(() => checkName(kind, over))).toEqual({
         code: "too_large",
-        value: `${kind} name of ${most + 1} bytes, the limit is ${most}`,
+        value: `${kind} name of ${max + 1} bytes, the limit is ${max}`,
       });
     }
   });

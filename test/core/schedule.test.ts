@@ -144,13 +144,13 @@ test("the latest times are those that come one after the other", () => {
       fc.integer({ min: 1, max: 30 }),
       fc.integer({ min: 0, max: 3_600_000 }),
       fc.integer({ min: 1, max: 8 }),
-      (one, from, count, by, most) => {
+      (one, from, count, by, max) => {
         const times = nextRuns(one, from - 1, count);
         const to = Math.min(
           (times.at(-1) ?? from) + by,
           (nextRun(one, times.at(-1) ?? from) || Infinity) - 1,
         );
-        expect(names(lastRuns(one, from, to, most))).toEqual(names(times.slice(-most)));
+        expect(names(lastRuns(one, from, to, max))).toEqual(names(times.slice(-max)));
       },
     ),
     { numRuns: 1500 },

@@ -15,7 +15,7 @@ import { startProcess } from "./built.ts";
 const seconds = Number(process.env.ATTACK_SECONDS ?? 20);
 
 const longestWaitMs = 500;
-const mostMemory = 1024 * 1024 * 1024;
+const maxMemory = 1024 * 1024 * 1024;
 
 const rss = (pid: number): number =>
   Number(/VmRSS:\s+(\d+) kB/.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1] ?? 0) * 1024;
@@ -104,8 +104,8 @@ test("an honest client is served while others attack", { timeout: (seconds + 120
         resolve();
       }),
     );
-    let most = 0;
-    const watch = setInterval(() => (most = Math.max(most, rss(pid!))), 100);
+    let max = 0;
+    const watch = setInterval(() => (max = Math.max(max, rss(pid!))), 100);
     const served = await Promise.all([honest("rest", rest, () => over), honest("cbor", cbor, () => over)]);
     await ended;
     clearInterval(watch);
@@ -117,7 +117,7 @@ test("an honest client is served while others attack", { timeout: (seconds + 120
       p50: percentile(all, 0.5),
       p99: percentile(all, 0.99),
       longest: all.at(-1),
-      megabytes: most / 1024 / 1024,
+      megabytes: max / 1024 / 1024,
       by: served.map((took) =>
         Object.fromEntries(
           [...took].map(([what, ms]) => [
@@ -133,7 +133,7 @@ test("an honest client is served while others attack", { timeout: (seconds + 120
     console.log(JSON.stringify(report));
     expect(all.length, JSON.stringify(report)).toBeGreaterThan(seconds);
     expect(report.p99, JSON.stringify(report)).toBeLessThan(longestWaitMs);
-    expect(most, JSON.stringify(report)).toBeLessThan(mostMemory);
+    expect(max, JSON.stringify(report)).toBeLessThan(maxMemory);
   } finally {
     await Promise.all([rest.close(), cbor.close()]);
     daemon.child.kill("SIGKILL");

@@ -29,11 +29,11 @@ const wrong = (argv: string[], env: Record<string, string> = {}): string => {
 
 describe("settings", () => {
   test("the command line goes before the environment, that before the file, that before the default", () => {
-    const config = file("logLevel: warn\ntidyMs: 5\ngrace-ms: 7\nhttp: 127.0.0.1:1\n");
-    const env = { COORDINATE_CONFIG: config, COORDINATE_LOG_LEVEL: "error", COORDINATE_TIDY_MS: "6" };
+    const config = file("logLevel: warn\nsweepMs: 5\ngrace-ms: 7\nhttp: 127.0.0.1:1\n");
+    const env = { COORDINATE_CONFIG: config, COORDINATE_LOG_LEVEL: "error", COORDINATE_SWEEP_MS: "6" };
     expect(run(["--log-level", "debug"], env)).toMatchObject({
       logLevel: "debug",
-      tidyMs: 6,
+      sweepMs: 6,
       graceMs: 7,
       http: ["127.0.0.1:1"],
       maxBatch: 10_000,
@@ -54,16 +54,16 @@ describe("settings", () => {
   });
 
   test("all that is wrong is told at once, with what was meant", () => {
-    const text = wrong(["--log-levle", "x", "--tidy-ms", "soon", "--clock", "manul"], {
+    const text = wrong(["--log-levle", "x", "--sweep-ms", "soon", "--clock", "manul"], {
       COORDINATE_BACKEN: "x",
       COORDINATE_URL: "fine",
     });
     expect(text.split("\n")).toHaveLength(5);
     expect(text).toContain("--log-levle: there is no such option; did you mean --log-level?");
-    expect(text).toContain('--tidy-ms: expected an integer of 0 or more, got "soon"');
+    expect(text).toContain('--sweep-ms: expected an integer of 0 or more, got "soon"');
     expect(text).toContain('--clock: expected one of system, manual, got "manul"; did you mean manual?');
     expect(text).toContain("COORDINATE_BACKEN: there is no such setting; did you mean COORDINATE_BACKEND?");
-    expect(wrong(["--config", file("tidyMss: 5")])).toContain("did you mean tidyMs?");
+    expect(wrong(["--config", file("sweepMss: 5")])).toContain("did you mean sweepMs?");
     expect(wrong(["--config", file("- a")])).toContain("expected settings");
     expect(wrong(["--config", "/nowhere/x"])).toContain("no such file");
     expect(wrong(["--http"])).toContain("a value must follow");
@@ -75,16 +75,16 @@ describe("settings", () => {
     if (help.kind === "print")
       for (const { help: text } of Object.values(settings)) expect(help.text).toContain(text);
     const dumped = readConfig(
-      ["--dump-config", "--tidy-ms", "77", "--backend", "postgres://me:secret@host/db"],
+      ["--dump-config", "--sweep-ms", "77", "--backend", "postgres://me:secret@host/db"],
       {},
     );
     if (dumped.kind !== "print") throw new Error("expected text");
     expect(dumped.text).not.toContain("secret");
-    expect(run(["--config", file(dumped.text)])).toMatchObject({ tidyMs: 77, http: ["127.0.0.1:5980"] });
+    expect(run(["--config", file(dumped.text)])).toMatchObject({ sweepMs: 77, http: ["127.0.0.1:5980"] });
   });
 
   test("programs say only what differs", () => {
-    expect(configOf({ tidyMs: 5 })).toMatchObject({ tidyMs: 5, logLevel: "info" });
+    expect(configOf({ sweepMs: 5 })).toMatchObject({ sweepMs: 5, logLevel: "info" });
     expect(() => configOf({ clock: "sundial" })).toThrow(ConfigError);
   });
 });

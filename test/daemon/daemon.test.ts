@@ -6,6 +6,7 @@ import { pino } from "pino";
 import { afterEach, describe, expect, test } from "vitest";
 import { connectCbor } from "../../src/cbor/index.ts";
 import { encodeData } from "../../src/core/index.ts";
+import { readAudit, type AuditPage } from "../../src/daemon/admin.ts";
 import {
   ConfigError,
   configOf,
@@ -178,6 +179,79 @@ test("a daemon tells an administrator its settings, without secrets", async () =
   await daemon.stop();
 });
 
+describe("what administrators are told", () => {
+  const opened = async () => {
+    const dataDir = fresh();
+    const tokens = path.join(dataDir, "tokens.json");
+    const admin = createToken(tokens, { name: "admin", grants: all });
+    const work = createToken(tokens, { name: "work", grants: [{ namespace: "*", scopes: ["write"] }] });
+    const local = createToken(tokens, { name: "local", grants: [{ namespace: "n", scopes: ["admin"] }] });
+    const daemon = await start({ dataDir });
+    const ask = (token: string, at: string, method = "GET") =>
+      fetch(`${daemon.urls[0]}${at}`, { method, headers: { authorization: `Bearer ${token}` } });
+    return { daemon, dataDir, admin, work, local, ask };
+  };
+
+  test("tokens without their secrets, and an end to one, but not to the last administrator", async () => {
+    const { daemon, admin, work, local, ask } = await opened();
+    for (const { token } of [work, local]) {
+      expect((await ask(token, "/v1/tokens")).status).toBe(403);
+      expect((await ask(token, "/v1/audit")).status).toBe(403);
+      expect((await ask(token, `/v1/tokens/${admin.row.id}`, "DELETE")).status).toBe(403);
+    }
+    const listed = await (await ask(admin.token, "/v1/tokens")).text();
+    expect(JSON.parse(listed)).toEqual([admin.row, work.row, local.row]);
+    expect(listed).not.toContain("hash");
+    expect((await ask(admin.token, "/v1/tokens/nobody", "DELETE")).status).toBe(404);
+    // one that may do everything must be left
+    expect((await ask(admin.token, `/v1/tokens/${admin.row.id}`, "DELETE")).status).toBe(403);
+    expect((await ask(admin.token, `/v1/tokens/${work.row.id}`, "DELETE")).status).toBe(200);
+    await expect.poll(() => status(clientOf(daemon, work.token).tally("n")), { timeout: 10_000 }).toBe(401);
+    await daemon.stop();
+  });
+
+  test("the audit log from its end, a page at a time; looking is not in it", async () => {
+    const { daemon, admin, work, ask } = await opened();
+    const client = clientOf(daemon, work.token);
+    for (let i = 0; i < 5; i++) await client.setWorkSpecs(`n${i}`, [{ data: encodeData({ name: "s" }) }]);
+    const read = async (query: string) =>
+      (await (await ask(admin.token, `/v1/audit?${query}`)).json()) as {
+        rows: { namespace: string; token: string; status: number }[];
+        next: string | null;
+      };
+    await expect.poll(async () => (await read("")).rows.length, { timeout: 10_000 }).toBe(5);
+    const first = await read("limit=2");
+    expect(first.rows).toMatchObject([
+      { namespace: "n4", token: work.row.id, status: 200 },
+      { namespace: "n3", token: work.row.id },
+    ]);
+    const second = await read(`limit=2&before=${first.next}`);
+    const third = await read(`limit=2&before=${second.next}`);
+    expect([...second.rows, ...third.rows].map(({ namespace }) => namespace)).toEqual(["n2", "n1", "n0"]);
+    expect(third.next).toBeNull();
+    expect((await ask(admin.token, "/v1/audit?before=x")).status).toBe(400);
+    await daemon.stop();
+  });
+
+  test("a long audit log is read in pieces, and none of its lines is lost", async () => {
+    const file = path.join(fresh(), "audit.log");
+    const lines = Array.from({ length: 5000 }, (_, i) =>
+      JSON.stringify({ namespace: `n${i}`, path: "é".repeat(50) }),
+    );
+    // one that is cut, and one that is still being written
+    lines.splice(2500, 0, '{"namespace":');
+    writeFileSync(file, `${lines.join("\n")}\n{"namesp`);
+    const seen: string[] = [];
+    for (let next: string | null = ""; next !== null;) {
+      const page: AuditPage = await readAudit(file, 1000, next === "" ? undefined : Number(next));
+      seen.push(...page.rows.map(({ namespace }) => namespace));
+      next = page.next;
+    }
+    expect(seen).toEqual(Array.from({ length: 5000 }, (_, i) => `n${4999 - i}`));
+    expect(await readAudit(`${file}.none`, 10)).toEqual({ rows: [], next: null });
+  });
+});
+
 test("what CBOR-RPC changes is in the audit log", async () => {
   const dataDir = fresh();
   createToken(path.join(dataDir, "tokens.json"), { name: "a", grants: all });
@@ -285,7 +359,7 @@ describe("the daemon", () => {
   });
 
   test("with a manual clock: time moves when told, and only then is there such a path", async () => {
-    const daemon = await start({ clock: "manual", tidyMs: 3_600_000 });
+    const daemon = await start({ clock: "manual", sweepMs: 3_600_000 });
     const client = clientOf(daemon);
     const advance = async (ms: number, housekeeping?: boolean): Promise<number> => {
       const answer = await fetch(`${daemon.urls[0]}/clock`, {

@@ -6,6 +6,7 @@ import path from "node:path";
 import { createInterface } from "node:readline";
 import { expect, onTestFinished, test } from "vitest";
 import { startProcess } from "./built.ts";
+import { whySkipped } from "../skipped-reporter.ts";
 
 const listener = `import socket, sys
 s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -25,8 +26,9 @@ const has = (program: string): boolean => {
   }
 };
 
-test.skipIf(!has("systemd-notify") || !has("python3"))(
-  "ready, alive while it runs, and stopping",
+const missing = ["systemd-notify", "python3"].filter((program) => !has(program));
+test.skipIf(missing.length > 0)(
+  `ready, alive while it runs, and stopping${whySkipped(missing.length === 0 ? "" : `no ${missing.join(", ")}`)}`,
   { timeout: 240_000 },
   async () => {
     const place = mkdtempSync(path.join(tmpdir(), "coordinate-systemd-"));

@@ -371,6 +371,41 @@ describe.skipIf(noBrowser !== "")(`actions${whySkipped(noBrowser)}`, () => {
     },
   );
 
+  test(
+    "runs a unit again as of one of its attempts, and lists what a worker has had",
+    { timeout },
+    async () => {
+      await fill(1);
+      const { client } = stage;
+      for (const [worker, page] of [
+        ["w", 1],
+        ["v", 2],
+      ] as const) {
+        const [attempt] = await client.requestAttempts(ns, { worker, workSpecs: ["parse"] });
+        const action = page === 1 ? "retry" : "fail";
+        await client.settleAttempts(ns, [{ attempt: attempt!.id, action, data: encodeData({ page }) }]);
+      }
+      const { page, problems } = await stage.open(`#/${ns}/unit/parse/u00000`);
+      await page.getByRole("button", { name: "Run as of 1…" }).click();
+      await dialog(page).getByRole("button", { name: "Run it as of attempt 1" }).click();
+      const unit = async () => (await client.getWorkUnits(ns, "parse", ["u00000"]))[0]!;
+      await expect.poll(async () => (await unit()).status).toBe("available");
+      expect([decodeData((await unit()).data!), (await unit()).labels]).toEqual([{ page: 1 }, ["eu"]]);
+      await page
+        .getByRole("region", { name: "Attempts" })
+        .getByRole("link", { name: "v", exact: true })
+        .click();
+      const had = page.getByRole("region", { name: "Units of a worker" });
+      await had.getByRole("link", { name: "u00000" }).waitFor();
+      expect(page.url()).toContain("worker=v");
+      await had.getByRole("link", { name: "parse" }).click();
+      await expect.poll(() => page.url()).toContain("/units/parse?worker=v");
+      await had.getByRole("link", { name: "u00000" }).click();
+      await expect.poll(() => page.url()).toContain("/unit/parse/u00000");
+      expect(problems).toEqual([]);
+    },
+  );
+
   test("drains, stops and lets run a worker, and all of them", { timeout }, async () => {
     await fill();
     const { client } = stage;
@@ -414,12 +449,12 @@ describe.skipIf(noBrowser !== "")(`actions${whySkipped(noBrowser)}`, () => {
     const { client } = stage;
     await client.setWorkSpecs(ns, [
       { data: encodeData({ name: "beat", schedule: { every: 1 } }) },
-      { data: encodeData({ name: "report", schedule: { cron: "0 3 * * *", timezone: "Europe/Brussels" } }) },
+      { data: encodeData({ name: "report", schedule: { cron: "0 3 29 2 *", timezone: "Europe/Brussels" } }) },
     ]);
     const { page, problems } = await stage.open(`#/${ns}/schedules`);
     const row = (name: RegExp) => page.getByRole("region", { name: "Schedules" }).getByRole("row", { name });
-    await expect.poll(() => row(/report/).innerText()).toContain("0 3 * * *, Europe/Brussels");
-    expect(await row(/report/).innerText()).toMatch(/none yet\s+in \d+ h/);
+    await expect.poll(() => row(/report/).innerText()).toContain("0 3 29 2 *, Europe/Brussels");
+    expect(await row(/report/).innerText()).toMatch(/none yet\s+in \d+ \w+/);
     // the unit of a run, once one was made, is where the page leads
     await row(/beat/)
       .getByRole("link", { name: /available/ })
@@ -487,6 +522,10 @@ describe.skipIf(noBrowser !== "")(`actions${whySkipped(noBrowser)}`, () => {
       await expect.poll(async () => (await batch()).doneTime).toBeGreaterThan(0);
       await expect.poll(() => row(/^part/).innerText()).toContain("100 % of 4 units");
       expect((await batch()).failed).toBe(3);
+      // the batch around it has no units of its own: what is done to it is done to those in it
+      await row(/^all/).getByRole("button", { name: "Retry…" }).click();
+      await dialog(page).getByRole("button", { name: "Retry what failed in 1 batch of all" }).click();
+      await expect.poll(async () => (await batch()).failed).toBe(0);
       expect(problems).toEqual([]);
     },
   );

@@ -98,6 +98,39 @@ describe.skipIf(noBrowser !== "")(`over time${whySkipped(noBrowser)}`, () => {
   );
 });
 
+describe.skipIf(noBrowser !== "")(`what if${whySkipped(noBrowser)}`, () => {
+  let stage: Stage;
+  beforeAll(async () => {
+    stage = await openStage((dataDir) =>
+      fillPast(path.join(dataDir, "coordinate.sqlite"), "filings", Date.now(), 0.05),
+    );
+  }, timeout);
+  afterAll(() => stage.close());
+
+  test("plays the record with other slots and weights, and sets the weights", { timeout }, async () => {
+    const { page, problems } = await stage.open("#/filings/what-if");
+    const row = page.getByRole("region", { name: "Work specs" }).getByRole("row", { name: /^parse / });
+    await row.waitFor(soon);
+    expect(await row.innerText()).not.toMatch(/none began/);
+    await page.getByRole("spinbutton", { name: "Slots of python", exact: true }).fill("0");
+    await expect.poll(() => row.innerText(), soon).toMatch(/none began/);
+    // the URL is the state: who follows the link sees the same
+    const copy = await stage.open(page.url().slice(page.url().indexOf("#")));
+    const there = copy.page.getByRole("region", { name: "Work specs" }).getByRole("row", { name: /^parse / });
+    await expect.poll(() => there.innerText(), soon).toMatch(/none began/);
+    await page.getByRole("button", { name: "As it is now" }).click();
+    await expect.poll(() => row.innerText(), soon).not.toMatch(/none began/);
+    await page.getByRole("spinbutton", { name: "Weight of parse", exact: true }).fill("77");
+    await page.getByRole("button", { name: "Set 1 weight…" }).click();
+    await page.locator("dialog[open]").getByRole("button", { name: "Set 1 weight", exact: true }).click();
+    await expect
+      .poll(async () => (await stage.client.getWorkSpecs("filings", ["parse"]))[0]!.meta.weight, soon)
+      .toBe(77);
+    await expect.poll(() => page.url(), soon).not.toContain("plan=");
+    expect(problems).toEqual([]);
+  });
+});
+
 describe.skipIf(noBrowser !== "")(`two daemons on one PostgreSQL${whySkipped(noBrowser)}`, () => {
   let server: Server;
   let stage: Stage;

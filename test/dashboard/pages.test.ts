@@ -30,6 +30,8 @@ const placesOf = (ns: string, spec: string, unit: string): Record<string, string
     queues: `#/${at}/queues`,
     locks: `#/${at}/locks?path=${nameToUrl("shard/3")}`,
     workers: `#/${at}/workers`,
+    "of a worker": `#/${at}/units?worker=${nameToUrl(unit)}`,
+    "what if": `#/${at}/what-if`,
     system: `#/${at}/system`,
   };
 };
@@ -133,6 +135,45 @@ describe.skipIf(noBrowser !== "")(`pages${whySkipped(noBrowser)}`, () => {
     expect(problems).toEqual([]);
   });
 
+  test("a phone has the ranges of the time line as buttons", { timeout }, async () => {
+    const { page, problems } = await stage.open("#/filings", {
+      viewport: { width: 390, height: 844 },
+      hasTouch: true,
+      isMobile: true,
+    });
+    const range = page.getByRole("group", { name: "Range" }).getByRole("link", { name: "24 h" });
+    const box = (await range.boundingBox())!;
+    expect(box.height).toBeGreaterThanOrEqual(32);
+    await range.tap();
+    await expect.poll(() => page.url()).toContain("range=24h");
+    expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(390);
+    expect(problems).toEqual([]);
+  });
+
+  test("thousands of work specs: those in need first, the others by name", { timeout }, async () => {
+    const { client } = stage;
+    const names = Array.from({ length: 1500 }, (_, i) => `spec ${String(i).padStart(4, "0")}`);
+    for (let at = 0; at < names.length; at += 500)
+      await client.setWorkSpecs(
+        "many",
+        names.slice(at, at + 500).map((name) => ({ data: encodeData({ name }) })),
+      );
+    await client.addWorkUnits("many", "spec 1234", [{ name: "a" }]);
+    const { page, problems } = await stage.open("#/many");
+    const rows = page.locator(".specs tbody tr");
+    await rows.first().waitFor();
+    // it is last by name: nobody can run it, so it is first
+    await expect.poll(() => rows.first().innerText()).toContain("spec 1234");
+    expect(await rows.count()).toBe(200);
+    await page.getByRole("searchbox", { name: "Find a work spec" }).fill("SPEC 07");
+    await expect.poll(() => rows.count()).toBe(100);
+    await expect.poll(() => page.url()).toContain("find=");
+    await page.getByRole("searchbox", { name: "Find a work spec" }).fill("");
+    await page.getByRole("link", { name: "Show all" }).click();
+    await expect.poll(() => rows.count(), { timeout: 30_000 }).toBe(1500);
+    expect(problems).toEqual([]);
+  });
+
   test("goes everywhere by keyboard", { timeout }, async () => {
     const { page, problems } = await stage.open("#/filings");
     await drawn(page);
@@ -144,6 +185,7 @@ describe.skipIf(noBrowser !== "")(`pages${whySkipped(noBrowser)}`, () => {
       ["b", "batches"],
       ["q", "queues"],
       ["l", "locks"],
+      ["i", "what-if"],
       ["s", "system"],
     ] as const) {
       await page.keyboard.press("g");
@@ -362,6 +404,7 @@ describe.skipIf(noBrowser !== "")(`signing in${whySkipped(noBrowser)}`, () => {
   let stage: Stage;
   let reader = "";
   let writer = "";
+  let admin = "";
   beforeAll(async () => {
     stage = await openStage((dataDir) => {
       const file = path.join(dataDir, "tokens.json");
@@ -372,7 +415,9 @@ describe.skipIf(noBrowser !== "")(`signing in${whySkipped(noBrowser)}`, () => {
       ): string => createToken(file, { name, grants: [{ namespace, scopes }] }).token;
       reader = make("reader", "open", ["read"]);
       writer = make("writer", "*", ["write"]);
-      return make("admin", "*", ["admin"]);
+      make("<img src=x onerror=window.owned=1>", "\u202e<script>window.owned=1</script>", ["work"]);
+      admin = make("admin", "*", ["admin"]);
+      return admin;
     });
     for (const ns of ["closed", "open"]) {
       await stage.client.setWorkSpecs(ns, [{ data: encodeData({ name: "parse" }) }]);
@@ -436,5 +481,67 @@ describe.skipIf(noBrowser !== "")(`signing in${whySkipped(noBrowser)}`, () => {
     await drawn(page);
     // to set what workers should do takes work besides write, and all of them admin
     expect(await page.getByRole("button", { name: /^Ask / }).count()).toBe(0);
+    // the audit log and the tokens are for administrators
+    expect(await page.getByRole("link", { name: /Audit log|Tokens/ }).count()).toBe(0);
+    for (const where of ["audit", "tokens"]) {
+      await page.goto(`${stage.url}/#/open/${where}`);
+      await page.getByRole("alert").getByText("This needs scope admin in all namespaces").waitFor();
+    }
+  });
+
+  test("shows an administrator who did what and who may, and ends a token", { timeout }, async () => {
+    const owner = "<svg onload=window.owned=1>";
+    await stage.client.setWorkSpecs(owner, [{ data: encodeData({ name: "parse" }) }]);
+    const { page, problems } = await stage.open("#/open");
+    await signIn(page, admin);
+    await page.getByRole("link", { name: "Tokens" }).click();
+    const tokens = page.getByRole("region", { name: "Tokens" });
+    await tokens.getByRole("row", { name: /<img src=x onerror=window.owned=1>/ }).waitFor();
+    expect(await tokens.getByRole("row", { name: /^admin/ }).innerText()).toMatch(
+      /yours[^]*admin in all namespaces/,
+    );
+    expect(await findings(page)).toEqual([]);
+    const before = await fetch(`${stage.url}/v1/session`, { headers: { authorization: `Bearer ${reader}` } });
+    expect(before.status).toBe(200);
+    await tokens
+      .getByRole("row", { name: /^reader/ })
+      .getByRole("button", { name: "Revoke…" })
+      .click();
+    await page.locator("dialog[open]").getByRole("button", { name: "Revoke reader" }).click();
+    await expect
+      .poll(
+        async () =>
+          (await fetch(`${stage.url}/v1/session`, { headers: { authorization: `Bearer ${reader}` } })).status,
+        { timeout: 20_000 },
+      )
+      .toBe(401);
+    await expect.poll(() => tokens.innerText()).not.toContain("reader");
+    // the last one that may do everything stays
+    await tokens
+      .getByRole("row", { name: /^admin/ })
+      .getByRole("button", { name: "Revoke…" })
+      .click();
+    await page.locator("dialog[open]").getByRole("button", { name: "Revoke admin" }).click();
+    await page.getByRole("alert").getByText("is revoked at the terminal").waitFor();
+    await page.keyboard.press("Escape");
+    await page.getByRole("link", { name: "Audit log" }).click();
+    const log = page.getByRole("region", { name: "Audit log" });
+    await log
+      .getByRole("row", { name: /admin token\.revoke/ })
+      .first()
+      .waitFor();
+    expect(await log.innerText()).toContain(owner);
+    expect(await findings(page)).toEqual([]);
+    await page.getByRole("link", { name: /^Refused/ }).click();
+    await expect.poll(() => log.locator("tbody").innerText()).not.toContain("setWorkSpecs");
+    await expect.poll(() => log.locator("tbody").innerText()).toContain("403");
+    await page.setViewportSize({ width: 390, height: 844 });
+    for (const where of ["audit", "tokens"]) {
+      await page.goto(`${stage.url}/#/open/${where}`);
+      await drawn(page);
+      expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(390);
+    }
+    expect(await page.evaluate("window.owned")).toBeUndefined();
+    expect(problems).toEqual([]);
   });
 });

@@ -199,7 +199,7 @@ export async function fillScene(to: Coordinate, ns: string, { scale = 1 }: Scene
   await add(to, ns, "thumbs", many(140));
   await run(to, ns, "thumbs", many(100), 0.02, "fra-2/2");
   await add(to, ns, "dedupe", many(77));
-  await add(to, ns, "virus-scan", many(38));
+  await add(to, ns, "virus-scan", many(38), {}, 50_000);
   await add(to, ns, "notify", many(2));
   await to.addWorkUnits(ns, "report", [
     {

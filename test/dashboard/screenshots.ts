@@ -1,12 +1,15 @@
 /**
  * Makes the pictures of the documentation: `npm run screenshots`. A daemon with a busy namespace and a month of records, and every
- * page of the dashboard, light, dark and on a phone. With names, only the pictures whose names contain one of them.
+ * page of the dashboard, light, dark and on a phone; and a load that drains, as an animation. With names, only the pictures whose
+ * names contain one of them. Those that the documentation shows stand in docs/images, the others in docs/images/gallery.
  */
 import path from "node:path";
-import { mkdirSync } from "node:fs";
+import { mkdirSync, writeFileSync } from "node:fs";
 import type { Page } from "playwright-core";
+import { encodeData } from "../../src/core/index.ts";
 import { nameToUrl } from "../../src/rest/client.ts";
-import { browserPath, openStage } from "./browser.ts";
+import { animate } from "./animation.ts";
+import { browserPath, openStage, type Stage } from "./browser.ts";
 import { fillPast } from "./past.ts";
 import { flowScene, unitName } from "./scene.ts";
 
@@ -24,32 +27,39 @@ interface Picture {
   act?: (page: Page) => Promise<void>;
 }
 
+const drawn = "main :is(.card, .start)";
+const line = "[aria-label='Over time'] path.ln";
+const unit = encodeURIComponent(unitName(0));
+
+/** Every page in the light; those that are looked at most in the dark and on a phone; and what an empty namespace shows. */
 const pictures: readonly Picture[] = [
-  { name: "home", hash: `#/${ns}?range=1h`, until: "[aria-label='Over time'] path.ln", height: 1000 },
-  {
-    name: "home-dark",
-    hash: `#/${ns}?range=24h`,
-    until: "[aria-label='Over time'] path.ln",
-    dark: true,
-    height: 1000,
-  },
-  { name: "month", hash: `#/${ns}?range=30d`, until: "[aria-label='Over time'] path.ln", height: 1000 },
+  { name: "home", hash: `#/${ns}?range=1h`, until: line, height: 1000 },
+  { name: "home-dark", hash: `#/${ns}?range=24h`, until: line, dark: true, height: 1000 },
+  { name: "home-1024", hash: `#/${ns}?range=1h`, until: line, width: 1024, height: 1000 },
+  { name: "home-empty", hash: "#/fresh", until: ".start" },
+  { name: "month", hash: `#/${ns}?range=30d`, until: line, height: 1000 },
   { name: "flow", hash: `#/${ns}/flow`, until: ".react-flow__node" },
+  { name: "flow-dark", hash: `#/${ns}/flow`, until: ".react-flow__node", dark: true },
+  { name: "spec", hash: `#/${ns}/spec/parse?range=1h`, until: line, dark: true, height: 1300 },
+  { name: "spec-light", hash: `#/${ns}/spec/index?range=6h`, until: line, height: 1300 },
+  { name: "spec-1024", hash: `#/${ns}/spec/parse?range=1h`, until: line, width: 1024, height: 1300 },
   {
-    name: "spec",
-    hash: `#/${ns}/spec/parse?range=1h`,
-    until: "[aria-label='Over time'] path.ln",
-    dark: true,
-    height: 1300,
+    name: "units",
+    hash: `#/${ns}/units/parse?status=failed`,
+    until: "[data-row]",
+    act: async (page) => {
+      await page.getByRole("checkbox", { name: "Select all on the screen" }).check();
+      const all = page.getByRole("button", { name: /^All .* that match$/ });
+      if ((await all.count()) > 0) await all.click();
+      await page.getByRole("button", { name: "Retry…" }).click();
+      await page.locator("dialog[open]").waitFor();
+    },
   },
-  {
-    name: "spec-light",
-    hash: `#/${ns}/spec/index?range=6h`,
-    until: "[aria-label='Over time'] path.ln",
-    height: 1300,
-  },
-  { name: "units", hash: `#/${ns}/units/parse?status=failed`, until: "[data-row]" },
-  { name: "unit", hash: `#/${ns}/unit/parse/${encodeURIComponent(unitName(0))}`, until: "h1", height: 1000 },
+  { name: "units-dark", hash: `#/${ns}/units/parse`, until: "[data-row]", dark: true },
+  { name: "units-worker", hash: `#/${ns}/units?worker=${nameToUrl("fra-1/2")}`, until: "[data-row]" },
+  { name: "unit", hash: `#/${ns}/unit/parse/${unit}`, until: "h1", height: 1000 },
+  { name: "unit-dark", hash: `#/${ns}/unit/parse/${unit}`, until: "h1", height: 1000, dark: true },
+  { name: "jobs", hash: `#/${ns}/jobs`, until: "[data-row]", height: 500 },
   { name: "schedules", hash: `#/${ns}/schedules`, until: "[data-row]", height: 500 },
   {
     name: "batches",
@@ -57,45 +67,125 @@ const pictures: readonly Picture[] = [
     until: "[data-row]",
     height: 500,
   },
+  { name: "batches-empty", hash: "#/fresh/batches", until: drawn, height: 500 },
+  { name: "queues", hash: `#/${ns}/queues`, until: drawn, height: 500 },
+  { name: "locks", hash: `#/${ns}/locks?path=${nameToUrl("shard/3")}`, until: drawn, height: 500 },
   { name: "workers", hash: `#/${ns}/workers`, until: "[data-row]", height: 1000 },
-  { name: "system", hash: `#/${ns}/system`, until: "h1, h2" },
+  { name: "workers-dark", hash: `#/${ns}/workers`, until: "[data-row]", height: 1000, dark: true },
   {
-    name: "phone",
-    hash: `#/${ns}?range=1h`,
-    until: "[aria-label='Over time'] path.ln",
-    width: 390,
-    height: 844,
+    name: "what-if",
+    hash: `#/${ns}/what-if?range=6h&plan=${nameToUrl('{"slots":{"node":12,"python":60},"weights":{"index":80}}')}`,
+    until: "[data-row]",
   },
+  { name: "system", hash: `#/${ns}/system`, until: "h1, h2" },
+  { name: "phone", hash: `#/${ns}?range=1h`, until: line, width: 390, height: 844 },
   {
     name: "phone-spec",
     hash: `#/${ns}/spec/parse?range=1h`,
-    until: "[aria-label='Over time'] path.ln",
+    until: line,
     width: 390,
     height: 1600,
     dark: true,
   },
+  {
+    name: "phone-units",
+    hash: `#/${ns}/units/parse?status=failed`,
+    until: "[data-row]",
+    width: 390,
+    height: 844,
+  },
+  { name: "phone-unit", hash: `#/${ns}/unit/parse/${unit}`, until: "h1", width: 390, height: 1200 },
+  { name: "phone-workers", hash: `#/${ns}/workers`, until: "[data-row]", width: 390, height: 844 },
+  { name: "phone-batches", hash: `#/${ns}/batches`, until: "[data-row]", width: 390, height: 844 },
 ];
 
+/** The pictures that pages of the documentation show. */
+const inText = ["home", "flow", "spec", "units", "unit", "batches", "what-if", "workers", "phone"];
+
+/** A load that drains: looks at the same page, five seconds apart, while workers take what waits. */
+async function drain(stage: Stage): Promise<void> {
+  const { coordinate } = stage.daemon;
+  const load = "photos";
+  await coordinate.setWorkSpecs(load, [
+    { data: encodeData({ name: "resize", then: "publish", weight: 20 }) },
+    { data: encodeData({ name: "publish", weight: 20 }) },
+  ]);
+  await coordinate.updateWorkers(load, [{ name: "box", active: true, mode: "run" }]);
+  const { page } = await stage.open(`#/${load}?range=5m`, { viewport: { width: 1120, height: 620 } });
+  const units = 6000;
+  for (let at = 0; at < units; at += 2000)
+    await coordinate.addWorkUnits(
+      load,
+      "resize",
+      Array.from({ length: 2000 }, (_, i) => ({ name: `photo ${at + i}` })),
+    );
+  // a line at zero has no height, so it does not count as visible
+  await page.locator(line).first().waitFor({ state: "attached", timeout: 60_000 });
+  const frames: Buffer[] = [];
+  const looks = 12;
+  const started = Date.now();
+  let ended = 0;
+  for (let frame = 0; frame <= looks; frame++) {
+    // so much is done by then, however fast the machine is: each photo is resized and then published
+    const due = (2 * units * frame) / looks;
+    while (ended < due || Date.now() < started + frame * 5000) {
+      const attempts =
+        ended < due ? await coordinate.requestAttempts(load, { worker: "box", number: 100 }) : [];
+      await new Promise((resolve) => setTimeout(resolve, 20));
+      await coordinate.settleAttempts(
+        load,
+        attempts.map(({ id, workSpec, workUnit }) => ({
+          attempt: id,
+          action: "finish" as const,
+          ...(workSpec === "resize" && { data: encodeData({ output: { [workUnit]: {} } }) }),
+        })),
+      );
+      ended += attempts.length;
+    }
+    frames.push(await page.screenshot());
+  }
+  writeFileSync(path.join(to, "dashboard-drain.png"), animate(frames, 500, 2500));
+  await stage.closePages();
+  console.log("drain");
+}
+
 if (browserPath === undefined) throw new Error("there is no Chromium: install it, or set CHROMIUM_PATH");
-mkdirSync(to, { recursive: true });
+mkdirSync(path.join(to, "gallery"), { recursive: true });
 const wanted = process.argv.slice(2);
 const stage = await openStage((dataDir) => fillPast(path.join(dataDir, "coordinate.sqlite"), ns, Date.now()));
 const ends = new AbortController();
 let flowing: Promise<void> | undefined;
 try {
+  await stage.client.setWorkSpecs(ns, [{ data: encodeData({ name: "mail", runtime: "jobs" }) }]);
+  await stage.client.addWorkUnits(
+    ns,
+    "mail",
+    Array.from({ length: 8 }, (_, i) => ({
+      name: `${Date.now()
+        .toString(16)
+        .padStart(12, "0")
+        .replace(/^(.{8})/, "$1-")}-7000-8000-00000000000${i}`,
+      data: encodeData({ job: `newsletter ${i + 1}`, action: "0d1f7c", category: "mail" }),
+    })),
+  );
+  await stage.client.lock(ns, { owner: "ams-1/2", paths: [["shard", "3"]] });
+  if (wanted.length === 0 || wanted.includes("drain")) await drain(stage);
   flowing = flowScene(stage.client, ns, ends.signal);
-  for (const { name, hash, width = 1440, height = 900, dark, until, act } of pictures) {
+  for (const { name, hash, width = 1440, height = 900, dark, until, act } of [...pictures].sort(
+    (a, b) => Number(inText.includes(b.name)) - Number(inText.includes(a.name)),
+  )) {
     if (wanted.length > 0 && !wanted.some((one) => name.includes(one))) continue;
     const { page, problems } = await stage.open(hash, {
       viewport: { width, height },
       colorScheme: dark === true ? "dark" : "light",
       ...(width < 500 && { isMobile: true, hasTouch: true, deviceScaleFactor: 2 }),
     });
-    await page.locator(until).first().waitFor({ timeout: 60_000 });
+    await page.locator(until).first().waitFor({ state: "attached", timeout: 60_000 });
     // a few looks, so that there are rates
-    await page.waitForTimeout(8000);
+    await page.waitForTimeout(5000);
     await act?.(page);
-    await page.screenshot({ path: path.join(to, `dashboard-${name}.png`) });
+    const folder = inText.includes(name) ? to : path.join(to, "gallery");
+    await page.screenshot({ path: path.join(folder, `dashboard-${name}.png`) });
     await stage.closePages();
     console.log(name, problems.length === 0 ? "" : problems);
   }

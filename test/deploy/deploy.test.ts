@@ -10,6 +10,7 @@ import path from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { parse, parseAllDocuments } from "yaml";
 import { readConfig } from "../../src/daemon/config.ts";
+import { whySkipped } from "../skipped-reporter.ts";
 
 const require = createRequire(import.meta.url);
 const root = path.join(import.meta.dirname, "..", "..");
@@ -17,10 +18,12 @@ const deploy = path.join(root, "deploy");
 const read = (name: string): string => readFileSync(path.join(deploy, name), "utf8");
 const { version } = JSON.parse(readFileSync(path.join(root, "package.json"), "utf8")) as { version: string };
 
-const hasSystemd = spawnSync("systemd-analyze", ["--version"]).status === 0;
+const noSystemd =
+  spawnSync("systemd-analyze", ["--version"]).status === 0 ? "" : "systemd-analyze is not installed";
 
 describe("systemd", () => {
-  test.skipIf(!hasSystemd)("finds nothing wrong with the units", { timeout: 60_000 }, () => {
+  const title = `finds nothing wrong with the units${whySkipped(noSystemd)}`;
+  test.skipIf(noSystemd !== "")(title, { timeout: 60_000 }, () => {
     const place = mkdtempSync(path.join(tmpdir(), "coordinate-units-"));
     onTestFinished(() => rmSync(place, { recursive: true, force: true }));
     const units = ["coordinated.service", "coordinate-worker.service"];
@@ -133,14 +136,15 @@ describe("the container image", () => {
       .split("\n")
       .filter((line) => line.trim() !== "");
     expect(lines.map((line) => line.split(" ")[0]).filter((word) => !known.includes(word ?? ""))).toEqual([]);
-    expect(lines.findLastIndex((line) => line.startsWith("USER node"))).toBeGreaterThan(
+    expect(lines.findLastIndex((line) => line.startsWith("USER 1000:1000"))).toBeGreaterThan(
       lines.findLastIndex((line) => line.startsWith("RUN")),
     );
     expect(dockerfile).toMatch(/^HEALTHCHECK /m);
   });
 
-  const compose = spawnSync("docker", ["compose", "version"]).status === 0;
-  test.skipIf(!compose)("Compose reads its file", { timeout: 60_000 }, () => {
+  const noCompose =
+    spawnSync("docker", ["compose", "version"]).status === 0 ? "" : "Docker Compose is not installed";
+  test.skipIf(noCompose !== "")(`Compose reads its file${whySkipped(noCompose)}`, { timeout: 60_000 }, () => {
     const text = execFileSync("docker", ["compose", "-f", path.join(deploy, "compose.yaml"), "config"], {
       env: { ...process.env, POSTGRES_PASSWORD: "secret" },
       encoding: "utf8",

@@ -3,6 +3,7 @@
  * reader is promised.
  */
 import { execFile, spawn, type ChildProcess } from "node:child_process";
+import { once } from "node:events";
 import {
   cpSync,
   existsSync,
@@ -13,6 +14,7 @@ import {
   symlinkSync,
   writeFileSync,
 } from "node:fs";
+import { createServer, type AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { createInterface } from "node:readline";
@@ -23,6 +25,7 @@ const place = mkdtempSync(path.join(tmpdir(), "coordinate-first-hour-"));
 const folder = path.join(place, "empty");
 const long = { timeout: 120_000 };
 let installed = { code: 1, out: "" };
+let tarball = "";
 
 interface Ran {
   code: number;
@@ -57,6 +60,15 @@ const coordinate = (...words: string[]): Promise<Ran> =>
     ...words,
   ]);
 
+/** As a program of the folder is compiled: the package brings its types. */
+const compile = (file: string): Promise<Ran> =>
+  run(process.execPath, [
+    path.join(root, "node_modules", "typescript", "bin", "tsc"),
+    ...["--noEmit", "--strict", "--skipLibCheck", "--target", "es2022", "--module", "nodenext"],
+    ...["--types", "node", "--typeRoots", path.join(root, "node_modules", "@types")],
+    file,
+  ]);
+
 /** The tarball, made from a copy: `npm pack` builds, and the other tests use what is built here. */
 async function pack(): Promise<string> {
   const copy = path.join(place, "copy");
@@ -88,7 +100,7 @@ async function pack(): Promise<string> {
 
 beforeAll(async () => {
   mkdirSync(folder);
-  const tarball = await pack();
+  tarball = await pack();
   installed = await run("npm", ["install", "--prefer-offline", "--no-audit", "--no-fund", tarball]);
   if (installed.code !== 0) throw new Error(`npm install failed: ${installed.out}`);
 }, 600_000);
@@ -116,6 +128,51 @@ describe("the package in an empty folder", () => {
     ).toEqual([]);
   });
 
+  test("says where its documentation is", long, async () => {
+    const { out } = await coordinate("help");
+    const said = /^Documentation: (.*)$/m.exec(out)?.[1] ?? "";
+    expect(readFileSync(said, "utf8")).toMatch(/^# Documentation/);
+  });
+
+  test("the steps of the Dockerfile, in folders: install, start, healthy", { timeout: 300_000 }, async () => {
+    const dockerfile = readFileSync(
+      path.join(folder, "node_modules", "coordinate", "deploy", "Dockerfile"),
+      "utf8",
+    );
+    const step = (pattern: RegExp): string => pattern.exec(dockerfile)?.[1] ?? "no such step";
+    const image = path.join(place, "image");
+    const state = path.join(place, "state");
+    mkdirSync(image);
+    cpSync(tarball, path.join(place, "copied.tgz"));
+    const install = step(/^RUN (npm install .*)$/m)
+      .replaceAll("/tmp/coordinate.tgz", path.join(place, "copied.tgz"))
+      .replaceAll("/app", image);
+    expect(
+      (
+        await run("sh", [
+          "-ec",
+          `${install} --prefer-offline`.replace(/( && .*)( --prefer-offline)$/, "$2$1"),
+        ])
+      ).out,
+    ).not.toMatch(/error/i);
+    const bin = path.join(image, "node_modules", ".bin");
+    const command = JSON.parse(step(/^CMD (\[.*\])$/m)) as string[];
+    const [program = "", ...words] = command.map((word) => word.replace("/var/lib/coordinate", state));
+    const daemon = spawn(path.join(bin, program), [...words, "--http", "127.0.0.1:0"], {
+      env: { ...process.env, NODE_ENV: "production" },
+      stdio: ["ignore", "pipe", "inherit"],
+    });
+    onTestFinished(() => void daemon.kill("SIGKILL"));
+    const url = /coordinated serves (\S+?)\/?$/.exec(await firstLine(daemon))?.[1] ?? "";
+    const [node = "", ...check] = JSON.parse(step(/^ {2}CMD (\[.*\])$/m)) as string[];
+    const asked = check.map((word) => word.replace("http://127.0.0.1:5980", url));
+    expect(await run(node, asked)).toEqual({ code: 0, out: "" });
+    const ended = once(daemon, "exit");
+    daemon.kill("SIGTERM");
+    expect((await ended)[0]).toBe(0);
+    expect((await run(node, asked)).code).toBe(1);
+  });
+
   test("hello world is eight lines", long, async () => {
     expect(hello.trim().split("\n").length).toBeLessThanOrEqual(8);
     writeFileSync(path.join(folder, "hello.mjs"), hello);
@@ -135,24 +192,118 @@ const mails = await coordinate.namespace().setWorkSpec(mail);
 await mails.addWorkUnit("anna", { to: 5 });
 `,
       );
-      const tsc = path.join(root, "node_modules", "typescript", "bin", "tsc");
-      const options = [
-        "--noEmit",
-        "--strict",
-        "--skipLibCheck",
-        "--target",
-        "es2022",
-        "--module",
-        "nodenext",
-      ];
-      const types = ["--types", "node", "--typeRoots", path.join(root, "node_modules", "@types")];
-      const { code, out } = await run(process.execPath, [tsc, ...options, ...types, "typed.mts"]);
+      const { code, out } = await compile("typed.mts");
       expect(code).not.toBe(0);
       expect(out).toMatch(
         /typed\.mts\(2,.*'max_retires' does not exist in type 'WorkSpecKeys<DataObject>'\. Did you mean to write 'max_retries'\?/,
       );
       expect(out).toMatch(/typed\.mts\(5,.*Type 'number' is not assignable to type 'string'/);
       expect(out.match(/error TS/g)).toHaveLength(2);
+    },
+  );
+
+  test("typed from the work spec to the result, without a cast", long, async () => {
+    const program = (wrong: string): string => `import { connect, defineSpec } from "coordinate";
+import { defineTask, Worker } from "coordinate/worker";
+const mail = defineSpec<{ to: string }, { sentTo: string }>({ name: "mail", max_retries: 3 });
+const coordinate = await connect("memory:");
+const namespace = coordinate.namespace();
+const mails = await namespace.setWorkSpec(mail);
+const send = defineTask(mail, (unit) => ({ sentTo: unit.data.to${wrong} }));
+const worker = new Worker(namespace, { tasks: [send] });
+const running = worker.run();
+const unit = await mails.addWorkUnit("anna", { to: "anna@example.org" });
+const { sentTo } = await unit.result();
+console.log(sentTo.toUpperCase());
+await worker.stop();
+await running;
+await coordinate.close();
+`;
+    writeFileSync(path.join(folder, "right.mts"), program(""));
+    writeFileSync(path.join(folder, "wrong.mts"), program(".length"));
+    expect(await compile("right.mts")).toEqual({ code: 0, out: "" });
+    const wrong = await compile("wrong.mts");
+    expect(wrong.out).toMatch(/wrong\.mts\(7,[^]*Type 'number' is not assignable to type 'string'/);
+    expect(wrong.code).not.toBe(0);
+    writeFileSync(
+      path.join(folder, "right.mjs"),
+      program("").replace("<{ to: string }, { sentTo: string }>", ""),
+    );
+    expect(await run(process.execPath, ["right.mjs"])).toEqual({ code: 0, out: "ANNA@EXAMPLE.ORG\n" });
+  });
+
+  test(
+    "a task that throws is tried again after its back-off, and a unit that is exhausted says why",
+    long,
+    async () => {
+      writeFileSync(
+        path.join(folder, "throws.mjs"),
+        `import { connect } from "coordinate";
+import { Worker } from "coordinate/worker";
+const coordinate = await connect("memory:");
+const namespace = coordinate.namespace();
+const backoff = { kind: "linear", delay: 0.01 };
+const mail = await namespace.setWorkSpec({ name: "mail", retry: { attempts: 3, backoff } });
+const tasks = { mail: ({ data }) => { throw new Error("no answer from " + data.to); } };
+const worker = new Worker(namespace, { tasks });
+worker.on("retried", ({ unit, number, delayMs, triesLeft, error }) =>
+  console.log(unit, number, error.message, "again in", delayMs, "ms,", triesLeft, "left"));
+worker.on("failed", ({ unit, number, error }) => console.log(unit, number, error.message, "failed"));
+const running = worker.run();
+const unit = await mail.addWorkUnit("anna", { to: "anna@example.org" });
+await unit.result().catch(({ message }) => console.log(message));
+console.log(unit.reason, unit.data.tries, unit.data.last_error.split("\\n")[0]);
+console.log((await unit.attempts()).map(({ status }) => status).join(" "));
+await worker.stop();
+await running;
+await coordinate.close();
+`,
+      );
+      const { code, out } = await run(process.execPath, ["throws.mjs"]);
+      const [printed, logged] = [
+        out.split("\n").filter((line) => !line.startsWith("warn:")),
+        out.split("\n").filter((line) => line.startsWith("warn:")),
+      ];
+      expect(printed.join("\n")).toBe(`anna 1 no answer from anna@example.org again in 10 ms, 2 left
+anna 2 no answer from anna@example.org again in 20 ms, 1 left
+anna 3 no answer from anna@example.org failed
+work unit anna of mail failed: too many retries, after 3 tries; the last error was Error: no answer from anna@example.org
+exhausted 3 Error: no answer from anna@example.org
+retryable retryable failed
+`);
+      expect(logged.map((line) => line.slice(0, line.indexOf("{")))).toEqual([
+        "warn: a work unit failed; it will be tried again in 0.01 s, 2 more times at most ",
+        "warn: a work unit failed; it will be tried again in 0.02 s, 1 more time at most ",
+        "warn: a work unit failed; it will not be tried again ",
+      ]);
+      expect(logged[0]).toMatch(
+        /"workSpec":"mail","unit":"anna","attempt":1,"error":"no answer from anna@example.org"/,
+      );
+      expect(code).toBe(0);
+    },
+  );
+
+  test.each(["--http", "--cborrpc"])(
+    "a port of %s that is in use is one line with what to do",
+    long,
+    async (option) => {
+      const other = createServer().listen(0, "127.0.0.1");
+      await once(other, "listening");
+      onTestFinished(() => void other.close());
+      const { port } = other.address() as AddressInfo;
+      const interfaces = { "--http": "127.0.0.1:0", [option]: `127.0.0.1:${port}` };
+      const { code, out } = await coordinate(
+        "serve",
+        "--backend",
+        "memory:",
+        ...Object.entries(interfaces).flat(),
+      );
+      expect(out.trim().split("\n")).toEqual([
+        expect.stringMatching(
+          `^${option} 127.0.0.1:${port}: another process listens there; stop it, or choose another address`,
+        ),
+      ]);
+      expect(code).toBe(69);
     },
   );
 
@@ -178,6 +329,12 @@ await mails.addWorkUnit("anna", { to: 5 });
       69,
       /^--backend sqlite:hello\.mjs: is not an SQLite database/,
     ],
+    [
+      ["serve", "--backend", "memory:", "--tls-cert", "hello.mjs", "--tls-key", "hello.mjs"],
+      78,
+      /^--tls-cert hello\.mjs: not a certificate in PEM form/,
+    ],
+    [["serve", "--data-dir", "/proc/nowhere", "--http", "127.0.0.1:0"], 69, /^--data-dir \/proc\/nowhere: /],
     [["sumary"], 2, /no such command sumary; did you mean summary\?/],
     [["worker"], 2, /to run a worker give --tasks FILE, --runtime LIST or --jobs/],
   ])("coordinate %j ends with %i and says why", long, async (words, code, said) => {
@@ -213,6 +370,50 @@ await coordinate.close();
       const { code, out } = await run(process.execPath, ["two.mjs"]);
       expect(out).toMatch(/available: 20,[^}]*failed: 0/s);
       expect(code).toBe(0);
+    },
+  );
+
+  test(
+    "a file of tasks in either kind of module, in TypeScript where Node runs it, else what to do in a line",
+    long,
+    async () => {
+      const project = path.join(place, "project");
+      mkdirSync(project);
+      writeFileSync(path.join(project, "package.json"), '{ "name": "no-type" }');
+      symlinkSync(path.join(folder, "node_modules"), path.join(project, "node_modules"));
+      const store = ["--backend", `sqlite:${path.join(project, "s.sqlite")}`];
+      writeFileSync(path.join(project, "spec.yaml"), "name: shout\n");
+      const files = {
+        "tasks.js": "export const shout = () => ({ by: 'module' });",
+        "common.js": "exports.shout = () => ({ by: 'CommonJS' });",
+        "tasks.ts": "export const shout = (): { by: string } => ({ by: 'TypeScript' });",
+      };
+      const runsTypeScript = "typescript" in process.features && Boolean(process.features.typescript);
+      for (const [name, text] of Object.entries(files)) {
+        writeFileSync(path.join(project, name), text);
+        writeFileSync(path.join(project, "units.txt"), `${name}\n`);
+        const [spec, units] = [path.join(project, "spec.yaml"), path.join(project, "units.txt")];
+        const loaded = await coordinate("load", "-w", spec, "-u", units, "--no-journal", ...store);
+        expect(loaded.code).toBe(0);
+        const ran = await coordinate("run_one", "--tasks", path.join(project, name), ...store);
+        if (name === "tasks.ts" && !runsTypeScript) {
+          expect(ran.out.trim().split("\n")).toEqual([
+            expect.stringMatching(
+              /tasks\.ts: Node 2\S+ does not run TypeScript; use Node 22\.18 or later, or .*tsx/,
+            ),
+          ]);
+          expect(ran.code).toBe(1);
+        } else expect(ran.code).toBe(0);
+      }
+      const missing = await coordinate("worker", "--tasks", "nowhere.js", ...store);
+      expect(missing.out.trim().split("\n")).toEqual([
+        expect.stringMatching(/nowhere\.js: there is no such file/),
+      ]);
+      const required = `const { connect } = require("coordinate");
+connect("memory:").then(async (coordinate) => { console.log(await coordinate.namespace("x").workSpecs?.() ?? [], "works"); await coordinate.close(); });
+`;
+      writeFileSync(path.join(project, "required.cjs"), required);
+      expect((await run(process.execPath, ["required.cjs"], project)).out).toMatch(/works/);
     },
   );
 

@@ -137,7 +137,7 @@ describe("with a daemon", () => {
       const second = await startPool("second");
       const [once, again, ...sums] = await waiting;
       expect(once).toMatchObject({ state: "ERROR", error_cat: "CRASH" });
-      expect(once?.error?.message).toMatch(/worker first\/w\d+\/1 was lost/);
+      expect(once?.error?.message).toMatch(/^the lease of worker first\/w\d+\/1 ended$/);
       expect(again).toMatchObject({ state: "OK", result: "again", attempts: 2 });
       expect(sums.map(({ result }) => result)).toEqual([0, 2, 4, 6, 8]);
       await until("the lost workers are seen", async () => {

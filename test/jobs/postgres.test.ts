@@ -1,6 +1,6 @@
 import { openPostgres } from "../../src/postgres/index.ts";
 import { openServer } from "../postgres/server.ts";
-import { engineOn, type Stack } from "./stack.ts";
+import { engineOn, housekept, type Stack } from "./stack.ts";
 import { actionSuite } from "./suite/action.ts";
 import { jobSuite } from "./suite/job.ts";
 import { poolSuite } from "./suite/pool.ts";
@@ -12,10 +12,11 @@ const stack: Stack = {
   async open() {
     const server = await openServer();
     const coordinate = engineOn(await openPostgres({ url: await server.createDatabase() }));
+    const handle = housekept(coordinate);
     return {
       coordinate,
       async close() {
-        await coordinate.close();
+        await handle.close();
         await server.stop();
       },
     };

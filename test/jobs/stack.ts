@@ -10,6 +10,7 @@ import {
   type JobWorkerOptions,
   type PoolOptions,
 } from "../../src/jobs/index.ts";
+import { HousekeptHandle } from "../../src/housekept.ts";
 import { openSqlite } from "../../src/sqlite/index.ts";
 import { silentLogger } from "../../src/worker/index.ts";
 import { childProgram } from "./built.ts";
@@ -20,16 +21,19 @@ export interface Stack {
 }
 
 export const engineOn = (store: Store): Engine => new Engine(store, { clock: systemClock() });
+/** As whoever opens a store does: what was lost ends without anybody asking. */
+export const housekept = (engine: Engine): HousekeptHandle => new HousekeptHandle(engine, { everyMs: 200 });
 
 export const sqliteStack: Stack = {
   name: "engine on the sqlite store",
   async open() {
     const directory = mkdtempSync(path.join(tmpdir(), "coordinate-jobs-"));
     const coordinate = engineOn(await openSqlite(path.join(directory, "store.sqlite")));
+    const handle = housekept(coordinate);
     return {
       coordinate,
       async close() {
-        await coordinate.close();
+        await handle.close();
         rmSync(directory, { recursive: true, force: true });
       },
     };

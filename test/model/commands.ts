@@ -717,7 +717,7 @@ async function sweep(both: Both): Promise<void> {
   both.model.sweep();
   await lookAtAll(both);
   for (let rounds = 0; rounds < 20; rounds++) {
-    const { expired, due, exhausted, retired } = await both.engine.tidy(100_000);
+    const { expired, due, exhausted, retired } = await both.engine.sweep(100_000);
     if (rounds > 0 && !both.real.known.has("exhausted units"))
       assert.deepEqual([expired, due, exhausted, retired], [0, 0, 0, 0], "a second sweep has nothing to do");
     if (rounds > 0 && expired + due + exhausted + retired === 0) return;

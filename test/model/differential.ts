@@ -16,7 +16,7 @@ import {
   type Page,
   type Tally,
   type TallyRow,
-  type Tidied,
+  type Swept,
   type WorkerAttemptQuery,
   type WorkUnitInput,
   type WorkUnitRow,
@@ -289,22 +289,22 @@ async function sweepFirst(pair: Pair): Promise<void> {
   if (pair.known.has("exhausted units")) await sweep(pair);
 }
 
-async function sweep(pair: Pair): Promise<Tidied> {
+async function sweep(pair: Pair): Promise<Swept> {
   // expired leases and elapsed delays may have been moved before, by whatever read them: a tally moves all, so that the rest is the same
   for (const { engine, ns } of sides(pair)) await engine.tally(ns);
   await lookAtAll(pair);
   return (await both(pair, async ({ engine }) => {
-    const sum = await engine.tidy(100_000);
+    const sum = await engine.sweep(100_000);
     if (!pair.known.has("exhausted units")) return sum;
     for (;;) {
-      const { expired, due, exhausted, retired, workers } = await engine.tidy(100_000);
+      const { expired, due, exhausted, retired, workers } = await engine.sweep(100_000);
       if (expired + due + exhausted + retired + workers === 0) break;
       sum.exhausted += exhausted;
       sum.retired += retired;
       sum.workers += workers;
     }
     return { ...sum, more: false };
-  })) as Tidied;
+  })) as Swept;
 }
 
 /** A failure by expiry goes one work spec further with every look, where expiry does not reach others at once. */
@@ -1110,7 +1110,7 @@ operation("clear locks", 1, 1, fc.record({ path: fc.constantFrom(...paths) }), a
 
 // ---- housekeeping
 
-operation("tidy", 3, 1, fc.constant({}), async (pair) => {
+operation("sweep", 3, 1, fc.constant({}), async (pair) => {
   await sweep(pair);
   return true;
 });
@@ -1287,7 +1287,11 @@ export const largeHistories = fc
         { weight: 6, arbitrary: operations.steps("large") },
         {
           weight: 1,
-          arbitrary: fc.constantFrom({ do: "tidy" }, { do: "advance", ms: 100 }, { do: "advance", ms: 1000 }),
+          arbitrary: fc.constantFrom(
+            { do: "sweep" },
+            { do: "advance", ms: 100 },
+            { do: "advance", ms: 1000 },
+          ),
         },
       ),
       { minLength: 4, maxLength: 10 },
@@ -1355,6 +1359,7 @@ async function compareAll(pair: Pair): Promise<void> {
   await ask(({ engine, ns }) => engine.listActions(ns));
   for (const spec of specNames) {
     const listed = await ask(({ engine, ns }) => engine.listWorkUnits(ns, spec));
+    await ask(({ engine, ns }) => engine.listWorkUnits(ns, spec, { asAdded: true }));
     await ask(({ engine, ns }) => engine.listUnitAttempts(ns, spec, "nobody's"));
     if (isRefusal(listed)) continue;
     const { rows } = listed as Page<WorkUnitRow>;

@@ -11,11 +11,15 @@ export class Measure {
     this.#counts.set(kind, count);
   }
 
-  /** Fails when fewer were accepted than the floor of a kind says. A kind that was hardly asked for is not judged. */
-  check(floors: ReadonlyMap<string, number>, least = 300): void {
+  /**
+   * Fails when fewer were accepted than the floor of a kind says, by more than chance does: four standard deviations. A kind that was
+   * hardly asked for is not judged.
+   */
+  check(floors: ReadonlyMap<string, number>, min = 300): void {
     const low = [...floors].flatMap(([kind, floor]) => {
       const { asked, accepted } = this.#counts.get(kind) ?? { asked: 0, accepted: 0 };
-      return asked >= least && accepted < floor * asked
+      const chance = 4 * Math.sqrt(floor * (1 - floor) * asked);
+      return asked >= min && accepted < floor * asked - chance
         ? [`${kind}: ${accepted} of ${asked} were accepted, ${floor * 100} % are expected`]
         : [];
     });

@@ -149,6 +149,7 @@ const tracebackOf = (data: string | null): string | null =>
 const withoutFailure = (data: string, exhausted: boolean): string => {
   const members = JSON.parse(data) as Record<string, unknown>;
   delete members.traceback;
+  delete members.failed_dependency;
   if (exhausted) {
     delete members.last_error;
     delete members.tries;
@@ -279,6 +280,7 @@ export class Model {
     const how = broken.deleted ? "was deleted" : "failed";
     this.#fail(unit, "", "dependency", {
       traceback: `dependency ${broken.name} of work spec ${broken.spec} ${how}`,
+      failed_dependency: broken.name,
     });
   }
 
@@ -816,16 +818,27 @@ export class Model {
   // ---- housekeeping
 
   /** Fails what was tried too often, and what that frees; then removes what retention does not keep. */
+  /** Fails the units of a work spec that were tried too often, and then what that has freed in it; answers whether there were any. */
+  #exhaustSpec(spec: string): boolean {
+    const isSpent = (unit: ModelUnit): boolean =>
+      unit.spec === spec && this.status(unit) === "available" && this.#isExhausted(unit);
+    for (let found = false; ; found = true) {
+      const spent = this.units
+        .filter(isSpent)
+        .sort((one, other) => one.tries - other.tries || one.id - other.id);
+      if (spent.length === 0) return found;
+      for (const unit of spent) {
+        if (!isSpent(unit)) continue;
+        this.#exhaust(unit, "");
+        this.#follow();
+      }
+    }
+  }
+
   sweep(): void {
     this.#begin(true);
-    for (;;) {
-      const [unit] = this.units
-        .filter((one) => this.status(one) === "available" && this.#isExhausted(one))
-        .sort((one, other) => one.tries - other.tries || one.id - other.id);
-      if (unit === undefined) break;
-      this.#exhaust(unit, "");
-      this.#follow();
-    }
+    // one work spec after the other, until nothing is left that the end of another has freed
+    while (this.specs.filter(({ name }) => this.#exhaustSpec(name)).length > 0);
     for (const spec of this.specs)
       for (const status of ["finished", "failed"] as const) {
         const limit = spec.retention[status];

@@ -57,7 +57,7 @@ export const regressions: readonly Regression[] = [
       { do: "request", worker: "w2", number: 5, lifetimeMs: 1000, draw: 0 },
       { do: "advance", ms: 1000 },
       { do: "set spec", data: { name: "a", max_retries: 1 }, keepMeta: false },
-      { do: "tidy" },
+      { do: "sweep" },
       { do: "take", queue: "q", max: 1 },
     ],
   },

@@ -75,7 +75,7 @@ describe("openMemory", () => {
   test("tidies by itself: a unit that was tried too often fails though nobody asks for work", async () => {
     vi.useFakeTimers();
     try {
-      const coordinate = openMemory({ tidyMs: 1000 });
+      const coordinate = openMemory({ sweepMs: 1000 });
       const spec = await coordinate.namespace().setWorkSpec({ name: "spec", max_retries: 1 });
       await spec.addWorkUnit("unit");
       const [attempt] = await coordinate.namespace().worker("worker").requestAttempts();

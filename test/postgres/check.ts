@@ -68,12 +68,12 @@ export async function check(url: string, ledger: Ledger): Promise<string[]> {
   }
   const numbers = (await query(
     url,
-    `SELECT unit::int, count(*)::int AS n, min(number)::int AS least, max(number)::int AS most FROM (
+    `SELECT unit::int, count(*)::int AS n, min(number)::int AS min, max(number)::int AS max FROM (
        SELECT unit, number FROM coordinate.history UNION ALL SELECT id, attempts FROM coordinate.unit WHERE attempt_status IS NOT NULL
      ) AS a GROUP BY unit`,
-  )) as { unit: number; n: number; least: number; most: number }[];
-  for (const { unit, n, least, most } of numbers)
-    if (least !== 1 || most !== n) wrong.push(`unit ${unit}: attempts are not numbered one by one`);
+  )) as { unit: number; n: number; min: number; max: number }[];
+  for (const { unit, n, min, max } of numbers)
+    if (min !== 1 || max !== n) wrong.push(`unit ${unit}: attempts are not numbered one by one`);
   const counts = await query(
     url,
     `SELECT s.id FROM coordinate.spec s WHERE (

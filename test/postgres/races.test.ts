@@ -71,7 +71,7 @@ test.each([1, 2, 3])(
     const held = new Map<string, string>();
     const runs = new Map<string, number>();
     let running = 0;
-    let most = 0;
+    let max = 0;
     const deleted = new Set<string>();
 
     async function worker(engine: Engine, w: number): Promise<void> {
@@ -91,7 +91,7 @@ test.each([1, 2, 3])(
           const unit = `${workSpec}/${workUnit}`;
           expect(held.get(unit), `${unit} is held by two`).toBeUndefined();
           held.set(unit, id);
-          if (workSpec === "capped") most = Math.max(most, ++running);
+          if (workSpec === "capped") max = Math.max(max, ++running);
         }
         await new Promise((resolve) => setTimeout(resolve, random() * 5));
         for (const { workSpec, workUnit } of attempts) {
@@ -126,7 +126,7 @@ test.each([1, 2, 3])(
         await (random() < 0.5
           ? engine.deleteWorkUnits(ns, "made", { names: [name] })
           : engine.setWorkUnitPriorities(ns, "made", { prefix: "m u1" }, { adjust: 1 }));
-        await engine.tidy();
+        await engine.sweep();
       }
     }
 
@@ -134,7 +134,7 @@ test.each([1, 2, 3])(
       ...engines.flatMap((engine, i) => [worker(engine, 2 * i), worker(engine, 2 * i + 1)]),
       disturb(first!),
     ]);
-    expect(most).toBeLessThanOrEqual(7);
+    expect(max).toBeLessThanOrEqual(7);
     // one unit per interval, however many asked
     const { rows: ticks } = await first!.listWorkUnits(ns, "ticking");
     expect(ticks.map(({ status }) => status)).toEqual(["finished"]);

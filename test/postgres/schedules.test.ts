@@ -32,7 +32,7 @@ test("each run is made by exactly one of four engines, while connections are cut
   for (let i = 0; i < runs; i++) {
     clock.advance(1000);
     const asked = engines.flatMap((engine, n) => [
-      engine.tidy(),
+      engine.sweep(),
       engine.requestAttempts(ns, { worker: `w${n}`, number: 1 }),
       engine.tally(ns),
     ]);

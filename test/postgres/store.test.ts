@@ -119,7 +119,7 @@ test("the log of attempts forgets claims of which no unit is left", async () => 
   await engine.requestAttempts("", { worker: "w" });
   await engine.requestAttempts("", { worker: "w" });
   await engine.deleteWorkUnits("", "s", { names: ["a"] });
-  await engine.tidy();
+  await engine.sweep();
   expect(await query(url, "SELECT count(*)::int AS n FROM coordinate.log")).toEqual([{ n: 1 }]);
   const { rows } = await engine.listWorkerAttempts("", "w", { which: "all" });
   expect(rows.map(({ workUnit }) => workUnit)).toEqual(["b"]);
@@ -236,7 +236,7 @@ test("a role that may only use the tables is enough for a daemon that does not m
   const [answer] = await daemon.settleAttempts("", [{ attempt: attempt!.id, action: "finish" }]);
   expect(answer?.error).toBeNull();
   expect(await daemon.takeMessages("", "q")).toHaveLength(1);
-  await daemon.tidy();
+  await daemon.sweep();
   await daemon.deleteWorkSpecs("", ["s"]);
   await daemon.close();
 });

@@ -1,9 +1,12 @@
 /**
  * The Python package in `python/`: its own suite runs with pytest in a virtual environment, against daemons of this
- * source on SQLite and on PostgreSQL, and mypy checks its types.
+ * source on SQLite and on PostgreSQL, and mypy checks its types. The oldest Python of the machine that will do runs the suite on
+ * SQLite too, without the long flows and the builds; with `TEST_PYTHON=all`, every other Python of the machine does. Else
+ * `TEST_PYTHON` names the one Python that is wanted.
  */
 import { execFile, execFileSync } from "node:child_process";
-import { existsSync, mkdirSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync } from "node:fs";
+import { homedir } from "node:os";
 import path from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -13,13 +16,13 @@ import { whySkipped } from "../skipped-reporter.ts";
 
 const run = promisify(execFile);
 const root = path.join(import.meta.dirname, "..", "..");
-const python = process.env.TEST_PYTHON ?? "python3";
-const version = tell(["-c", "import sys; print('%d.%d' % sys.version_info[:2])"]);
-const environment = path.join(root, "node_modules", ".cache", `python-${version ?? "none"}`);
-const bin = (name: string): string => path.join(environment, "bin", name);
+const cwd = path.join(root, "python");
+const oldest = 9;
+/** What a package is called as a program, where that is another name. */
+const programs: Readonly<Record<string, string>> = { build: "pyproject-build" };
 
-/** What the interpreter says, or null when it cannot. */
-function tell(args: readonly string[]): string | null {
+/** What an interpreter says, or null when it cannot. */
+function tell(python: string, args: readonly string[]): string | null {
   try {
     return execFileSync(python, [...args], { encoding: "utf8", stdio: ["ignore", "pipe", "ignore"] }).trim();
   } catch {
@@ -27,66 +30,130 @@ function tell(args: readonly string[]): string | null {
   }
 }
 
-/** Why these tests cannot run on this machine, or null. */
-function hindrance(): string | null {
-  if (version === null) return `no ${python}`;
-  if (Number(version.split(".")[1]) < 9) return `Python ${version} is older than 3.9`;
-  if (tell(["-c", "import venv, ensurepip"]) === null)
-    return "no module venv (Debian: apt-get install python3-venv)";
-  try {
-    install();
-    return null;
-  } catch (error) {
-    return `pytest and mypy cannot be installed: ${String(error)}`;
+const versionOf = (python: string): string | null =>
+  tell(python, ["-c", "import sys; print('%d.%d' % sys.version_info[:2])"]);
+
+const isOld = (version: string): boolean => Number(version.split(".")[1]) < oldest;
+
+class Python {
+  readonly command: string;
+  readonly version: string | null;
+  readonly environment: string;
+
+  constructor(command: string, version = versionOf(command)) {
+    this.command = command;
+    this.version = version;
+    this.environment = path.join(root, "node_modules", ".cache", `python-${version ?? "none"}`);
   }
-}
 
-/** Once: the environment is kept with the other caches. */
-function install(): void {
-  if (existsSync(bin("pytest")) && existsSync(bin("mypy"))) return;
-  mkdirSync(path.dirname(environment), { recursive: true });
-  execFileSync(python, ["-m", "venv", "--clear", environment]);
-  execFileSync(bin("pip"), ["install", "--quiet", "--disable-pip-version-check", "pytest", "mypy"]);
-}
+  bin(name: string): string {
+    return path.join(this.environment, "bin", name);
+  }
 
-const reason = hindrance();
+  /** Why it cannot run these tests, or null. */
+  async hindrance(tools: readonly string[]): Promise<string | null> {
+    if (this.version === null) return `no ${this.command}`;
+    if (isOld(this.version)) return `Python ${this.version} is older than 3.${oldest}`;
+    if (tell(this.command, ["-c", "import venv, ensurepip"]) === null)
+      return "no module venv (Debian: apt-get install python3-venv)";
+    try {
+      await this.#install(tools);
+      return null;
+    } catch (error) {
+      return `${tools.join(", ")} cannot be installed: ${String(error)}`;
+    }
+  }
 
-describe.skipIf(reason !== null)(`the Python package${whySkipped(reason)}`, () => {
-  const cwd = path.join(root, "python");
-  let postgres: Server;
+  /** Once: the environment is kept with the other caches. */
+  async #install(tools: readonly string[]): Promise<void> {
+    if (tools.every((name) => existsSync(this.bin(programs[name] ?? name)))) return;
+    mkdirSync(path.dirname(this.environment), { recursive: true });
+    await run(this.command, ["-m", "venv", "--clear", this.environment]);
+    await run(this.bin("pip"), ["install", "--quiet", "--disable-pip-version-check", ...tools]);
+  }
 
-  beforeAll(async () => {
-    postgres = await openServer();
-  }, 120_000);
-
-  afterAll(async () => {
-    await postgres.stop();
-  }, 60_000);
-
-  test("passes its own suite on sqlite and postgres", { timeout: 600_000 }, async () => {
+  /** Answers how many tests have passed. */
+  async pytest(backends: string, ...args: string[]): Promise<number> {
     const env = {
       PATH: process.env.PATH,
       PYTHONDONTWRITEBYTECODE: "1",
       TEST_DAEMON: `${process.execPath} ${executable("coordinated")}`,
-      TEST_BACKENDS: `sqlite ${postgres.url()}`,
+      TEST_BACKENDS: backends,
+      ...(process.env.FLOW_UNITS !== undefined && { FLOW_UNITS: process.env.FLOW_UNITS }),
     };
-    const args = ["-q", "--maxfail=5", "-p", "no:cacheprovider", "tests"];
-    const { stdout } = await run(bin("pytest"), args, { cwd, env, maxBuffer: 1 << 26 }).catch(
+    const all = ["-q", "--maxfail=5", "-p", "no:cacheprovider", ...args, "tests"];
+    const { stdout } = await run(this.bin("pytest"), all, { cwd, env, maxBuffer: 1 << 26 }).catch(
       (error: unknown) => {
         const { stdout, stderr } = error as { stdout?: string; stderr?: string };
         throw new Error(`pytest failed\n${stdout ?? ""}${stderr ?? ""}`, { cause: error });
       },
     );
-    expect(stdout).toMatch(/\d+ passed/);
     expect(stdout).not.toMatch(/\d+ failed/);
-  });
+    return Number(/(\d+) passed/.exec(stdout)?.[1]);
+  }
 
-  test("has types that mypy has nothing to say against", { timeout: 300_000 }, async () => {
-    const cache = path.join(environment, "mypy");
+  async mypy(): Promise<string> {
+    const cache = path.join(this.environment, "mypy");
     const args = ["--strict", "--cache-dir", cache, "coordinate", "tests/types_check.py"];
-    const { stdout } = await run(bin("mypy"), args, { cwd }).catch((error: unknown) => {
+    const { stdout } = await run(this.bin("mypy"), args, { cwd }).catch((error: unknown) => {
       throw new Error(`mypy failed\n${(error as { stdout?: string }).stdout ?? ""}`, { cause: error });
     });
-    expect(stdout).toContain("Success");
+    return stdout;
+  }
+}
+
+/** Of every other version one, the oldest first: by its name, and where pyenv puts them. */
+function others(first: Python): Python[] {
+  const pyenv = path.join(homedir(), ".pyenv", "versions");
+  const installed = existsSync(pyenv) ? readdirSync(pyenv).map((name) => path.join(pyenv, name)) : [];
+  const named = [9, 10, 11, 12, 13, 14].map((minor) => `python3.${minor}`);
+  const found = new Map<string, Python>();
+  for (const command of [...named, ...installed.map((directory) => path.join(directory, "bin", "python3"))]) {
+    const version = versionOf(command);
+    if (version === null || version === first.version || isOld(version) || found.has(version)) continue;
+    found.set(version, new Python(command, version));
+  }
+  const minor = ({ version }: Python): number => Number(version?.split(".")[1]);
+  return [...found.values()].sort((a, b) => minor(a) - minor(b));
+}
+
+const { TEST_PYTHON: wanted = "" } = process.env;
+const python = new Python(wanted === "" || wanted === "all" ? "python3" : wanted);
+const reason = await python.hindrance(["pytest", "mypy", "build"]);
+const found = reason !== null || python.command === wanted ? [] : others(python);
+const more = wanted === "all" ? found : found.slice(0, 1);
+
+describe.skipIf(reason !== null)(`the Python package${whySkipped(reason)}`, () => {
+  let postgres: Server;
+
+  beforeAll(async () => {
+    postgres = await openServer();
+    executable("coordinated"); // built once, before several need it
+  }, 240_000);
+
+  afterAll(async () => {
+    await postgres.stop();
+  }, 60_000);
+
+  test.concurrent("passes its own suite on sqlite and postgres", { timeout: 1_800_000 }, async () => {
+    expect(await python.pytest(`sqlite ${postgres.url()}`)).toBeGreaterThan(300);
+  });
+
+  test.concurrent("has types that mypy has nothing to say against", { timeout: 600_000 }, async () => {
+    expect(await python.mypy()).toContain("Success");
+  });
+
+  if (more.length === 0) return;
+  const title = `passes its suite on Python ${more.map(({ version }) => version ?? "").join(", ")}`;
+  // one after the other, so that they take one processor of a small machine at most
+  test.concurrent(title, { timeout: 3_600_000 }, async ({ skip }) => {
+    const short = ["--ignore", "tests/test_flow.py", "--ignore", "tests/test_documentation.py"];
+    const missing: string[] = [];
+    for (const other of more) {
+      const hindrance = await other.hindrance(["pytest"]);
+      if (hindrance !== null) missing.push(`Python ${other.version ?? ""}: ${hindrance}`);
+      else expect(await other.pytest("sqlite", ...short)).toBeGreaterThan(200);
+    }
+    if (missing.length > 0) skip(missing.join("; "));
   });
 });

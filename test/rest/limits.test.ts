@@ -121,12 +121,12 @@ describe("pipelines", () => {
 
   test("large requests of many connections take turns; small ones pass them", async () => {
     let running = 0;
-    let most = 0;
+    let max = 0;
     const { dial } = await serve({
       wrap: (engine) =>
         override(engine, {
           listWorkUnits: async () => {
-            most = Math.max(most, ++running);
+            max = Math.max(max, ++running);
             await sleep(20);
             running -= 1;
             return { rows: [], next: null };
@@ -147,7 +147,7 @@ describe("pipelines", () => {
     await vi.waitUntil(() => heard().includes("200 OK"));
     expect(all.filter((one) => one() !== "").length).toBeLessThan(30);
     await vi.waitUntil(() => all.every((one) => one().includes("200 OK")), 10_000);
-    expect(most).toBe(2);
+    expect(max).toBe(2);
   });
 });
 

@@ -17,7 +17,7 @@ export async function openRest(store: Store): Promise<Subject> {
     coordinate: client,
     clock,
     setRandom: (next) => (random = next),
-    tidy: () => engine.tidy(),
+    sweep: () => engine.sweep(),
     waiting: () => engine.waiting,
     close: async () => {
       await client.close();

@@ -247,6 +247,23 @@ describe("a reader", () => {
     await look.close();
     await engine.close();
   });
+
+  test("sees the failures that the owner has grouped, and selects by them", async () => {
+    const engine = await filled();
+    const attempts = await engine.requestAttempts("", { worker: "w", number: 3 });
+    await engine.settleAttempts(
+      "",
+      attempts.map(({ id }, i) => ({ attempt: id, action: "error", error: `Error: no answer in ${i} ms` })),
+    );
+    const look = new Engine(await openSqliteReader(file));
+    await engine.sweep();
+    const [group, ...others] = await look.listFailures("", { workSpec: "s" });
+    expect([group?.error, group?.count, others.length]).toEqual(["Error: no answer in … ms", 3, 0]);
+    const { rows } = await look.listWorkUnits("", "s", { error: group?.fingerprint ?? "" });
+    expect(rows).toHaveLength(3);
+    await look.close();
+    await engine.close();
+  });
 });
 
 describe("operations", () => {

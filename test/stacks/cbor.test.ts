@@ -19,7 +19,7 @@ conformance(
         coordinate: client,
         clock,
         setRandom: (next) => (random = next),
-        tidy: () => engine.tidy(),
+        sweep: () => engine.sweep(),
         waiting: () => engine.waiting,
         close: async () => {
           await client.close();

@@ -16,7 +16,7 @@ conformance(
         coordinate,
         clock,
         setRandom: (next) => (random = next),
-        tidy: () => coordinate.tidy(),
+        sweep: () => coordinate.sweep(),
         waiting: () => coordinate.waiting,
         close: () => coordinate.close(),
       };

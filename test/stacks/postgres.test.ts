@@ -27,7 +27,7 @@ const stack = (name: string, way: (url: string) => Way | Promise<Way>): Stack =>
       coordinate,
       clock,
       setRandom: (next) => (random = next),
-      tidy: () => coordinate.tidy(),
+      sweep: () => coordinate.sweep(),
       waiting: () => coordinate.waiting,
       async close() {
         await coordinate.close();

@@ -21,7 +21,7 @@ conformance(
         coordinate,
         clock,
         setRandom: (next) => (random = next),
-        tidy: () => coordinate.tidy(),
+        sweep: () => coordinate.sweep(),
         waiting: () => coordinate.waiting,
         async close() {
           await coordinate.close();

@@ -221,17 +221,13 @@ export async function runSchedule(
   });
   const busy = new Set<string>();
   const stop = new AbortController();
-  const pauses = new Map<string, AbortController>();
   const runSlot = async (slot: string): Promise<void> => {
     while (!stop.signal.aborted) {
       if (!working.includes(slot)) {
         await clock.waitUntil(clock.now() + 100, stop.signal);
         continue;
       }
-      const pause = new AbortController();
-      pauses.set(slot, pause);
-      const taken: Taken<Piece> | null =
-        claimer.take() ?? (await claimer.next(slot, AbortSignal.any([stop.signal, pause.signal])));
+      const taken: Taken<Piece> | null = claimer.take() ?? (await claimer.next(slot));
       if (taken === null) continue;
       const { run, ended } = taken;
       const { kind } = run;
@@ -277,7 +273,7 @@ export async function runSchedule(
     assert.ok(clock.now() < end, `work is left over: ${added - finished} of ${added} units; ${description}`);
     if (idleSlot && slots > 1 && clock.now() >= idleAt && working.length === slots) {
       working = names.slice(1);
-      pauses.get(names[0]!)?.abort();
+      claimer.withdraw(names[0]!);
       claimer.slotsChanged();
       continue;
     }

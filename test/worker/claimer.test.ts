@@ -5,12 +5,9 @@
 import assert from "node:assert/strict";
 import { describe, it } from "vitest";
 import { runSchedule } from "./claimer-model.ts";
-import { whySkipped } from "../skipped-reporter.ts";
 
 const count = Number(process.env.CLAIMER_SCHEDULES ?? 2000);
 const first = Number(process.env.CLAIMER_SEED ?? Date.now() % 1_000_000_000);
-/** Found by chance, and kept. */
-const regressions: readonly number[] = [];
 
 async function check(seed: number): Promise<number> {
   const replay = `CLAIMER_SEED=${seed} CLAIMER_SCHEDULES=1 npx vitest run test/worker/claimer.test.ts`;
@@ -35,12 +32,5 @@ describe("work and a slot that could run it meet within a second", () => {
       for (let seed = first; seed < first + count; seed++) await check(seed);
     },
     60_000 + count * 50,
-  );
-
-  it.skipIf(regressions.length === 0)(
-    `in schedules that once failed${whySkipped(regressions.length === 0 ? "none has" : "")}`,
-    async () => {
-      for (const seed of regressions) await check(seed);
-    },
   );
 });

@@ -21,16 +21,16 @@ const numbered = (count: number): string[] =>
 function claims(t: Bench): {
   over: Coordinate;
   open: number;
-  most: number;
+  max: number;
   asked: number[];
   waits: number[];
 } {
-  const seen = { over: t.coordinate, open: 0, most: 0, asked: [] as number[], waits: [] as number[] };
+  const seen = { over: t.coordinate, open: 0, max: 0, asked: [] as number[], waits: [] as number[] };
   seen.over = wrapped(t.coordinate, {
     requestAttempts: async (ns, request) => {
       seen.asked.push(request.number ?? 1);
       seen.waits.push(request.waitMs ?? 0);
-      seen.most = Math.max(seen.most, ++seen.open);
+      seen.max = Math.max(seen.max, ++seen.open);
       try {
         return await t.coordinate.requestAttempts(ns, request);
       } finally {
@@ -252,7 +252,7 @@ describe("claims", () => {
     assert.deepEqual(seen.waits, [30_000]);
     await t.advance(1);
     assert.equal(seen.asked.length, 2);
-    assert.equal(seen.most, 1);
+    assert.equal(seen.max, 1);
   });
 
   it("with work for many, all slots work at once", async () => {
@@ -315,7 +315,7 @@ describe("claims", () => {
     await add(t, { name: "one", runtime: "narrow" }, ...numbered(9));
     await add(t, { name: "two" }, ...numbered(400));
     let now = 0;
-    let most = 0;
+    let max = 0;
     const sizes = new Set<number>();
     const narrow: Runtime = {
       names: ["narrow"],
@@ -325,7 +325,7 @@ describe("claims", () => {
       task: () =>
         bulk(async (attempts) => {
           sizes.add(attempts.length);
-          most = Math.max(most, ++now);
+          max = Math.max(max, ++now);
           await turns(5);
           await Promise.all(attempts.map((attempt) => attempt.finish()));
           now--;
@@ -342,7 +342,7 @@ describe("claims", () => {
       runtimes: [narrow],
     });
     await until("all", () => worker.counts.finished === 409);
-    assert.equal(most, 2);
+    assert.equal(max, 2);
     assert.deepEqual([...sizes], [3]);
   });
 

@@ -14,6 +14,7 @@ import {
   type Runtime,
   type Task,
   type Unit,
+  type UnitTask,
 } from "../../src/worker/index.ts";
 import { bench, gate, turns, until, wrapped, type Bench } from "./setup.ts";
 
@@ -30,6 +31,35 @@ const codeOf = (error: unknown): string => (isCoordinateError(error) ? error.cod
 
 const ended = (t: Bench, spec: string, unit: string): Promise<void> =>
   until(`${unit} has ended`, async () => ["finished", "failed"].includes(await t.status(spec, unit)));
+
+describe("what a task gets", () => {
+  it("a copy of the context has every part, and the context itself cannot be changed", async () => {
+    const t = bench();
+    await add(t, { name: "s" }, "a");
+    const seen: string[][] = [];
+    const inner: UnitTask = async ({ data }, { signal, renew, progress, ...rest }) => {
+      seen.push(Object.keys(rest).sort());
+      await renew(60_000);
+      await progress(0.5);
+      return { ...data, aborted: signal.aborted };
+    };
+    t.start({
+      tasks: {
+        s: (unit, context) => {
+          assert.throws(() => Object.assign(context, { database: "pg" }), TypeError);
+          assert.equal("database" in context, false);
+          const copy = { ...context, database: "pg" };
+          assert.equal(copy.signal, context.signal);
+          return inner(unit, copy);
+        },
+      },
+    });
+    await ended(t, "s", "a");
+    assert.deepEqual(seen, [["clock", "database", "expired", "log", "workSpec", "worker"]]);
+    const unit = await t.ns.workSpec("s").workUnit("a");
+    assert.deepEqual(unit.data, { own: "a", aborted: false });
+  });
+});
 
 describe("which task runs", () => {
   it("the one that the work spec's `task` key names, else the one of its name", async () => {

@@ -21,14 +21,14 @@ interface Key {
   labels: readonly Uint8Array[];
 }
 
-const mostKeys = 100_000;
-const mostLabels = 1000;
+const maxKeys = 100_000;
+const maxLabels = 1000;
 
 function readKeys(item: Item | undefined): Key[] {
   if (item?.kind !== "list") throw new RpcError("cannot decode key paths");
   const keys: Key[] = [];
   for (const one of item.items()) {
-    if (keys.length === mostKeys) throw new CoordinateError("too_large", `more than ${mostKeys} key paths`);
+    if (keys.length === maxKeys) throw new CoordinateError("too_large", `more than ${maxKeys} key paths`);
     keys.push(readKey(one));
   }
   return keys;
@@ -36,9 +36,9 @@ function readKeys(item: Item | undefined): Key[] {
 
 function readKey(item: Item): Key {
   if (item.kind !== "list") throw new RpcError("cannot decode key paths");
-  const labels = item.some(mostLabels);
-  if (labels.length > mostLabels)
-    throw new CoordinateError("too_large", `a key path of more than ${mostLabels} labels`);
+  const labels = item.some(maxLabels);
+  if (labels.length > maxLabels)
+    throw new CoordinateError("too_large", `a key path of more than ${maxLabels} labels`);
   return { path: labels.map(labelText), labels: labels.map((label) => label.slice()) };
 }
 

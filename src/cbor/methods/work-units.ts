@@ -263,9 +263,9 @@ const delWorkUnits = method(2, 2, async ({ coordinate, ns, settings }, [name, it
 );
 
 /** Null when the options say nothing: then nothing is meant, and not everything. */
-function readSelection(options: Options, most: number): WorkUnitSelection | null {
+function readSelection(options: Options, max: number): WorkUnitSelection | null {
   if (options.boolean("all") === true) return { all: true };
-  const keys = options.names("work_unit_keys", most);
+  const keys = options.names("work_unit_keys", max);
   const states = readStates(options.get("state"));
   if (keys === undefined && states === null) return null;
   return {

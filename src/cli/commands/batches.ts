@@ -41,11 +41,11 @@ export default command<Options>({
     else
       out.table(
         [
-          { head: "Batch", least: 12 },
+          { head: "Batch", min: 12 },
           { head: "Units", align: "right" },
           { head: "Finished", align: "right" },
           { head: "Failed", align: "right" },
-          { head: "Then", least: 8 },
+          { head: "Then", min: 8 },
           { head: "State" },
         ],
         rows.map(({ name, total, finished, failed, then, sealed, doneTime }) => [

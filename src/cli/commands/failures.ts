@@ -30,13 +30,13 @@ export default command({
     out.table(
       [
         { head: "Group" },
-        ...(name === undefined ? [{ head: "Work spec", least: 8 }] : []),
+        ...(name === undefined ? [{ head: "Work spec", min: 8 }] : []),
         { head: "Units", align: "right" as const },
         { head: "Tries", align: "right" as const },
         { head: "First" },
         { head: "Last" },
-        { head: "Example", least: 8 },
-        { head: "Error", least: 20 },
+        { head: "Example", min: 8 },
+        { head: "Error", min: 20 },
       ],
       rows.map((row) => [
         row.fingerprint,

@@ -106,7 +106,7 @@ const last = <Value>(
 ): Value | null => points.map(read).findLast((value) => value !== null) ?? null;
 
 const heads: Column[] = [
-  { head: "Work spec", least: 12 },
+  { head: "Work spec", min: 12 },
   { head: "In/s", align: "right" },
   { head: "Out/s", align: "right" },
   { head: "Failed", align: "right" },

@@ -77,13 +77,13 @@ export default command<Options>({
     out.table(
       [
         { head: "Id" },
-        { head: "Name", least: 8 },
+        { head: "Name", min: 8 },
         { head: "State" },
-        { head: "Function", least: 12 },
-        { head: "Category", least: 8 },
+        { head: "Function", min: 12 },
+        { head: "Category", min: 8 },
         { head: "Scheduled", align: "right" },
         { head: "Took", align: "right" },
-        { head: "Error", least: 12 },
+        { head: "Error", min: 12 },
       ],
       shown.map((job): (string | Cell)[] => [
         job.id,

@@ -81,7 +81,7 @@ async function showAll(context: Context): Promise<number> {
   if (out.json) out.printJson(locks);
   else
     out.table(
-      [{ head: "Path", least: 20 }, { head: "Owner", least: 12 }, { head: "Ends" }],
+      [{ head: "Path", min: 20 }, { head: "Owner", min: 12 }, { head: "Ends" }],
       locks.map(({ path, owner, deadline }) => [textOf(path), owner, relative(deadline, now)]),
     );
   return exit.done;

@@ -22,7 +22,7 @@ export default command({
     else
       out.table(
         [
-          { head: "Namespace", least: 12 },
+          { head: "Namespace", min: 12 },
           { head: "Work specs", align: "right" },
           { head: "Work units", align: "right" },
           { head: "Mode" },

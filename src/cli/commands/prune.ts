@@ -45,7 +45,7 @@ export default command<Options>({
     for (const name of args) names.push((await requireWorkSpec(context, name)).name);
     if (args.length === 0) for await (const { name } of allWorkSpecs(coordinate, ns)) names.push(name);
     const { out } = context;
-    const tidied = engine === null || options.dryRun === true ? null : await tidy(engine);
+    const swept = engine === null || options.dryRun === true ? null : await sweep(engine);
     const removed: Record<string, number> = {};
     for (const name of ageMs === Infinity ? [] : names) {
       const before = Date.now() - ageMs;
@@ -53,14 +53,14 @@ export default command<Options>({
     }
     const total = Object.values(removed).reduce((sum, one) => sum + one, 0);
     if (out.json) {
-      out.printJson({ removed, dryRun: options.dryRun === true, tidied });
+      out.printJson({ removed, dryRun: options.dryRun === true, swept });
       return exit.done;
     }
     for (const [name, count] of Object.entries(removed))
       if (count > 0) out.line(`${quote(name)}: ${counted(count, "work unit")}`);
     if (options.olderThan !== undefined)
       out.line(`${options.dryRun === true ? "Would remove" : "Removed"} ${counted(total, "work unit")}.`);
-    if (tidied !== null) out.line(tidiedLine(tidied));
+    if (swept !== null) out.line(sweptLine(swept));
     return exit.done;
   },
 });
@@ -89,7 +89,7 @@ async function pruneSpec(
   return removed;
 }
 
-interface Tidied {
+interface Swept {
   expired: number;
   due: number;
   exhausted: number;
@@ -97,15 +97,15 @@ interface Tidied {
   workers: number;
 }
 
-async function tidy(engine: Engine): Promise<Tidied> {
+async function sweep(engine: Engine): Promise<Swept> {
   const sum = { expired: 0, due: 0, exhausted: 0, retired: 0, workers: 0 };
   for (;;) {
-    const { more, ...done } = await engine.tidy();
-    for (const key of Object.keys(sum) as (keyof Tidied)[]) sum[key] += done[key];
+    const { more, ...done } = await engine.sweep();
+    for (const key of Object.keys(sum) as (keyof Swept)[]) sum[key] += done[key];
     if (!more) return sum;
   }
 }
 
-const tidiedLine = ({ expired, exhausted, retired, workers }: Tidied): string =>
+const sweptLine = ({ expired, exhausted, retired, workers }: Swept): string =>
   `Housekeeping: ${counted(expired, "lease")} expired, ${counted(exhausted, "unit")} failed after too many retries, ` +
   `${counted(retired, "unit")} removed by retention, ${counted(workers, "worker")} forgotten.`;

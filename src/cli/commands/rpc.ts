@@ -24,13 +24,13 @@ export default command({
     if (verb === null) return callPython(context, word, words);
     const { namespace } = verbs[verb];
     const { params, counts, optionsAt } = signatures[verb];
-    const most = counts[1] - (namespace === "none" ? 0 : 1);
+    const max = counts[1] - (namespace === "none" ? 0 : 1);
     // those that are not options must be given
-    if (words.length < params.length || words.length > most)
+    if (words.length < params.length || words.length > max)
       throw new UsageError(`${verb}: expected ${signature(verb)}`);
     const args = words.map(readArgument);
     // a verb whose only argument is a request object can do with an empty one
-    if (optionsAt >= 0 && args.length < most) args.push({});
+    if (optionsAt >= 0 && args.length < max) args.push({});
     const { coordinate, ns } = await context.work();
     const given = namespace === "none" ? args : [ns, ...args];
     checkArguments(verb, given);
@@ -82,7 +82,7 @@ function printVerbs({ out }: Context): number {
   if (out.json) out.printJson(verbs);
   else
     out.table(
-      [{ head: "Verb", least: 20 }, { head: "Scope" }, { head: "What it does", least: 20 }],
+      [{ head: "Verb", min: 20 }, { head: "Scope" }, { head: "What it does", min: 20 }],
       verbNames.map((verb) => [signature(verb), verbs[verb].scope, verbs[verb].summary]),
     );
   return exit.done;

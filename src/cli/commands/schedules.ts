@@ -34,10 +34,10 @@ export default command<{ next?: string }>({
     else
       out.table(
         [
-          { head: "Work spec", least: 12 },
-          { head: "Schedule", least: 12 },
-          { head: "Last run", least: 10 },
-          { head: "Next runs", least: 20 },
+          { head: "Work spec", min: 12 },
+          { head: "Schedule", min: 12 },
+          { head: "Last run", min: 10 },
+          { head: "Next runs", min: 20 },
         ],
         shown.map(({ workSpec, schedule, paused, lastRun, nextRuns: next }) => [
           workSpec,

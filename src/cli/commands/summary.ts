@@ -101,8 +101,8 @@ function printTable(out: Output, rows: readonly TallyRow[], all: boolean, rates:
   );
   const now = Date.now();
   const heads: Column[] = [
-    ...(all ? [{ head: "Namespace", least: 8 }] : []),
-    { head: "Work spec", least: 12 },
+    ...(all ? [{ head: "Namespace", min: 8 }] : []),
+    { head: "Work spec", min: 12 },
     ...shown.map(({ head }) => ({ head, align: "right" as const })),
     ...(rates === null ? [] : [{ head: "Done/s", align: "right" as const }]),
   ];

@@ -1,6 +1,6 @@
 /** `coordinate tail`: what happens, as it happens. */
 import { setTimeout as wait } from "node:timers/promises";
-import { backOffMs, type TallyRow } from "../../core/index.ts";
+import { backOffMs, dataGetText, errorLine, type AttemptRow, type TallyRow } from "../../core/index.ts";
 import type { StreamedEvent } from "../../rest/client.ts";
 import { command, repeatedWords } from "../command.ts";
 import type { Context } from "../context.ts";
@@ -43,13 +43,13 @@ export default command<Options>({
         () => undefined,
       );
     }
-    const most = options.count === undefined ? Infinity : readCount(options.count, "--count", 1);
+    const max = options.count === undefined ? Infinity : readCount(options.count, "--count", 1);
     let seen = 0;
-    const tell = (event: StreamedEvent): void => {
+    const tell = async (event: StreamedEvent): Promise<void> => {
       if (options.type !== undefined && !options.type.includes(event.type)) return;
-      print(context, event);
+      await print(context, event);
       seen += 1;
-      if (seen >= most) limits.abort();
+      if (seen >= max) limits.abort();
     };
     const { rest } = await context.opened();
     if (rest === null) await poll(context, signal, tell);
@@ -62,7 +62,7 @@ export default command<Options>({
 async function follow(
   context: Context,
   signal: AbortSignal,
-  tell: (event: StreamedEvent) => void,
+  tell: (event: StreamedEvent) => Promise<void>,
 ): Promise<void> {
   const { rest } = await context.opened();
   const ns = await context.namespace();
@@ -74,7 +74,7 @@ async function follow(
       for await (const event of rest.events(ns, { signal, ...(after !== undefined && { after }) })) {
         after = event.id;
         failures = 0;
-        tell(event);
+        await tell(event);
         if (stopped()) return;
       }
     } catch (error) {
@@ -90,7 +90,7 @@ async function follow(
 async function poll(
   context: Context,
   signal: AbortSignal,
-  tell: (event: StreamedEvent) => void,
+  tell: (event: StreamedEvent) => Promise<void>,
 ): Promise<void> {
   const { coordinate, ns } = await context.work();
   let before: Map<string, TallyRow> | null = null;
@@ -99,7 +99,7 @@ async function poll(
     for (const row of rows) {
       const change = before === null ? null : changed(before.get(row.workSpec), row);
       if (change !== null && !signal.aborted)
-        tell({
+        await tell({
           id: "",
           type: "workUnits",
           verb: "tally",
@@ -123,13 +123,62 @@ function changed(before: TallyRow | undefined, now: TallyRow): Record<string, nu
   return Object.keys(change).length === 0 ? null : change;
 }
 
-function print({ out }: Context, event: StreamedEvent): void {
+async function print(context: Context, event: StreamedEvent): Promise<void> {
+  const { out } = context;
   if (out.json) {
     out.printJson(event, 0);
     return;
   }
-  const at = time(event.time, Date.now());
-  out.line(cut(`${out.paint("dim", at)}  ${sentence(event)}`, out.columns));
+  const at = out.paint("dim", time(event.time, Date.now()));
+  const lines = event.verb === "settleAttempts" ? await settled(context, event) : [sentence(event)];
+  for (const line of lines) out.line(cut(`${at}  ${line}`, out.columns));
+}
+
+/** Errors of one event that have a line each. */
+const maxErrors = 5;
+
+/** An event has the ids of attempts: names and errors are read. */
+async function settled(context: Context, event: StreamedEvent): Promise<string[]> {
+  const items = (event.items ?? []) as readonly Item[];
+  const { coordinate, ns } = await context.work();
+  const ids = items.flatMap(({ attempt }) => attempt ?? []);
+  // one who may not read them, or comes too late, is told the rest all the same
+  const found = await coordinate.getAttempts(ns, ids).catch(() => []);
+  const rows = new Map(found.flatMap((row) => (row === null ? [] : [[row.id, row] as const])));
+  const [only] = items;
+  if (event.count === 1 && only !== undefined) return [ofOne(only, rows.get(only.attempt ?? ""))];
+  const names = new Map<string, string[]>();
+  for (const { status, attempt } of items) {
+    const word = status ?? "unknown";
+    const row = rows.get(attempt ?? "");
+    names.set(word, [...(names.get(word) ?? []), ...(row === undefined ? [] : [row.workUnit])]);
+  }
+  const groups = [...names].map(([status, units]) => {
+    const count = items.filter((item) => (item.status ?? "unknown") === status).length;
+    return `${count} ${show(status)}${units.length === 0 ? "" : ` (${listed(units)})`}`;
+  });
+  const wrong = items.filter(({ attempt }) => errorOf(rows.get(attempt ?? "")) !== "");
+  return [
+    `settled ${counted(event.count ?? items.length, "attempt")}: ${groups.join(", ")}`,
+    ...wrong.slice(0, maxErrors).map((item) => ofOne(item, rows.get(item.attempt ?? ""))),
+    ...(wrong.length > maxErrors ? [`and ${wrong.length - maxErrors} more with errors`] : []),
+  ];
+}
+
+function ofOne({ attempt, status, progress }: Item, row: AttemptRow | undefined): string {
+  const unit = row === undefined ? `attempt ${quote(attempt ?? "")}` : quote(row.workUnit);
+  const spec = row === undefined ? "" : ` in ${quote(row.workSpec)}`;
+  if (progress !== undefined) return `${unit}${spec}: ${percent(progress)}`;
+  const error = errorOf(row);
+  return `${unit}${spec}: ${show(status ?? "unknown")}${error === "" ? "" : `, attempt ${row?.number}: ${show(error)}`}`;
+}
+
+/** What went wrong, in a line; empty when nothing did. */
+function errorOf(row: AttemptRow | undefined): string {
+  if (row?.status !== "failed" && row?.status !== "retryable") return "";
+  const text =
+    row.data === null ? null : (dataGetText(row.data, "last_error") ?? dataGetText(row.data, "traceback"));
+  return text === null ? "" : errorLine(text);
 }
 
 interface Item {
@@ -163,12 +212,6 @@ function sentence(event: StreamedEvent): string {
         "work unit",
         objects.map(({ workUnit }) => workUnit ?? ""),
       )} in ${quote(objects[0]?.workSpec ?? "")}`;
-    case "settleAttempts": {
-      const [only] = objects;
-      if (number === 1 && only?.progress !== undefined)
-        return `attempt ${quote(only.attempt ?? "")}: ${percent(only.progress)}`;
-      return `settled ${counted(number, "attempt")}: ${tallyOf(objects.map(({ status }) => status ?? "unknown"))}`;
-    }
     case "updateWorkers":
       return `${some(
         number,
@@ -180,8 +223,8 @@ function sentence(event: StreamedEvent): string {
     case "deleteWorkSpecs":
       return `${words(event.verb)} ${listed(items.filter((item) => typeof item === "string"))}`;
     case "tally":
-    case "tidy":
-      return `${event.verb === "tidy" ? "tidied up" : quote(event.workSpec ?? "")}: ${changes(items[0])}`;
+    case "sweep":
+      return `${event.verb === "sweep" ? "swept" : quote(event.workSpec ?? "")}: ${changes(items[0])}`;
     default:
       return event.type === "reset"
         ? "some events were missed"

@@ -85,7 +85,7 @@ function printTokens({ out }: Context, file: string): number {
   else {
     out.remark(`tokens in ${show(file)}:`);
     out.table(
-      [{ head: "Id" }, { head: "Name", least: 8 }, { head: "Opens", least: 16 }, { head: "Until" }],
+      [{ head: "Id" }, { head: "Name", min: 8 }, { head: "Opens", min: 16 }, { head: "Until" }],
       rows.map(({ id, name, grants, expires }) => [
         id,
         name,

@@ -188,7 +188,7 @@ function specLines({ out }: Context, view: View, seen: Look, columns: number, ro
   if (seen.tally.length === 0) return ["There are no work specs in this namespace."];
   const wide = columns >= 100;
   const heads: Column[] = [
-    { head: "Work spec", least: 10 },
+    { head: "Work spec", min: 10 },
     { head: "Waiting", align: "right" },
     { head: "Pending", align: "right" },
     { head: "Failed", align: "right" },
@@ -228,9 +228,9 @@ function workerLines({ out }: Context, seen: Look, columns: number): string[] {
   if (workers.length === 0) return ["No worker is active: nobody asks for work."];
   return tableLines(
     [
-      { head: `${seen.moreWorkers ? "More than " : ""}${counted(workers.length, "worker")}`, least: 16 },
-      { head: "Mode", least: 8 },
-      { head: "Parent", least: 6 },
+      { head: `${seen.moreWorkers ? "More than " : ""}${counted(workers.length, "worker")}`, min: 16 },
+      { head: "Mode", min: 8 },
+      { head: "Parent", min: 6 },
       { head: "Last seen" },
       { head: "Should" },
     ],

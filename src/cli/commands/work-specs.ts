@@ -61,11 +61,11 @@ export default command<{ details?: boolean }>({
     else
       out.table(
         [
-          { head: "Work spec", least: 12 },
+          { head: "Work spec", min: 12 },
           { head: "Weight", align: "right" },
           { head: "Priority", align: "right" },
-          { head: "Then", least: 8 },
-          { head: "Notes", least: 10 },
+          { head: "Then", min: 8 },
+          { head: "Notes", min: 10 },
         ],
         rows.map((row) => [
           row.name,

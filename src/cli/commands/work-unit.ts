@@ -218,10 +218,10 @@ function printAttempts(context: Context, attempts: readonly AttemptRow[], all: b
     [
       { head: "Attempt", align: "right" },
       { head: "Status" },
-      { head: "Worker", least: 8 },
+      { head: "Worker", min: 8 },
       { head: "Started" },
       { head: "Took", align: "right" },
-      ...(shown.some((row) => remarks(row, now) !== "") ? [{ head: "Remarks", least: 8 }] : []),
+      ...(shown.some((row) => remarks(row, now) !== "") ? [{ head: "Remarks", min: 8 }] : []),
     ],
     shown.map((row): (string | Cell)[] => [
       String(row.number),

@@ -50,8 +50,8 @@ export async function showWorker(context: Context, name: string): Promise<number
   else
     out.table(
       [
-        { head: "Work spec", least: 8 },
-        { head: "Work unit", least: 8 },
+        { head: "Work spec", min: 8 },
+        { head: "Work unit", min: 8 },
         { head: "Status" },
         { head: "Started" },
         { head: "Took", align: "right" },

@@ -22,9 +22,9 @@ export default command<Options>({
   run: async (context, { options }) => {
     const { out } = context;
     const { coordinate, ns } = await context.work();
-    const most = readCount(options.limit ?? "1000", "--limit", 1);
+    const max = readCount(options.limit ?? "1000", "--limit", 1);
     const query = options.all === true ? {} : { active: true };
-    const { rows: all, more } = await listWorkers(coordinate, ns, query, most);
+    const { rows: all, more } = await listWorkers(coordinate, ns, query, max);
     const rows = context.compat ? all.filter(isRegistered) : all;
     if (out.json) out.printJson(rows);
     else if (rows.length === 0)
@@ -36,7 +36,7 @@ export default command<Options>({
     else if (context.compat) for (const row of rows) printPlain(context, row, options.details === true);
     else if (options.details === true) for (const { row } of tree(rows)) printPlain(context, row, true);
     else printTree(context, rows);
-    if (more) out.remark(`… and more; -n N shows more than ${count(most)}`);
+    if (more) out.remark(`… and more; -n N shows more than ${count(max)}`);
     return exit.done;
   },
 });
@@ -47,7 +47,7 @@ export const isRegistered = ({ mode, data }: WorkerRow): boolean => mode !== "" 
 function printTree({ out }: Context, rows: readonly WorkerRow[]): void {
   const now = Date.now();
   out.table(
-    [{ head: "Worker", least: 16 }, { head: "Mode", least: 8 }, { head: "Last seen" }, { head: "Should" }],
+    [{ head: "Worker", min: 16 }, { head: "Mode", min: 8 }, { head: "Last seen" }, { head: "Should" }],
     tree(rows).map(({ row, lead }) => [
       { text: lead + row.name, style: row.active ? undefined : "dim" },
       row.active ? row.mode : `gone (${row.mode})`,

@@ -5,13 +5,13 @@ import { client } from "./connection.ts";
 import { every } from "./live.ts";
 import { total } from "./units.ts";
 
-const most = 1000;
+const max = 1000;
 
 export function useBatches(ns: string): UseQueryResult<{ rows: BatchRow[]; more: boolean }> {
   return useQuery({
     queryKey: ["batches", ns],
     queryFn: async () => {
-      const { rows, next } = await client.listBatches(ns, { limit: most });
+      const { rows, next } = await client.listBatches(ns, { limit: max });
       return { rows, more: next !== null };
     },
     refetchInterval: every(5000),

@@ -68,7 +68,7 @@ interface BulkOptions {
   /** So many units a second at most; 0 is as fast as it goes. */
   readonly perSecond?: number;
   /** So many units in all. */
-  readonly most?: number;
+  readonly max?: number;
 }
 
 /** Starts it; the operation tells how it goes. */
@@ -99,7 +99,7 @@ async function run(
   id: number,
   target: BulkTarget,
   action: BulkAction,
-  { perSecond = 0, most = Infinity }: BulkOptions,
+  { perSecond = 0, max = Infinity }: BulkOptions,
   signal: AbortSignal,
 ): Promise<void> {
   const started = Date.now();
@@ -108,13 +108,13 @@ async function run(
   try {
     for await (const names of slices(
       target,
-      Math.min(sliceSize, most, perSecond > 0 ? perSecond : sliceSize),
+      Math.min(sliceSize, max, perSecond > 0 ? perSecond : sliceSize),
     )) {
-      const slice = names.slice(0, most - seen);
+      const slice = names.slice(0, max - seen);
       changed += await apply(target, slice, action);
       seen += slice.length;
       change(id, { seen, changed });
-      if (signal.aborted || seen >= most) break;
+      if (signal.aborted || seen >= max) break;
       const due = perSecond > 0 ? started + (seen / perSecond) * 1000 : 0;
       if (due > Date.now()) await new Promise((resolve) => setTimeout(resolve, due - Date.now()));
       if ((signal as { aborted: boolean }).aborted) break;

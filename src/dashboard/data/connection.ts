@@ -35,10 +35,12 @@ export const useToken = (): string | null =>
     () => token,
   );
 
-/** What the daemon says of itself, which is no verb: by the same transport as the verbs. */
-export async function readText(path: string): Promise<string> {
+/** What is about the daemon itself is no verb: by the same transport as the verbs. */
+export const readText = (path: string): Promise<string> => send("GET", path);
+
+export async function send(method: "GET" | "DELETE", path: string): Promise<string> {
   const headers: Record<string, string> = token === null ? {} : { authorization: `Bearer ${token}` };
-  const answer = await transport.send({ method: "GET", path, headers, timeoutMs: 30_000 });
+  const answer = await transport.send({ method, path, headers, timeoutMs: 30_000 });
   if (answer.status === 200) return answer.text;
   let document: { code?: unknown; message?: unknown } = {};
   try {

@@ -48,8 +48,8 @@ export const waiting = (counts: Tally): number => counts.available + counts.dela
 
 /** Two rings: every second of ten minutes, every ten seconds of three hours. */
 const rings = [
-  { spacingMs: 900, most: 600 },
-  { spacingMs: 10_000, most: 1080 },
+  { spacingMs: 900, max: 600 },
+  { spacingMs: 10_000, max: 1080 },
 ] as const;
 
 class Series {
@@ -57,11 +57,11 @@ class Series {
 
   add(sample: Sample): void {
     this.#samples.forEach((samples, i) => {
-      const { spacingMs, most } = rings[i]!;
+      const { spacingMs, max } = rings[i]!;
       const before = samples.at(-1);
       if (before !== undefined && sample.at - before.at < spacingMs) return;
       samples.push(sample);
-      if (samples.length > most) samples.shift();
+      if (samples.length > max) samples.shift();
     });
   }
 

@@ -154,13 +154,21 @@ export interface Sparks {
 
 const hour = 3_600_000;
 
-/** Every work spec over the last hour, in minutes. */
-export function useSparks(ns: string): Sparks {
+/** Every work spec over the last hour, in minutes; of more than one answer has, those alone that are looked at. */
+export function useSparks(ns: string, only?: readonly string[]): Sparks {
   const { data } = useQuery({
-    queryKey: ["history", ns, "each"],
-    queryFn: () => client.history(ns, { each: true, lastMs: hour, points: 60 }),
+    queryKey: ["history", ns, "each", only],
+    queryFn: async () => {
+      const query = { lastMs: hour, points: 60 };
+      if (only === undefined) return client.history(ns, { ...query, each: true });
+      const [whole, own] = await Promise.all([
+        client.history(ns, query),
+        client.history(ns, { ...query, workSpecs: only }),
+      ]);
+      return { ...whole, series: [...whole.series, ...own.series] };
+    },
     refetchInterval: every(20_000),
-    // more work specs than one answer has: what this tab has seen must do
+    placeholderData: keepPreviousData,
     retry: false,
   });
   return useMemo(() => {

@@ -45,7 +45,7 @@ export interface JobFilter {
   readonly label: string;
 }
 
-const most = 500;
+const max = 500;
 
 /** The newest first, of at most so many that were scheduled in that time. */
 export function useJobs(
@@ -60,7 +60,7 @@ export function useJobs(
       const pages = await Promise.all(
         specs.map(async (spec) => {
           const page = await client.listWorkUnits(ns, spec, {
-            limit: most,
+            limit: max,
             ...(filter.sinceMs > 0 && { previous: firstIdAt(daemonNow() - filter.sinceMs) }),
             ...(filter.status !== "" && { statuses: [filter.status] }),
             ...(filter.label !== "" && { label: filter.label }),

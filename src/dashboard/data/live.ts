@@ -29,7 +29,7 @@ const kindsOf: Readonly<Record<StreamedEvent["type"], readonly Kind[]>> = {
   workSpecs: ["specs", "counts", "explain"],
   workers: ["workers"],
   namespace: ["namespaces", "workers", "specs", "counts"],
-  tidied: ["counts", "units", "unit", "held", "explain"],
+  swept: ["counts", "units", "unit", "held", "explain"],
   reset: [
     "counts",
     "units",

@@ -1,6 +1,6 @@
 /** A namespace at a glance: its work specs with everything that is said of each, by need. Home, flow and the rail read it. */
 import { useMemo } from "react";
-import { emptyTally, type TallyRow, type WorkSpecRow } from "../../core/index.ts";
+import { emptyTally, type AttemptRow, type TallyRow, type WorkSpecRow } from "../../core/index.ts";
 import { byNeed, conditionOf, type Condition, type SpecLook } from "../attention.ts";
 import { rates, useCounts, useWaiting } from "./counts.ts";
 import { daemonNow } from "./session.ts";
@@ -43,6 +43,12 @@ export function useLook(ns: string): NamespaceLook {
     // one that asks for any runtime takes everything
     const isOpen = asks.length === 0 || asks.some(({ runtimes = [] }) => runtimes.length === 0);
     const runtimes = isOpen ? null : new Set(asks.flatMap((ask) => ask.runtimes ?? []));
+    const heldBySpec = new Map<string, AttemptRow[]>();
+    for (const attempt of held.data?.all ?? []) {
+      const list = heldBySpec.get(attempt.workSpec) ?? [];
+      heldBySpec.set(attempt.workSpec, list);
+      list.push(attempt);
+    }
     const around = { now: daemonNow(), workers: workers.data, runtimes };
     return specs.data
       .map((row): SpecRow => {
@@ -53,7 +59,7 @@ export function useLook(ns: string): NamespaceLook {
           explained: explained.get(row.name),
           waitingSince: waiting.data?.get(row.name)?.since ?? 0,
           rates: rates(ns, row.name),
-          held: held.data?.all.filter(({ workSpec }) => workSpec === row.name) ?? [],
+          held: heldBySpec.get(row.name) ?? [],
         };
         return { ...spec, row, condition: conditionOf(spec, around) };
       })

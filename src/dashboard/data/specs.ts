@@ -14,16 +14,16 @@ import { client } from "./connection.ts";
 import { every } from "./live.ts";
 
 /** More than anybody looks at; a namespace has dozens. */
-const most = 2000;
+export const maxSpecs = 5000;
 
 export function useSpecs(ns: string): UseQueryResult<WorkSpecRow[]> {
   return useQuery({
     queryKey: ["specs", ns],
     queryFn: async () => {
       const rows: WorkSpecRow[] = [];
-      for (let previous: string | undefined; rows.length < most;) {
+      for (let previous: string | undefined; rows.length < maxSpecs;) {
         const page = await client.listWorkSpecs(ns, {
-          limit: 500,
+          limit: 1000,
           ...(previous !== undefined && { previous }),
         });
         rows.push(...page.rows);

@@ -11,14 +11,14 @@ import {
 import { client } from "./connection.ts";
 import { every } from "./live.ts";
 
-const most = 2000;
+const max = 2000;
 
 export function useWorkers(ns: string): UseQueryResult<WorkerRow[]> {
   return useQuery({
     queryKey: ["workers", ns, "active"],
     queryFn: async () => {
       const rows: WorkerRow[] = [];
-      for (let previous: string | undefined; rows.length < most;) {
+      for (let previous: string | undefined; rows.length < max;) {
         const page = await client.listWorkers(ns, {
           active: true,
           limit: 500,
@@ -54,10 +54,10 @@ export interface Held {
 }
 
 /** What they hold now: one request for each worker at the top, with what its children hold, and one for its own. */
-const mostRoots = 50;
+const maxRoots = 50;
 
 export function useHeld(ns: string, workers: readonly WorkerRow[] | undefined): UseQueryResult<Held> {
-  const roots = (workers ?? []).filter(({ parent }) => parent === null).slice(0, mostRoots);
+  const roots = (workers ?? []).filter(({ parent }) => parent === null).slice(0, maxRoots);
   const parents = new Set((workers ?? []).map(({ parent }) => parent));
   return useQuery({
     queryKey: ["held", ns, roots.map(({ name }) => name)],

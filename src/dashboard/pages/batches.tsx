@@ -11,13 +11,20 @@ import { StatusGlyph, statusOrder } from "../parts/status.tsx";
 import { Ago, Command, Link, Name, Trouble } from "../parts/text.tsx";
 import type { Place } from "../place.ts";
 import "./batches.css";
+import { Heads } from "../parts/heads.tsx";
 
 interface Placed {
   readonly batch: BatchRow;
   readonly depth: number;
+  /** It and all batches in it: what is done to a batch is done to all of them. */
+  readonly whole: readonly BatchRow[];
 }
 
 const open = ({ total, finished, failed }: BatchRow): number => total - finished - failed;
+
+/** What an action would touch. A batch in a batch counts there as a unit: of more than one it is no number of units. */
+const counted = (whole: readonly BatchRow[], action: BatchAction): number =>
+  whole.reduce((sum, row) => sum + (action === "cancel" ? open(row) : row.failed), 0);
 
 /** Those that have not ended first, the newest first; the batches of a batch below it. */
 function asTree(rows: readonly BatchRow[]): Placed[] {
@@ -28,12 +35,16 @@ function asTree(rows: readonly BatchRow[]): Placed[] {
     below.set(parent, [...(below.get(parent) ?? []), row]);
   }
   const placed: Placed[] = [];
+  const within = (batch: BatchRow): BatchRow[] => [batch, ...(below.get(batch.name) ?? []).flatMap(within)];
   const place = (parent: string | null, depth: number): void => {
     const level = (below.get(parent) ?? []).sort(
-      (a, b) => Number(a.doneTime > 0) - Number(b.doneTime > 0) || b.createdTime - a.createdTime,
+      (a, b) =>
+        Number(a.doneTime > 0) - Number(b.doneTime > 0) ||
+        b.createdTime - a.createdTime ||
+        (a.name < b.name ? -1 : 1),
     );
     for (const batch of level) {
-      placed.push({ batch, depth });
+      placed.push({ batch, depth, whole: within(batch) });
       place(batch.name, depth + 1);
     }
   };
@@ -44,7 +55,7 @@ function asTree(rows: readonly BatchRow[]): Placed[] {
 export default function Batches(): ReactNode {
   const { ns, place } = useHere();
   const batches = useBatches(ns);
-  const [asked, setAsked] = useState<{ batch: BatchRow; action: BatchAction } | null>(null);
+  const [asked, setAsked] = useState<{ whole: readonly BatchRow[]; action: BatchAction } | null>(null);
   const placed = useMemo(() => asTree(batches.data?.rows ?? []), [batches.data]);
   if (batches.error !== null && batches.data === undefined) return <Trouble text={sayError(batches.error)} />;
   if (batches.data === undefined) return null;
@@ -77,38 +88,27 @@ export default function Batches(): ReactNode {
         </header>
         <div className="scroll">
           <table>
-            <thead>
-              <tr>
-                <th scope="col">Batch</th>
-                <th scope="col">Progress</th>
-                <th className="r lo" scope="col">
-                  Open
-                </th>
-                <th className="r" scope="col">
-                  Failed
-                </th>
-                <th className="r lo" scope="col">
-                  Finished
-                </th>
-                <th className="lo" scope="col">
-                  Then
-                </th>
-                <th className="r lo" scope="col">
-                  Ended
-                </th>
-                <th className="r" scope="col">
-                  <span className="sr">Actions</span>
-                </th>
-              </tr>
-            </thead>
+            <Heads
+              of={[
+                "Batch",
+                "Progress",
+                { text: "Open", className: "r lo" },
+                { text: "Failed", className: "r" },
+                { text: "Finished", className: "r lo" },
+                { text: "Then", className: "lo" },
+                { text: "Ended", className: "r lo" },
+                { text: "Actions", className: "r", hidden: true },
+              ]}
+            />
             <tbody>
-              {placed.map(({ batch, depth }) => (
+              {placed.map(({ batch, depth, whole }) => (
                 <Row
                   key={batch.name}
                   batch={batch}
                   depth={depth}
+                  whole={whole}
                   chosen={chosen === batch.name}
-                  onAsk={(action) => setAsked({ batch, action })}
+                  onAsk={(action) => setAsked({ whole, action })}
                 />
               ))}
             </tbody>
@@ -123,11 +123,12 @@ export default function Batches(): ReactNode {
 function Row(props: {
   batch: BatchRow;
   depth: number;
+  whole: readonly BatchRow[];
   chosen: boolean;
   onAsk: (action: BatchAction) => void;
 }): ReactNode {
   const { ns, may } = useHere();
-  const { batch, depth, chosen, onAsk } = props;
+  const { batch, depth, whole, chosen, onAsk } = props;
   const { name, total, finished, failed, then, sealed, doneTime } = batch;
   const share = (part: number): string => (total === 0 ? "0" : `${(part / total) * 100}%`);
   const to: Place = { ns, page: "batches", filters: { batch: chosen ? "" : name } };
@@ -148,7 +149,7 @@ function Row(props: {
               <span className={chosen ? "turn on" : "turn"}>
                 <Icon name="right" />
               </span>
-              <Name text={name} most={40} />
+              <Name text={name} max={40} />
             </Link>
           </span>
         </td>
@@ -157,7 +158,7 @@ function Row(props: {
             <i className="f" style={{ width: share(finished) }} />
             <i className="x" style={{ width: share(failed) }} />
           </span>
-          <span className="dim">{said}</span>
+          <span className="dim said">{said}</span>
         </td>
         <td className="r lo">{number(open(batch))}</td>
         <td className="r">{number(failed, "t-failed strong")}</td>
@@ -175,7 +176,7 @@ function Row(props: {
                 }
                 className="l"
               >
-                <Name text={then.workSpec} most={24} />
+                <Name text={then.workSpec} max={24} />
               </Link>
               {then.on === "finished" && <span className="dim"> if all finish</span>}
             </>
@@ -188,13 +189,13 @@ function Row(props: {
             <span className="dim">{sealed ? "not yet" : "being filled"}</span>
           )}
         </td>
-        <td className="r acts">
-          {may("write") && failed > 0 && (
+        <td className="r do">
+          {may("write") && counted(whole, "retry") > 0 && (
             <button type="button" className="btn s" onClick={() => onAsk("retry")}>
               Retry…
             </button>
           )}
-          {may("write") && open(batch) > 0 && (
+          {may("write") && counted(whole, "cancel") > 0 && (
             <button type="button" className="btn s d" onClick={() => onAsk("cancel")}>
               Cancel…
             </button>
@@ -213,11 +214,11 @@ function Row(props: {
 }
 
 /** So many work specs are looked at for units of a batch. */
-const mostSpecs = 100;
+const maxSpecs = 100;
 
 function Inside({ batch }: { batch: BatchRow }): ReactNode {
   const { ns, look } = useHere();
-  const specs = (look.specs ?? []).map(({ name }) => name).slice(0, mostSpecs);
+  const specs = (look.specs ?? []).map(({ name }) => name).slice(0, maxSpecs);
   const units = useBatchUnits(ns, batch.name, specs);
   if (units.error !== null) return <Trouble text={sayError(units.error)} />;
   if (units.data === undefined) return <span className="dim">counting…</span>;
@@ -227,7 +228,7 @@ function Inside({ batch }: { batch: BatchRow }): ReactNode {
       {units.data.map(({ spec, counts }) => (
         <li key={spec}>
           <Link to={{ ns, page: "spec", spec }} className="l">
-            <Name text={spec} most={32} />
+            <Name text={spec} max={32} />
           </Link>
           {statusOrder
             .filter((status) => counts[status] > 0)
@@ -246,21 +247,26 @@ function Inside({ batch }: { batch: BatchRow }): ReactNode {
   );
 }
 
-function Ask(props: { batch: BatchRow; action: BatchAction; onClose: () => void }): ReactNode {
+function Ask(props: { whole: readonly BatchRow[]; action: BatchAction; onClose: () => void }): ReactNode {
   const { ns, changed } = useHere();
-  const { batch, action, onClose } = props;
-  const number = action === "cancel" ? open(batch) : batch.failed;
+  const { whole, action, onClose } = props;
+  const batch = whole[0]!;
+  const inside = whole.length - 1;
+  const what =
+    inside === 0
+      ? plural(counted(whole, action), "unit")
+      : `what ${action === "cancel" ? "has not ended" : "failed"} in ${plural(inside, "batch").replace("batchs", "batches")}`;
   const name = visible(batch.name).slice(0, 40);
   return (
     <Confirm
-      title={`${action === "cancel" ? "Cancel" : "Retry"} ${plural(number, "unit")} of ${name}`}
+      title={`${action === "cancel" ? "Cancel" : "Retry"} ${what} of ${name}`}
       danger={action === "cancel"}
       facts={
         action === "cancel"
           ? [
               {
                 term: "Touches",
-                text: "The units of the batch that have not ended, those that run included: their tasks are told. They fail.",
+                text: "The units of the batch and of those in it that have not ended, those that run included: their tasks are told. They fail.",
               },
               {
                 term: "Watch out",
@@ -270,7 +276,10 @@ function Ask(props: { batch: BatchRow; action: BatchAction; onClose: () => void 
               { term: "Way back", text: "Retry the batch: the units that failed are done again." },
             ]
           : [
-              { term: "Touches", text: "The units of the batch that failed. They become available." },
+              {
+                term: "Touches",
+                text: "The units of the batch and of those in it that failed. They become available.",
+              },
               {
                 term: "Watch out",
                 text:
@@ -281,7 +290,7 @@ function Ask(props: { batch: BatchRow; action: BatchAction; onClose: () => void 
             ]
       }
       run={async () => {
-        await changeBatch(ns, batch.name, action);
+        for (const { name: one } of whole) await changeBatch(ns, one, action);
         changed("batches", "counts", "units");
       }}
       onClose={onClose}

@@ -19,7 +19,7 @@ import type { SpecRow } from "../data/look.ts";
 import { count, duration, plural, rate, shortCount } from "../format.ts";
 import { useHere } from "../here.ts";
 import { Icon } from "../parts/icon.tsx";
-import { mostOpen, StatusBar } from "../parts/status.tsx";
+import { maxOpen, StatusBar } from "../parts/status.tsx";
 import { Command, Link, Name } from "../parts/text.tsx";
 import { Sentence } from "../parts/words.tsx";
 import "./flow.css";
@@ -27,7 +27,7 @@ import "./flow.css";
 const nodeWidth = 148;
 const nodeHeight = 104;
 
-type SpecNode = Node<{ spec: SpecRow; most: number; ns: string }, "spec">;
+type SpecNode = Node<{ spec: SpecRow; max: number; ns: string }, "spec">;
 type RateEdge = Edge<{ perSecond: number; tone: "" | "failed" | "blocked" }, "rate">;
 
 const nodeTypes = { spec: SpecBox };
@@ -74,7 +74,7 @@ export default function Flow(): ReactNode {
   if (specs === undefined) return null;
   const inFlow = specs.filter(({ name }) => linked.has(name));
   const alone = specs.filter(({ name }) => !linked.has(name));
-  const most = mostOpen(specs);
+  const max = maxOpen(specs);
   const troubled = specs.filter(({ condition }) => condition !== null);
   if (specs.length === 0)
     return (
@@ -90,7 +90,7 @@ export default function Flow(): ReactNode {
     id: spec.name,
     type: "spec",
     position: places.get(spec.name) ?? { x: 0, y: 0 },
-    data: { spec, most, ns },
+    data: { spec, max, ns },
     width: nodeWidth,
     height: nodeHeight,
     draggable: false,
@@ -179,10 +179,10 @@ export default function Flow(): ReactNode {
                   <Icon name={spec.condition?.icon ?? "ok"} label={spec.condition?.title ?? "healthy"} />
                 </span>
                 <b>
-                  <Name text={spec.name} most={36} />
+                  <Name text={spec.name} max={36} />
                 </b>
                 <span className="sb">
-                  <StatusBar counts={spec.counts} most={most} />
+                  <StatusBar counts={spec.counts} max={max} />
                 </span>
                 <span className="r">
                   {count(spec.counts.available + spec.counts.delayed + spec.counts.blocked)}{" "}
@@ -212,7 +212,7 @@ export default function Flow(): ReactNode {
                 </span>
                 <span>
                   <b>
-                    <Name text={spec.name} most={40} />: {spec.condition!.title.toLowerCase()}.
+                    <Name text={spec.name} max={40} />: {spec.condition!.title.toLowerCase()}.
                   </b>{" "}
                   <Sentence words={spec.condition!.cause} /> {holdsBack(spec, look.byName)}
                 </span>
@@ -236,12 +236,12 @@ function holdsBack({ meta, rates }: SpecRow, byName: ReadonlyMap<string, SpecRow
   if (rates.finished > 0 || !byName.has(meta.nextWorkSpecName)) return null;
   return (
     <>
-      It gives <Name text={meta.nextWorkSpecName} most={30} /> nothing.
+      It gives <Name text={meta.nextWorkSpecName} max={30} /> nothing.
     </>
   );
 }
 
-function SpecBox({ data: { spec, most, ns } }: NodeProps<SpecNode>): ReactNode {
+function SpecBox({ data: { spec, max, ns } }: NodeProps<SpecNode>): ReactNode {
   const { name, meta, counts, condition, rates } = spec;
   const waiting = counts.available + counts.delayed + counts.blocked;
   const { text, value } = drain(counts, rates, meta.paused);
@@ -294,7 +294,7 @@ function SpecBox({ data: { spec, most, ns } }: NodeProps<SpecNode>): ReactNode {
         </span>
         <b>
           <Link to={{ ns, page: "spec", spec: name }}>
-            <Name text={name} most={18} />
+            <Name text={name} max={18} />
           </Link>
         </b>
         {meta.continuous && (
@@ -308,13 +308,13 @@ function SpecBox({ data: { spec, most, ns } }: NodeProps<SpecNode>): ReactNode {
           meta.runtime === "" ? (
             "any worker"
           ) : (
-            <Name text={meta.runtime} most={20} />
+            <Name text={meta.runtime} max={20} />
           )
         ) : (
           condition.title
         )}
       </div>
-      <StatusBar counts={counts} most={most} />
+      <StatusBar counts={counts} max={max} />
       <dl>
         {number("available", "waiting", waiting)}
         {number("pending", "pending", counts.pending)}

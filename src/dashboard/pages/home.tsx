@@ -6,12 +6,12 @@ import { drain, seenPoints, type Drain, type Point } from "../data/counts.ts";
 import { useFailures } from "../data/failures.ts";
 import { useSparks, type Sparks } from "../data/history.ts";
 import type { SpecRow } from "../data/look.ts";
-import { setMeta } from "../data/specs.ts";
-import { duration, plural, rate, visible } from "../format.ts";
+import { maxSpecs, setMeta } from "../data/specs.ts";
+import { count, duration, plural, rate, visible } from "../format.ts";
 import { useHere } from "../here.ts";
 import { Icon } from "../parts/icon.tsx";
 import { Spark, Trend } from "../parts/plot.tsx";
-import { mostOpen, StatusBar } from "../parts/status.tsx";
+import { maxOpen, StatusBar } from "../parts/status.tsx";
 import { Age, Link, Name, UnitCount } from "../parts/text.tsx";
 import { TimeLine } from "../parts/time-line.tsx";
 import { UndoBar, useUndo } from "../parts/undo.tsx";
@@ -24,7 +24,13 @@ export function Home(): ReactNode {
   const { ns, look } = useHere();
   const { specs, attention } = look;
   const undo = useUndo();
-  const sparks = useSparks(ns);
+  const shown = useShown(specs ?? []);
+  // the history of every one comes in one answer, of a thousand at most
+  const names = useMemo(
+    () => [...new Set([...attention.slice(0, maxAttention), ...shown].map(({ name }) => name))].slice(0, 500),
+    [attention, shown],
+  );
+  const sparks = useSparks(ns, (specs?.length ?? 0) > 1000 ? names : undefined);
   if (specs === undefined) return null;
   if (specs.length === 0 || specs.every(({ counts }) => Object.values(counts).every((one) => one === 0)))
     return <Start ns={ns} />;
@@ -44,7 +50,7 @@ export function Home(): ReactNode {
             </span>
           </header>
           <ul className="att">
-            {attention.slice(0, 12).map((spec) => (
+            {attention.slice(0, maxAttention).map((spec) => (
               <AttentionRow
                 key={spec.name}
                 spec={spec}
@@ -54,13 +60,34 @@ export function Home(): ReactNode {
               />
             ))}
           </ul>
+          {attention.length > maxAttention && (
+            <p className="blank dim">
+              {plural(attention.length - maxAttention, "more work spec")}, at the top of the list below.
+            </p>
+          )}
         </section>
       )}
       <UndoBar undo={undo} />
       <WholeNamespace />
-      <WorkSpecs specs={specs} sparks={sparks} />
+      <WorkSpecs specs={specs} shown={shown} sparks={sparks} />
     </>
   );
+}
+
+const maxAttention = 12;
+/** Rows at first: a page of thousands is slow to draw, and nobody reads it. */
+const maxRows = 200;
+
+/** The work specs that are on the screen: those whose name has what was typed, in the order asked for. */
+function useShown(specs: readonly SpecRow[]): readonly SpecRow[] {
+  const { place } = useHere();
+  const { find = "", sort = "need", rows } = place.filters ?? {};
+  return useMemo(() => {
+    const wanted = find.toLowerCase();
+    const found = wanted === "" ? specs : specs.filter(({ name }) => name.toLowerCase().includes(wanted));
+    const inOrder = sorted(found, sort as SortKey);
+    return rows === "all" ? inOrder : inOrder.slice(0, maxRows);
+  }, [specs, find, sort, rows]);
 }
 
 /** As the daemon has recorded it; else what this tab has seen, which is minutes at most. */
@@ -111,7 +138,7 @@ function AttentionRow(props: {
       <div className="what">
         <Link to={{ ns, page: "spec", spec: spec.name }}>
           <b>
-            <Name text={spec.name} most={28} />
+            <Name text={spec.name} max={28} />
           </b>
         </Link>
         <span className={tone}>{condition.title}</span>
@@ -174,7 +201,7 @@ function WholeNamespace(): ReactNode {
           "All of it"
         ) : (
           <>
-            All of <Name text={ns} most={40} />
+            All of <Name text={ns} max={40} />
           </>
         )
       }
@@ -227,11 +254,17 @@ function useCalm(specs: readonly SpecRow[]): {
   };
 }
 
-function WorkSpecs({ specs, sparks }: { specs: readonly SpecRow[]; sparks: Sparks }): ReactNode {
+function WorkSpecs(props: {
+  specs: readonly SpecRow[];
+  shown: readonly SpecRow[];
+  sparks: Sparks;
+}): ReactNode {
   const { place } = useHere();
+  const { specs, shown, sparks } = props;
   const sort = (place.filters?.sort ?? "need") as SortKey;
-  const { rows, pointing } = useCalm(sorted(specs, sort));
-  const most = mostOpen(specs);
+  const { rows, pointing } = useCalm(shown);
+  const find = place.filters?.find ?? "";
+  const max = maxOpen(specs);
   const head = (key: SortKey, title: ReactNode, className = ""): ReactNode => (
     <th
       className={className}
@@ -259,7 +292,20 @@ function WorkSpecs({ specs, sparks }: { specs: readonly SpecRow[]; sparks: Spark
     <section className="card specs" aria-label="Work specs">
       <header>
         <h2>Work specs</h2>
-        <span className="count quiet">{specs.length}</span>
+        <span className="count quiet">{count(specs.length)}</span>
+        {(specs.length > 30 || find !== "") && (
+          <input
+            className="find-in"
+            type="search"
+            aria-label="Find a work spec"
+            placeholder="Find a work spec"
+            spellCheck={false}
+            value={find}
+            onChange={(event) =>
+              go({ ...place, filters: { ...place.filters, find: event.target.value } }, { replace: true })
+            }
+          />
+        )}
         <span className="grow" />
         <span className="legend dim">
           <i className="sw sw-in dash" /> in <i className="sw sw-finished" /> out
@@ -300,16 +346,29 @@ function WorkSpecs({ specs, sparks }: { specs: readonly SpecRow[]; sparks: Spark
           </thead>
           <tbody>
             {rows.map((spec) => (
-              <WorkSpecRow key={spec.name} spec={spec} most={most} sparks={sparks} />
+              <WorkSpecRow key={spec.name} spec={spec} max={max} sparks={sparks} />
             ))}
           </tbody>
         </table>
       </div>
+      {find === "" && rows.length < specs.length && (
+        <p className="blank dim">
+          {sort === "need" ? "Those in most need" : "The first"}: {count(rows.length)} of{" "}
+          {count(specs.length)}.{" "}
+          <Link to={{ ...place, filters: { ...place.filters, rows: "all" } }} className="l">
+            Show all
+          </Link>
+        </p>
+      )}
+      {find !== "" && rows.length === 0 && <p className="blank">No work spec has that in its name.</p>}
+      {specs.length >= maxSpecs && (
+        <p className="blank dim">The first {count(maxSpecs)} by name are looked at.</p>
+      )}
     </section>
   );
 }
 
-function WorkSpecRow({ spec, most, sparks }: { spec: SpecRow; most: number; sparks: Sparks }): ReactNode {
+function WorkSpecRow({ spec, max, sparks }: { spec: SpecRow; max: number; sparks: Sparks }): ReactNode {
   const { ns } = useHere();
   const { name, counts, condition, meta, rates } = spec;
   const tone = condition === null ? "ok" : condition.level === "critical" ? "t-failed" : "t-blocked";
@@ -328,7 +387,7 @@ function WorkSpecRow({ spec, most, sparks }: { spec: SpecRow; most: number; spar
             <Icon name={condition?.icon ?? "ok"} label={condition?.title ?? "healthy"} />
           </span>
           <Link to={{ ns, page: "spec", spec: name }} className="name">
-            <Name text={name} most={32} />
+            <Name text={name} max={32} />
           </Link>
           {condition !== null && <span className={`cond ${tone}`}>{condition.title}</span>}
           {condition === null && meta.continuous && (
@@ -343,7 +402,7 @@ function WorkSpecRow({ spec, most, sparks }: { spec: SpecRow; most: number; spar
         {counts.failed > 0 && ` · ${counts.failed.toLocaleString("en-US")} failed`}
       </td>
       <td className="c-bar">
-        <StatusBar counts={counts} most={most} />
+        <StatusBar counts={counts} max={max} />
       </td>
       {number("available")}
       {number("delayed")}

@@ -10,6 +10,7 @@ import { StatusChip, StatusGlyph, statusOrder } from "../parts/status.tsx";
 import { Ago, Link, Name, Trouble } from "../parts/text.tsx";
 import type { Place } from "../place.ts";
 import "./units.css";
+import { Heads } from "../parts/heads.tsx";
 
 const ranges: Readonly<Record<string, number>> = {
   "15m": 900_000,
@@ -71,27 +72,17 @@ export default function Jobs(): ReactNode {
         {jobs.error !== null && <Trouble text={sayError(jobs.error)} />}
         <div className="scroll">
           <table>
-            <thead>
-              <tr>
-                <th scope="col">Job</th>
-                <th scope="col">State</th>
-                <th className="l9" scope="col">
-                  Category
-                </th>
-                <th className="l12" scope="col">
-                  Action
-                </th>
-                <th className="l9" scope="col">
-                  Error
-                </th>
-                <th className="r l9" scope="col">
-                  Ran
-                </th>
-                <th className="r" scope="col">
-                  Scheduled
-                </th>
-              </tr>
-            </thead>
+            <Heads
+              of={[
+                "Job",
+                "State",
+                { text: "Category", className: "l9" },
+                { text: "Action", className: "l12" },
+                { text: "Error", className: "l9" },
+                { text: "Ran", className: "r l9" },
+                { text: "Scheduled", className: "r" },
+              ]}
+            />
             <tbody>
               {(jobs.data?.jobs ?? []).map(({ id, spec, name, category, action, unit, errorCategory }) => {
                 const attempt = unit.activeAttempt;
@@ -100,7 +91,7 @@ export default function Jobs(): ReactNode {
                   <tr key={`${spec} ${id}`} data-row tabIndex={-1}>
                     <td>
                       <Link to={{ ns, page: "unit", spec, unit: id }} className="l">
-                        {name === "" ? <Name text={id} most={36} mono /> : <Name text={name} most={48} />}
+                        {name === "" ? <Name text={id} max={36} mono /> : <Name text={name} max={48} />}
                       </Link>
                     </td>
                     <td>
@@ -109,13 +100,13 @@ export default function Jobs(): ReactNode {
                     <td className="l9">
                       {category !== "" && (
                         <Link to={at({ label: `category:${category}` })} className="lab">
-                          <Name text={category} most={24} />
+                          <Name text={category} max={24} />
                         </Link>
                       )}
                     </td>
                     <td className="l12">
                       <Link to={at({ label: `action:${action}` })} className="mid">
-                        <Name text={action} most={14} mono />
+                        <Name text={action} max={14} mono />
                       </Link>
                     </td>
                     <td className="l9 u-err">

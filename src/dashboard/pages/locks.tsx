@@ -8,6 +8,7 @@ import { Confirm } from "../parts/dialog.tsx";
 import { Icon } from "../parts/icon.tsx";
 import { Command, Name, Trouble } from "../parts/text.tsx";
 import { go } from "../place.ts";
+import { Heads } from "../parts/heads.tsx";
 
 const readPath = (text: string): string[] => text.split("/").filter((label) => label !== "");
 
@@ -56,7 +57,7 @@ export default function Locks(): ReactNode {
         <section className="card" aria-label="Who holds it">
           <header>
             <h2>
-              <Name text={path.join(" / ")} most={80} />
+              <Name text={path.join(" / ")} max={80} />
             </h2>
             <span className="grow" />
             {may("write") && (
@@ -66,24 +67,19 @@ export default function Locks(): ReactNode {
             )}
           </header>
           <table>
-            <thead>
-              <tr>
-                <th scope="col">Path</th>
-                <th scope="col">Held by</th>
-              </tr>
-            </thead>
+            <Heads of={["Path", "Held by"]} />
             <tbody>
               {(locks.data ?? []).map((lock) => (
                 <tr key={lock.path.join("/")} data-row tabIndex={-1}>
                   <td className="mono">
-                    <Name text={lock.path.join(" / ")} most={80} />
+                    <Name text={lock.path.join(" / ")} max={80} />
                   </td>
                   <td>
                     {lock.owner === null ? (
                       <span className="z">nobody</span>
                     ) : (
                       <b>
-                        <Name text={lock.owner} most={60} />
+                        <Name text={lock.owner} max={60} />
                       </b>
                     )}
                   </td>

@@ -7,6 +7,7 @@ import { useHere } from "../here.ts";
 import { Confirm } from "../parts/dialog.tsx";
 import { Ago, Command, Name, Trouble } from "../parts/text.tsx";
 import type { QueueRow } from "../../core/index.ts";
+import { Heads } from "../parts/heads.tsx";
 
 export default function Queues(): ReactNode {
   const { ns, may, changed } = useHere();
@@ -39,25 +40,19 @@ export default function Queues(): ReactNode {
         </header>
         <div className="scroll">
           <table>
-            <thead>
-              <tr>
-                <th scope="col">Queue</th>
-                <th className="r" scope="col">
-                  Messages
-                </th>
-                <th className="r" scope="col">
-                  Oldest
-                </th>
-                <th className="r" scope="col">
-                  <span className="sr">Actions</span>
-                </th>
-              </tr>
-            </thead>
+            <Heads
+              of={[
+                "Queue",
+                { text: "Messages", className: "r" },
+                { text: "Oldest", className: "r" },
+                { text: "Actions", className: "r", hidden: true },
+              ]}
+            />
             <tbody>
               {rows.map((queue) => (
                 <tr key={queue.name} data-row tabIndex={-1}>
                   <td className="strong">
-                    <Name text={queue.name} most={60} />
+                    <Name text={queue.name} max={60} />
                   </td>
                   <td className="r">{count(queue.messages)}</td>
                   <td className="r mid">

@@ -12,6 +12,7 @@ import { Icon } from "../parts/icon.tsx";
 import { StatusGlyph } from "../parts/status.tsx";
 import { Ago, Link, Name, useNow } from "../parts/text.tsx";
 import { UndoBar, useUndo, type Undo } from "../parts/undo.tsx";
+import { Heads } from "../parts/heads.tsx";
 
 const shownRuns = 4;
 
@@ -83,22 +84,16 @@ export default function Schedules(): ReactNode {
         </header>
         <div className="scroll">
           <table>
-            <thead>
-              <tr>
-                <th scope="col">Work spec</th>
-                <th className="lo" scope="col">
-                  Schedule
-                </th>
-                <th scope="col">Last run</th>
-                <th scope="col">Next</th>
-                <th className="lo" scope="col">
-                  And then
-                </th>
-                <th className="r" scope="col">
-                  <span className="sr">Actions</span>
-                </th>
-              </tr>
-            </thead>
+            <Heads
+              of={[
+                "Work spec",
+                { text: "Schedule", className: "lo" },
+                "Last run",
+                "Next",
+                { text: "And then", className: "lo" },
+                { text: "Actions", className: "r", hidden: true },
+              ]}
+            />
             <tbody>
               {rows.map(({ spec, runs }) => (
                 <Row key={spec.name} ns={ns} spec={spec} runs={runs} undo={undo} />
@@ -128,6 +123,7 @@ function Row(props: { ns: string; spec: SpecRow; runs: readonly number[]; undo: 
     meta.continuous && !hasSchedule(meta.schedule)
       ? `continuous, every ${duration(meta.intervalMs)}`
       : scheduleWords(meta.schedule);
+  const [times, ...rest] = words.split("; ");
   return (
     <tr data-row tabIndex={-1}>
       <td className="strong">
@@ -135,11 +131,12 @@ function Row(props: { ns: string; spec: SpecRow; runs: readonly number[]; undo: 
           <Icon name={meta.paused ? "paused" : "ok"} label={meta.paused ? "paused" : "runs"} />
         </span>{" "}
         <Link to={{ ns, page: "spec", spec: name }}>
-          <Name text={name} most={32} />
+          <Name text={name} max={32} />
         </Link>
       </td>
       <td className="lo">
-        <code>{visible(words)}</code>
+        <code>{visible(times ?? "")}</code>
+        {rest.length > 0 && <span className="dim">; {visible(rest.join("; "))}</span>}
       </td>
       <td>
         <LastRun spec={spec} />

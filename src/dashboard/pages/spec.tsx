@@ -31,6 +31,7 @@ import { go, type Place } from "../place.ts";
 import { DrainWords } from "./home.tsx";
 import { scheduleWords } from "./schedules.tsx";
 import "./spec.css";
+import { Heads } from "../parts/heads.tsx";
 
 export default function Spec(): ReactNode {
   const { ns, place, look } = useHere();
@@ -79,7 +80,7 @@ function Shown({ spec }: { spec: SpecRow }): ReactNode {
               <Icon name={condition?.icon ?? "ok"} large />
             </span>
             <span className="nm">
-              <Name text={name} most={100} />
+              <Name text={name} max={100} />
             </span>
             {condition !== null && <span className={`cond ${tone}`}>{condition.title}</span>}
           </h1>
@@ -400,7 +401,7 @@ function Share({ spec, look }: { spec: SpecRow; look: NamespaceLook }): ReactNod
         {rows.map(({ name, runs, target }) => (
           <div key={name} className={name === spec.name ? "row me" : "row"}>
             <Link to={{ ns, page: "spec", spec: name }} className="nm">
-              <Name text={name} most={12} />
+              <Name text={name} max={12} />
             </Link>
             <span className="trk">
               <i style={{ width: `${(runs / scale) * 100}%` }} />
@@ -551,19 +552,19 @@ interface Field {
 }
 
 const limit = (value: number): string => (value === 0 ? "none" : count(value));
-const readNumber = (text: string, least = -Infinity): number | null => {
+const readNumber = (text: string, min = -Infinity): number | null => {
   const value = text.trim() === "none" ? 0 : Number(text);
-  return text.trim() !== "" && Number.isFinite(value) && value >= least ? value : null;
+  return text.trim() !== "" && Number.isFinite(value) && value >= min ? value : null;
 };
 
-function numberField(key: string, meta: "priority" | "weight" | "minGb", least?: number): Field {
+function numberField(key: string, meta: "priority" | "weight" | "minGb", min?: number): Field {
   return {
     key,
     meta,
     show: (values) => String(values[meta]),
     edit: (values) => String(values[meta]),
     read: (text) => {
-      const value = readNumber(text, least);
+      const value = readNumber(text, min);
       return value === null ? null : { [meta]: value };
     },
   };
@@ -637,11 +638,11 @@ function Definition({ spec, undo }: { spec: SpecRow; undo: Undo }): ReactNode {
       "then",
       meta.nextWorkSpecName !== "" && (
         <Link to={{ ns, page: "spec", spec: meta.nextWorkSpecName }} className="l">
-          <Name text={meta.nextWorkSpecName} most={28} />
+          <Name text={meta.nextWorkSpecName} max={28} />
         </Link>
       ),
     ],
-    ["runtime", meta.runtime !== "" && <Name text={meta.runtime} most={28} />],
+    ["runtime", meta.runtime !== "" && <Name text={meta.runtime} max={28} />],
     ["retention", retentionWords(meta)],
   ];
   const text = definition === null ? "" : JSON.stringify(definition.data, printable, 2);
@@ -651,17 +652,7 @@ function Definition({ spec, undo }: { spec: SpecRow; undo: Undo }): ReactNode {
         <h2>Definition and live</h2>
       </header>
       <table>
-        <thead>
-          <tr>
-            <th scope="col">Key</th>
-            <th className="r" scope="col">
-              Defined
-            </th>
-            <th className="r" scope="col">
-              Live
-            </th>
-          </tr>
-        </thead>
+        <Heads of={["Key", { text: "Defined", className: "r" }, { text: "Live", className: "r" }]} />
         <tbody>
           {shown.map((field) => (
             <tr key={field.key} className={differs(field) ? "chg" : ""}>

@@ -7,6 +7,7 @@ import { bytes, count, nsTitle, plural, visible } from "../format.ts";
 import { useHere } from "../here.ts";
 import { Icon } from "../parts/icon.tsx";
 import { Age, Link, Name, Trouble } from "../parts/text.tsx";
+import { Heads } from "../parts/heads.tsx";
 
 const ms = (value: number): string =>
   value === Infinity
@@ -103,23 +104,15 @@ export default function System(): ReactNode {
           {figures.data !== undefined && (
             <div className="scroll">
               <table>
-                <thead>
-                  <tr>
-                    <th scope="col">Verb</th>
-                    <th className="r" scope="col">
-                      Calls
-                    </th>
-                    <th className="r" scope="col">
-                      Mean
-                    </th>
-                    <th className="r" scope="col">
-                      p99 below
-                    </th>
-                    <th className="r" scope="col">
-                      Refused or failed
-                    </th>
-                  </tr>
-                </thead>
+                <Heads
+                  of={[
+                    "Verb",
+                    { text: "Calls", className: "r" },
+                    { text: "Mean", className: "r" },
+                    { text: "p99 below", className: "r" },
+                    { text: "Refused or failed", className: "r" },
+                  ]}
+                />
                 <tbody>
                   {figures.data.verbs.map(({ verb, calls, meanMs, p99Ms, errors }) => (
                     <tr key={verb} data-row tabIndex={-1}>
@@ -178,7 +171,7 @@ export default function System(): ReactNode {
               {(namespaces.data ?? []).map(({ name, settings }) => (
                 <li key={name}>
                   <Link to={{ ns: name, page: "home" }} className="l">
-                    <Name text={nsTitle(name)} most={36} />
+                    <Name text={nsTitle(name)} max={36} />
                   </Link>
                   <span className="dim">
                     {settings.policy}

@@ -63,6 +63,7 @@ function Shown({ look }: { look: UnitLook }): ReactNode {
   const { ns, may, changed } = useHere();
   const { unit, attempts } = look;
   const [asked, setAsked] = useState<Asked | null>(null);
+  const [runAs, setRunAs] = useState<AttemptRow | null>(null);
   const last = attempts.at(-1);
   const failed = unit.status === "failed" ? errorOf(unit.data) : null;
   const close = (): void => {
@@ -77,7 +78,7 @@ function Shown({ look }: { look: UnitLook }): ReactNode {
           <h1>
             <StatusGlyph status={unit.status} />
             <span className="nm mono">
-              <Name text={unit.name} most={400} />
+              <Name text={unit.name} max={400} />
             </span>
             <CopyButton text={unit.name} label="Copy name" quiet />
           </h1>
@@ -122,7 +123,7 @@ function Shown({ look }: { look: UnitLook }): ReactNode {
           </div>
         )}
       </div>
-      {attempts.length > 0 && <Attempts unit={unit} attempts={attempts} />}
+      {attempts.length > 0 && <Attempts unit={unit} attempts={attempts} onRunAs={setRunAs} />}
       <div className="cols">
         <div className="stack">
           {failed !== null && <ErrorCard text={failed} attempt={unit.activeAttempt} />}
@@ -134,6 +135,31 @@ function Shown({ look }: { look: UnitLook }): ReactNode {
           <Facts unit={unit} attempts={attempts} />
         </div>
       </div>
+      {runAs !== null && (
+        <Confirm
+          title={`Run it as of attempt ${runAs.number}`}
+          facts={[
+            {
+              term: "Does",
+              text: `The data of the unit becomes what attempt ${runAs.number} has, of ${clockTime(runAs.endTime > 0 ? runAs.endTime : runAs.startTime)}, and the unit is available. Priority, labels, queues and dependencies stay.`,
+            },
+            {
+              term: "Watch out",
+              text: "The data that the unit has now is replaced. Copy it first if no attempt has it.",
+            },
+            { term: "Way back", text: "Run it as of another attempt: each keeps its own data." },
+          ]}
+          run={async () => {
+            await client.addWorkUnits(ns, unit.workSpec, [
+              { name: unit.name, data: runAs.data, onConflict: "data" },
+            ]);
+          }}
+          onClose={() => {
+            setRunAs(null);
+            changed("unit", "units", "counts");
+          }}
+        />
+      )}
       {asked === "give back" && last !== undefined ? (
         <Confirm
           title="Give the unit back"
@@ -197,7 +223,7 @@ function Standing({ unit, attempts }: { unit: WorkUnitRow; attempts: readonly At
     case "pending":
       return (
         <>
-          {strong} in {spec}: <Name text={activeAttempt?.worker ?? ""} most={40} /> runs it since{" "}
+          {strong} in {spec}: <Name text={activeAttempt?.worker ?? ""} max={40} /> runs it since{" "}
           <Ago time={activeAttempt?.startTime ?? 0} />.
           <Progress attempt={activeAttempt} />
         </>
@@ -227,8 +253,9 @@ function Standing({ unit, attempts }: { unit: WorkUnitRow; attempts: readonly At
 
 /** How far the task says it is. */
 function Progress({ attempt }: { attempt: AttemptRow | null }): ReactNode {
-  if (attempt === null || attempt.progress === null) return null;
-  const { done, note } = attempt.progress;
+  const progress = attempt?.progress ?? null;
+  if (progress === null) return null;
+  const { done, note } = progress;
   const share = Math.max(0, Math.min(1, done));
   return (
     <span className="progress">
@@ -243,7 +270,7 @@ function Progress({ attempt }: { attempt: AttemptRow | null }): ReactNode {
         <i className="r" style={{ width: `${share * 100}%` }} />
       </span>
       <b>{percent(share)}</b>
-      {note !== "" && <Name text={note} most={120} />}
+      {note !== "" && <Name text={note} max={120} />}
     </span>
   );
 }
@@ -251,8 +278,15 @@ function Progress({ attempt }: { attempt: AttemptRow | null }): ReactNode {
 const niceSteps = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21_600, 43_200, 86_400, 604_800];
 
 /** One lane for each attempt: thin while it waited before, solid while it ran, its outcome at the end. */
-function Attempts({ unit, attempts }: { unit: WorkUnitRow; attempts: readonly AttemptRow[] }): ReactNode {
-  const { look } = useHere();
+function Attempts(props: {
+  unit: WorkUnitRow;
+  attempts: readonly AttemptRow[];
+  onRunAs: (attempt: AttemptRow) => void;
+}): ReactNode {
+  const { ns, look, may } = useHere();
+  const { unit, attempts, onRunAs } = props;
+  // a unit that runs goes on with the data it was given
+  const canRunAs = may("write") && unit.status !== "pending";
   const now = useNow();
   const shown = attempts.slice(-30);
   const first = shown[0]!;
@@ -267,7 +301,7 @@ function Attempts({ unit, attempts }: { unit: WorkUnitRow; attempts: readonly At
   // a unit that waited for days and ran for a second: the wait is cut, so that the run can be seen
   const isCut = first.startTime - began > ran * 4 + 1000;
   const from = isCut ? first.startTime - Math.max(ran * 0.25, 50) : began;
-  const span = Math.max(1, latest - from) * 1.04;
+  const span = Math.max(1, latest - from) * 1.06;
   const at = (time: number): string => `${Math.max(0, Math.min(100, ((time - from) / span) * 100))}%`;
   const wide = (start: number, end: number): string =>
     `${Math.max(0, ((end - Math.max(start, from)) / span) * 100)}%`;
@@ -314,7 +348,12 @@ function Attempts({ unit, attempts }: { unit: WorkUnitRow; attempts: readonly At
                 {attempt.worker === "" ? (
                   <span className="dim">nobody</span>
                 ) : (
-                  <Name text={attempt.worker} most={16} />
+                  <Link
+                    to={{ ns, page: "units", filters: { worker: attempt.worker } }}
+                    title="The units that it has had"
+                  >
+                    <Name text={attempt.worker} max={16} />
+                  </Link>
                 )}
               </div>
               <div
@@ -349,8 +388,13 @@ function Attempts({ unit, attempts }: { unit: WorkUnitRow; attempts: readonly At
                 )}
               </div>
               <div className="rr">{duration(end - attempt.startTime)}</div>
-              <div className="wh" title={visible(words)}>
-                {visible(words).slice(0, 200)}
+              <div className="wh">
+                <span title={visible(words)}>{visible(words).slice(0, 200)}</span>
+                {canRunAs && attempt.data !== null && (
+                  <button type="button" className="btn s" onClick={() => onRunAs(attempt)}>
+                    Run as of {attempt.number}…
+                  </button>
+                )}
               </div>
             </div>
           );
@@ -428,7 +472,7 @@ function linesOf(data: Data | null): { lines: string[]; lossless: boolean } {
   }
 }
 
-const mostLines = 2000;
+const maxLines = 2000;
 
 function DataCard({ unit, attempts }: { unit: WorkUnitRow; attempts: readonly AttemptRow[] }): ReactNode {
   const sources = useMemo(
@@ -499,9 +543,9 @@ function DataCard({ unit, attempts }: { unit: WorkUnitRow; attempts: readonly At
         <>
           {!single && <p className="note">Both are the same.</p>}
           <pre className="whole" tabIndex={0}>
-            {visibleLines(b.lines.slice(0, mostLines).join("\n"))}
-            {b.lines.length > mostLines &&
-              `\n… ${plural(b.lines.length - mostLines, "more line")}; Copy has all`}
+            {visibleLines(b.lines.slice(0, maxLines).join("\n"))}
+            {b.lines.length > maxLines &&
+              `\n… ${plural(b.lines.length - maxLines, "more line")}; Copy has all`}
           </pre>
         </>
       ) : (
@@ -514,7 +558,7 @@ function DataCard({ unit, attempts }: { unit: WorkUnitRow; attempts: readonly At
               {right.title} <span className="dim">{clockTime(right.time)}</span>
             </span>
           </div>
-          <Diff rows={shown.slice(0, mostLines)} />
+          <Diff rows={shown.slice(0, maxLines)} />
         </>
       )}
     </section>
@@ -577,7 +621,7 @@ function Kin({ unit }: { unit: WorkUnitRow }): ReactNode {
               <AttemptGlyph status={attempt.status} />
               <div>
                 <Link to={{ ns, page: "unit", spec: attempt.workSpec, unit: attempt.workUnit }} className="l">
-                  <Name text={attempt.workUnit} most={40} mono />
+                  <Name text={attempt.workUnit} max={40} mono />
                 </Link>
                 <span className="dim">
                   <Name text={attempt.workSpec} />, attempt {attempt.number}
@@ -636,7 +680,7 @@ function Kin({ unit }: { unit: WorkUnitRow }): ReactNode {
                     )}
                     <div>
                       <Link to={{ ns, page: "unit", spec: then, unit: name }} className="l">
-                        <Name text={name} most={40} mono />
+                        <Name text={name} max={40} mono />
                       </Link>
                       <span className="dim">
                         <Name text={then} />,{" "}
@@ -677,7 +721,7 @@ function Dependencies({ unit }: { unit: WorkUnitRow }): ReactNode {
           <li key={`${workSpec} ${workUnit}`}>
             {status === null ? <Icon name="x" label="deleted" /> : <StatusGlyph status={status} />}
             <Link to={{ ns, page: "unit", spec: workSpec, unit: workUnit }} className="l">
-              <Name text={workUnit} most={36} mono />
+              <Name text={workUnit} max={36} mono />
             </Link>
             <span className="dim">
               {status ?? "deleted"}
@@ -726,7 +770,7 @@ function Facts({ unit, attempts }: { unit: WorkUnitRow; attempts: readonly Attem
       "Batch",
       batch !== null && (
         <Link to={{ ns, page: "batches", filters: { batch } }} className="l">
-          <Name text={batch} most={40} />
+          <Name text={batch} max={40} />
         </Link>
       ),
     ],
@@ -739,7 +783,7 @@ function Facts({ unit, attempts }: { unit: WorkUnitRow; attempts: readonly Attem
             to={{ ns, page: "units", spec: unit.workSpec, filters: { label } }}
             className="lab"
           >
-            <Name text={label} most={30} />
+            <Name text={label} max={30} />
           </Link>
         )),
     ],
@@ -748,7 +792,7 @@ function Facts({ unit, attempts }: { unit: WorkUnitRow; attempts: readonly Attem
       unit.queues.length > 0 &&
         unit.queues.map((queue) => (
           <span key={queue} className="lab">
-            <Name text={queue} most={30} />
+            <Name text={queue} max={30} />
           </span>
         )),
     ],

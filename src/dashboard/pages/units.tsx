@@ -22,6 +22,7 @@ import { Icon } from "../parts/icon.tsx";
 import { Menu } from "../parts/menu.tsx";
 import { AttemptGlyph, StatusGlyph, statusOrder } from "../parts/status.tsx";
 import { Ago, Command, Link, Name, Trouble } from "../parts/text.tsx";
+import { WorkerAttempts } from "../parts/worker-attempts.tsx";
 import { go, type Place } from "../place.ts";
 import "./units.css";
 
@@ -38,6 +39,8 @@ export default function Units(): ReactNode {
         <Command text="coordinate flow examples/flows/chain.yaml" />
       </section>
     );
+  const worker = place.filters?.worker ?? "";
+  if (worker !== "") return <WorkerAttempts key={worker} worker={worker} />;
   const spec = place.spec ?? first.name;
   return <List key={`${ns} ${spec}`} spec={spec} />;
 }
@@ -179,23 +182,23 @@ function Search(props: {
     if (text.trim() !== filter.prefix) setText(filter.prefix);
   }
   useEffect(() => {
-    if (text === filter.prefix || text.startsWith("label:")) return undefined;
+    if (text === filter.prefix || /^(label|worker):/.test(text)) return undefined;
     const timer = setTimeout(() => {
       asked.current = text;
       go(
         { ns, page: "units", spec, filters: { ...place.filters, prefix: text } },
         { replace: filter.prefix !== "" },
       );
-    }, 200);
+    }, 60);
     return () => clearTimeout(timer);
   });
   const submit = (event: SyntheticEvent): void => {
     event.preventDefault();
-    const label = /^label:(.+)$/.exec(text.trim())?.[1];
-    if (label === undefined) return;
+    const [, key, value] = /^(label|worker):(.+)$/.exec(text.trim()) ?? [];
+    if (key === undefined || value === undefined) return;
     setText("");
     asked.current = "";
-    show({ label, prefix: "" });
+    show({ [key]: value, prefix: "" });
   };
   return (
     <form className="qbox" role="search" onSubmit={submit}>
@@ -207,7 +210,7 @@ function Search(props: {
           <>
             <span className="dim">spec</span>
             <b>
-              <Name text={spec} most={28} />
+              <Name text={spec} max={28} />
             </b>
             <Icon name="chev" />
           </>
@@ -217,7 +220,7 @@ function Search(props: {
           .sort()
           .map((name) => ({
             key: name,
-            label: <Name text={name} most={48} />,
+            label: <Name text={name} max={48} />,
             selected: name === spec,
             run: () => go({ ns, page: "units", spec: name, filters: { ...place.filters } }),
           }))}
@@ -238,7 +241,7 @@ function Search(props: {
       )}
       {filter.label !== "" && (
         <Chip name="label" onRemove={() => show({ label: "" })}>
-          <Name text={filter.label} most={40} />
+          <Name text={filter.label} max={40} />
         </Chip>
       )}
       <input
@@ -250,7 +253,7 @@ function Search(props: {
         spellCheck={false}
         onChange={(event) => setText(event.target.value)}
       />
-      <span className="hint">or label:word</span>
+      <span className="hint">or label:, worker:</span>
       <kbd>/</kbd>
     </form>
   );
@@ -281,7 +284,7 @@ function ErrorName({ spec, fingerprint }: { spec: string; fingerprint: string })
   const { ns } = useHere();
   const groups = useFailures(ns, spec, true);
   const group = groups.data?.find((one) => one.fingerprint === fingerprint);
-  return <Name text={group?.error ?? fingerprint} most={48} mono />;
+  return <Name text={group?.error ?? fingerprint} max={48} mono />;
 }
 
 function SelectionNote(props: {
@@ -508,7 +511,14 @@ function UnitRow(props: {
         <code title={visible(says)}>{visible(says).slice(0, 200)}</code>
       </span>
       <span role="cell" className="u-worker">
-        {attempt !== null && <Name text={attempt.worker} most={20} />}
+        {attempt !== null && attempt.worker !== "" && (
+          <Link
+            to={{ ns, page: "units", spec: unit.workSpec, filters: { worker: attempt.worker } }}
+            title="The units that it has had"
+          >
+            <Name text={attempt.worker} max={20} />
+          </Link>
+        )}
       </span>
       <span role="cell" className="u-label">
         {unit.labels.slice(0, 2).map((label) => (
@@ -517,7 +527,7 @@ function UnitRow(props: {
             to={{ ns, page: "units", spec: unit.workSpec, filters: { label } }}
             className="lab"
           >
-            <Name text={label} most={16} />
+            <Name text={label} max={16} />
           </Link>
         ))}
       </span>

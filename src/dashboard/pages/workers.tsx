@@ -22,6 +22,7 @@ import { Menu, type MenuItem } from "../parts/menu.tsx";
 import { Ago, Command, Link, Name, Trouble, useNow } from "../parts/text.tsx";
 import { UndoBar, useUndo, type Undo } from "../parts/undo.tsx";
 import "./workers.css";
+import { Heads } from "../parts/heads.tsx";
 
 /** Not renewed, when less than this is left of it. */
 const shortMs = 60_000;
@@ -273,31 +274,19 @@ function Tree(props: {
   return (
     <div className="scroll">
       <table>
-        <thead>
-          <tr>
-            <th scope="col">Worker</th>
-            <th scope="col">Does</th>
-            <th className="lo" scope="col">
-              Runtime · version
-            </th>
-            <th className="l9" scope="col">
-              Slots
-            </th>
-            <th className="l9" scope="col">
-              Holds
-            </th>
-            <th scope="col">Lease left</th>
-            <th className="l12" scope="col">
-              Memory
-            </th>
-            <th className="r" scope="col">
-              Checked in
-            </th>
-            <th className="l9" scope="col">
-              <span className="sr">Actions</span>
-            </th>
-          </tr>
-        </thead>
+        <Heads
+          of={[
+            "Worker",
+            "Does",
+            { text: "Runtime · version", className: "lo" },
+            { text: "Slots", className: "l9" },
+            { text: "Holds", className: "l9" },
+            "Lease left",
+            { text: "Memory", className: "l12" },
+            { text: "Checked in", className: "r" },
+            { text: "Actions", className: "l9", hidden: true },
+          ]}
+        />
         <tbody>
           {rows}
           {shownGone.map((worker) => (
@@ -305,7 +294,7 @@ function Tree(props: {
               <td>
                 <span className="tn">
                   <span className="tw" />
-                  <Name text={worker.name} most={36} />
+                  <Name text={worker.name} max={36} />
                 </span>
               </td>
               <td>
@@ -415,7 +404,12 @@ function WorkerLine(props: {
                 : `${told.host}${told.pid === undefined ? "" : `, process ${told.pid}`}`
             }
           >
-            <Name text={worker.name} most={36} />
+            <Link
+              to={{ ns, page: "units", filters: { worker: worker.name } }}
+              title="The units that it has had"
+            >
+              <Name text={worker.name} max={36} />
+            </Link>
           </span>
           {children.length > 0 && (
             <span className="unit-s">{plural(children.length, "child").replace("childs", "children")}</span>
@@ -551,7 +545,7 @@ function Holds({ attempts }: { attempts: readonly AttemptRow[] }): ReactNode {
   if (only !== undefined)
     return (
       <Link to={{ ns, page: "unit", spec: only.workSpec, unit: only.workUnit }} className="l">
-        <Name text={only.workUnit} most={28} mono />
+        <Name text={only.workUnit} max={28} mono />
       </Link>
     );
   return (
@@ -563,7 +557,7 @@ function Holds({ attempts }: { attempts: readonly AttemptRow[] }): ReactNode {
             {number}
           </Link>{" "}
           <span className="dim">
-            <Name text={spec} most={20} />
+            <Name text={spec} max={20} />
           </span>
         </span>
       ))}
@@ -591,32 +585,28 @@ function HeldList({ attempts }: { attempts: readonly AttemptRow[] }): ReactNode 
   return (
     <div className="scroll">
       <table>
-        <thead>
-          <tr>
-            <th scope="col">Unit</th>
-            <th scope="col">Work spec</th>
-            <th className="l9" scope="col">
-              Worker
-            </th>
-            <th className="r" scope="col">
-              Runs for
-            </th>
-            <th scope="col">Lease left</th>
-          </tr>
-        </thead>
+        <Heads
+          of={[
+            "Unit",
+            "Work spec",
+            { text: "Worker", className: "l9" },
+            { text: "Runs for", className: "r" },
+            "Lease left",
+          ]}
+        />
         <tbody>
           {attempts.slice(0, 200).map((attempt) => (
             <tr key={attempt.id} data-row tabIndex={-1}>
               <td>
                 <Link to={{ ns, page: "unit", spec: attempt.workSpec, unit: attempt.workUnit }} className="l">
-                  <Name text={attempt.workUnit} most={48} mono />
+                  <Name text={attempt.workUnit} max={48} mono />
                 </Link>
               </td>
               <td>
-                <Name text={attempt.workSpec} most={28} />
+                <Name text={attempt.workSpec} max={28} />
               </td>
               <td className="l9">
-                <Name text={attempt.worker} most={28} />
+                <Name text={attempt.worker} max={28} />
               </td>
               <td className="r">{duration(now - attempt.startTime)}</td>
               <td>
@@ -683,7 +673,7 @@ function WhoCanRun({ workers }: { workers: readonly WorkerRow[] }): ReactNode {
               <tr key={name} data-row tabIndex={-1}>
                 <td>
                   <Link to={{ ns, page: "spec", spec: name }} className="name">
-                    <Name text={name} most={32} />
+                    <Name text={name} max={32} />
                   </Link>
                 </td>
                 <td>

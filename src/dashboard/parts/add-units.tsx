@@ -61,7 +61,7 @@ export function AddUnits({
     <Dialog
       title={
         <>
-          Add units to <Name text={spec} most={40} />
+          Add units to <Name text={spec} max={40} />
         </>
       }
       onClose={onClose}
@@ -166,18 +166,18 @@ export function AddUnits({
   );
 }
 
-const most = 100;
+const max = 100;
 
 function Errors({ errors }: { errors: readonly LineError[] }): ReactNode {
   if (errors.length === 0) return null;
   return (
     <ul className="line-errors" aria-label="Lines with errors" tabIndex={0}>
-      {errors.slice(0, most).map(({ line, message }, i) => (
+      {errors.slice(0, max).map(({ line, message }, i) => (
         <li key={i}>
           <b>Line {count(line)}</b> <span>{visible(message)}</span>
         </li>
       ))}
-      {errors.length > most && <li>and {count(errors.length - most)} more</li>}
+      {errors.length > max && <li>and {count(errors.length - max)} more</li>}
     </ul>
   );
 }

@@ -37,7 +37,7 @@ export function BulkBar(props: {
       <div className="bulk" role="toolbar" aria-label="Selected units">
         <span>
           <b>{names === undefined ? "All matching" : plural(names.length, "unit")}</b> in{" "}
-          <Name text={spec} most={24} />
+          <Name text={spec} max={24} />
         </span>
         <span className="bs" />
         {may("write") && (
@@ -120,12 +120,12 @@ export function Ask(props: {
   const number = total(tally);
   const title = `${verbs[asked]} ${plural(number, "unit")} of ${visible(spec).slice(0, 40)}`;
   const perSecond = Math.max(0, Math.floor(Number(pace) || 0));
-  const start = (action: BulkAction, most?: number): void => {
+  const start = (action: BulkAction, max?: number): void => {
     startOperation(target, action, {
-      title: most === undefined ? title : `${verbs[asked]} ${most} of ${visible(spec).slice(0, 40)}, to try`,
-      total: Math.min(number, most ?? Infinity),
+      title: max === undefined ? title : `${verbs[asked]} ${max} of ${visible(spec).slice(0, 40)}, to try`,
+      total: Math.min(number, max ?? Infinity),
       perSecond,
-      ...(most !== undefined && { most }),
+      ...(max !== undefined && { max }),
     });
     onStarted();
   };

@@ -260,6 +260,18 @@ const shapes = {
       <path d="M2 6.4h8M3 8.6h6M4 10.8h4" stroke="currentColor" strokeWidth="1.2" />
     </>
   ),
+  audit: (
+    <>
+      <path d="M2.2 1.2h5.2l2.4 2.4v7.2H2.2Z" fill="none" stroke="currentColor" strokeWidth="1.2" />
+      <path d="M4.2 5.4h3.6M4.2 7.6h3.6" fill="none" stroke="currentColor" strokeWidth="1.2" />
+    </>
+  ),
+  key: (
+    <>
+      <circle cx="3.9" cy="8.1" r="2.6" fill="none" stroke="currentColor" strokeWidth="1.2" />
+      <path d="m5.8 6.2 4.8-4.8M8.2 3.8l1.7 1.7" fill="none" stroke="currentColor" strokeWidth="1.2" />
+    </>
+  ),
   lock: (
     <>
       <rect x="2" y="5.2" width="8" height="5.8" rx="1" fill="none" stroke="currentColor" strokeWidth="1.3" />

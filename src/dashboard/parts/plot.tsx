@@ -5,7 +5,7 @@ import type { Mark } from "../data/history.ts";
 import { ago, clockTime, duration, middle, rate, shortCount, visible } from "../format.ts";
 
 /** Below this an idle work spec would look as busy as a busy one. */
-const leastRate = 1.6;
+const minRate = 1.6;
 
 interface Box {
   from: number;
@@ -63,10 +63,10 @@ const area = (box: Box, points: readonly Point[], value: Value): string =>
     .join("");
 
 /** So many points at most: more than there are pixels cost and do not show. Each stands for the mean of its bin. */
-function thin(points: readonly Point[], most: number): readonly Point[] {
-  if (points.length <= most) return points;
-  const size = points.length / most;
-  return Array.from({ length: most }, (_, i) => {
+function thin(points: readonly Point[], max: number): readonly Point[] {
+  if (points.length <= max) return points;
+  const size = points.length / max;
+  return Array.from({ length: max }, (_, i) => {
     const bin = points.slice(
       Math.floor(i * size),
       Math.max(Math.floor(i * size) + 1, Math.floor((i + 1) * size)),
@@ -92,7 +92,7 @@ export function Spark({
 }): ReactNode {
   const shown = thin(points, 64);
   const out = (point: Point): number => point.finished + point.failed;
-  const top = Math.max(leastRate, ...shown.map((point) => Math.max(point.added, out(point)))) * 1.1;
+  const top = Math.max(minRate, ...shown.map((point) => Math.max(point.added, out(point)))) * 1.1;
   const box = { from, to, width: 104, height: 20, top, gapMs };
   const last = shown.at(-1);
   const said =
@@ -151,8 +151,8 @@ export interface Lane {
 }
 
 /** A round number at or above the highest value. */
-function niceTop(value: number, least: number): number {
-  const wanted = Math.max(value, least);
+function niceTop(value: number, min: number): number {
+  const wanted = Math.max(value, min);
   const size = 10 ** Math.floor(Math.log10(wanted));
   for (const step of [1, 2, 4, 5, 8, 10]) if (step * size >= wanted) return step * size;
   return wanted;
@@ -169,7 +169,7 @@ function scaleOf({ lines, times }: Lane, points: readonly Point[]): Scale {
   const values = points.flatMap((point) => lines.flatMap(({ value }) => value(point) ?? []));
   const highest = Math.max(0, ...values);
   if (times !== true)
-    return { top: niceTop(highest, lines.some(({ perSecond }) => perSecond) ? leastRate : 4) };
+    return { top: niceTop(highest, lines.some(({ perSecond }) => perSecond) ? minRate : 4) };
   const lowest = Math.min(highest, ...values);
   const bottom = roundTimes.findLast((one) => one <= lowest) ?? 1;
   return { bottom, top: roundTimes.find((one) => one > Math.max(bottom, highest)) ?? highest };
@@ -191,7 +191,7 @@ interface Drag {
 }
 
 /** A drag of less than this share of the width is a click. */
-const leastDrag = 0.01;
+const minDrag = 0.01;
 
 /**
  * Lanes over one axis, each with its own honest scale, from zero. The keys at the left carry the value now, or the one
@@ -249,12 +249,12 @@ export function Lanes(props: {
     setDrag({ from: x, to: x });
   };
   const up = (): void => {
-    if (drag !== null && Math.abs(drag.to - drag.from) >= leastDrag)
+    if (drag !== null && Math.abs(drag.to - drag.from) >= minDrag)
       onZoom?.(timeAt(Math.min(drag.from, drag.to)), timeAt(Math.max(drag.from, drag.to)));
     setDrag(null);
   };
   const ticks = Array.from({ length: 7 }, (_, i) => from + ((to - from) * i) / 6);
-  const isSelecting = drag !== null && Math.abs(drag.to - drag.from) >= leastDrag;
+  const isSelecting = drag !== null && Math.abs(drag.to - drag.from) >= minDrag;
   return (
     <div
       className={onZoom === undefined ? "tl" : "tl zooms"}

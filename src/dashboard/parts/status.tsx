@@ -63,10 +63,10 @@ export const statusOrder = [
 const parts = ["failed", "blocked", "delayed", "available", "pending"] as const;
 
 /** Open and failed units: the length by logarithm, the parts by share. Finished ones would drown the rest. */
-export function StatusBar({ counts, most }: { counts: Tally; most: number }): ReactNode {
+export function StatusBar({ counts, max }: { counts: Tally; max: number }): ReactNode {
   const total = parts.reduce((sum, status) => sum + counts[status], 0);
   const length =
-    total === 0 ? 0 : Math.max(6, (Math.log10(1 + total) / Math.log10(1 + Math.max(most, 10))) * 100);
+    total === 0 ? 0 : Math.max(6, (Math.log10(1 + total) / Math.log10(1 + Math.max(max, 10))) * 100);
   const shown = parts.filter((status) => counts[status] > 0);
   const said = shown.map((status) => `${count(counts[status])} ${status}`).join(", ");
   return (
@@ -83,11 +83,11 @@ export function StatusBar({ counts, most }: { counts: Tally; most: number }): Re
 }
 
 /** What a bar's length is measured against: the most that one work spec has. */
-export const mostOpen = (all: readonly { counts: Tally }[]): number =>
+export const maxOpen = (all: readonly { counts: Tally }[]): number =>
   all.reduce(
-    (most, { counts }) =>
+    (max, { counts }) =>
       Math.max(
-        most,
+        max,
         parts.reduce((sum, status) => sum + counts[status], 0),
       ),
     0,

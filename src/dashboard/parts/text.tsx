@@ -29,9 +29,9 @@ export function Link(props: {
 }
 
 /** Text of users: written out where it would not be seen, cut in the middle where it is long. */
-export function Name({ text, most = 64, mono }: { text: string; most?: number; mono?: boolean }): ReactNode {
+export function Name({ text, max = 64, mono }: { text: string; max?: number; mono?: boolean }): ReactNode {
   const whole = visible(text);
-  const shown = whole === "" ? "(empty name)" : middle(whole, most);
+  const shown = whole === "" ? "(empty name)" : middle(whole, max);
   return (
     <span
       className={mono === true ? "mono" : undefined}

@@ -50,7 +50,7 @@ function current(request: RunRequest, { signal, onProgress }: InvokeContext): Cu
 
 /** Longer ones help nobody and are stored a million times. */
 const longest = 16 * 1024;
-const mostFrames = 20;
+const maxFrames = 20;
 
 /** Anything can be thrown; an error has a stack, and its causes beneath it. */
 export function jobError(thrown: unknown, phase: NonNullable<JobError["phase"]>): JobError {
@@ -86,7 +86,7 @@ function framesOf(stack: string): JobErrorFrame[] {
     const [, name, inside, bare, at] = /^\s+at (?:(.*?) \((.*?):|(.*?):)(\d+):\d+\)?$/.exec(line) ?? [];
     if (at === undefined) continue;
     found.push({ file: inside ?? bare ?? "", function: name ?? "", line: Number(at) });
-    if (found.length === mostFrames) break;
+    if (found.length === maxFrames) break;
   }
   return found;
 }

@@ -18,7 +18,7 @@ export class LoadError extends Error {
 }
 
 /** More than these are loaded again when they come again. */
-const mostKept = 500;
+const maxKept = 500;
 
 export class Loader {
   readonly #roots: readonly string[];
@@ -40,7 +40,7 @@ export class Loader {
     const fn = action.kind === "inline" ? this.#compile(action) : await this.#import(action);
     this.#loaded.set(action.key, fn);
     const [oldest] = this.#loaded.keys();
-    if (this.#loaded.size > mostKept && oldest !== undefined) this.#loaded.delete(oldest);
+    if (this.#loaded.size > maxKept && oldest !== undefined) this.#loaded.delete(oldest);
     return fn;
   }
 

@@ -118,7 +118,7 @@ export const batches: CaseGroup = {
         await t.c.setBatches(t.ns, [{ name: "b", then: { workSpec: "after" }, sealed: true }]);
         await t.claimOne({ lifetimeMs: 10, workSpecs: ["s"] });
         await t.advance(10);
-        await t.tidy();
+        await t.sweep();
         assert.deepEqual(await counts(t), [2, 0, 2]);
         assert.deepEqual(await followers(t), ["b"]);
       },

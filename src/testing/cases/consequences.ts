@@ -530,7 +530,7 @@ const others: Case[] = [
       await t.add("s", "b", "a");
       for (const attempt of await t.claim({ number: 2 })) await t.settled(attempt, "retry");
       await t.add("s", after("b", soft("a")));
-      await t.tidy();
+      await t.sweep();
       assert.deepEqual(await t.statuses("s"), { a: "failed", b: "failed" });
     },
   },

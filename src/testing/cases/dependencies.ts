@@ -61,7 +61,8 @@ export const dependencies: CaseGroup = {
         await t.add("s", "a", { ...after("b", "a"), data: encodeData({ n: 1 }) });
         await end(t, "a", "fail");
         const unit = await t.unit("s", "b");
-        assert.deepEqual(unit.data, encodeData({ n: 1, traceback: "dependency a of work spec s failed" }));
+        const traceback = "dependency a of work spec s failed";
+        assert.deepEqual(unit.data, encodeData({ n: 1, traceback, failed_dependency: "a" }));
         assert.equal(unit.activeAttempt?.status, "failed");
       },
     },

@@ -100,7 +100,7 @@ export const ending: CaseGroup = {
         await t.settled(await t.claimOne(), "retry");
         const answer = wait(t, ["a", "b"]);
         await t.untilWaiting(1);
-        await t.tidy();
+        await t.sweep();
         assert.deepEqual(await answer, ["a failed", "b failed"]);
       },
     },

@@ -237,7 +237,7 @@ export const failureGroups: CaseGroup = {
       async run(t) {
         await t.spec("s", { retention: { failed: { max_count: 2 } } });
         await failing(t, { a: "Error: one", b: "Error: one", c: "Error: two" });
-        await t.tidy();
+        await t.sweep();
         assert.deepEqual(
           (await summary(t)).map(([, count]) => count).reduce((x, y) => x + y, 0),
           2,

@@ -9,14 +9,14 @@ const hour = 60 * minute;
 /** Begins a new step, with everything before it recorded. */
 async function beginStep(t: Context): Promise<number> {
   await t.advance(step - (t.now % step));
-  await t.tidy();
+  await t.sweep();
   return t.now;
 }
 
 /** Ends the step and has it recorded. */
 async function endStep(t: Context): Promise<void> {
   await t.advance(step - (t.now % step));
-  await t.tidy();
+  await t.sweep();
   // records are taken to be there two seconds after the step has ended
   await t.advance(2000);
 }
@@ -104,7 +104,7 @@ export const history: CaseGroup = {
             attempt.workUnit === "a" ? { data: encodeData({ output: { x: {}, y: {} } }) } : {},
           );
         await t.settled(await t.claimOne({ workSpecs: ["third"] }), "retry");
-        await t.tidy();
+        await t.sweep();
         await endStep(t);
         assert.deepEqual(await countsOf(t, "first", from), { added: 2, started: 2, finished: 1, failed: 1 });
         assert.deepEqual(await countsOf(t, "second", from), { added: 3, failed: 1 });
@@ -180,7 +180,7 @@ export const history: CaseGroup = {
           ],
         );
         // once more, when nothing new is to be told: nothing is counted twice
-        await t.tidy();
+        await t.sweep();
         assert.deepEqual(await countsOf(t, "s", from), { added: 4 });
       },
     },
@@ -201,16 +201,16 @@ export const history: CaseGroup = {
         };
         await inSteps(step);
         await t.advance(2 * hour);
-        await t.tidy();
+        await t.sweep();
         await inSteps(minute);
         await t.advance(24 * hour);
-        await t.tidy();
+        await t.sweep();
         await inSteps(15 * minute);
         // and gone after a month; a store with many records removes some of them with each step
         await t.advance(31 * 24 * hour);
         for (let left = 1, steps = 0; left > 0; steps++) {
           assert.ok(steps < 100, "the record of a month ago is still there");
-          await t.tidy();
+          await t.sweep();
           await endStep(t);
           const { series } = await read(t, { workSpecs: ["s"], from, to: from + hour });
           left = series[0]?.points.length ?? 0;

@@ -19,7 +19,7 @@ export const housekeeping: CaseGroup = {
         await t.add("s", "u");
         await t.claimOne({ lifetimeMs: 10 });
         await t.advance(10);
-        const { exhausted } = await t.tidy();
+        const { exhausted } = await t.sweep();
         assert.ok(exhausted >= 1);
         const unit = await t.unit("s", "u");
         assert.equal(unit.status, "failed");
@@ -33,19 +33,19 @@ export const housekeeping: CaseGroup = {
         await t.add("s", "u");
         await t.settled(await t.claimOne(), "retry");
         await t.c.setWorkSpecMeta(t.ns, "s", { maxRetries: 1 });
-        await t.tidy();
+        await t.sweep();
         assert.equal(await t.status("s", "u"), "failed");
       },
     },
     {
-      name: "tidying changes nothing that anybody can see, but for what is tried too often and retention",
+      name: "sweeping changes nothing that anybody can see, but for what is tried too often and retention",
       async run(t) {
         await t.spec("s");
         await t.add("s", "a", { name: "b", delayMs: 100 });
         await t.claimOne({ lifetimeMs: 100 });
         await t.advance(100);
         const before = await t.c.listWorkUnits(t.ns, "s");
-        await t.tidy();
+        await t.sweep();
         assert.deepEqual(await t.c.listWorkUnits(t.ns, "s"), before);
         assert.equal((await t.counts("s")).available, 2);
       },
@@ -60,12 +60,12 @@ export const housekeeping: CaseGroup = {
         await endAll(t, "s", ["d"], "finish");
         await t.add("s", "waiting");
         await t.advance(30_000);
-        await t.tidy();
+        await t.sweep();
         assert.deepEqual(await t.statuses("s"), { c: "failed", d: "finished", waiting: "available" });
         const row = (await t.c.tally(t.ns))[0];
         assert.deepEqual([row?.counts.finished, row?.removed], [1, { finished: 2, failed: 0 }]);
         await t.advance(60_000);
-        await t.tidy();
+        await t.sweep();
         assert.deepEqual(await t.statuses("s"), { waiting: "available" });
         assert.deepEqual((await t.c.tally(t.ns))[0]?.removed, { finished: 3, failed: 1 });
       },
@@ -78,7 +78,7 @@ export const housekeeping: CaseGroup = {
           await endAll(t, "s", [name], "finish");
           await t.advance(1);
         }
-        await t.tidy();
+        await t.sweep();
         assert.deepEqual(await t.statuses("s"), { a: "finished", b: "finished" });
       },
     },
@@ -88,9 +88,9 @@ export const housekeeping: CaseGroup = {
       async (t, names) => {
         await t.spec("s", { retention: { finished: { max_count: 0 } } });
         await endAll(t, "s", ["before"], "finish");
-        await t.tidy();
+        await t.sweep();
         await endAll(t, "s", names, "finish");
-        await t.tidy();
+        await t.sweep();
         assert.deepEqual(await t.statuses("s"), {});
         assert.deepEqual((await t.c.tally(t.ns))[0]?.removed, { finished: names.length + 1, failed: 0 });
       },
@@ -101,7 +101,7 @@ export const housekeeping: CaseGroup = {
         await t.spec("s");
         await endAll(t, "s", ["a", "b", "c"], "finish");
         await t.spec("s", { retention: { finished: { max_count: 0 } } });
-        await t.tidy();
+        await t.sweep();
         assert.deepEqual(await t.statuses("s"), {});
       },
     },
@@ -111,7 +111,7 @@ export const housekeeping: CaseGroup = {
         await t.spec("s");
         await endAll(t, "s", ["a"], "finish");
         await t.advance(3650 * day);
-        await t.tidy();
+        await t.sweep();
         assert.deepEqual(await t.statuses("s"), { a: "finished" });
       },
     },
@@ -120,7 +120,7 @@ export const housekeeping: CaseGroup = {
       async run(t) {
         await t.spec("s", { retention: { finished: { max_count: 0 } } });
         await endAll(t, "s", ["a"], "finish");
-        await t.tidy();
+        await t.sweep();
         const [added] = await t.c.addWorkUnits(t.ns, "s", [{ name: "a" }]);
         assert.equal(added?.created, true);
       },
@@ -140,7 +140,7 @@ export const housekeeping: CaseGroup = {
           { name: "new", active: true },
           { name: "child", active: true },
         ]);
-        await t.tidy();
+        await t.sweep();
         assert.deepEqual(
           (await t.c.listWorkers(t.ns)).rows.map(({ name }) => name),
           ["child", "holder", "new", "parent"],
@@ -155,7 +155,7 @@ export const housekeeping: CaseGroup = {
         for (const name of names) await t.c.updateWorkers(t.ns, [{ name }]);
         await t.c.updateWorkers(t.ns, [{ name: "child", parent: "parent" }]);
         await t.advance(8 * day);
-        await t.tidy();
+        await t.sweep();
         assert.deepEqual((await t.c.listWorkers(t.ns)).rows, []);
       },
     ),
@@ -165,10 +165,27 @@ export const housekeeping: CaseGroup = {
         await t.spec("s");
         assert.deepEqual(await t.claim({ worker: "w" }), []);
         await t.advance(8 * day);
-        await t.tidy();
+        await t.sweep();
         assert.deepEqual(await t.c.getWorkers(t.ns, ["w"]), [null]);
         assert.deepEqual(await t.claim({ worker: "w" }), []);
         assert.equal((await t.c.getWorkers(t.ns, ["w"]))[0]?.active, true);
+      },
+    },
+    {
+      name: "a worker that was forgotten no longer has what others took from it, when one of its name comes again",
+      async run(t) {
+        await t.spec("s");
+        await t.add("s", "a");
+        await t.claimOne({ worker: "w", lifetimeMs: 30 * day });
+        await t.c.makeAttempts(t.ns, [{ workSpec: "s", workUnit: "a", worker: "other" }]);
+        const held = async (): Promise<number> =>
+          (await t.c.listWorkerAttempts(t.ns, "w", { which: "active" })).rows.length;
+        assert.equal(await held(), 1);
+        await t.advance(8 * day);
+        await t.sweep();
+        assert.deepEqual(await t.c.getWorkers(t.ns, ["w"]), [null]);
+        await t.c.updateWorkers(t.ns, [{ name: "w", active: true }]);
+        assert.equal(await held(), 0);
       },
     },
     {
@@ -178,7 +195,7 @@ export const housekeeping: CaseGroup = {
         await t.add("s", "a", "b");
         await t.settled(await t.claimOne({ worker: "w" }), "finish");
         await t.advance(8 * day);
-        await t.tidy();
+        await t.sweep();
         assert.deepEqual(await t.c.getWorkers(t.ns, ["w"]), [null]);
         const { id } = await t.claimOne({ worker: "w" });
         assert.equal((await t.c.getWorkers(t.ns, ["w"]))[0]?.active, true);
@@ -197,7 +214,7 @@ export const housekeeping: CaseGroup = {
         await t.add("s", "u");
         const attempt = await t.claimOne({ worker: "w", lifetimeMs: 1000 });
         await t.advance(8 * day);
-        await t.tidy();
+        await t.sweep();
         assert.deepEqual(await t.c.getWorkers(t.ns, ["w"]), [null]);
         if (checkIn) await t.c.updateWorkers(t.ns, [{ name: "w", active: true }]);
         await t.settled(attempt, "renew", { lifetimeMs: 60_000 });
@@ -230,7 +247,7 @@ export const housekeeping: CaseGroup = {
           ["d", "c"],
         );
         await t.c.deleteWorkUnits(t.ns, "s", { names: ["c"] });
-        await t.tidy();
+        await t.sweep();
         const rest = await t.c.listWorkerAttempts(t.ns, "w", { which: "all", previous: present(next) });
         assert.deepEqual(
           rest.rows.map(({ workUnit }) => workUnit),
@@ -251,7 +268,7 @@ export const housekeeping: CaseGroup = {
         );
         const { rows, next } = await t.c.listWorkerAttempts(t.ns, "w", { which: "all", limit: 100 });
         await t.c.deleteWorkUnits(t.ns, "s", { names: rows.slice(-10).map(({ workUnit }) => workUnit) });
-        await t.tidy();
+        await t.sweep();
         const rest = await t.c.listWorkerAttempts(t.ns, "w", {
           which: "all",
           limit: 2000,

@@ -338,6 +338,19 @@ export const partitions: CaseGroup = {
       },
     },
     {
+      name: "a unit that was tried too often does not cost its partition the turn",
+      async run(t) {
+        await t.spec("s", { order: "partition", max_retries: 1 });
+        await t.add("s", { name: "a1", partition: "a", priority: 5 });
+        await t.claimOne({ lifetimeMs: 1000 });
+        await t.add("s", { name: "a2", partition: "a", priority: 1 }, { name: "b1", partition: "b" });
+        await t.advance(1000);
+        assert.deepEqual(await t.claimNames({ number: 2 }), ["a2"]);
+        assert.equal((await t.unit("s", "a1")).status, "failed");
+        assert.deepEqual(await t.claimNames(), ["b1"]);
+      },
+    },
+    {
       name: "a word that is no order or share is refused",
       async run(t) {
         await t.refuses(
@@ -353,10 +366,10 @@ export const partitions: CaseGroup = {
       async run(t) {
         await start(t, { rate_per_partition: { limit: 1, period: 10 } }, "ab", 2);
         await finish(t, await t.claim({ number: 100 }));
-        await t.tidy();
+        await t.sweep();
         assert.deepEqual(await t.claimNames(), []);
         await t.advance(10_000);
-        await t.tidy();
+        await t.sweep();
         assert.deepEqual(await t.claimNames(), ["a2", "b2"]);
       },
     },

@@ -90,7 +90,7 @@ export const queues: CaseGroup = {
         await t.add("s", { name: "a", queues: ["q"] }, { name: "b", queues: ["q"] });
         for (const attempt of await t.claim({ number: 2 })) await t.settled(attempt, "retry");
         assert.deepEqual(await t.claimNames({ number: 1 }), []);
-        await t.tidy();
+        await t.sweep();
         assert.deepEqual((await take(t, "q")).sort(), ["a failed", "b failed"]);
       },
     },
@@ -225,10 +225,10 @@ export const queues: CaseGroup = {
         assert.equal((await t.c.takeMessages(t.ns, "r", { requestId: "one" })).length, 3);
         assert.deepEqual(brief(await t.c.takeMessages(t.ns, "q", { requestId: "two" })), ["c finished"]);
         await t.advance(9 * 60_000);
-        await t.tidy();
+        await t.sweep();
         assert.deepEqual(await t.c.takeMessages(t.ns, "q", { max: 2, requestId: "one" }), first);
         await t.advance(2 * 60_000);
-        await t.tidy();
+        await t.sweep();
         assert.deepEqual(await t.c.takeMessages(t.ns, "q", { max: 2, requestId: "one" }), []);
       },
     },

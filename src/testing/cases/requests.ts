@@ -98,7 +98,7 @@ export const requests: CaseGroup = {
         await t.c.addWorkUnits(t.ns, "s", [{ name: "u" }], { requestId: "r1" });
         await t.settled(await t.claimOne(), "finish");
         await t.advance(10 * 60_000 + 1);
-        await t.tidy();
+        await t.sweep();
         await t.c.addWorkUnits(t.ns, "s", [{ name: "u" }], { requestId: "r1" });
         assert.equal(await t.status("s", "u"), "available");
       },

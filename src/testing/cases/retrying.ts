@@ -13,9 +13,9 @@ const dataOf = async (t: Context, name: string): Promise<DataObject> =>
   decodeData(present((await t.unit("s", name)).data));
 
 /** Runs into errors until the unit is not tried again; answers how long it waited before each next try. */
-async function waits(t: Context, most = 10): Promise<number[]> {
+async function waits(t: Context, max = 10): Promise<number[]> {
   const waited: number[] = [];
-  while (waited.length < most) {
+  while (waited.length < max) {
     const { retry } = await t.settled(await t.claimOne(), "error", { error: "Error: boom" });
     if (retry === undefined) break;
     const { notBefore } = await t.unit("s", "u");
@@ -221,6 +221,18 @@ export const retrying: CaseGroup = {
       },
     },
     {
+      name: "attempts of retry: housekeeping fails a unit that was tried as often, though nobody asks for work",
+      async run(t) {
+        await t.spec("s", { retry: { attempts: 1 } });
+        await t.add("s", "u");
+        await t.claimOne({ lifetimeMs: 10 });
+        await t.advance(10);
+        await t.sweep();
+        const { status, reason } = await t.unit("s", "u");
+        assert.deepEqual([status, reason], ["failed", "exhausted"]);
+      },
+    },
+    {
       name: "a unit with a limit of its own is failed when it is reached, and others are handed out",
       async run(t) {
         await t.spec("s", { max_retries: 3 });
@@ -244,12 +256,12 @@ export const retrying: CaseGroup = {
         await t.add("s", { name: "a", maxRetries: 2 }, { name: "b", maxRetries: 1 }, "c");
         await t.claim({ number: 10, lifetimeMs: 10 });
         await t.advance(10);
-        await t.tidy();
+        await t.sweep();
         assert.deepEqual(await t.statuses("s"), { a: "available", b: "failed", c: "available" });
         for (const attempt of await t.claim({ number: 10 }))
           await t.settled(attempt, "retry", { delayMs: 5 });
         await t.advance(5);
-        await t.tidy();
+        await t.sweep();
         assert.deepEqual(await t.statuses("s"), { a: "failed", b: "failed", c: "available" });
       },
     },

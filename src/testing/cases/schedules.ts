@@ -50,8 +50,8 @@ export const schedules: CaseGroup = {
         const time = minuteAfter(t);
         await t.spec("s", { schedule: everyMinute });
         await until(t, time);
-        assert.ok((await t.tidy()).generated >= 1);
-        assert.equal((await t.tidy()).generated, 0);
+        assert.ok((await t.sweep()).generated >= 1);
+        assert.equal((await t.sweep()).generated, 0);
         assert.deepEqual(await names(t), [nameOf(time)]);
       },
     },

@@ -26,6 +26,23 @@ export const workUnits: CaseGroup = {
   concept: "work units",
   cases: [
     {
+      name: "units are listed with the data that they were added with, when asked for",
+      async run(t) {
+        await t.spec("s");
+        await t.add("s", { name: "a", data: encodeData({ n: 1 }) }, "b", "c");
+        await t.settled(await t.claimOne(), "finish", { data: encodeData({ done: true }) });
+        await t.settled(await t.claimOne(), "fail", { data: encodeData({ traceback: "no" }) });
+        const data = async (asAdded?: boolean): Promise<unknown[]> =>
+          (await t.c.listWorkUnits(t.ns, "s", asAdded === undefined ? {} : { asAdded })).rows.map(
+            (row) => row.data,
+          );
+        const now = [encodeData({ done: true }), encodeData({ traceback: "no" }), null];
+        assert.deepEqual(await data(), now);
+        assert.deepEqual(await data(false), now);
+        assert.deepEqual(await data(true), [encodeData({ n: 1 }), null, null]);
+      },
+    },
+    {
       name: "an added unit is available, with priority 0 and no delay",
       async run(t) {
         await t.spec("s");

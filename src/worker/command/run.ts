@@ -105,12 +105,12 @@ interface Kept {
   leftOut: number;
 }
 
-function keepStart(stream: Readable | null, most: number): Kept {
+function keepStart(stream: Readable | null, max: number): Kept {
   const chunks: Buffer[] = [];
   let length = 0;
   const kept: Kept = Object.assign(() => Buffer.concat(chunks), { leftOut: 0 });
   stream?.on("data", (chunk: Buffer) => {
-    const part = chunk.subarray(0, most - length);
+    const part = chunk.subarray(0, max - length);
     if (part.length > 0) chunks.push(part);
     length += part.length;
     kept.leftOut += chunk.length - part.length;
@@ -118,15 +118,15 @@ function keepStart(stream: Readable | null, most: number): Kept {
   return kept;
 }
 
-function keepEnd(stream: Readable | null, most: number): () => Buffer {
+function keepEnd(stream: Readable | null, max: number): () => Buffer {
   let chunks: Buffer[] = [];
   let length = 0;
   stream?.on("data", (chunk: Buffer) => {
     chunks.push(chunk);
     length += chunk.length;
-    if (length <= most * 2) return;
-    chunks = [Buffer.concat(chunks).subarray(-most)];
-    length = most;
+    if (length <= max * 2) return;
+    chunks = [Buffer.concat(chunks).subarray(-max)];
+    length = max;
   });
-  return () => Buffer.concat(chunks).subarray(-most);
+  return () => Buffer.concat(chunks).subarray(-max);
 }

@@ -13,6 +13,7 @@ import { stderrLogger, type Logger } from "../log.ts";
 import { defaultConcurrency } from "../options.ts";
 import { findTaskName, taskName, taskRuntimeNames, type Runtime } from "../runtime.ts";
 import { bulk, type BulkContext, type TaskSpec } from "../task.ts";
+import { checkTasksFile } from "../tasks-file.ts";
 import { jobExpired, runInChildren, type BatchHost } from "./batch.ts";
 import type { Child, ChildProgram } from "./child.ts";
 import type { Message } from "./frame.ts";
@@ -60,6 +61,7 @@ export async function processRuntime(options: ProcessRuntimeOptions): Promise<Ch
       `concurrency: expected an integer of 1 or more, got ${concurrency}`,
     );
   const file = path.resolve(options.cwd ?? ".", options.tasks);
+  checkTasksFile(file, options.execArgv);
   const execArgv =
     options.execArgv ?? process.execArgv.filter((argument) => !argument.startsWith("--inspect"));
   const program = (): ChildProgram => ({

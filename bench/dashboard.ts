@@ -1,0 +1,243 @@
+/**
+ * The dashboard over a large store: how fast its pages come, whether they block, and what they cost the daemon while units flow.
+ *
+ *   node --import ./examples/typescript.mjs bench/dashboard.ts fill DIRECTORY [units]     5,000,000 units in SQLite
+ *   node --import ./examples/typescript.mjs bench/dashboard.ts measure DIRECTORY [seconds of a turn] [turns]
+ *
+ * `measure` runs the daemon as a process of its own, adds, claims and finishes 200 units a second in four work specs, and opens the
+ * pages in Chromium. What the daemon costs is its own processor time for each unit that flowed, in turns without a dashboard and with three.
+ */
+import { spawn } from "node:child_process";
+import { mkdirSync } from "node:fs";
+import path from "node:path";
+import { chromium, type Browser, type Page } from "playwright-core";
+import { buildDashboard } from "../scripts/build-dashboard.mjs";
+import { encodeData, Engine } from "../src/core/index.ts";
+import { RestClient } from "../src/rest/index.ts";
+import { openSqlite } from "../src/sqlite/index.ts";
+import { cpuSeconds, median, sleep, sourceFlags, terminate } from "./machine.ts";
+
+const ns = "filings";
+const specs = ["fetch", "parse", "index", "archive"];
+const perSecond = 200;
+const unitName = (i: number): string => `s3://filings-in/2025/${String(i).padStart(8, "0")}.pdf`;
+
+async function fill(directory: string, units: number): Promise<void> {
+  mkdirSync(directory, { recursive: true });
+  const store = await openSqlite(path.join(directory, "coordinate.sqlite"), { durability: "off" });
+  const engine = new Engine(store, {});
+  await engine.setWorkSpecs(
+    ns,
+    specs.map((name) => ({ data: encodeData({ name }) })),
+  );
+  const started = Date.now();
+  const batch = 5000;
+  for (let at = 0; at < units; at += batch) {
+    const spec = specs[(at / batch) % specs.length]!;
+    await engine.addWorkUnits(
+      ns,
+      spec,
+      Array.from({ length: Math.min(batch, units - at) }, (_, i) => ({
+        name: unitName(at + i),
+        data: encodeData({ bytes: at + i, lang: "en" }),
+        // what flows while it is measured goes first
+        priority: -1,
+      })),
+    );
+    // of every tenth batch the units have ended, a tenth of them with an error
+    if ((at / batch) % 10 !== 0) continue;
+    const attempts = await engine.requestAttempts(ns, { worker: "w", number: 5000, workSpecs: [spec] });
+    await engine.settleAttempts(
+      ns,
+      attempts.map(({ id }, i) =>
+        i % 10 === 0
+          ? { attempt: id, action: "fail", data: encodeData({ traceback: `Error: page ${i} is torn` }) }
+          : { attempt: id, action: "finish" },
+      ),
+    );
+  }
+  await engine.sweep();
+  await engine.close();
+  console.log(`${units.toLocaleString("en-US")} units in ${Math.round((Date.now() - started) / 1000)} s`);
+}
+
+/** Units that are added, claimed and finished at a steady rate until `stop`; counts those that finished. */
+function flow(client: RestClient): { readonly done: () => number; stop: () => Promise<void> } {
+  let finished = 0;
+  const stopped = new AbortController();
+  const running = (async () => {
+    const started = Date.now();
+    for (let sent = 0; !stopped.signal.aborted;) {
+      const due = Math.floor(((Date.now() - started) / 1000) * perSecond);
+      const number = Math.min(100, due - sent);
+      if (number < 10) {
+        await sleep(25);
+        continue;
+      }
+      const spec = specs[Math.floor(sent / 20) % specs.length]!;
+      await client.addWorkUnits(
+        ns,
+        spec,
+        Array.from({ length: number }, (_, i) => ({
+          name: `flow/${started}/${sent + i}`,
+          data: encodeData({}),
+          priority: 5,
+        })),
+      );
+      const attempts = await client.requestAttempts(ns, { worker: "flow", number, workSpecs: [spec] });
+      await client.settleAttempts(
+        ns,
+        attempts.map(({ id }) => ({ attempt: id, action: "finish" })),
+      );
+      finished += attempts.length;
+      sent += number;
+    }
+  })();
+  return {
+    done: () => finished,
+    stop: async () => {
+      stopped.abort();
+      await running;
+    },
+  };
+}
+
+const ms = (value: number): string => `${Math.round(value)} ms`;
+
+/** Notes every task of the main thread of 50 ms and more, and when the counts of work specs are on the screen, by the page's own clock. */
+const watchPage = `window.blocked = [];
+new PerformanceObserver((list) => { for (const { duration } of list.getEntries()) window.blocked.push(duration); })
+  .observe({ type: "longtask", buffered: true });
+const look = () => {
+  if (document.querySelector(".specs td.c-available a") === null) requestAnimationFrame(look);
+  else window.shownAt = performance.now();
+};
+look();`;
+
+async function open(browser: Browser, url: string, hash: string): Promise<Page> {
+  const context = await browser.newContext({ viewport: { width: 1440, height: 900 } });
+  const page = await context.newPage();
+  await page.addInitScript(watchPage);
+  await page.goto(`${url}/${hash}`);
+  return page;
+}
+
+async function measure(directory: string, turnSeconds: number, turns: number): Promise<void> {
+  await buildDashboard();
+  const port = 20_000 + (process.pid % 20_000);
+  const url = `http://127.0.0.1:${port}`;
+  const main = path.join(import.meta.dirname, "../src/cli/main.ts");
+  const daemon = spawn(
+    process.execPath,
+    [
+      ...sourceFlags,
+      main,
+      "serve",
+      "--data-dir",
+      directory,
+      "--http",
+      `127.0.0.1:${port}`,
+      "--log-level",
+      "error",
+    ],
+    { stdio: "inherit" },
+  );
+  const used = (): number => cpuSeconds(daemon.pid) ?? NaN;
+  const client = new RestClient(url);
+  const browser = await chromium.launch({
+    executablePath: process.env.CHROMIUM_PATH ?? "/usr/bin/chromium",
+    args: ["--no-sandbox"],
+  });
+  try {
+    while ((await fetch(`${url}/readyz`).catch(() => null))?.status !== 200) await sleep(200);
+    const units = (await client.tally(ns)).reduce(
+      (sum, { counts }) => sum + Object.values(counts).reduce((a, b) => a + b, 0),
+      0,
+    );
+    console.log(`${units.toLocaleString("en-US")} units`);
+    const flowing = flow(client);
+    await sleep(5000);
+
+    const blocked: number[] = [];
+    const close = async (page: Page): Promise<void> => {
+      blocked.push(...(await page.evaluate<number[]>("window.blocked")));
+      await page.context().close();
+    };
+    const homes: number[] = [];
+    for (let i = 0; i < 5; i++) {
+      const page = await open(browser, url, `#/${ns}`);
+      // asked again and again: the content security policy lets no text be run in the page itself
+      while (!(await page.evaluate<boolean>("window.shownAt !== undefined"))) await sleep(50);
+      homes.push(await page.evaluate<number>("window.shownAt"));
+      await sleep(1000);
+      await close(page);
+    }
+    console.log(
+      `home: ${ms(median(homes))} from the address to the counts of every work spec (${homes.map(ms).join(", ")})`,
+    );
+
+    // by the page's own clock: from the key to the rows, with what the page waits for further keys
+    const searches: number[] = [];
+    const units2 = await open(browser, url, `#/${ns}/units/parse`);
+    await units2.locator(".rows .row").first().waitFor();
+    for (const i of [1_005_003, 2_005_004, 3_105_005, 4_005_006, 25_000]) {
+      const prefix = unitName(i).slice(0, -6);
+      searches.push(
+        await units2.evaluate<number>(`new Promise((resolve) => {
+          const input = document.querySelector("[data-search]");
+          const start = performance.now();
+          const look = () => {
+            const first = document.querySelector(".rows .row .un");
+            if (first?.textContent.startsWith(${JSON.stringify(prefix)})) resolve(performance.now() - start);
+            else requestAnimationFrame(look);
+          };
+          Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, "value").set.call(input, ${JSON.stringify(prefix)});
+          input.dispatchEvent(new Event("input", { bubbles: true }));
+          look();
+        })`),
+      );
+      await sleep(300);
+    }
+    await close(units2);
+    console.log(`search: ${ms(median(searches))} from the key to the units (${searches.map(ms).join(", ")})`);
+
+    const costs: Record<"without" | "with", number[]> = { without: [], with: [] };
+    for (let turn = 0; turn < turns; turn++) {
+      for (const kind of turn % 2 === 0 ? (["without", "with"] as const) : (["with", "without"] as const)) {
+        const pages =
+          kind === "without"
+            ? []
+            : await Promise.all(
+                [`#/${ns}`, `#/${ns}/spec/parse`, `#/${ns}/units/parse`].map((hash) =>
+                  open(browser, url, hash),
+                ),
+              );
+        // loading is not looking
+        await sleep(3000);
+        const [cpu, done] = [used(), flowing.done()];
+        await sleep(turnSeconds * 1000);
+        costs[kind].push(((used() - cpu) / (flowing.done() - done)) * 1e6);
+        for (const page of pages) await close(page);
+      }
+    }
+    await flowing.stop();
+    const [off, on] = [median(costs.without), median(costs.with)];
+    console.log(
+      `daemon: ${off.toFixed(0)} µs a unit without a dashboard, ${on.toFixed(0)} with three: ${((on / off - 1) * 100).toFixed(1)} % ` +
+        `(${costs.without.map((one) => one.toFixed(0)).join(", ")}; ${costs.with.map((one) => one.toFixed(0)).join(", ")})`,
+    );
+    console.log(
+      `main thread: blocked for ${ms(Math.max(0, ...blocked))} at most, ${blocked.filter((one) => one > 100).length} times over 100 ms`,
+    );
+  } finally {
+    await browser.close();
+    await client.close();
+    await terminate(daemon);
+  }
+}
+
+const [what, directory, ...numbers] = process.argv.slice(2);
+if (directory === undefined || (what !== "fill" && what !== "measure"))
+  throw new Error("expected fill DIRECTORY [units] or measure DIRECTORY [seconds of a turn] [turns]");
+if (what === "fill") await fill(directory, Number(numbers[0] ?? 5_000_000));
+else await measure(directory, Number(numbers[0] ?? 15), Number(numbers[1] ?? 4));

@@ -1,0 +1,185 @@
+/**
+ * Backfill: ended units of a work spec are run again beside it, by a copy of the work spec under another name and with other
+ * settings. What came out is compared with what is there, and takes its place when somebody says so.
+ *
+ * The copy has no `then`: nothing goes on to the next work spec before its results are accepted. Its key `replay_of` names the work
+ * spec that it is a copy of.
+ */
+import { isDeepStrictEqual } from "node:util";
+import {
+  CoordinateError,
+  decodeData,
+  eachPage,
+  encodeData,
+  type Coordinate,
+  type Data,
+  type DataObject,
+  type WorkUnitQuery,
+  type WorkUnitRow,
+} from "../core/index.ts";
+
+export interface Replay {
+  readonly coordinate: Coordinate;
+  readonly ns: string;
+  readonly workSpec: string;
+  /** The name of the copy. */
+  readonly copy: string;
+}
+
+export interface Difference {
+  name: string;
+  /** Keys of the result that differ. A key that one side does not have is undefined there. */
+  changed: readonly { key: string; before: unknown; after: unknown }[];
+}
+
+/** How the results of a replay compare with those that are there. */
+export interface Comparison {
+  /** Finished on both sides, with the same data. */
+  same: number;
+  /** Finished here, with other data or where it had failed before. */
+  different: number;
+  /** Failed here, and had finished before. */
+  failed: number;
+  /** Failed on both sides. */
+  stillFailed: number;
+  /** Has not ended yet. */
+  open: number;
+  /** Is not there any more on the other side, or has not ended there. */
+  gone: number;
+}
+
+const pageSize = 1000;
+/** Nobody else takes the units of a page while they are written. */
+const writeLeaseMs = 60_000;
+
+/** Who the attempts belong to that put a result in its place. */
+export const replayWorker = "replay";
+
+/** Whether the copy is there. Throws `bad_argument` when the name belongs to another work spec, which must not be touched. */
+export async function isBegun({ coordinate, ns, workSpec, copy }: Replay): Promise<boolean> {
+  const [row] = await coordinate.getWorkSpecs(ns, [copy]);
+  if (row === undefined || row === null) return false;
+  if (decodeData(row.data).replay_of === workSpec) return true;
+  throw new CoordinateError("bad_argument", `work spec ${copy} is not a replay of ${workSpec}`);
+}
+
+/** Makes the copy, or changes it; its settings are those of the work spec with `changes`. */
+export async function prepareReplay(replay: Replay, changes: DataObject): Promise<void> {
+  const { coordinate, ns, workSpec, copy } = replay;
+  await isBegun(replay);
+  const [row] = await coordinate.getWorkSpecs(ns, [workSpec]);
+  if (row === undefined || row === null) throw new CoordinateError("no_such_work_spec", workSpec);
+  // it makes no units of its own, leads nowhere, and keeps its results until they were compared
+  const { then: _then, schedule: _s, continuous: _c, retention: _r, ...own } = decodeData(row.data);
+  // workers ask for work specs by their task, which is the name where nothing is said
+  const data = encodeData({ task: workSpec, ...own, ...changes, name: copy, replay_of: workSpec });
+  await coordinate.setWorkSpecs(ns, [{ name: copy, data }]);
+}
+
+/** Adds the selected units to the copy, with the data that they were added with. Answers how many. */
+export async function addToReplay(
+  { coordinate, ns, workSpec, copy }: Replay,
+  query: Omit<WorkUnitQuery, "asAdded" | "previous" | "limit">,
+  onProgress: (added: number) => void = () => undefined,
+): Promise<number> {
+  let added = 0;
+  const pages = eachPage((from) =>
+    coordinate.listWorkUnits(ns, workSpec, { ...query, asAdded: true, limit: pageSize, ...from }),
+  );
+  for await (const rows of pages) {
+    const units = rows.map(({ name, data, priority, labels }) => ({ name, data, priority, labels }));
+    added += (await coordinate.addWorkUnits(ns, copy, units)).length;
+    onProgress(added);
+  }
+  return added;
+}
+
+/** Compares unit by unit, in name order; `onDifference` hears of those whose results differ. */
+export async function compareReplay(
+  replay: Replay,
+  ignore: readonly string[],
+  onDifference: (difference: Difference) => void = () => undefined,
+): Promise<Comparison> {
+  const comparison: Comparison = { same: 0, different: 0, failed: 0, stillFailed: 0, open: 0, gone: 0 };
+  for await (const pairs of eachPair(replay))
+    for (const { before, after } of pairs) {
+      const outcome = outcomeOf(before, after, ignore);
+      comparison[outcome]++;
+      if (outcome === "different")
+        onDifference({ name: after.name, changed: changedKeys(before?.data ?? null, after.data, ignore) });
+    }
+  return comparison;
+}
+
+/**
+ * Puts the results that differ in the place of the old: by an attempt of their own, so that the history of a unit says so, and with
+ * what follows from a finish. Answers how many. What has been put in its place is the same afterwards: to be stopped in the middle and
+ * begun again does no harm.
+ */
+export async function acceptReplay(
+  replay: Replay,
+  ignore: readonly string[],
+  onProgress: (accepted: number) => void = () => undefined,
+): Promise<number> {
+  const { coordinate, ns, workSpec } = replay;
+  let accepted = 0;
+  for await (const pairs of eachPair(replay)) {
+    const ready = pairs.filter(({ before, after }) => outcomeOf(before, after, ignore) === "different");
+    if (ready.length === 0) continue;
+    const attempts = await coordinate.makeAttempts(
+      ns,
+      ready.map(({ after: { name } }) => ({
+        ...{ workSpec, workUnit: name, worker: replayWorker },
+        lifetimeMs: writeLeaseMs,
+      })),
+    );
+    const changed = await coordinate.settleAttempts(
+      ns,
+      attempts.map(({ id }, i) => ({ attempt: id, action: "finish", data: ready[i]!.after.data })),
+    );
+    for (const { error } of changed) if (error !== null) throw new CoordinateError(error);
+    accepted += ready.length;
+    onProgress(accepted);
+  }
+  return accepted;
+}
+
+interface Pair {
+  before: WorkUnitRow | null;
+  after: WorkUnitRow;
+}
+
+async function* eachPair({ coordinate, ns, workSpec, copy }: Replay): AsyncGenerator<Pair[]> {
+  const pages = eachPage((from) => coordinate.listWorkUnits(ns, copy, { limit: pageSize, ...from }));
+  for await (const rows of pages) {
+    const names = rows.map(({ name }) => name);
+    const before = await coordinate.getWorkUnits(ns, workSpec, names);
+    yield rows.map((after, i) => ({ before: before[i] ?? null, after }));
+  }
+}
+
+function outcomeOf(
+  before: WorkUnitRow | null,
+  after: WorkUnitRow,
+  ignore: readonly string[],
+): keyof Comparison {
+  if (after.status !== "finished" && after.status !== "failed") return "open";
+  if (before === null || (before.status !== "finished" && before.status !== "failed")) return "gone";
+  if (after.status === "failed") return before.status === "failed" ? "stillFailed" : "failed";
+  if (before.status === "failed") return "different";
+  return changedKeys(before.data, after.data, ignore).length === 0 ? "same" : "different";
+}
+
+function changedKeys(
+  before: Data | null,
+  after: Data | null,
+  ignore: readonly string[],
+): Difference["changed"] {
+  // most results are the same to the byte
+  if (before !== null && before === after) return [];
+  const old = before === null ? {} : decodeData(before);
+  const fresh = after === null ? {} : decodeData(after);
+  return [...new Set([...Object.keys(old), ...Object.keys(fresh)])]
+    .filter((key) => !ignore.includes(key) && !isDeepStrictEqual(old[key], fresh[key]))
+    .map((key) => ({ key, before: old[key], after: fresh[key] }));
+}

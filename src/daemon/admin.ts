@@ -1,0 +1,159 @@
+/** For administrators: the tokens of the daemon and what its audit log says. Both need scope `admin` in all namespaces. */
+import { open } from "node:fs/promises";
+import { shape } from "../core/index.ts";
+import { HttpError, scopes, type Route, type Scope } from "../rest/index.ts";
+import { listTokens, revokeToken, type Grant, type TokenRow } from "./tokens.ts";
+
+export interface AdminSources {
+  readonly tokensFile: string;
+  readonly auditFile: string;
+}
+
+export interface AuditRow {
+  time: string;
+  request: string | null;
+  token: string | null;
+  address: string;
+  namespace: string;
+  action: string | null;
+  path: string | null;
+  status: number;
+}
+
+/** The newest lines first; `next` is where older ones are, null at the beginning of the file. */
+export interface AuditPage {
+  rows: AuditRow[];
+  next: string | null;
+}
+
+const maxLines = 1000;
+/** What is read of the file at once: a line has a few hundred bytes. */
+const chunkBytes = 256 * 1024;
+
+/** Lines of a file from the end, or from before a position; no more is read than a chunk. */
+export async function readAudit(file: string, limit: number, before?: number): Promise<AuditPage> {
+  const handle = await open(file, "r").catch((error: unknown) => {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return null;
+    throw error;
+  });
+  if (handle === null) return { rows: [], next: null };
+  try {
+    const { size } = await handle.stat();
+    const end = Math.min(before ?? size, size);
+    const start = Math.max(0, end - chunkBytes);
+    const { buffer, bytesRead } = await handle.read(Buffer.alloc(end - start), 0, end - start, start);
+    const bytes = buffer.subarray(0, bytesRead);
+    // whole lines alone: the first one of a chunk may have begun before it, the last one may still be written
+    let at = bytes.lastIndexOf(0x0a);
+    const rows: AuditRow[] = [];
+    while (at >= 0 && rows.length < limit) {
+      const lineStart = at === 0 ? 0 : bytes.lastIndexOf(0x0a, at - 1) + 1;
+      if (lineStart === 0 && start > 0) break;
+      const row = readLine(bytes.toString("utf8", lineStart, at));
+      if (row !== null) rows.push(row);
+      at = lineStart - 1;
+    }
+    // a chunk without a whole line is passed over
+    const next = start + (rows.length === 0 ? 0 : at + 1);
+    return { rows, next: next === 0 ? null : String(next) };
+  } finally {
+    await handle.close();
+  }
+}
+
+/** A line that a disk which was full has cut is left out. */
+function readLine(text: string): AuditRow | null {
+  try {
+    return JSON.parse(text) as AuditRow;
+  } catch {
+    return null;
+  }
+}
+
+const grant = shape.object<Grant>({
+  namespace: shape.text({ description: "A name, or * for all" }),
+  scopes: shape.list(shape.oneOf(scopes)),
+});
+const tokenRow = shape.object<TokenRow>({
+  id: shape.text(),
+  name: shape.text(),
+  grants: shape.list(grant),
+  created: shape.number(),
+  expires: shape.number({ description: "Milliseconds since 1970; 0 is never" }),
+});
+const auditRow = shape.object<AuditRow>({
+  time: shape.text(),
+  request: shape.nullable(shape.text()),
+  token: shape.nullable(shape.text({ description: "The id of a token" })),
+  address: shape.text(),
+  namespace: shape.text(),
+  action: shape.nullable(shape.text()),
+  path: shape.nullable(shape.text()),
+  status: shape.integer,
+});
+
+const mayAll = ({ grants, expires }: TokenRow, now: number): boolean =>
+  (expires === 0 || expires > now) &&
+  grants.some(
+    ({ namespace, scopes: granted }) => namespace === "*" && granted.includes("admin" satisfies Scope),
+  );
+
+export function adminRoutes({ tokensFile, auditFile }: AdminSources): Route[] {
+  const common = { scope: "admin", family: "daemon" } as const;
+  return [
+    {
+      ...common,
+      id: "tokens",
+      method: "GET",
+      path: "/v1/tokens",
+      summary: "The tokens of the daemon, without their secrets. Needs scope admin in all namespaces.",
+      answer: shape.list(tokenRow),
+      handle: async () => JSON.stringify(listTokens(tokensFile)),
+    },
+    {
+      ...common,
+      id: "token.revoke",
+      method: "DELETE",
+      path: "/v1/tokens/{token}",
+      summary: "Revokes a token; the last that may do everything stays. Needs scope admin in all namespaces.",
+      handle: async (call) => {
+        const id = call.param("token");
+        const tokens = listTokens(tokensFile);
+        if (!tokens.some((token) => token.id === id))
+          throw new HttpError("not_found", `There is no token ${id}`);
+        // without it nobody could make another over the network, and without any token the daemon would be open
+        if (!tokens.some((token) => token.id !== id && mayAll(token, Date.now())))
+          throw new HttpError(
+            "forbidden",
+            "The last token with scope admin in all namespaces is revoked at the terminal",
+          );
+        revokeToken(tokensFile, id);
+        return "{}";
+      },
+    },
+    {
+      ...common,
+      id: "audit",
+      method: "GET",
+      path: "/v1/audit",
+      summary:
+        "Who changed what, and who was refused, the newest first. Needs scope admin in all namespaces.",
+      query: {
+        limit: shape.text({ description: `Lines at most, up to ${maxLines}; 200 if not given` }),
+        before: shape.text({ description: "The `next` of the page before" }),
+      },
+      answer: shape.object<AuditPage>({ rows: shape.list(auditRow), next: shape.nullable(shape.text()) }),
+      handle: async (call) => {
+        const number = (name: string): number | undefined => {
+          const [given] = call.query(name);
+          if (given === undefined) return undefined;
+          if (!/^\d{1,15}$/.test(given))
+            throw new HttpError("bad_request", `${name}: expected a whole number, got ${given.slice(0, 40)}`);
+          return Number(given);
+        };
+        const limit = Math.min(Math.max(1, number("limit") ?? 200), maxLines);
+        return JSON.stringify(await readAudit(auditFile, limit, number("before")));
+      },
+    },
+  ];
+}

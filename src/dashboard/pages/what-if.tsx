@@ -1,0 +1,365 @@
+/** What if there were more workers, or other weights: the recorded arrivals and durations, played again. */
+import { useMemo, useState, type ReactNode } from "react";
+import { sayError } from "../data/connection.ts";
+import { daemonNow } from "../data/session.ts";
+import { setMeta } from "../data/specs.ts";
+import { readRecord, slotsNow, useRecord } from "../data/what-if.ts";
+import { useWorkers } from "../data/workers.ts";
+import { clockTime, count, duration, plural, rate, visible } from "../format.ts";
+import { useHere } from "../here.ts";
+import { Confirm } from "../parts/dialog.tsx";
+import { Link, Name, Trouble } from "../parts/text.tsx";
+import { go, type Place } from "../place.ts";
+import { ranges, type Range } from "../range.ts";
+import { simulate, type LoadSpec, type Outcome, type Plan, type Waits } from "../what-if.ts";
+import "./what-if.css";
+
+const shownRanges: readonly Range[] = ["1h", "6h", "24h", "7d"];
+
+/** What was changed, as the URL says it: anything else than numbers by name is nothing. */
+function readPlan(text: string | undefined): Plan {
+  const numbers = (given: unknown): Record<string, number> =>
+    Object.fromEntries(
+      Object.entries(typeof given === "object" && given !== null ? given : {}).filter(
+        (entry): entry is [string, number] =>
+          typeof entry[1] === "number" && entry[1] >= 0 && entry[1] <= 1e6,
+      ),
+    );
+  try {
+    const { slots, weights } = JSON.parse(text ?? "{}") as { slots?: unknown; weights?: unknown };
+    return { slots: numbers(slots), weights: numbers(weights) };
+  } catch {
+    return { slots: {}, weights: {} };
+  }
+}
+
+export default function WhatIf(): ReactNode {
+  const { ns, place, look, may, changed } = useHere();
+  const range = shownRanges.find((one) => one === place.filters?.range) ?? "1h";
+  const record = useRecord(ns, range);
+  const workers = useWorkers(ns);
+  const [applying, setApplying] = useState(false);
+  const specs = look.specs;
+  // counts change all the time; what the record is played with changes seldom
+  const settings = JSON.stringify(
+    specs?.map(({ name, meta }) => [name, meta.weight, meta.priority, meta.maxRunning, meta.paused]),
+  );
+  const recorded = useMemo(
+    () => (record.data === undefined || specs === undefined ? undefined : readRecord(record.data, specs)),
+    [record.data, settings],
+  );
+  const plan = useMemo(() => readPlan(place.filters?.plan), [place.filters?.plan]);
+  const runtimes = useMemo(
+    () => [...new Set(recorded?.load.specs.map(({ runtime }) => runtime))].sort(),
+    [recorded],
+  );
+  const slots = useMemo(
+    () => slotsNow(runtimes, workers.data ?? [], recorded?.ran ?? {}),
+    [runtimes, workers.data, recorded],
+  );
+  const now = useMemo(
+    () => (recorded === undefined ? null : simulate(recorded.load, { slots, weights: {} })),
+    [recorded, slots],
+  );
+  const then = useMemo(
+    () =>
+      recorded === undefined
+        ? null
+        : simulate(recorded.load, { slots: { ...slots, ...plan.slots }, weights: plan.weights }),
+    [recorded, slots, plan],
+  );
+  if (record.error !== null && record.data === undefined) return <Trouble text={sayError(record.error)} />;
+  if (recorded === undefined || now === null || then === null || workers.data === undefined) return null;
+  if (recorded.load.specs.length === 0)
+    return (
+      <section className="card blank">
+        <h1>There is no record to play again</h1>
+        <p>
+          The daemon records what comes, how long it takes and how long it waits. Run some work, and look here
+          again.
+        </p>
+      </section>
+    );
+  const set = (next: Plan): void => {
+    const isEmpty = Object.keys(next.slots).length === 0 && Object.keys(next.weights).length === 0;
+    go(
+      { ns, page: "what-if", filters: { ...place.filters, plan: isEmpty ? "" : JSON.stringify(next) } },
+      { replace: true },
+    );
+  };
+  const without = (given: Readonly<Record<string, number>>, key: string): Record<string, number> =>
+    Object.fromEntries(Object.entries(given).filter(([one]) => one !== key));
+  const isChanged = Object.keys(plan.slots).length + Object.keys(plan.weights).length > 0;
+  const at = (one: Range): Place => ({
+    ...place,
+    filters: { ...place.filters, range: one === "1h" ? "" : one },
+  });
+  const weights = Object.entries(plan.weights).filter(([name]) => look.byName.has(name));
+  return (
+    <>
+      <div className="head">
+        <div className="grow">
+          <h1>What if</h1>
+          <p>
+            {isChanged ? (
+              <Told load={recorded.load.specs} now={now} then={then} />
+            ) : (
+              "Change the number of slots or a weight: what came in the record is played again with it."
+            )}
+          </p>
+        </div>
+        <div className="acts">
+          {isChanged && (
+            <button type="button" className="btn" onClick={() => set({ slots: {}, weights: {} })}>
+              As it is now
+            </button>
+          )}
+          {weights.length > 0 && may("write") && (
+            <button type="button" className="btn p" onClick={() => setApplying(true)}>
+              Set {plural(weights.length, "weight")}…
+            </button>
+          )}
+        </div>
+      </div>
+      <section className="card" aria-label="Slots">
+        <header>
+          <h2>Slots</h2>
+          <span className="dim">units that workers run at once, by runtime</span>
+          <span className="grow" />
+          <div className="seg sm" role="group" aria-label="Record of the last">
+            {shownRanges.map((one) => (
+              <Link key={one} to={at(one)} {...(one === range && { current: true })}>
+                {one.replace(/([mhd])/, " $1")}
+              </Link>
+            ))}
+          </div>
+        </header>
+        <div className="slots">
+          {runtimes.map((runtime) => (
+            <label key={runtime} className={plan.slots[runtime] === undefined ? "" : "chg"}>
+              <b>{runtime === "" ? "no runtime" : <Name text={runtime} max={24} />}</b>
+              <input
+                type="number"
+                min="0"
+                aria-label={`Slots of ${runtime === "" ? "no runtime" : visible(runtime)}`}
+                value={plan.slots[runtime] ?? slots[runtime] ?? 0}
+                onChange={(event) => {
+                  const value = Math.floor(Number(event.target.value));
+                  set({
+                    ...plan,
+                    slots:
+                      value === slots[runtime] || !(value >= 0)
+                        ? without(plan.slots, runtime)
+                        : { ...plan.slots, [runtime]: value },
+                  });
+                }}
+              />
+              <span className="dim">now {count(slots[runtime] ?? 0)}</span>
+            </label>
+          ))}
+        </div>
+      </section>
+      <section className="card wi" aria-label="Work specs">
+        <header>
+          <h2>How units would wait</h2>
+          <span className="grow" />
+          <span className="legend dim">
+            <i className="sw sw-available" /> waiting as it is <i className="sw sw-in dash" /> with the change
+          </span>
+        </header>
+        <div className="scroll">
+          <table>
+            <thead>
+              <tr>
+                <th scope="col">Work spec</th>
+                <th className="r" scope="col">
+                  Weight
+                </th>
+                <th className="r lo" scope="col">
+                  In /s
+                </th>
+                <th className="r lo" scope="col">
+                  Takes
+                </th>
+                <th className="lo" scope="col">
+                  Waiting
+                </th>
+                <th className="r lo" scope="col" title="Half of the units, and nine of ten, waited no longer">
+                  Measured p50, p90
+                </th>
+                <th className="r lo" scope="col">
+                  Model p50, p90
+                </th>
+                <th className="r" scope="col">
+                  With the change
+                </th>
+                <th className="r" scope="col">
+                  Left at the end
+                </th>
+              </tr>
+            </thead>
+            <tbody>
+              {recorded.load.specs.map((spec) => {
+                const before = now.get(spec.name)!;
+                const after = then.get(spec.name)!;
+                const weight = plan.weights[spec.name];
+                return (
+                  <tr key={spec.name} data-row tabIndex={-1}>
+                    <td className="strong">
+                      <Link to={{ ns, page: "spec", spec: spec.name }}>
+                        <Name text={spec.name} max={28} />
+                      </Link>
+                      {spec.paused && <span className="t-blocked"> paused</span>}
+                    </td>
+                    <td className="r">
+                      <input
+                        type="number"
+                        min="0"
+                        step="any"
+                        className={weight === undefined ? "num-in" : "num-in chg"}
+                        aria-label={`Weight of ${visible(spec.name).slice(0, 60)}`}
+                        value={weight ?? spec.weight}
+                        onChange={(event) => {
+                          const value = Number(event.target.value);
+                          set({
+                            ...plan,
+                            weights:
+                              value === spec.weight || !(value >= 0)
+                                ? without(plan.weights, spec.name)
+                                : { ...plan.weights, [spec.name]: value },
+                          });
+                        }}
+                      />
+                    </td>
+                    <td className="r mid lo">
+                      {rate((spec.arrivals.reduce((sum, one) => sum + one, 0) / ranges[range]) * 1000)}
+                    </td>
+                    <td className="r mid lo">{spec.durationMs > 0 ? duration(spec.durationMs) : "–"}</td>
+                    <td className="lo">
+                      <Backlogs before={before.backlog} after={after.backlog} />
+                    </td>
+                    <td className="r mid lo">
+                      <WaitWords waits={recorded.measured.get(spec.name) ?? null} />
+                    </td>
+                    <td className="r mid lo">
+                      <WaitWords waits={before.waits} />
+                    </td>
+                    <td className={isChanged ? `r strong ${toneOf(before, after)}` : "r dim"}>
+                      <WaitWords waits={after.waits} />
+                    </td>
+                    <td className="r">
+                      {count(after.left)}
+                      {after.left !== before.left && (
+                        <span className="dim"> in place of {count(before.left)}</span>
+                      )}
+                    </td>
+                  </tr>
+                );
+              })}
+            </tbody>
+          </table>
+        </div>
+        <footer className="limits">
+          A model of averages over steps of {duration(recorded.load.stepMs)}: shorter waits count as none.
+          Slots go to the highest priority first, then by weight, within <code>max_running</code>; durations
+          are as they were, and units that follow from others come when they came. Where <i>model</i> is far
+          from <i>measured</i>, trust neither: workers were idle, came and went, or wait for something else.
+        </footer>
+      </section>
+      {applying && (
+        <Confirm
+          title={`Set ${plural(weights.length, "weight")}`}
+          facts={[
+            {
+              term: "Touches",
+              text: weights
+                .map(
+                  ([name, weight]) =>
+                    `${visible(name).slice(0, 40)} ${look.byName.get(name)?.meta.weight ?? ""} → ${weight}`,
+                )
+                .join(", "),
+            },
+            {
+              term: "Does",
+              text: `From ${clockTime(daemonNow())} on, workers that ask are given work by these shares.`,
+            },
+            { term: "Way back", text: "Set the weights of before, on the page of each work spec." },
+          ]}
+          run={async () => {
+            for (const [name, weight] of weights) await setMeta(ns, name, { weight });
+            changed("specs", "explain");
+            set({ ...plan, weights: {} });
+          }}
+          onClose={() => setApplying(false)}
+        />
+      )}
+    </>
+  );
+}
+
+const p90 = ({ waits }: Outcome): number => waits?.p90 ?? Infinity;
+
+const toneOf = (before: Outcome, after: Outcome): string =>
+  p90(after) < p90(before) ? "t-finished" : p90(after) > p90(before) ? "t-failed" : "";
+
+function WaitWords({ waits }: { waits: Waits | null }): ReactNode {
+  if (waits === null) return <span className="z">none began</span>;
+  const word = (ms: number): string => (ms === 0 ? "0" : duration(ms));
+  return `${word(waits.p50)}, ${word(waits.p90)}`;
+}
+
+/** In a sentence: the work spec whose waits change the most. */
+function Told(props: {
+  load: readonly LoadSpec[];
+  now: ReadonlyMap<string, Outcome>;
+  then: ReadonlyMap<string, Outcome>;
+}): ReactNode {
+  const { load, now, then } = props;
+  const changes = load
+    .map(({ name }) => ({ name, before: now.get(name)!, after: then.get(name)! }))
+    .filter(({ before, after }) => p90(before) !== p90(after) || before.left !== after.left)
+    .sort((a, b) => Math.abs(b.after.left - b.before.left) - Math.abs(a.after.left - a.before.left));
+  const [first] = changes;
+  if (first === undefined) return "In this record it would have changed nothing.";
+  const { name, before, after } = first;
+  const words = (waits: Waits | null): string =>
+    waits === null ? "would not have begun" : duration(waits.p90);
+  return (
+    <>
+      Most for <b>{visible(name).slice(0, 60)}</b>: nine of ten units would have begun within{" "}
+      <b>{words(after.waits)}</b> in place of <b>{words(before.waits)}</b>, and{" "}
+      <b>{plural(after.left, "unit")}</b> would wait at the end in place of <b>{count(before.left)}</b>.
+      {changes.length > 1 && ` ${plural(changes.length - 1, "other work spec")} would change too.`}
+    </>
+  );
+}
+
+/** What waits over the time of the record, as it is and with the change, on one scale from zero. */
+function Backlogs({ before, after }: { before: readonly number[]; after: readonly number[] }): ReactNode {
+  const width = 120;
+  const height = 24;
+  const top = Math.max(1, ...before, ...after) * 1.1;
+  const line = (values: readonly number[]): string => {
+    const size = Math.max(1, Math.ceil(values.length / width));
+    const thinned = values.filter((_, i) => i % size === 0);
+    return thinned
+      .map(
+        (value, i) =>
+          `${i === 0 ? "M" : "L"}${((i / Math.max(1, thinned.length - 1)) * width).toFixed(1)},${(height - 1 - (value / top) * (height - 2)).toFixed(1)}`,
+      )
+      .join("");
+  };
+  return (
+    <svg
+      className="spark"
+      width={width}
+      height={height}
+      viewBox={`0 0 ${width} ${height}`}
+      aria-hidden="true"
+    >
+      <line x1="0" x2={width} y1={height - 0.5} y2={height - 0.5} className="grid" />
+      <path d={line(before)} className="ln ln-available" />
+      <path d={line(after)} className="ln ln-in" />
+    </svg>
+  );
+}

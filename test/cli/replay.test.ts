@@ -1,0 +1,189 @@
+/** `coordinate replay`: ended units run again beside their work spec, are compared, and take the place of the old. */
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { decodeData, encodeData, Engine } from "../../src/core/index.ts";
+import { openSqlite } from "../../src/sqlite/index.ts";
+import { run } from "./in-process.ts";
+
+const place = mkdtempSync(path.join(tmpdir(), "coordinate-replay-"));
+const file = path.join(place, "store.sqlite");
+const line = (words: string) => run(["--backend", `sqlite:${file}`, ...words.split(" ")]);
+
+async function withEngine<Answer>(work: (engine: Engine) => Promise<Answer>): Promise<Answer> {
+  const engine = new Engine(await openSqlite(file));
+  try {
+    return await work(engine);
+  } finally {
+    await engine.close();
+  }
+}
+
+/** Runs everything that waits: the result is made of the data and of a setting of the work spec. */
+const work = (): Promise<string[]> =>
+  withEngine(async (engine) => {
+    const ran: string[] = [];
+    for (;;) {
+      const attempts = await engine.requestAttempts("", { worker: "w", number: 100 });
+      if (attempts.length === 0) return ran;
+      for (const { id, workSpec, workUnit, data } of attempts) {
+        const [spec] = await engine.getWorkSpecs("", [workSpec]);
+        const { factor = 1, task } = decodeData(spec!.data) as { factor?: number; task?: string };
+        const { n } = decodeData(data!) as { n: number };
+        ran.push(`${workSpec}/${workUnit} ${task ?? ""}`);
+        const broken = n === 3 && factor === 10;
+        await engine.settleAttempts("", [
+          broken || (n === 4 && factor === 1)
+            ? { attempt: id, action: "fail", data: encodeData({ n, traceback: "Error: no" }) }
+            : {
+                ...{ attempt: id, action: "finish" },
+                data: encodeData({
+                  result: n < 2 ? n : n * factor,
+                  at: ran.length,
+                  output: [`${workUnit}!`],
+                }),
+              },
+        ]);
+      }
+    }
+  });
+
+beforeAll(async () => {
+  await withEngine(async (engine) => {
+    await engine.setWorkSpecs("", [
+      {
+        data: encodeData({
+          name: "sums",
+          then: "next",
+          factor: 1,
+          retention: { finished: { max_age: 3600 } },
+        }),
+      },
+      { data: encodeData({ name: "next", disabled: true }) },
+    ]);
+    await engine.addWorkUnits(
+      "",
+      "sums",
+      [0, 1, 2, 3, 4].map((n) => ({
+        name: `u${n}`,
+        data: encodeData({ n }),
+        priority: 5 - n,
+        labels: ["l"],
+      })),
+    );
+  });
+  await work();
+  await withEngine((engine) => engine.deleteWorkUnits("", "next", { all: true }));
+});
+afterAll(() => rmSync(place, { recursive: true, force: true }));
+
+test("begin, compare, accept, drop", async () => {
+  const begun = await line("replay sums --set factor=10");
+  expect(begun.err + begun.out).toMatch(/5 units selected[^]*Added 5 work units to sums-replay/);
+  const early = await line("replay sums --compare");
+  expect(early.out).toBe("        5  not ended yet\n");
+  expect(await work()).toEqual([0, 1, 2, 3, 4].map((n) => `sums-replay/u${n} sums`));
+
+  const compared = await line("replay sums --compare --ignore at");
+  expect(compared.out).toBe(
+    [
+      "        2  the same",
+      "        2  different",
+      "        1  failed, and had finished before",
+      "",
+      "u2",
+      "  - result: 2",
+      "  + result: 20",
+      "",
+      "u4",
+      "  - n: 4",
+      '  - traceback: "Error: no"',
+      "  + result: 40",
+      '  + output: ["u4!"]',
+      "",
+    ].join("\n"),
+  );
+  const json = JSON.parse((await line("--json replay sums --compare --show 0")).out) as object;
+  expect(json).toEqual({
+    ...{ same: 2, different: 2, failed: 1, stillFailed: 0, open: 0, gone: 0 },
+    differences: [],
+  });
+  // nothing has gone on to the next work spec, and nothing was changed
+  await withEngine(async (engine) => {
+    expect((await engine.listWorkUnits("", "next")).rows).toEqual([]);
+    expect((await engine.getWorkUnits("", "sums", ["u4"]))[0]).toMatchObject({
+      status: "failed",
+      attempts: 1,
+    });
+  });
+
+  expect((await line("replay sums --accept --ignore at")).out).toBe(
+    "Replaced the results of 2 work units of sums.\n",
+  );
+  expect(await line("replay sums --accept --ignore at")).toMatchObject({ code: 2 });
+  await withEngine(async (engine) => {
+    const rows = await engine.getWorkUnits("", "sums", ["u1", "u2", "u3", "u4"]);
+    expect(
+      rows.map((row) => [row?.status, row?.attempts, (decodeData(row!.data!) as { result: number }).result]),
+    ).toEqual([
+      ["finished", 1, 1],
+      ["finished", 2, 20],
+      ["finished", 1, 3],
+      ["finished", 2, 40],
+    ]);
+    expect(
+      (await engine.listUnitAttempts("", "sums", "u2")).map(({ worker, status }) => [worker, status]),
+    ).toEqual([
+      ["w", "finished"],
+      ["replay", "finished"],
+    ]);
+    expect((await engine.listWorkUnits("", "next")).rows.map(({ name }) => name)).toEqual(["u2!", "u4!"]);
+  });
+  expect((await line("replay sums --drop")).out).toBe("Deleted sums-replay.\n");
+  const none = await line("replay sums --compare");
+  expect(none.code).not.toBe(0);
+  expect(none.err).toMatch(/no replay sums-replay of sums[^]*coordinate replay sums/);
+});
+
+test("only what is selected, under a name of its own, by another task", async () => {
+  await line("replay sums u1 u2 -s finished --as trial --set task=sums-next --set note=plain");
+  await withEngine(async (engine) => {
+    const { rows } = await engine.listWorkUnits("", "trial");
+    expect(rows.map(({ name, data, priority, labels }) => [name, data, priority, labels])).toEqual([
+      ["u1", '{"n":1}', 4, ["l"]],
+      ["u2", '{"n":2}', 3, ["l"]],
+    ]);
+    const [spec] = await engine.getWorkSpecs("", ["trial"]);
+    expect(decodeData(spec!.data)).toEqual({
+      ...{ task: "sums-next", name: "trial", factor: 1, note: "plain" },
+      replay_of: "sums",
+    });
+  });
+});
+
+test("a work spec that is no replay is neither overwritten nor deleted", async () => {
+  for (const words of [
+    "replay sums --as next",
+    "replay sums --as next --drop",
+    "replay sums --as next --accept",
+  ]) {
+    const refused = await line(words);
+    expect(refused.code).not.toBe(0);
+    expect(refused.err).toMatch(/work spec next is not a replay of sums/);
+  }
+  await withEngine(async (engine) => {
+    const [spec] = await engine.getWorkSpecs("", ["next"]);
+    expect(decodeData(spec!.data)).toEqual({ name: "next", disabled: true });
+  });
+});
+
+test("wrong use", async () => {
+  expect((await line("replay nowhere")).err).toMatch(/nowhere/);
+  expect((await line("replay sums --as sums")).err).toMatch(/a name of its own/);
+  expect((await line("replay sums --accept --drop")).err).toMatch(/--accept and --drop: one of them/);
+  expect((await line("replay sums --set factor")).err).toMatch(/expected KEY=VALUE, got factor/);
+  expect((await line("replay sums -s pending")).err).toMatch(/expected finished or failed, got pending/);
+  expect((await line("replay sums --compare --as trial --show x")).err).toMatch(/--show: expected /);
+  expect((await line("replay sums --prefix nothing-has-it")).code).toBe(2);
+});
