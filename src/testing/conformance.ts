@@ -19,6 +19,7 @@ import { failureGroups } from "./cases/failures.ts";
 import { housekeeping } from "./cases/housekeeping.ts";
 import { input } from "./cases/input.ts";
 import { labels } from "./cases/labels.ts";
+import { sharedLimits } from "./cases/limits.ts";
 import { locks } from "./cases/locks.ts";
 import { names } from "./cases/names.ts";
 import { namespaces } from "./cases/namespaces.ts";
@@ -65,6 +66,7 @@ export const caseGroups: readonly CaseGroup[] = [
   actions,
   labels,
   partitions,
+  sharedLimits,
   ending,
   queueAge,
   locks,

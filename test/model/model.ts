@@ -77,6 +77,7 @@ export interface ModelSpec {
   ratePerPartition: ModelRate;
   order: boolean;
   fair: boolean;
+  limits: readonly string[];
   /** The partition that was served last, and when the buckets are full again. */
   cursor: string;
   full: number;
@@ -114,6 +115,13 @@ export interface ModelPut {
   maxRetries?: number | undefined;
   /** What becomes of a unit that exists; undefined is `update`. */
   conflict?: "replace" | "data" | "ignore" | "refuse" | undefined;
+}
+
+/** A limit that work specs share. */
+export interface ModelLimit {
+  maxRunning: number;
+  rate: ModelRate;
+  full: number;
 }
 
 export type ModelStatus = "available" | "delayed" | "blocked" | "pending" | "finished" | "failed";
@@ -168,6 +176,7 @@ export class Model {
   specs: ModelSpec[] = [];
   units: ModelUnit[] = [];
   queues = new Map<string, ModelMessage[]>();
+  limits = new Map<string, ModelLimit>();
   #lastId = 0;
   #call = 0;
   #loose = false;
@@ -531,6 +540,10 @@ export class Model {
     if (spec.maxGetwork > 0) places = Math.min(places, spec.maxGetwork);
     if (spec.maxRunning > 0) places = Math.min(places, spec.maxRunning - this.counts(specName).pending);
     places = Math.min(places, tokensOf(spec.rate, spec.full, this.now));
+    for (const { maxRunning, running, rate, full } of this.#limitsOf(spec)) {
+      places = Math.min(places, tokensOf(rate, full, this.now));
+      if (maxRunning > 0) places = Math.min(places, maxRunning - running);
+    }
     const limit = places;
     const given: ModelAttempt[] = [];
     while (given.length === 0 && limit > 0) {
@@ -559,7 +572,20 @@ export class Model {
 
   #paid(spec: ModelSpec, given: ModelAttempt[]): ModelAttempt[] {
     spec.full = takeTokens(spec.rate, spec.full, this.now, given.length);
+    for (const { limit } of this.#limitsOf(spec))
+      limit.full = takeTokens(limit.rate, limit.full, this.now, given.length);
     return given;
+  }
+
+  /** The limits that a work spec comes under, with what runs under them. */
+  #limitsOf(spec: ModelSpec): (ModelLimit & { limit: ModelLimit; running: number })[] {
+    return [...new Set(spec.limits)].flatMap((name) => {
+      const limit = this.limits.get(name);
+      const running = this.specs
+        .filter((one) => one.limits.includes(name))
+        .reduce((sum, one) => sum + this.counts(one.name).pending, 0);
+      return limit === undefined ? [] : [{ ...limit, limit, running }];
+    });
   }
 
   #best(name: string): ModelUnit | undefined {
@@ -670,8 +696,13 @@ export class Model {
     if (!isOpen && !(status === "failed" && action === "finish" && !attempt.replaced))
       return { error: "not_pending", changed: false };
     const release = action === "expire" || (action === "renew" && time <= 0);
-    const { maxRunning } = this.spec(unit.spec) ?? { maxRunning: 0 };
-    const isFull = (maxRunning > 0 && this.counts(unit.spec).pending >= maxRunning) || this.#isLaneFull(unit);
+    const its = this.spec(unit.spec);
+    const maxRunning = its?.maxRunning ?? 0;
+    const isFull =
+      (maxRunning > 0 && this.counts(unit.spec).pending >= maxRunning) ||
+      this.#isLaneFull(unit) ||
+      (its !== undefined &&
+        this.#limitsOf(its).some((one) => one.maxRunning > 0 && one.running >= one.maxRunning));
     const taken = attempt.replaced && status === "expired" && (attempt.end ?? 0) < (attempt.expiration ?? 0);
     if (taken && recordTaken && ["finish", "fail", "retry"].includes(action)) {
       if (data !== null) attempt.data = data;

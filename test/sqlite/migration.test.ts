@@ -28,7 +28,7 @@ function downgrade(from: string, to: string, version: number): void {
       `INSERT INTO main.${String(table)} (${columns}) SELECT ${columns} FROM new.${String(table)}`,
     );
   }
-  const fields = ["maxRunningPerPartition", "rate", "ratePerPartition", "order", "fair"];
+  const fields = ["maxRunningPerPartition", "rate", "ratePerPartition", "order", "fair", "limits"];
   connection.exec(
     `UPDATE spec SET meta = json_remove(meta, ${fields.map((field) => `'$.${field}'`).join(", ")})`,
   );

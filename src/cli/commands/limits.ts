@@ -46,11 +46,11 @@ What is not given stays as it is; 0 is unlimited.`,
     else
       out.table(
         [
-          { head: "Limit", least: 12 },
+          { head: "Limit", min: 12 },
           { head: "Running", align: "right" },
           { head: "At most", align: "right" },
           { head: "Rate" },
-          { head: "Work specs", least: 12 },
+          { head: "Work specs", min: 12 },
         ],
         rows.map(({ name: limit, running, maxRunning, rate, workSpecs }) => [
           limit,
