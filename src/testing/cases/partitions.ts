@@ -4,7 +4,7 @@ import { present, type CaseGroup, type Context } from "../stack.ts";
 
 /** `a1`, `a2`, … of partition a, and so on: three for each letter unless said otherwise. */
 const units = (letters: string, count = 3): WorkUnitInput[] =>
-  [...letters].flatMap((partition) =>
+  Array.from(letters).flatMap((partition) =>
     Array.from({ length: count }, (_, i) => ({ name: `${partition}${i + 1}`, partition })),
   );
 
