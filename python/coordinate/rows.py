@@ -180,6 +180,22 @@ class BatchState:
 
 
 @dataclass(frozen=True)
+class SharedLimit:
+    """A limit that work specs share: what it allows, and how many units run under it."""
+
+    name: str
+    #: 0 is unlimited.
+    max_running: int
+    running: int
+    #: Those that refer to it.
+    work_specs: List[str]
+    #: `{"limit": 100, "period": 60, "burst": 10}`, or empty.
+    rate: Dict[str, Any] = _policy()
+    #: When its rate allows the next unit; 0 when it does so now, or has none.
+    next_time: float = field(default=0, metadata={"wire": "nextTime", "read": from_ms})
+
+
+@dataclass(frozen=True)
 class FailureGroup:
     """Failed units of a work spec with the same kind of error. `error` shows `…` for what differs between them."""
 
