@@ -96,22 +96,6 @@ class TestBatches:
         assert report.work_unit("r17").data == {"batch": "import-17", "total": 7, "finished": 6, "failed": 1}
         assert [each.name for each in ns.batches(page_size=1)] == ["import-17", "import-18"]
 
-    def test_limits_that_work_specs_share(self, ns):
-        for name in ("a", "b"):
-            ns.set_work_spec({"name": name, "limits": ["api"]}).add_work_units(["u", "v"])
-        ns.set_limits({"api": {"max_running": 1, "rate": {"limit": 5, "period": 60, "burst": 2}}, "other": {}})
-        [attempt] = claim(ns)
-        [api, other] = ns.limits()
-        assert (api.name, api.max_running, api.running, api.work_specs) == ("api", 1, 1, ["a", "b"])
-        assert api.rate == {"limit": 5, "period": 60, "burst": 2}
-        assert (other.max_running, other.rate, other.next_time, other.work_specs) == (0, {}, 0, [])
-        assert claim(ns) == []
-        ns.set_limits({"api": None, "other": None})
-        assert ns.limits() == []
-        assert len(claim(ns)) > 0
-        with pytest.raises(coordinate.CoordinateError):
-            ns.set_limits({"api": {"max_runnning": 1}})
-
     def test_cancel_retry_and_delete(self, ns, spec):
         batch = ns.batch("b")
         batch.add_work_units(spec, ["a", "b", "c"])
@@ -141,6 +125,24 @@ class TestBatches:
         with pytest.raises(coordinate.BadArgument, match="on"):
             ns.batch("x").set(then={"work_spec": "spec", "on": "sometimes"})
         assert ns.batch("x").get() is None
+
+
+class TestLimits:
+    def test_limits_that_work_specs_share(self, ns):
+        for name in ("a", "b"):
+            ns.set_work_spec({"name": name, "limits": ["api"]}).add_work_units(["u", "v"])
+        ns.set_limits({"api": {"max_running": 1, "rate": {"limit": 5, "period": 60, "burst": 2}}, "other": {}})
+        [attempt] = claim(ns)
+        [api, other] = ns.limits()
+        assert (api.name, api.max_running, api.running, api.work_specs) == ("api", 1, 1, ["a", "b"])
+        assert api.rate == {"limit": 5, "period": 60, "burst": 2}
+        assert (other.max_running, other.rate, other.next_time, other.work_specs) == (0, {}, 0, [])
+        assert claim(ns) == []
+        ns.set_limits({"api": None, "other": None})
+        assert ns.limits() == []
+        assert len(claim(ns)) > 0
+        with pytest.raises(coordinate.CoordinateError):
+            ns.set_limits({"api": {"max_runnning": 1}})
 
 
 class TestAdding:
