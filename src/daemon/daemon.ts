@@ -12,7 +12,7 @@ import { createSecureContext } from "node:tls";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { listenCborRpc, type CborRpcListener } from "../cbor/index.ts";
 import { isMapping, readDocument, reasonOf, redactUrl, starred, withoutSecrets } from "../config/index.ts";
-import { CoordinateError, ManualClock, shape, type Coordinate } from "../core/index.ts";
+import { CoordinateError, ManualClock, shape, stuckText, type Coordinate } from "../core/index.ts";
 import {
   coalesce,
   EventLog,
@@ -99,10 +99,13 @@ async function serve(config: Config, log: Logger, parts: Parts): Promise<Daemon>
     watchers: () => events.watchers,
   });
 
+  let lastStuck = 0;
   const housekeeping = new Housekeeping(backend.engine, config.sweepMs, {
     onSwept: (swept) => {
       metrics.swept(swept);
-      const { more: _more, ...counts } = swept;
+      const { more: _more, stuck, ...counts } = swept;
+      if (stuck > 0 && stuck !== lastStuck) log.error({ units: stuck }, stuckText);
+      lastStuck = stuck;
       if (Object.values(counts).some((count) => count > 0)) {
         for (const ns of events.watched())
           events.add(ns, { type: "swept", verb: "sweep", time: clock.now(), items: [counts] });
