@@ -37,7 +37,7 @@ export async function open(place: Place, use: StoreUse): Promise<Opened> {
 }
 
 /** The first that answers. */
-async function openRpc(addresses: readonly string[]): Promise<Opened> {
+async function openRpc(addresses: readonly string[], token: string | undefined): Promise<Opened> {
   const { connectCbor } = await import("../cbor/index.ts");
   let failure: unknown;
   for (const address of addresses) {
@@ -45,7 +45,10 @@ async function openRpc(addresses: readonly string[]): Promise<Opened> {
     if (rpc === undefined)
       throw new UsageError(`--address ${address}: daemons behind CBOR-RPC and others do not mix`);
     try {
-      const coordinate = await connectCbor(rpc.replace(/\/$/, ""), { connectMs: 5000 });
+      const coordinate = await connectCbor(rpc.replace(/\/$/, ""), {
+        connectMs: 5000,
+        ...(token !== undefined && { token }),
+      });
       await mustAnswer(coordinate, address);
       return { coordinate, where: address, rest: null, engine: null, sqlite: null };
     } catch (error) {
@@ -84,7 +87,7 @@ async function mustAnswer(coordinate: Coordinate, address: string): Promise<void
 
 async function openAddress(address: string, token: string | undefined): Promise<Opened> {
   const nothing = { engine: null, sqlite: null };
-  if (/^cbor-?rpc:/.test(address)) return openRpc(address.split(","));
+  if (/^cbor-?rpc:/.test(address)) return openRpc(address.split(","), token);
   // several daemons that share a store: the next is tried where one does not answer
   const addresses = address.split(",").map((one) => {
     if (/^(https?:\/\/|unix:)./.test(one)) return one;

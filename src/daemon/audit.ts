@@ -37,8 +37,8 @@ export class Audit {
   }
 
   /**
-   * The verbs that a connection of CBOR-RPC has carried out, those of its methods included. It takes no tokens: the address is
-   * all that is known.
+   * The verbs that a connection of CBOR-RPC has carried out, those of its methods included. Of callers the
+   * address is known.
    */
   watch(coordinate: Coordinate, address: string): Coordinate {
     return around(coordinate, async (action, [namespace], next) => {

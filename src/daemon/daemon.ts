@@ -41,6 +41,7 @@ import { makeLog, type Logger } from "./log.ts";
 import { makeDirectory } from "./make-directory.ts";
 import { Metrics } from "./metrics.ts";
 import { exitCodes, listenStep, openStep, StartError } from "./start-error.ts";
+import { rpcTokens } from "./rpc-tokens.ts";
 import { RateLimit, TokenAccess } from "./tokens.ts";
 import { trace } from "./traces.ts";
 import { version } from "./version.ts";
@@ -179,13 +180,14 @@ async function serve(config: Config, log: Logger, parts: Parts): Promise<Daemon>
     config.cborrpc === ""
       ? null
       : await listenStep(`--cborrpc ${config.cborrpc}`, () =>
-          listenRpc(config, coordinate, backend, { tls, large, log, audit }),
+          listenRpc(config, coordinate, backend, { tls, large, log, audit, tokens }),
         );
   if (rpc !== null) undo.push(() => rpc.close());
-  if (rpc !== null && !tokens.isEmpty && !(config.cborrpcTls && config.tlsClientCa !== ""))
+  const distinguished = config.cborrpcTokens || (config.cborrpcTls && config.tlsClientCa !== "");
+  if (rpc !== null && !tokens.isEmpty && !distinguished)
     log.warn(
       { cborrpc: rpc.address },
-      "CBOR-RPC takes no tokens: whoever can connect to it may do everything; see --cborrpc-allow and --tls-client-ca",
+      "CBOR-RPC asks for no tokens: whoever can connect to it may do everything; see --cborrpc-tokens, --cborrpc-allow and --tls-client-ca",
     );
   housekeeping.start();
   undo.push(() => housekeeping.stop());
@@ -218,7 +220,14 @@ async function listenRpc(
     large,
     log,
     audit,
-  }: { tls: ReturnType<typeof readTls>; large: LargeRequests; log: Logger; audit: Audit | null },
+    tokens,
+  }: {
+    tls: ReturnType<typeof readTls>;
+    large: LargeRequests;
+    log: Logger;
+    audit: Audit | null;
+    tokens: TokenAccess;
+  },
 ): Promise<CborRpcListener> {
   const listening = listenCborRpc(coordinate, {
     at: readAddress("--cborrpc", config.cborrpc),
@@ -233,6 +242,7 @@ async function listenRpc(
     legacyFencing: config.legacyFencing === "lenient" ? "lenient" : "strict",
     namespace: config.cborrpcNamespace,
     allow: config.cborrpcAllow,
+    ...(config.cborrpcTokens && { tokens: rpcTokens(tokens) }),
     ...(config.cborrpcConfig !== "" && { config: readPublicConfig(config.cborrpcConfig) }),
     clock,
     graceMs: config.graceMs,
@@ -314,7 +324,7 @@ function checkExposure(
     throw new ConfigError("--tls-cert and --tls-key go together");
   if (config.tlsClientCa !== "" && config.tlsCert === "")
     throw new ConfigError("--tls-client-ca needs --tls-cert");
-  if (config.cborrpc !== "") checkRpcExposure(config);
+  if (config.cborrpc !== "") checkRpcExposure(config, tokens);
   const exposed = addresses.filter(({ host }) => !isLoopback(host));
   if (exposed.length === 0 || config.insecure) return;
   const missing = [
@@ -328,14 +338,15 @@ function checkExposure(
   );
 }
 
-/** CBOR-RPC has no tokens: only client certificates tell one caller from another. */
-function checkRpcExposure(config: Config): void {
+/** The old clients of CBOR-RPC have no tokens: of these only certificates tell one from another. */
+function checkRpcExposure(config: Config, tokens: TokenAccess): void {
   if (config.cborrpcTls && config.tlsCert === "")
     throw new ConfigError("--cborrpc-tls needs --tls-cert and --tls-key");
   const { host } = readAddress("--cborrpc", config.cborrpc);
-  if (isLoopback(host) || config.insecure || (config.cborrpcTls && config.tlsClientCa !== "")) return;
+  const distinguished = config.tlsClientCa !== "" || (config.cborrpcTokens && !tokens.isEmpty);
+  if (isLoopback(host) || config.insecure || (config.cborrpcTls && distinguished)) return;
   throw new ConfigError(
-    `--cborrpc ${config.cborrpc} can be reached by others, and CBOR-RPC knows no tokens: that needs --cborrpc-tls with --tls-client-ca; or --insecure`,
+    `--cborrpc ${config.cborrpc} can be reached by others: that needs --cborrpc-tls, and --tls-client-ca or --cborrpc-tokens with tokens (coordinate token create); or --insecure`,
   );
 }
 
