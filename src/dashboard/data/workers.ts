@@ -30,7 +30,7 @@ export function useWorkers(ns: string): UseQueryResult<WorkerRow[]> {
       }
       return rows;
     },
-    refetchInterval: every(5000),
+    refetchInterval: every(10_000),
   });
 }
 
@@ -80,7 +80,7 @@ export function useHeld(ns: string, workers: readonly WorkerRow[] | undefined): 
       return { byWorker, all };
     },
     enabled: workers !== undefined,
-    refetchInterval: every(5000),
+    refetchInterval: every(10_000),
   });
 }
 
