@@ -329,7 +329,8 @@ describe("events", () => {
     const events: StreamedEvent[] = [];
     const stop = new AbortController();
     const reading = (async () => {
-      for await (const event of client.events("n", { gatherMs: 200, signal: stop.signal })) events.push(event);
+      for await (const event of client.events("n", { gatherMs: 200, signal: stop.signal }))
+        events.push(event);
     })();
     await watching(log);
     await client.addWorkUnits("n", "s", [
@@ -364,7 +365,10 @@ describe("events", () => {
   test.each(["0", "-1", "1e3", "60001", "a"])("cannot be gathered for %s milliseconds", async (given) => {
     const { listener } = await serve();
     const answer = await fetch(`${listener.url}/v1/namespace/n/events?gather=${given}`);
-    expect([answer.status, await answer.json()]).toMatchObject([400, { message: expect.stringMatching(/^gather: /) as string }]);
+    expect([answer.status, await answer.json()]).toMatchObject([
+      400,
+      { message: expect.stringMatching(/^gather: /) as string },
+    ]);
   });
 
   test("go on after the last one that was seen", async () => {
