@@ -109,7 +109,7 @@ async function serve(config: Config, log: Logger, parts: Parts): Promise<Daemon>
       lastStuck = stuck;
       if (Object.values(counts).some((count) => count > 0)) {
         for (const ns of events.watched())
-          events.add(ns, { type: "swept", verb: "sweep", time: clock.now(), items: [counts] });
+          events.add(ns, { type: "swept", verb: "sweep", time: clock.now(), items: () => [counts] });
       }
     },
     onError: (error) => log.error({ err: error }, "housekeeping failed; it is tried again"),
@@ -292,11 +292,14 @@ const tokensFileOf = ({ tokens, dataDir }: Config): string =>
 const auditFileOf = ({ dataDir }: Config): string => path.join(dataDir, "audit.log");
 
 function openAudit(config: Config, tokens: TokenAccess, log: Logger): Audit | null {
-  if (config.audit === "off" || tokens.isEmpty) return null;
-  makeDirectory(config.dataDir);
-  const audit = new Audit(auditFileOf(config), config.audit === "all");
-  audit.onError((error) => log.error({ err: error }, "the audit log cannot be written"));
-  return audit;
+  if (config.audit === "off") return null;
+  // a place that cannot be had is found at the start
+  if (!tokens.isEmpty) makeDirectory(config.dataDir);
+  return new Audit(auditFileOf(config), {
+    all: config.audit === "all",
+    wanted: () => !tokens.isEmpty,
+    onError: (error) => log.error({ err: error }, "the audit log cannot be written"),
+  });
 }
 
 function readAddress(option: string, text: string): { host: string; port: number } {

@@ -1,5 +1,5 @@
 import { execFileSync } from "node:child_process";
-import { mkdtempSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { pino } from "pino";
@@ -143,6 +143,23 @@ describe("tokens", () => {
     expect(await status(clientOf(daemon, token).tally("n"))).toBe(200);
     revokeToken(file, row.id);
     await expect.poll(() => status(clientOf(daemon, token).tally("n")), { timeout: 4000 }).toBe(401);
+  });
+
+  test("the audit log begins with the first token, also one that is made while the daemon runs", async () => {
+    const dataDir = fresh();
+    const file = path.join(dataDir, "audit.log");
+    const daemon = await start({ dataDir });
+    await clientOf(daemon).setWorkSpecs("n", [{ data: encodeData({ name: "before" }) }]);
+    expect(existsSync(file)).toBe(false);
+    const { token, row } = createToken(path.join(dataDir, "tokens.json"), { name: "a", grants: all });
+    await expect.poll(() => status(clientOf(daemon).tally("n")), { timeout: 20_000 }).toBe(401);
+    await clientOf(daemon, token).setWorkSpecs("n", [{ data: encodeData({ name: "after" }) }]);
+    await daemon.stop();
+    const lines = readFileSync(file, "utf8").trim().split("\n");
+    expect(lines.map((line) => JSON.parse(line) as object)).toMatchObject([
+      { action: "tally", token: null, status: 401 },
+      { action: "setWorkSpecs", token: row.id, status: 200 },
+    ]);
   });
 
   test("changes and refusals are in the audit log, data and secrets are not", async () => {

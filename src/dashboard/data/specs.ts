@@ -24,7 +24,7 @@ export function useSpecs(ns: string): UseQueryResult<WorkSpecRow[]> {
       const { rows } = await firstRows(maxSpecs, (page) => client.listWorkSpecs(ns, page));
       return rows;
     },
-    refetchInterval: every(15_000),
+    refetchInterval: every(30_000),
   });
 }
 
@@ -32,7 +32,7 @@ export function useExplain(ns: string, request: ScheduleRequest = {}): UseQueryR
   return useQuery({
     queryKey: ["explain", ns, request],
     queryFn: () => client.explain(ns, request),
-    refetchInterval: every(5000),
+    refetchInterval: every(15_000),
   });
 }
 
