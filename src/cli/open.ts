@@ -23,7 +23,7 @@ export interface Opened {
 }
 
 /** Where to go: one of the two. */
-export interface Place {
+export interface Target {
   address: string | undefined;
   backend: string | undefined;
   token: string | undefined;
@@ -31,9 +31,9 @@ export interface Place {
 
 export const defaultAddress = "http://127.0.0.1:5980";
 
-export async function open(place: Place, use: StoreUse): Promise<Opened> {
-  if (place.backend !== undefined) return openStore(place.backend, use);
-  return openAddress(place.address ?? defaultAddress, place.token);
+export async function open(target: Target, use: StoreUse): Promise<Opened> {
+  if (target.backend !== undefined) return openStore(target.backend, use);
+  return openAddress(target.address ?? defaultAddress, target.token);
 }
 
 /** The first that answers. */
