@@ -381,6 +381,8 @@ export interface Swept {
   /** Units that schedules made. */
   generated: number;
   workers: number;
+  /** Units that the store holds to have been tried too often and the rules do not: a defect. They are passed over. */
+  stuck: number;
   /** There is more to do now. */
   more: boolean;
 }
@@ -392,5 +394,6 @@ export const nothingSwept = (): Swept => ({
   retired: 0,
   generated: 0,
   workers: 0,
+  stuck: 0,
   more: false,
 });
