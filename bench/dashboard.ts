@@ -10,7 +10,7 @@
 import { spawn } from "node:child_process";
 import { mkdirSync } from "node:fs";
 import path from "node:path";
-import { chromium, type Browser, type Page } from "playwright-core";
+import { chromium, type Browser, type Page, type Request } from "playwright-core";
 import { buildDashboard } from "../scripts/build-dashboard.mjs";
 import { encodeData, Engine } from "../src/core/index.ts";
 import { RestClient } from "../src/rest/index.ts";
@@ -114,6 +114,23 @@ const look = () => {
 };
 look();`;
 
+/** What a page asks, by the verb or the path, until the answer is called. */
+function countRequests(page: Page, asked: Map<string, { requests: number; bytes: number }>): () => void {
+  const count = (request: Request): void => {
+    const what = new URL(request.url()).pathname.replace(/^\/v1\/(namespace\/[^/]+\/)?/, "");
+    const row = asked.get(what) ?? { requests: 0, bytes: 0 };
+    asked.set(what, row);
+    row.requests += 1;
+    void request
+      .sizes()
+      .then(({ responseBodySize }) => (row.bytes += responseBodySize))
+      // the page was closed meanwhile
+      .catch(() => undefined);
+  };
+  page.on("requestfinished", count);
+  return () => page.off("requestfinished", count);
+}
+
 async function open(browser: Browser, url: string, hash: string): Promise<Page> {
   const context = await browser.newContext({ viewport: { width: 1440, height: 900 } });
   const page = await context.newPage();
@@ -121,6 +138,43 @@ async function open(browser: Browser, url: string, hash: string): Promise<Page> 
   await page.goto(`${url}/${hash}`);
   return page;
 }
+
+interface TraceEvent {
+  readonly name: string;
+  readonly pid: number;
+  readonly tid: number;
+  /** Processor time in microseconds. */
+  readonly tdur?: number;
+  readonly args: { readonly name?: string; readonly data?: { readonly url?: string } };
+}
+
+/**
+ * The longest task of a page's main thread while it loads and for ten seconds after, in milliseconds of processor time: what blocks on a
+ * quiet machine, whatever else runs on this one.
+ */
+async function longestTask(browser: Browser, url: string, hash: string): Promise<number> {
+  const page = await (await browser.newContext({ viewport: { width: 1440, height: 900 } })).newPage();
+  await browser.startTracing(page, { categories: ["devtools.timeline", "toplevel"] });
+  await page.goto(`${url}/${hash}`);
+  await sleep(10_000);
+  const { traceEvents: all } = JSON.parse(String(await browser.stopTracing())) as {
+    traceEvents: TraceEvent[];
+  };
+  await page.context().close();
+  // Chromium has pages of its own
+  const ours = new Set(all.filter(({ args }) => args.data?.url?.startsWith(url)).map(({ pid }) => pid));
+  const mains = new Set(
+    all
+      .filter(({ name, args }) => name === "thread_name" && args.name === "CrRendererMain")
+      .map(({ tid }) => tid),
+  );
+  const tasks = all.filter(
+    ({ name, pid, tid }) => name.endsWith("RunTask") && ours.has(pid) && mains.has(tid),
+  );
+  return Math.max(0, ...tasks.map(({ tdur = 0 }) => tdur / 1000));
+}
+
+const looked = [`#/${ns}`, `#/${ns}/spec/parse`, `#/${ns}/units/parse`];
 
 async function measure(directory: string, turnSeconds: number, turns: number): Promise<void> {
   await buildDashboard();
@@ -130,6 +184,8 @@ async function measure(directory: string, turnSeconds: number, turns: number): P
   const daemon = spawn(
     process.execPath,
     [
+      // for a profile of the daemon: NODE_FLAGS="--cpu-prof --cpu-prof-dir=/tmp"
+      ...(process.env.NODE_FLAGS?.split(" ") ?? []),
       ...sourceFlags,
       main,
       "serve",
@@ -180,8 +236,9 @@ async function measure(directory: string, turnSeconds: number, turns: number): P
     const searches: number[] = [];
     const units2 = await open(browser, url, `#/${ns}/units/parse`);
     await units2.locator(".rows .row").first().waitFor();
-    for (const i of [1_005_003, 2_005_004, 3_105_005, 4_005_006, 25_000]) {
-      const prefix = unitName(i).slice(0, -6);
+    for (const share of [0.2, 0.4, 0.6, 0.8, 0]) {
+      // of every four batches of 5,000, the second is of this work spec
+      const prefix = unitName(Math.floor((share * units) / 20_000) * 20_000 + 5000).slice(0, -4);
       searches.push(
         await units2.evaluate<number>(`new Promise((resolve) => {
           const input = document.querySelector("[data-search]");
@@ -202,32 +259,36 @@ async function measure(directory: string, turnSeconds: number, turns: number): P
     console.log(`search: ${ms(median(searches))} from the key to the units (${searches.map(ms).join(", ")})`);
 
     const costs: Record<"without" | "with", number[]> = { without: [], with: [] };
+    const asked = new Map<string, { requests: number; bytes: number }>();
     for (let turn = 0; turn < turns; turn++) {
       for (const kind of turn % 2 === 0 ? (["without", "with"] as const) : (["with", "without"] as const)) {
         const pages =
-          kind === "without"
-            ? []
-            : await Promise.all(
-                [`#/${ns}`, `#/${ns}/spec/parse`, `#/${ns}/units/parse`].map((hash) =>
-                  open(browser, url, hash),
-                ),
-              );
-        // loading is not looking
-        await sleep(3000);
+          kind === "without" ? [] : await Promise.all(looked.map((hash) => open(browser, url, hash)));
+        // loading is not looking; and reads get further apart in the first seconds of a steady flow
+        await sleep(10_000);
+        const stopCounting = pages.map((page) => countRequests(page, asked));
         const [cpu, done] = [used(), flowing.done()];
         await sleep(turnSeconds * 1000);
         costs[kind].push(((used() - cpu) / (flowing.done() - done)) * 1e6);
+        for (const stop of stopCounting) stop();
         for (const page of pages) await close(page);
       }
     }
+    const tasks: number[] = [];
+    for (const hash of looked) tasks.push(await longestTask(browser, url, hash));
     await flowing.stop();
     const [off, on] = [median(costs.without), median(costs.with)];
     console.log(
       `daemon: ${off.toFixed(0)} µs a unit without a dashboard, ${on.toFixed(0)} with three: ${((on / off - 1) * 100).toFixed(1)} % ` +
         `(${costs.without.map((one) => one.toFixed(0)).join(", ")}; ${costs.with.map((one) => one.toFixed(0)).join(", ")})`,
     );
+    for (const [what, { requests, bytes }] of [...asked].sort((a, b) => b[1].requests - a[1].requests))
+      console.log(
+        `  ${what.padEnd(24)} ${(requests / (turns * turnSeconds)).toFixed(2)} requests a second, ${Math.round(bytes / requests)} bytes each`,
+      );
     console.log(
-      `main thread: blocked for ${ms(Math.max(0, ...blocked))} at most, ${blocked.filter((one) => one > 100).length} times over 100 ms`,
+      `main thread: blocked for ${ms(Math.max(0, ...blocked))} at most, ${blocked.filter((one) => one > 100).length} times over 100 ms; ` +
+        `longest task ${ms(Math.max(...tasks))} of processor time (${tasks.map(ms).join(", ")})`,
     );
   } finally {
     await browser.close();

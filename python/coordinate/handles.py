@@ -560,6 +560,7 @@ class WorkSpec(Handle[M]):
         max_retries: Optional[int] = None,
         max_waiting: Optional[int] = None,
         not_before: Optional[float] = None,
+        max_running_per_partition: Optional[int] = None,
     ) -> WorkSpecMeta:
         """Changes what is given; answers the resulting metadata: `continuous` stays off for a spec that cannot be."""
         change = body_of(
@@ -575,6 +576,7 @@ class WorkSpec(Handle[M]):
             max_retries=max_retries,
             max_waiting=max_waiting,
             not_before=not_before,
+            max_running_per_partition=max_running_per_partition,
         )
         return read(WorkSpecMeta, await self._ask("setWorkSpecMeta", {"change": change}))
 

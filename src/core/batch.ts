@@ -68,6 +68,12 @@ export const newBatch = (name: string, now: number): BatchRow => ({
   doneTime: 0,
 });
 
+/** How the batch counts in the one that it belongs to, as a unit does; null while it has not ended, or units of it came back. */
+export function outcomeOf({ total, finished, failed, doneTime }: BatchRow): "finished" | "failed" | null {
+  if (doneTime === 0 || finished + failed < total) return null;
+  return failed > 0 ? "failed" : "finished";
+}
+
 /** Whether the batch ends now: it has not ended before, nothing is to come, and its units are as `then` wants them. */
 export const endsNow = ({ sealed, total, finished, failed, then, doneTime }: BatchRow): boolean =>
   sealed && doneTime === 0 && finished + failed >= total && (then?.on !== "finished" || failed === 0);

@@ -1,6 +1,6 @@
 /** What becomes of batches when their units are added, end, come back or are deleted. */
 import { putUnits } from "./adding.ts";
-import { batchLabel, endsNow, newBatch, type BatchInput, type BatchRow } from "./batch.ts";
+import { batchLabel, endsNow, newBatch, outcomeOf, type BatchInput, type BatchRow } from "./batch.ts";
 import { encodeData } from "./data.ts";
 import { follow } from "./life.ts";
 import type { Rule, UnitState, WorkingSet } from "./working-set.ts";
@@ -22,24 +22,30 @@ export function* conclude<Unit extends UnitState>(set: WorkingSet<Unit>): Rule<v
         finished: batch.finished + finished,
         failed: batch.failed + failed,
       };
-      yield* finishBatch(set, namespace, changed);
+      yield* finishBatch(set, namespace, batch, changed);
     }
     yield* follow(set);
   }
 }
 
-/** Saves the batch; and when it ends now, makes its unit and counts it in the batch that it belongs to. */
+/** Saves the batch, counts it in the batch that it belongs to, and makes its unit when it ends now. */
 function* finishBatch<Unit extends UnitState>(
   set: WorkingSet<Unit>,
   namespace: string,
+  before: BatchRow,
   batch: BatchRow,
 ): Rule<void> {
   const ends = endsNow(batch);
-  set.saveBatch(namespace, ends ? { ...batch, doneTime: set.now } : batch);
-  if (!ends) return;
+  const after = ends ? { ...batch, doneTime: set.now } : batch;
+  set.saveBatch(namespace, after);
   const { name, parent, then, total, finished, failed } = batch;
-  if (parent !== null) set.countInBatch(namespace, parent, failed > 0 ? { failed: 1 } : { finished: 1 });
-  if (then === null) return;
+  const [was, is] = [outcomeOf(before), outcomeOf(after)];
+  if (parent !== null && was !== is)
+    set.countInBatch(namespace, parent, {
+      ...(was !== null && { [was]: -1 }),
+      ...(is !== null && { [is]: 1 }),
+    });
+  if (!ends || then === null) return;
   yield set.loadSpecs(namespace, [then.workSpec]);
   const spec = set.spec(namespace, then.workSpec);
   // as of a `then` of a work spec: one that does not exist is passed over
@@ -67,7 +73,8 @@ export function* putBatches<Unit extends UnitState>(
     yield set.loadBatch(namespace, name, true);
     const batch = set.batch(namespace, name) ?? newBatch(name, set.now);
     const fresh = batch.parent === null && parent !== undefined;
-    if (fresh) set.countInBatch(namespace, parent, { total: 1 });
+    const outcome = outcomeOf(batch);
+    if (fresh) set.countInBatch(namespace, parent, { total: 1, ...(outcome !== null && { [outcome]: 1 }) });
     set.saveBatch(namespace, {
       ...batch,
       sealed: sealed ?? batch.sealed,

@@ -39,11 +39,11 @@ export function* claimUnits<Unit extends UnitState>(
     yield set.loadCounts(spec);
     const pending = set.count(spec, "pending");
     if (meta.maxRunning > 0) places = Math.min(places, meta.maxRunning - pending);
-    places = Math.min(places, tokensOf(meta.rate, spec.full, set.now));
     if (meta.limits.length > 0) {
       yield set.loadLimits(spec);
-      places = Math.min(places, placesUnder(set.limits(spec), set.now));
+      places = Math.min(places, placesUnder(set.limits(spec), beginning(set, spec)));
     }
+    places = Math.min(places, tokensOf(meta.rate, spec.full, beginning(set, spec)));
     if (places > 0 && mayGenerate(meta, set.count(spec, "available"), pending, set.now)) {
       yield* generate(set, spec);
       places = 1;
@@ -69,16 +69,24 @@ export function* claimUnits<Unit extends UnitState>(
     if (open !== undefined) serve(set, spec, open.lane);
   }
   if (hasRate(meta.rate) && attempts.length > 0)
-    set.setFull(spec, takeTokens(meta.rate, spec.full, set.now, attempts.length));
+    set.setFull(spec, takeTokens(meta.rate, spec.full, beginning(set, spec), attempts.length));
   if (meta.limits.length > 0 && attempts.length > 0)
     for (const limit of set.limits(spec))
       if (hasRate(limit.rate))
-        set.setLimitFull(spec, limit.name, takeTokens(limit.rate, limit.full, set.now, attempts.length));
+        set.setLimitFull(
+          spec,
+          limit.name,
+          takeTokens(limit.rate, limit.full, beginning(set, spec), attempts.length),
+        );
   if (exhausted === 0 || attempts.length > 0) return { attempts, more: false };
   if (lanes) return { attempts, more: (yield* openLane(set, spec, 1)) !== undefined };
   yield set.loadReady(spec, 1);
   return { attempts, more: set.ready(spec) !== undefined };
 }
+
+/** When the next attempt begins at the earliest. Tokens are counted by it, so that rates hold by the times of attempts. */
+const beginning = <Unit extends UnitState>(set: WorkingSet<Unit>, spec: Unit["spec"]): number =>
+  Math.max(set.now, set.placeFreed(spec));
 
 /** The next lane that may be served, and its next unit; lanes before it that may not be served are held. */
 export function* openLane<Unit extends UnitState>(
@@ -90,7 +98,7 @@ export function* openLane<Unit extends UnitState>(
     yield set.loadLanes(spec, count);
     const lane = set.nextLane(spec);
     if (lane === undefined) return undefined;
-    const hold = holdOf(spec.meta, lane, set.now);
+    const hold = holdOf(spec.meta, lane, beginning(set, spec));
     const unit = hold === null ? set.nextInLane(spec, lane, begunFirst(spec.meta, lane)) : undefined;
     if (unit !== undefined) return { lane, unit };
     set.hold(spec, lane, hold ?? { reason: "nothing", until: 0 });
@@ -99,9 +107,9 @@ export function* openLane<Unit extends UnitState>(
 
 /** Its next unit has begun: the lane pays for it, and is held at once if that was its last for now. */
 function serve<Unit extends UnitState>(set: WorkingSet<Unit>, spec: Unit["spec"], lane: LaneState): void {
-  lane.full = takeTokens(spec.meta.ratePerPartition, lane.full, set.now, 1);
+  lane.full = takeTokens(spec.meta.ratePerPartition, lane.full, beginning(set, spec), 1);
   set.served(spec, lane);
-  const hold = holdOf(spec.meta, lane, set.now);
+  const hold = holdOf(spec.meta, lane, beginning(set, spec));
   if (hold !== null) set.hold(spec, lane, hold);
 }
 

@@ -206,7 +206,10 @@ export interface Coordinate {
   listBatches(ns: string, query?: { previous?: string; limit?: number }): Promise<Page<BatchRow>>;
   /** Forgets batches; their units stay. Answers per name whether it was there. */
   deleteBatches(ns: string, names: readonly string[]): Promise<boolean[]>;
-  /** Cancels the units of a batch that have not ended, or has those that failed done again; answers how many. Goes in slices. */
+  /**
+   * Cancels the units of a batch that have not ended, or has those that failed done again; answers how many. The units of batches
+   * that belong to it are its own. Goes in slices.
+   */
   changeBatch(ns: string, batch: string, action: BatchAction): Promise<number>;
 
   // ---- shared limits

@@ -1019,19 +1019,31 @@ export class Engine implements Coordinate {
 
   async changeBatch(ns: string, batch: string, action: BatchAction): Promise<number> {
     checkOneOf("action", action, batchActions);
-    const label = batchLabel(checkBatch(batch));
+    const labels = (await this.#batchesIn(ns, checkBatch(batch))).map(batchLabel);
     let count = 0;
     for await (const { name } of eachRow((from) => this.listWorkSpecs(ns, from)))
-      count +=
-        action === "retry"
-          ? await this.resetWorkUnits(ns, name, { label, statuses: ["failed"] })
-          : await this.cancelWorkUnits(
-              ns,
-              name,
-              { label, statuses: ["available", "delayed", "blocked", "pending"] },
-              { why: `the batch ${batch} was cancelled` },
-            );
+      for (const label of labels)
+        count +=
+          action === "retry"
+            ? await this.resetWorkUnits(ns, name, { label, statuses: ["failed"] })
+            : await this.cancelWorkUnits(
+                ns,
+                name,
+                { label, statuses: ["available", "delayed", "blocked", "pending"] },
+                { why: `the batch ${batch} was cancelled` },
+              );
     return count;
+  }
+
+  /** The batch and all that belong to it, the innermost first: when they have ended, the outer one does. */
+  async #batchesIn(ns: string, batch: string): Promise<string[]> {
+    const inner = new Map<string, string[]>();
+    for await (const { name, parent } of eachRow((from) => this.listBatches(ns, from)))
+      if (parent !== null) inner.set(parent, [...(inner.get(parent) ?? []), name]);
+    const found = new Set([batch]);
+    // grows while it is gone through; one that belongs to itself by others is there once
+    for (const name of found) for (const one of inner.get(name) ?? []) found.add(one);
+    return [...found].reverse();
   }
 
   // ---- looking in

@@ -859,7 +859,7 @@ export const verbs: { readonly [V in Verb]: VerbRow<Awaited<ReturnType<Coordinat
     repeat: "same",
     slow: true,
     summary:
-      "Cancels the units of a batch that have not ended, or has those that failed done again; answers how many.",
+      "Cancels the units of a batch and of those in it that have not ended, or has those that failed done again; answers how many.",
   },
 
   tally: {

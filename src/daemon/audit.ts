@@ -1,44 +1,54 @@
 /** The audit log: who changed what, when; and who was refused. A line of JSON each, without data. */
 import { createWriteStream, type WriteStream } from "node:fs";
-import type { FastifyReply, FastifyRequest } from "fastify";
+import path from "node:path";
 import { around, isCoordinateError, verbs, type Coordinate } from "../core/index.ts";
-import type { Route } from "../rest/index.ts";
+import type { Answered, Route } from "../rest/index.ts";
+import { makeDirectory } from "./make-directory.ts";
 
 /** Of everything longer, the beginning. */
 const longest = 200;
 
+export interface AuditOptions {
+  /** Claims and settles too. */
+  all: boolean;
+  /** Asked each time: the first token may be made while the daemon runs. */
+  wanted: () => boolean;
+  /** An audit that cannot be written must not go unseen. */
+  onError: (error: unknown) => void;
+}
+
 export class Audit {
-  readonly #stream: WriteStream;
+  readonly #file: string;
   readonly #all: boolean;
+  readonly #wanted: () => boolean;
+  readonly #onError: (error: unknown) => void;
+  #stream: WriteStream | null = null;
 
-  constructor(file: string, all: boolean) {
-    this.#stream = createWriteStream(file, { flags: "a", mode: 0o600 });
+  constructor(file: string, { all, wanted, onError }: AuditOptions) {
+    this.#file = file;
     this.#all = all;
+    this.#wanted = wanted;
+    this.#onError = onError;
   }
 
-  /** Made once, read whenever something goes wrong with it: an audit that cannot be written must not go unseen. */
-  onError(listener: (error: Error) => void): void {
-    this.#stream.on("error", listener);
-  }
-
-  answered(request: FastifyRequest, reply: FastifyReply, route: Route | null): void {
-    const refused = reply.statusCode === 401 || reply.statusCode === 403 || reply.statusCode === 429;
+  answered({ id, path, route, ns, identity, address, status }: Answered): void {
+    const refused = status === 401 || status === 403 || status === 429;
     if (!refused && (route === null || !this.#isChange(route))) return;
     this.#write({
-      request: request.id,
-      token: request.identity?.id ?? null,
-      address: request.ip,
-      namespace: request.ns,
+      request: id,
+      token: identity?.id ?? null,
+      address,
+      namespace: ns,
       action: route?.id ?? null,
       // without the query: a client may have put a token there
-      path: (request.url.split("?", 1)[0] ?? "").slice(0, longest),
-      status: reply.statusCode,
+      path: (path.split("?", 1)[0] ?? "").slice(0, longest),
+      status,
     });
   }
 
   /**
-   * The verbs that a connection of CBOR-RPC has carried out, those of its methods included. It takes no tokens: the address is
-   * all that is known.
+   * The verbs that a connection of CBOR-RPC has carried out, those of its methods included. Of callers the
+   * address is known.
    */
   watch(coordinate: Coordinate, address: string): Coordinate {
     return around(coordinate, async (action, [namespace], next) => {
@@ -65,7 +75,8 @@ export class Audit {
     path?: string;
     status: number;
   }): void {
-    const { request = null, token = null, address, namespace, action, path = null, status } = line;
+    if (!this.#wanted()) return;
+    const { request = null, token = null, address, namespace, action, path: at = null, status } = line;
     const ns = typeof namespace === "string" ? namespace.slice(0, longest) : "";
     const row = {
       time: new Date().toISOString(),
@@ -74,10 +85,22 @@ export class Audit {
       address,
       namespace: ns,
       action,
-      path,
+      path: at,
       status,
     };
-    this.#stream.write(JSON.stringify(row) + "\n");
+    try {
+      this.#open().write(JSON.stringify(row) + "\n");
+    } catch (error) {
+      this.#onError(error);
+    }
+  }
+
+  /** With its first line: without tokens there is no file. */
+  #open(): WriteStream {
+    if (this.#stream !== null) return this.#stream;
+    makeDirectory(path.dirname(this.#file));
+    this.#stream = createWriteStream(this.#file, { flags: "a", mode: 0o600 });
+    return this.#stream.on("error", this.#onError);
   }
 
   #isChange({ scope, method, id }: Route): boolean {
@@ -86,7 +109,8 @@ export class Audit {
     return this.#all && scope === "work" && method !== "GET";
   }
 
-  close(): Promise<void> {
-    return new Promise((resolve) => this.#stream.end(() => resolve()));
+  async close(): Promise<void> {
+    const stream = this.#stream;
+    if (stream !== null) await new Promise<void>((resolve) => stream.end(() => resolve()));
   }
 }

@@ -14,7 +14,7 @@ import {
   type NamespaceSettings,
   type SchedulingPolicy,
 } from "../core/index.ts";
-import type { Seen } from "./claims.ts";
+import { requestOf, type Seen } from "./claims.ts";
 import type { Row, Session } from "./connection.ts";
 import { readRepeated } from "./log.ts";
 import { tallyOf } from "./tally.ts";
@@ -38,7 +38,7 @@ export const candidatesSql = `
     (SELECT u.not_before FROM @unit u WHERE u.spec = s.id AND u.status = 1 AND u.not_before <= $3::bigint
      ORDER BY u.not_before LIMIT 1),
     (SELECT string_agg(g.at || ':' || r.answer, ';') FROM unnest($2::bytea[]) WITH ORDINALITY AS g (id, at)
-     JOIN @request r ON r.namespace = n.id AND r.spec = 0 AND r.id = g.id WHERE $2::bytea[] IS NOT NULL),
+     CROSS JOIN LATERAL ${requestOf("n.id", "g.id")} r WHERE $2::bytea[] IS NOT NULL),
     c.arrivals, s.next_run, s.last_run, s.full_at,
     CASE WHEN s.laned THEN EXISTS (SELECT 1 FROM @lane l WHERE l.spec = s.id AND l.state = 1)
       OR EXISTS (SELECT 1 FROM @note e WHERE e.spec = s.id) OR (s.build_lanes > 0 AND s.build_lanes <= $4::bigint) END,

@@ -10,6 +10,7 @@ import {
   batchOf,
   compareNames,
   hasLanes,
+  hasRate,
   nameToBytes,
   noExtras,
   refersTo,
@@ -324,7 +325,7 @@ export class PostgresSet extends WorkingSet<Unit> {
     const counts = {} as Tally;
     for (const [i, status] of workUnitStatuses.entries()) counts[status] = row?.[i] as number;
     this.#counts.set(spec.id, counts);
-    if (spec.meta.maxRunning > 0)
+    if (spec.meta.maxRunning > 0 || hasRate(spec.meta.rate))
       this.#freed.set(spec.id, (row?.[workUnitStatuses.length] as number | null) ?? 0);
   }
 

@@ -46,6 +46,8 @@ export interface RestClientOptions extends NodeTransportOptions {
   /** Waits longer than this are asked for in pieces; 10 minutes. */
   longestWaitMs?: number;
   random?: () => number;
+  /** Sends short requests over one connection, where the server and what is between can do that; true. */
+  oneConnection?: boolean;
   /** In place of Node's own, by address. */
   transport?: (address: string) => Transport;
 }
@@ -139,18 +141,20 @@ export class RestClient extends VerbClient implements Coordinate {
    * What happens in a namespace, from now on or after the event of id `after`. Ends when the signal aborts or the
    * server stops; the id of the last event is where to go on. An event of type `reset` says that some were missed.
    * `onOpen` is called once the server has begun to answer: from then on nothing is missed.
+   * With `gatherMs`, events have a type and a count alone, each type comes at most once in that time, and there is nothing to go on after.
    */
   async *events(
     ns: string,
-    options: { after?: string; signal?: AbortSignal; onOpen?: () => void } = {},
+    options: { after?: string; gatherMs?: number; signal?: AbortSignal; onOpen?: () => void } = {},
   ): AsyncGenerator<StreamedEvent> {
-    const { after, signal, onOpen } = options;
+    const { after, gatherMs, signal, onOpen } = options;
     const headers = {
       ...this.#link.headers(),
       accept: "text/event-stream",
       ...(after !== undefined && { "last-event-id": after }),
     };
-    const path = `/v1/namespace/${nameToUrl(ns)}/events`;
+    const query = gatherMs === undefined ? "" : `?gather=${gatherMs}`;
+    const path = `/v1/namespace/${nameToUrl(ns)}/events${query}`;
     const answer = await this.#link.once({
       method: "GET",
       path,
@@ -258,8 +262,11 @@ class RestLink implements Link {
   async #connect(address: string): Promise<Transport> {
     if (this.#options.transport !== undefined) return this.#options.transport(address);
     // loaded when needed: a browser has no node:http, and brings a transport of its own
-    const { nodeTransport } = await import("./node-transport.ts");
-    return nodeTransport(address, this.#options);
+    const { endpointOf, nodeTransport } = await import("./node-transport.ts");
+    const endpoint = endpointOf(address, this.#options);
+    if (this.#options.oneConnection === false) return nodeTransport(endpoint);
+    const { callTransport } = await import("./call-transport.ts");
+    return callTransport(endpoint);
   }
 }
 

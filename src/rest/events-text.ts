@@ -17,12 +17,13 @@ export interface CoordinateEvent {
 }
 
 export interface StreamedEvent extends CoordinateEvent {
-  /** Where to go on after this one. */
+  /** Where to go on after this one; empty in a stream of gathered events. */
   id: string;
 }
 
-export const writeEvent = (id: string, event: CoordinateEvent): string =>
-  `id: ${id}\nevent: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`;
+/** Without an id where no stream can go on after it. */
+export const writeEvent = (id: string | null, event: CoordinateEvent): string =>
+  `${id === null ? "" : `id: ${id}\n`}event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`;
 
 export async function* readEvents(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<StreamedEvent> {
   let id = "";

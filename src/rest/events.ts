@@ -5,9 +5,11 @@
  *
  * A daemon tells of what went through it. Where several share a store, each tells its own part.
  */
+import { setTimeout } from "node:timers/promises";
 import {
   callVerb,
   override,
+  shape,
   workSpecName,
   type Coordinate,
   type Verb,
@@ -19,16 +21,21 @@ import type { Route } from "./route.ts";
 
 export type { CoordinateEvent, StreamedEvent } from "./events-text.ts";
 
+/** An event whose items are made only when a watcher wants them. */
+export interface Happened extends Omit<CoordinateEvent, "items"> {
+  items?: () => readonly unknown[];
+}
+
 export interface EventSink {
   /** Whether anybody would see it: nothing is made for nobody. */
   wanted(ns: string): boolean;
-  add(ns: string, event: CoordinateEvent): void;
+  add(ns: string, event: Happened): void;
 }
 
 /** At most this many names or ids in one event. */
 const shown = 100;
 
-type Told = Omit<CoordinateEvent, "verb" | "time">;
+type Told = Omit<Happened, "verb" | "time">;
 
 /** The verbs that change something, and what is told of each when it has. */
 const told: {
@@ -40,7 +47,7 @@ const told: {
   setNamespace: () => ({ type: "namespace" }),
   deleteNamespace: () => ({ type: "namespace" }),
   setWorkSpecs: (_args, rows) => ({ type: "workSpecs", ...some(rows, ({ name }) => name) }),
-  setWorkSpecMeta: ([, ref]) => ({ type: "workSpecs", count: 1, items: [workSpecName(ref)] }),
+  setWorkSpecMeta: ([, ref]) => ({ type: "workSpecs", count: 1, items: () => [workSpecName(ref)] }),
   deleteWorkSpecs: ([, refs]) => ({ type: "workSpecs", ...some(refs, workSpecName) }),
   addWorkUnits: ([, ref], rows) => ({
     type: "workUnits",
@@ -56,15 +63,17 @@ const told: {
   makeAttempts: (_args, rows) => attempts(rows),
   settleAttempts: ([, changes], rows) => ({
     type: "attempts",
-    ...some(
-      rows.flatMap((row, i) => (row.changed ? [{ ...row, progress: changes[i]?.progress }] : [])),
-      ({ attempt, status, outputs, progress }) => ({
-        attempt,
-        status,
-        outputs,
-        ...(progress !== undefined && { progress }),
-      }),
-    ),
+    count: rows.reduce((count, { changed }) => (changed ? count + 1 : count), 0),
+    items: () =>
+      rows
+        .flatMap((row, i) => (row.changed ? [{ ...row, progress: changes[i]?.progress }] : []))
+        .slice(0, shown)
+        .map(({ attempt, status, outputs, progress }) => ({
+          attempt,
+          status,
+          outputs,
+          ...(progress !== undefined && { progress }),
+        })),
   }),
   updateWorkers: (_args, rows) => ({
     type: "workers",
@@ -92,8 +101,8 @@ const attempts = (rows: Awaited<ReturnType<Coordinate["requestAttempts"]>>): Tol
 function some<Item>(
   items: readonly Item[],
   show: (item: Item) => unknown,
-): { count: number; items: unknown[] } {
-  return { count: items.length, items: items.slice(0, shown).map(show) };
+): { count: number; items: () => unknown[] } {
+  return { count: items.length, items: () => items.slice(0, shown).map(show) };
 }
 
 /** The same verbs; what they changed is told to the sink. */
@@ -141,6 +150,8 @@ export class EventLog implements EventSink {
   readonly #idleMs: number;
   readonly #now: () => number;
   readonly #spaces = new Map<string, Watched>();
+  /** Those who want to know the kinds of changes alone. */
+  readonly #gatherers = new Map<string, Set<(event: Happened) => void>>();
   #epochs = 0;
 
   constructor(options: EventLogOptions = {}) {
@@ -151,6 +162,10 @@ export class EventLog implements EventSink {
   }
 
   wanted(ns: string): boolean {
+    return this.#gatherers.has(ns) || this.#isKept(ns);
+  }
+
+  #isKept(ns: string): boolean {
     if (this.#spaces.size === 0) return false;
     const watched = this.#spaces.get(ns);
     if (watched === undefined) return false;
@@ -161,19 +176,25 @@ export class EventLog implements EventSink {
 
   /** The namespaces that somebody watches, or did a moment ago. */
   watched(): string[] {
-    return [...this.#spaces.keys()].filter((ns) => this.wanted(ns));
+    return [...new Set([...this.#spaces.keys(), ...this.#gatherers.keys()])].filter((ns) => this.wanted(ns));
   }
 
   get watchers(): number {
     let count = 0;
     for (const { watchers } of this.#spaces.values()) count += watchers.size;
+    for (const gatherers of this.#gatherers.values()) count += gatherers.size;
     return count;
   }
 
-  add(ns: string, event: CoordinateEvent): void {
+  add(ns: string, happened: Happened): void {
+    for (const note of this.#gatherers.get(ns) ?? []) note(happened);
     const watched = this.#spaces.get(ns);
-    if (watched === undefined) return;
-    const text = writeEvent(`${watched.epoch}.${watched.last + 1}`, event);
+    if (watched === undefined || !this.#isKept(ns)) return;
+    const { items, ...event } = happened;
+    const text = writeEvent(`${watched.epoch}.${watched.last + 1}`, {
+      ...event,
+      ...(items !== undefined && { items: items() }),
+    });
     while (
       watched.dropped < watched.last &&
       (watched.last - watched.dropped === this.#size ||
@@ -227,6 +248,39 @@ export class EventLog implements EventSink {
     }
   }
 
+  /**
+   * Text for a watcher that only wants to know what kinds of things change, until the signal aborts. The first change is told
+   * at once; those that follow within `gatherMs` are told together, one event a type with the sum of the counts.
+   */
+  async *gather(ns: string, gatherMs: number, signal: AbortSignal): AsyncGenerator<string> {
+    const counts = new Map<CoordinateEvent["type"], number>();
+    let wake = (): void => undefined;
+    const note = ({ type, count = 0 }: Happened): void => {
+      counts.set(type, (counts.get(type) ?? 0) + count);
+      wake();
+    };
+    const gatherers = this.#gatherers.get(ns) ?? new Set();
+    this.#gatherers.set(ns, gatherers.add(note));
+    const stop = (): void => wake();
+    signal.addEventListener("abort", stop);
+    try {
+      yield ": watching\n\n";
+      while (!signal.aborted) {
+        if (counts.size === 0) await new Promise<void>((resolve) => (wake = resolve));
+        const time = this.#now();
+        const text = [...counts].map(([type, count]) => writeEvent(null, { type, verb: "", time, count }));
+        counts.clear();
+        if (text.length > 0) yield text.join("");
+        // an abort ends the pause, and then the loop
+        await setTimeout(gatherMs, undefined, { ref: false, signal }).catch(() => undefined);
+      }
+    } finally {
+      signal.removeEventListener("abort", stop);
+      gatherers.delete(note);
+      if (gatherers.size === 0) this.#gatherers.delete(ns);
+    }
+  }
+
   /** Some events are lost to this watcher: it must read anew what it wants to know. */
   #reset({ epoch }: Watched, number: number): string {
     return writeEvent(`${epoch}.${number}`, { type: "reset", verb: "", time: this.#now() });
@@ -258,13 +312,16 @@ export const eventRoutes = (log: EventLog, pingMs = 15_000): readonly Route[] =>
     scope: "read",
     family: "stream",
     summary:
-      "What happens in a namespace, as server-sent events. With Last-Event-ID, goes on after that one.",
+      "What happens in a namespace, as server-sent events. With Last-Event-ID, goes on after that one. With gather, tells the " +
+      "types of changes alone, each at most once in so many milliseconds with the count of things that changed.",
+    query: { gather: shape.integer },
     answerType: "text/event-stream",
     handle: async (call) => {
       if (log.watchers >= maxWatchers)
         throw new HttpError("too_many_requests", `${maxWatchers} callers watch events already`);
       const { reply, request } = call;
       const given = request.headers["last-event-id"];
+      const gatherMs = readGather(call.query("gather")[0]);
       const gone = call.gone();
       reply.hijack();
       const { raw } = reply;
@@ -278,7 +335,11 @@ export const eventRoutes = (log: EventLog, pingMs = 15_000): readonly Route[] =>
       // shows both ends that the other is still there
       const ping = setInterval(() => raw.write(": ping\n\n"), pingMs);
       try {
-        for await (const text of log.watch(call.ns, typeof given === "string" ? given : undefined, gone)) {
+        const texts =
+          gatherMs === null
+            ? log.watch(call.ns, typeof given === "string" ? given : undefined, gone)
+            : log.gather(call.ns, gatherMs, gone);
+        for await (const text of texts) {
           if (raw.write(text)) continue;
           // its own timer, which starts anew when the peer takes something; without a listener it ends the connection
           raw.socket?.setTimeout(stallMs);
@@ -293,6 +354,16 @@ export const eventRoutes = (log: EventLog, pingMs = 15_000): readonly Route[] =>
     },
   },
 ];
+
+function readGather(text: string | undefined): number | null {
+  if (text === undefined) return null;
+  const ms = /^\d{1,5}$/.test(text) ? Number(text) : NaN;
+  if (ms >= 50 && ms <= 60_000) return ms;
+  throw new HttpError(
+    "bad_request",
+    `gather: expected 50 to 60000 milliseconds, got ${JSON.stringify(text)}`,
+  );
+}
 
 /** A watcher who does not read is waited for; meanwhile the ring may pass it by, and it is told so. */
 async function drained(raw: NodeJS.WritableStream, gone: AbortSignal): Promise<void> {

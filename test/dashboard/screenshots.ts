@@ -7,7 +7,9 @@ import path from "node:path";
 import { mkdirSync, writeFileSync } from "node:fs";
 import type { Page } from "playwright-core";
 import { encodeData } from "../../src/core/index.ts";
+import { createToken } from "../../src/daemon/index.ts";
 import { nameToUrl } from "../../src/rest/client.ts";
+import { RestClient, type Scope } from "../../src/rest/index.ts";
 import { animate } from "./animation.ts";
 import { browserPath, openStage, type Stage } from "./browser.ts";
 import { fillPast } from "./past.ts";
@@ -99,8 +101,18 @@ const pictures: readonly Picture[] = [
   { name: "phone-batches", hash: `#/${ns}/batches`, until: "[data-row]", width: 390, height: 844 },
 ];
 
+/** Of a daemon with tokens, as an administrator sees it. */
+const ofAdmins: readonly Picture[] = [
+  { name: "tokens", hash: `#/${ns}/tokens`, until: "[data-row]", height: 500 },
+  { name: "tokens-dark", hash: `#/${ns}/tokens`, until: "[data-row]", height: 500, dark: true },
+  { name: "audit", hash: `#/${ns}/audit`, until: "[data-row]", height: 700 },
+  { name: "audit-dark", hash: `#/${ns}/audit`, until: "[data-row]", height: 700, dark: true },
+  { name: "phone-tokens", hash: `#/${ns}/tokens`, until: "[data-row]", width: 390, height: 844 },
+  { name: "phone-audit", hash: `#/${ns}/audit`, until: "[data-row]", width: 390, height: 844 },
+];
+
 /** The pictures that pages of the documentation show. */
-const inText = ["home", "flow", "spec", "units", "unit", "batches", "what-if", "workers", "phone"];
+const inText = ["home", "flow", "spec", "units", "unit", "batches", "what-if", "workers", "phone", "audit"];
 
 /** A load that drains: looks at the same page, five seconds apart, while workers take what waits. */
 async function drain(stage: Stage): Promise<void> {
@@ -149,48 +161,109 @@ async function drain(stage: Stage): Promise<void> {
   console.log("drain");
 }
 
+const wanted = process.argv.slice(2);
+const isWanted = ({ name }: Picture): boolean =>
+  wanted.length === 0 || wanted.some((one) => name.includes(one));
+
+async function take(stage: Stage, picture: Picture, token?: string): Promise<void> {
+  const { name, hash, width = 1440, height = 900, dark, until, act } = picture;
+  const { page, problems } = await stage.open(hash, {
+    viewport: { width, height },
+    colorScheme: dark === true ? "dark" : "light",
+    ...(width < 500 && { isMobile: true, hasTouch: true, deviceScaleFactor: 2 }),
+  });
+  if (token !== undefined) {
+    await page.getByLabel("Token").fill(token);
+    await page.getByRole("button", { name: "Sign in" }).click();
+  }
+  await page.locator(until).first().waitFor({ state: "attached", timeout: 60_000 });
+  // a few looks, so that there are rates
+  await page.waitForTimeout(5000);
+  await act?.(page);
+  const folder = inText.includes(name) ? to : path.join(to, "gallery");
+  await page.screenshot({ path: path.join(folder, `dashboard-${name}.png`) });
+  await stage.closePages();
+  console.log(name, problems.length === 0 ? "" : problems);
+}
+
+/** Tokens of several scopes, what was done with them, and what was refused. */
+async function takeOfAdmins(): Promise<void> {
+  const made: Record<string, string> = {};
+  const stage = await openStage((dataDir) => {
+    const day = 86_400_000;
+    const now = Date.now();
+    const make = (name: string, namespace: string, scope: Scope, madeDaysAgo: number, expires = 0): void => {
+      const given = { name, grants: [{ namespace, scopes: [scope] }], expires };
+      made[name] = createToken(path.join(dataDir, "tokens.json"), given, now - madeDaysAgo * day).token;
+    };
+    make("Ada", "*", "admin", 210);
+    make("crawler", ns, "write", 209);
+    make("workers fra-1", ns, "work", 41, now + 49 * day);
+    make("grafana", "*", "read", 12);
+    make("contractor", ns, "write", 9, now - 2 * day);
+    return made.Ada!;
+  });
+  const as = (name: string): RestClient => new RestClient(stage.url, { token: made[name]!, retries: 0 });
+  const refused = (asked: Promise<unknown>): Promise<unknown> => asked.catch(() => undefined);
+  try {
+    await stage.client.setWorkSpecs(
+      ns,
+      ["fetch", "parse", "index"].map((name) => ({ data: encodeData({ name }) })),
+    );
+    const crawler = as("crawler");
+    for (let batch = 0; batch < 6; batch++)
+      await crawler.addWorkUnits(
+        ns,
+        "fetch",
+        Array.from({ length: 50 }, (_, i) => ({ name: unitName(batch * 50 + i) })),
+      );
+    await refused(as("contractor").deleteWorkUnits(ns, "fetch", { all: true }));
+    await refused(as("grafana").setWorkSpecMeta(ns, "fetch", { paused: true }));
+    await stage.client.setWorkSpecMeta(ns, "fetch", { paused: true });
+    await crawler.setWorkUnitPriorities(ns, "fetch", { names: [unitName(0)] }, { set: 10 });
+    await stage.client.setWorkSpecMeta(ns, "fetch", { paused: false, weight: 40 });
+    await refused(as("workers fra-1").deleteNamespace(ns));
+    await crawler.deleteWorkUnits(ns, "fetch", { names: [unitName(1)] });
+    for (const picture of ofAdmins.filter(isWanted)) await take(stage, picture, made.Ada);
+  } finally {
+    await stage.close();
+  }
+}
+
 if (browserPath === undefined) throw new Error("there is no Chromium: install it, or set CHROMIUM_PATH");
 mkdirSync(path.join(to, "gallery"), { recursive: true });
-const wanted = process.argv.slice(2);
-const stage = await openStage((dataDir) => fillPast(path.join(dataDir, "coordinate.sqlite"), ns, Date.now()));
-const ends = new AbortController();
-let flowing: Promise<void> | undefined;
-try {
-  await stage.client.setWorkSpecs(ns, [{ data: encodeData({ name: "mail", runtime: "jobs" }) }]);
-  await stage.client.addWorkUnits(
-    ns,
-    "mail",
-    Array.from({ length: 8 }, (_, i) => ({
-      name: `${Date.now()
-        .toString(16)
-        .padStart(12, "0")
-        .replace(/^(.{8})/, "$1-")}-7000-8000-00000000000${i}`,
-      data: encodeData({ job: `newsletter ${i + 1}`, action: "0d1f7c", category: "mail" }),
-    })),
+if (ofAdmins.some(isWanted)) await takeOfAdmins();
+if (wanted.length === 0 || wanted.includes("drain") || pictures.some(isWanted)) await takeAll();
+
+async function takeAll(): Promise<void> {
+  const stage = await openStage((dataDir) =>
+    fillPast(path.join(dataDir, "coordinate.sqlite"), ns, Date.now()),
   );
-  await stage.client.lock(ns, { owner: "ams-1/2", paths: [["shard", "3"]] });
-  if (wanted.length === 0 || wanted.includes("drain")) await drain(stage);
-  flowing = flowScene(stage.client, ns, ends.signal);
-  for (const { name, hash, width = 1440, height = 900, dark, until, act } of [...pictures].sort(
-    (a, b) => Number(inText.includes(b.name)) - Number(inText.includes(a.name)),
-  )) {
-    if (wanted.length > 0 && !wanted.some((one) => name.includes(one))) continue;
-    const { page, problems } = await stage.open(hash, {
-      viewport: { width, height },
-      colorScheme: dark === true ? "dark" : "light",
-      ...(width < 500 && { isMobile: true, hasTouch: true, deviceScaleFactor: 2 }),
-    });
-    await page.locator(until).first().waitFor({ state: "attached", timeout: 60_000 });
-    // a few looks, so that there are rates
-    await page.waitForTimeout(5000);
-    await act?.(page);
-    const folder = inText.includes(name) ? to : path.join(to, "gallery");
-    await page.screenshot({ path: path.join(folder, `dashboard-${name}.png`) });
-    await stage.closePages();
-    console.log(name, problems.length === 0 ? "" : problems);
+  const ends = new AbortController();
+  let flowing: Promise<void> | undefined;
+  try {
+    await stage.client.setWorkSpecs(ns, [{ data: encodeData({ name: "mail", runtime: "jobs" }) }]);
+    await stage.client.addWorkUnits(
+      ns,
+      "mail",
+      Array.from({ length: 8 }, (_, i) => ({
+        name: `${Date.now()
+          .toString(16)
+          .padStart(12, "0")
+          .replace(/^(.{8})/, "$1-")}-7000-8000-00000000000${i}`,
+        data: encodeData({ job: `newsletter ${i + 1}`, action: "0d1f7c", category: "mail" }),
+      })),
+    );
+    await stage.client.lock(ns, { owner: "ams-1/2", paths: [["shard", "3"]] });
+    if (wanted.length === 0 || wanted.includes("drain")) await drain(stage);
+    flowing = flowScene(stage.client, ns, ends.signal);
+    const inOrder = pictures
+      .filter(isWanted)
+      .sort((a, b) => Number(inText.includes(b.name)) - Number(inText.includes(a.name)));
+    for (const picture of inOrder) await take(stage, picture);
+  } finally {
+    ends.abort();
+    await flowing?.catch(() => undefined);
+    await stage.close();
   }
-} finally {
-  ends.abort();
-  await flowing?.catch(() => undefined);
-  await stage.close();
 }

@@ -3,7 +3,7 @@ import type { AddressInfo } from "node:net";
 import { mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import { afterEach, describe, expect, test } from "vitest";
+import { afterEach, describe, expect, test, vi } from "vitest";
 import {
   CoordinateError,
   encodeData,
@@ -322,6 +322,53 @@ describe("events", () => {
     ]);
     expect(JSON.stringify(got)).not.toContain("secret");
     expect(new Set(got.map(({ id }) => id)).size).toBe(5);
+  });
+
+  test("are gathered: the first at once, those that follow together, with counts and without items", async () => {
+    const { client, log } = await serve();
+    const events: StreamedEvent[] = [];
+    const stop = new AbortController();
+    const reading = (async () => {
+      for await (const event of client.events("n", { gatherMs: 200, signal: stop.signal }))
+        events.push(event);
+    })();
+    await watching(log);
+    await client.addWorkUnits("n", "s", [
+      { name: "a", data: encodeData({}) },
+      { name: "b", data: encodeData({}) },
+    ]);
+    const came = (count: number): Promise<boolean> =>
+      vi.waitUntil(() => events.length === count, { timeout: 20_000 });
+    await came(1);
+    for (let i = 0; i < 50; i++) {
+      log.add("n", { type: "workUnits", verb: "addWorkUnits", time: 1, count: 2, items: () => ["u"] });
+      log.add("n", { type: "attempts", verb: "requestAttempts", time: 1, count: 1 });
+    }
+    await came(3);
+    await client.requestAttempts("n", { worker: "w", number: 3 });
+    await came(4);
+    expect(events).toEqual(
+      [
+        ["workUnits", 2],
+        ["workUnits", 100],
+        ["attempts", 50],
+        ["attempts", 2],
+      ].map(([type, count]) => ({ id: "", type, verb: "", time: expect.any(Number) as number, count })),
+    );
+    stop.abort();
+    await reading;
+    await vi.waitUntil(() => log.watchers === 0);
+    // nothing was kept for those who would go on after an event
+    expect(log.wanted("n")).toBe(false);
+  });
+
+  test.each(["0", "-1", "1e3", "60001", "a"])("cannot be gathered for %s milliseconds", async (given) => {
+    const { listener } = await serve();
+    const answer = await fetch(`${listener.url}/v1/namespace/n/events?gather=${given}`);
+    expect([answer.status, await answer.json()]).toMatchObject([
+      400,
+      { message: expect.stringMatching(/^gather: /) as string },
+    ]);
   });
 
   test("go on after the last one that was seen", async () => {

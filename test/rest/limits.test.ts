@@ -257,7 +257,12 @@ describe("events", () => {
     const stop = new AbortController();
     const watcher = log.watch("n", undefined, stop.signal);
     await watcher.next();
-    const event = { type: "workUnits" as const, verb: "addWorkUnits", time: 1, items: ["x".repeat(1000)] };
+    const event = {
+      type: "workUnits" as const,
+      verb: "addWorkUnits",
+      time: 1,
+      items: () => ["x".repeat(1000)],
+    };
     for (let i = 0; i < 8; i++) log.add("n", event);
     let got = "";
     while (!got.includes(".8\n")) got += String((await watcher.next()).value);
@@ -275,7 +280,12 @@ describe("events", () => {
     socket.write("GET /v1/namespace/n/events HTTP/1.1\r\nHost: localhost\r\n\r\n");
     await vi.waitUntil(() => log.watchers === 1);
     const before = process.memoryUsage().rss;
-    const event = { type: "workUnits" as const, verb: "addWorkUnits", time: 1, items: ["x".repeat(100_000)] };
+    const event = {
+      type: "workUnits" as const,
+      verb: "addWorkUnits",
+      time: 1,
+      items: () => ["x".repeat(100_000)],
+    };
     for (let i = 0; i < 3000; i++) {
       log.add("n", event);
       if (i % 100 === 0) await new Promise((resolve) => setImmediate(resolve));

@@ -3,7 +3,7 @@ import type { Rate, SharedLimitRow } from "../../core/index.ts";
 import { command } from "../command.ts";
 import { quote } from "../escape.ts";
 import { CommandError, exit, UsageError } from "../failure.ts";
-import { count, readCount, readDuration, readNumber } from "../units.ts";
+import { count, readCount, readDuration, readNumber, unitsIn } from "../units.ts";
 
 interface Options {
   delete?: boolean;
@@ -56,18 +56,13 @@ What is not given stays as it is; 0 is unlimited.`,
           limit,
           count(running),
           maxRunning === 0 ? "" : count(maxRunning),
-          shown(rate),
+          (rate.limit ?? 0) > 0 ? unitsIn(rate) : "",
           workSpecs.join(", "),
         ]),
       );
     return exit.done;
   },
 });
-
-function shown({ limit = 0, periodMs = 1000, burst = 1 }: Rate): string {
-  if (limit === 0) return "";
-  return `${limit} in ${periodMs / 1000} s${burst > 1 ? `, ${burst} at once` : ""}`;
-}
 
 function changed(
   old: SharedLimitRow | undefined,

@@ -173,6 +173,6 @@ export function useWaiting(ns: string): UseQueryResult<Map<string, { since: numb
       new Map(
         (await client.waitingSince(ns)).map(({ workSpec, since, exact }) => [workSpec, { since, exact }]),
       ),
-    refetchInterval: every(5000),
+    refetchInterval: every(10_000),
   });
 }

@@ -45,20 +45,29 @@ const kindsOf: Readonly<Record<StreamedEvent["type"], readonly Kind[]>> = {
   ],
 };
 
-/** The least time between two reads of one kind. Counts are cheap and looked at most. */
-const spacingMs: Readonly<Record<Kind, number>> = {
-  counts: 700,
-  unit: 700,
-  units: 800,
-  specs: 500,
-  queues: 1000,
-  workers: 1000,
-  held: 2000,
-  explain: 3000,
-  failures: 3000,
-  batches: 1000,
-  namespaces: 1000,
+/** The types of changes are told at once, and then at most so often. */
+const gatherMs = 400;
+
+/**
+ * The least time between two reads of one kind: of a change after a pause, and at most where changes never cease. Counts are cheap and
+ * looked at most; what a daemon works longest for is read least.
+ */
+const spacingMs: Readonly<Record<Kind, readonly [afterPause: number, steady: number]>> = {
+  counts: [500, 1000],
+  unit: [700, 1000],
+  units: [700, 3000],
+  specs: [500, 1000],
+  queues: [1000, 2000],
+  workers: [1000, 5000],
+  held: [1000, 10_000],
+  explain: [1000, 10_000],
+  failures: [1000, 10_000],
+  batches: [1000, 3000],
+  namespaces: [1000, 1000],
 };
+
+/** After so long without an event of a kind, the next one is a single change again. */
+const pauseMs = 2000;
 
 export interface LiveState {
   readonly state: "connecting" | "live" | "held" | "lost";
@@ -73,7 +82,8 @@ class Live {
   #stop: AbortController | null = null;
   #ns: string | null = null;
   #cache: QueryClient | null = null;
-  readonly #readAt = new Map<Kind, number>();
+  /** When each kind was last read, how long after that it is read again at the soonest, and when an event of it came. */
+  readonly #reads = new Map<Kind, { at: number; spacing: number; heard: number }>();
   readonly #timers = new Map<Kind, ReturnType<typeof setTimeout>>();
   readonly #waiting = new Set<Kind>();
 
@@ -131,22 +141,20 @@ class Live {
   }
 
   async #follow(ns: string, signal: AbortSignal): Promise<void> {
-    let after: string | undefined;
     const ended = (): boolean => signal.aborted;
     for (let tries = 0; !ended(); tries++) {
       try {
         const events = client.events(ns, {
           signal,
-          ...(after !== undefined && { after }),
+          gatherMs,
           onOpen: () => {
             tries = 0;
             this.#set({ state: this.#held ? "held" : "live", heard: Date.now() });
             // what happened before the stream began, or while it was away, was not told
-            if (after === undefined) this.#changed("reset");
+            this.#changed("reset");
           },
         });
         for await (const event of events) {
-          after = event.id;
           this.#set({ heard: Date.now() });
           this.#changed(event.type);
         }
@@ -165,19 +173,32 @@ class Live {
   #changed(type: StreamedEvent["type"]): void {
     for (const kind of kindsOf[type]) {
       if (this.#held) this.#waiting.add(kind);
-      else this.#refresh(kind);
+      else this.#refresh(kind, type === "workSpecs" || type === "namespace" || type === "reset");
     }
   }
 
-  /** At once when the last read is long ago, else when its time has come; once for all events until then. */
-  #refresh(kind: Kind): void {
-    if (this.#timers.has(kind)) return;
-    const due = Math.max(60, (this.#readAt.get(kind) ?? 0) + spacingMs[kind] - Date.now());
-    const timer = setTimeout(() => {
-      this.#timers.delete(kind);
-      this.#readAt.set(kind, Date.now());
-      void this.#cache?.invalidateQueries({ queryKey: [kind, this.#ns] }, { cancelRefetch: false });
-    }, due);
+  /**
+   * At once when the last read is long ago, else when its time has come; once for all events until then. While events come
+   * without a pause, the reads get further apart; what is rare, and changes much, is `prompt`.
+   */
+  #refresh(kind: Kind, prompt = false): void {
+    const now = Date.now();
+    const [afterPause, steady] = spacingMs[kind];
+    const read = this.#reads.get(kind) ?? { at: 0, spacing: afterPause, heard: 0 };
+    if (prompt || now - read.heard > pauseMs) read.spacing = afterPause;
+    read.heard = now;
+    this.#reads.set(kind, read);
+    if (this.#timers.has(kind) && !prompt) return;
+    clearTimeout(this.#timers.get(kind));
+    const timer = setTimeout(
+      () => {
+        this.#timers.delete(kind);
+        read.at = Date.now();
+        read.spacing = Math.min(steady, read.spacing * 2);
+        void this.#cache?.invalidateQueries({ queryKey: [kind, this.#ns] }, { cancelRefetch: false });
+      },
+      Math.max(60, read.at + read.spacing - now),
+    );
     this.#timers.set(kind, timer);
   }
 }

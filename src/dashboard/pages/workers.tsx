@@ -641,7 +641,7 @@ function WhoCanRun({ workers }: { workers: readonly WorkerRow[] }): ReactNode {
     queries: columns.map(({ request }) => ({
       queryKey: ["explain", ns, request],
       queryFn: () => client.explain(ns, request),
-      refetchInterval: every(5000),
+      refetchInterval: every(15_000),
     })),
   });
   if (columns.length === 0 || look.specs === undefined || look.specs.length === 0) return null;

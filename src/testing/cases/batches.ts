@@ -201,6 +201,68 @@ export const batches: CaseGroup = {
       },
     },
     {
+      name: "cancel and retry reach the batches in a batch, and what they count there follows",
+      async run(t) {
+        await t.spec("s");
+        await t.spec("after");
+        await t.c.setBatches(t.ns, [
+          { name: "innermost", parent: "inner", sealed: true },
+          { name: "inner", parent: "b" },
+          { name: "b", then: { workSpec: "after", on: "finished" } },
+          { name: "other" },
+        ]);
+        for (const name of ["b", "inner", "innermost", "other"]) await t.add("s", { name, batch: name });
+        await t.c.setBatches(t.ns, [
+          { name: "inner", sealed: true },
+          { name: "b", sealed: true },
+        ]);
+        assert.equal(await t.c.changeBatch(t.ns, "b", "cancel"), 3);
+        const all = async (): Promise<number[][]> => [
+          await counts(t, "innermost"),
+          await counts(t, "inner"),
+          await counts(t),
+          await counts(t, "other"),
+        ];
+        // the innermost had ended when it was sealed empty, and came back with its unit
+        assert.deepEqual(await all(), [
+          [1, 0, 1],
+          [2, 0, 2],
+          [2, 0, 2],
+          [1, 0, 0],
+        ]);
+        assert.equal(await t.c.changeBatch(t.ns, "b", "retry"), 3);
+        assert.deepEqual(await all(), [
+          [1, 0, 0],
+          [2, 0, 0],
+          [2, 0, 0],
+          [1, 0, 0],
+        ]);
+        await settleAll(t, "finish", ["s"]);
+        assert.deepEqual(await all(), [
+          [1, 1, 0],
+          [2, 2, 0],
+          [2, 2, 0],
+          [1, 1, 0],
+        ]);
+        assert.deepEqual(await followers(t), ["b"]);
+      },
+    },
+    {
+      name: "a batch that has ended counts as such in the batch that it is put into",
+      async run(t) {
+        await t.spec("s");
+        await t.add("s", { name: "1", batch: "inner" });
+        await t.c.setBatches(t.ns, [{ name: "inner", sealed: true }]);
+        await settleAll(t, "fail", ["s"]);
+        await t.c.setBatches(t.ns, [
+          { name: "inner", parent: "b" },
+          { name: "b", sealed: true },
+        ]);
+        assert.deepEqual(await counts(t), [1, 0, 1]);
+        assert.ok((await batch(t)).doneTime > 0);
+      },
+    },
+    {
       name: "listed by name, a page at a time; deleted, its units stay",
       async run(t) {
         await t.spec("s");
