@@ -33,7 +33,10 @@ export class Audit {
   }
 
   answered(request: FastifyRequest, reply: FastifyReply, route: Route | null): void {
-    const refused = reply.statusCode === 401 || reply.statusCode === 403 || reply.statusCode === 429;
+    const refused =
+      (reply.statusCode === 401 || reply.statusCode === 403 || reply.statusCode === 429) &&
+      // the dashboard asks so whether it must sign in: nothing was tried
+      !(route?.id === "session" && request.headers.authorization === undefined);
     if (!refused && (route === null || !this.#isChange(route))) return;
     this.#write({
       request: request.id,

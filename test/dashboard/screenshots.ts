@@ -175,6 +175,7 @@ async function take(stage: Stage, picture: Picture, token?: string): Promise<voi
   if (token !== undefined) {
     await page.getByLabel("Token").fill(token);
     await page.getByRole("button", { name: "Sign in" }).click();
+    await page.mouse.move(0, 0);
   }
   await page.locator(until).first().waitFor({ state: "attached", timeout: 60_000 });
   // a few looks, so that there are rates

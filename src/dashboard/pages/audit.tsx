@@ -68,7 +68,7 @@ export default function Audit(): ReactNode {
                 "Time",
                 "Who",
                 "Did",
-                "Namespace",
+                { text: "Namespace", className: "no-phone" },
                 { text: "From", className: "lo" },
                 { text: "Answer", className: "r" },
               ]}
@@ -95,7 +95,7 @@ export default function Audit(): ReactNode {
                     <td title={visible(row.path ?? "")}>
                       <code>{visible(row.action ?? row.path ?? "")}</code>
                     </td>
-                    <td>
+                    <td className="no-phone">
                       {row.namespace === "" ? (
                         <span className="z">–</span>
                       ) : (
