@@ -92,7 +92,7 @@ export default function Audit(): ReactNode {
                         </Link>
                       )}
                     </td>
-                    <td title={visible(row.path ?? "")}>
+                    <td className="did" title={visible(row.path ?? "")}>
                       <code>{visible(row.action ?? row.path ?? "")}</code>
                     </td>
                     <td className="no-phone">

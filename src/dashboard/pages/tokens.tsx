@@ -45,9 +45,6 @@ export default function Tokens(): ReactNode {
                   <td className="strong">
                     <Name text={token.name} max={40} />{" "}
                     {token.id === session.token && <span className="dim">yours</span>}
-                    {token.expires > 0 && token.expires <= now && (
-                      <span className="narrow t-failed">ended</span>
-                    )}
                   </td>
                   <td className="mid lo">
                     <Link to={{ ns, page: "audit", filters: { token: token.id } }} className="l">
@@ -60,7 +57,10 @@ export default function Tokens(): ReactNode {
                         <b>{scopes.join(", ")}</b> in{" "}
                         {namespace === "*" ? "all namespaces" : <Name text={namespace} max={32} />}
                       </span>
-                    ))}
+                    ))}{" "}
+                    {token.expires > 0 && token.expires <= now && (
+                      <span className="narrow t-failed">ended</span>
+                    )}
                   </td>
                   <td className="r mid lo">
                     <Ago time={token.created} />
