@@ -55,9 +55,12 @@ const openRest: Open = async (url, { token }) => {
   return handles(client);
 };
 
-const openCbor: Open = async (url) => {
+const openCbor: Open = async (url, { token }) => {
   const { connectCbor } = await import("./cbor/index.ts");
-  return handles(await connectCbor(url.replace(/^cbor-?rpc:(\/\/)?/, "").replace(/\/$/, "")));
+  const [, password = "", address = ""] =
+    /^cbor-?rpc:(?:\/\/)?(?:(?:[^:@/]*:)?([^@/]*)@)?(.*?)\/?$/.exec(url) ?? [];
+  const given = token ?? decodeURIComponent(password);
+  return handles(await connectCbor(address, given === "" ? {} : { token: given }));
 };
 
 function withoutPassword(text: string): [address: string, password: string] {

@@ -1,5 +1,5 @@
 /** A handle on a store that this process opened itself: it does the housekeeping that a daemon would do. */
-import { isCoordinateError, nextTurn, type Engine } from "./core/index.ts";
+import { isCoordinateError, nextTurn, stuckText, type Engine } from "./core/index.ts";
 import { CoordinateHandle } from "./objects/index.ts";
 
 export interface HousekeepingOptions {
@@ -15,6 +15,8 @@ const upkeepMs = 60_000;
 export class HousekeptHandle extends CoordinateHandle {
   readonly #timers: NodeJS.Timeout[];
   #busy = false;
+  /** Of units that are passed over. */
+  #warned = false;
   #closed = false;
 
   constructor(engine: Engine, { everyMs, upkeep }: HousekeepingOptions) {
@@ -28,7 +30,12 @@ export class HousekeptHandle extends CoordinateHandle {
     if (this.#busy) return;
     this.#busy = true;
     try {
-      while ((await engine.sweep()).more && !this.#closed) await nextTurn();
+      for (let more = true; more && !this.#closed; await nextTurn()) {
+        const swept = await engine.sweep();
+        ({ more } = swept);
+        if (swept.stuck > 0 && !this.#warned) process.emitWarning(stuckText);
+        this.#warned = swept.stuck > 0;
+      }
     } finally {
       this.#busy = false;
     }

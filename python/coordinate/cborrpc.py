@@ -4,7 +4,7 @@ import logging
 import socket
 import threading
 import time
-from typing import Any, Optional, Tuple
+from typing import Any, List, Optional, Tuple
 
 from . import cbor
 from .errors import CoordinateError, ProgrammerError
@@ -19,8 +19,11 @@ class RpcError(CoordinateError, code=False):
 class CborRpc:
     """Calls methods of a server. A call whose connection failed is sent again, later each time."""
 
-    def __init__(self, host: str, port: int, retries: int = 5, base_retry_seconds: float = 0.5) -> None:
+    def __init__(
+        self, host: str, port: int, retries: int = 5, base_retry_seconds: float = 0.5, token: Optional[str] = None
+    ) -> None:
         self._address = (host, port)
+        self._token = token
         self._retries = retries
         self._base = base_retry_seconds
         self._socket: Optional[socket.socket] = None
@@ -30,12 +33,11 @@ class CborRpc:
 
     def call(self, method: str, *params: Any) -> Any:
         with self._lock:
-            self._id += 1
-            request = cbor.dumps({"id": self._id, "method": method.encode("ascii"), "params": list(params)})
-            frame = cbor.head(6, cbor.TAG_EMBEDDED) + cbor.head(2, len(request)) + request
             for tries in range(self._retries + 1):
                 try:
-                    return self._result(self._exchange(frame))
+                    if self._socket is None:
+                        self._connect()
+                    return self._ask(method, list(params))
                 except OSError as error:
                     self._drop()
                     if tries == self._retries:
@@ -49,11 +51,27 @@ class CborRpc:
         with self._lock:
             self._drop()
 
+    def _connect(self) -> None:
+        self._socket = socket.create_connection(self._address)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._received = b""
+        if self._token is None:
+            return
+        try:
+            self._ask("coordinate.authenticate", [self._token])
+        except RpcError as error:
+            # A server that does not know the method wants no token.
+            if "no such method" not in str(error):
+                self._drop()
+                raise
+
+    def _ask(self, method: str, params: List[Any]) -> Any:
+        self._id += 1
+        request = cbor.dumps({"id": self._id, "method": method.encode("ascii"), "params": params})
+        return self._result(self._exchange(cbor.head(6, cbor.TAG_EMBEDDED) + cbor.head(2, len(request)) + request))
+
     def _exchange(self, frame: bytes) -> Any:
-        if self._socket is None:
-            self._socket = socket.create_connection(self._address)
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._received = b""
+        assert self._socket is not None
         self._socket.sendall(frame)
         pieces = [self._received] if self._received else []
         while True:

@@ -30,7 +30,7 @@ Key = Union[str, bytes]
 
 
 class TaskMaster(Port):
-    """`config` has `address`, or `addresses` of which one is taken, and may have `namespace` and `token` (REST), `retries`,
+    """`config` has `address`, or `addresses` of which one is taken, and may have `token`, `namespace` (REST), `retries`,
     `base_retry_seconds`, `default_lifetime` and `worker_job_fetch`."""
 
     RUN = "RUN"
@@ -49,7 +49,9 @@ class TaskMaster(Port):
             client = connect(address, config.get("token"), retries=retries, backoff=base)
             self._wire = RestMethods(client.namespace(config.get("namespace") or ""))
         else:
-            self._wire = CborRpc(*parse_address(address), retries=retries, base_retry_seconds=base)
+            self._wire = CborRpc(
+                *parse_address(address), retries=retries, base_retry_seconds=base, token=config.get("token")
+            )
 
     def close(self) -> None:
         self._wire.close()

@@ -1,5 +1,6 @@
 """The names of the Python 2 package, over both wires. Written from the descriptions of that package and of its protocol."""
 
+import re
 import subprocess
 import sys
 import time
@@ -10,7 +11,7 @@ import pytest
 import coordinate
 from coordinate import LostLease, NoSuchWorkSpecError, ProgrammerError, TaskMaster
 from coordinate.constants import AVAILABLE, FAILED, FINISHED, PENDING
-from conftest import open_daemon
+from conftest import CLI, open_daemon
 from test_client import EVERYTHING, same
 from test_worker import ENVIRONMENT, HERE
 
@@ -234,6 +235,28 @@ class TestWorkers:
         assert master.get_child_work_units(name) == {}
         master.worker_unregister(name)
         assert name not in master.workers()
+
+
+@pytest.mark.one_backend
+def test_a_token_over_cborrpc():
+    daemon = open_daemon("sqlite", "--cborrpc-tokens")
+    try:
+        command = CLI + ["token", "create", "--name", "a", "--scope", "admin", "--data-dir", daemon.directory]
+        made = subprocess.run(command, stdout=subprocess.PIPE, universal_newlines=True, check=True).stdout
+        [token] = re.findall(r"cjt_\w+_[\w-]+", made)[:1]
+        until = time.monotonic() + 60
+        while True:
+            try:
+                TaskMaster({"address": daemon.cborrpc}).list_work_specs()
+            except coordinate.cborrpc.RpcError as error:
+                assert "wants one" in str(error)
+                break
+            assert time.monotonic() < until
+        with pytest.raises(coordinate.cborrpc.RpcError):
+            TaskMaster({"address": daemon.cborrpc, "token": "wrong"}).list_work_specs()
+        assert TaskMaster({"address": daemon.cborrpc, "token": token}).list_work_specs() == ([], None)
+    finally:
+        daemon.stop()
 
 
 @pytest.mark.one_backend

@@ -27,7 +27,7 @@ export async function* documentUnits(
   try {
     const document = parseDocumentText(Buffer.concat(pieces).toString("utf8"), name, { env });
     value = document.value;
-    line = (at) => document.place(at).line;
+    line = (at) => document.locate(at).line;
   } catch (error) {
     if (error instanceof ConfigError) throw new BulkError(error.message);
     throw error;

@@ -56,8 +56,8 @@ interface UnitLine {
 }
 
 const unlimited = { maxBytes: Infinity, maxDepth: 1024 };
-const batchUnits = 1000;
-const batchSize = 1024 * 1024;
+const chunkUnits = 1000;
+const chunkBytes = 1024 * 1024;
 
 /** Answers what was brought back. Throws a `BulkError` that names the line. */
 export async function importLines(
@@ -77,7 +77,7 @@ class Import {
   readonly #counts: ExportCounts = { specs: 0, units: 0, attempts: 0 };
   #begun = false;
   #ended = false;
-  #batch: UnitLine[] = [];
+  #chunk: UnitLine[] = [];
   #size = 0;
   /** Units that wait for others: added when all others are there, and on the disk until then. */
   readonly #waiting = new Spool();
@@ -177,15 +177,15 @@ class Import {
       this.#waiting.add(unit);
       return;
     }
-    if (this.#batch[0] !== undefined && this.#batch[0].spec !== spec) await this.#flush();
-    this.#batch.push(unit);
+    if (this.#chunk[0] !== undefined && this.#chunk[0].spec !== spec) await this.#flush();
+    this.#chunk.push(unit);
     this.#size += data?.length ?? 0;
-    if (this.#batch.length >= batchUnits || this.#size >= batchSize) await this.#flush();
+    if (this.#chunk.length >= chunkUnits || this.#size >= chunkBytes) await this.#flush();
   }
 
   async #flush(): Promise<void> {
-    const units = this.#batch;
-    this.#batch = [];
+    const units = this.#chunk;
+    this.#chunk = [];
     this.#size = 0;
     const first = units[0];
     if (first === undefined) return;

@@ -1,12 +1,12 @@
 /**
  * The journal of a load: what was sent and what was acknowledged, so that a load that was interrupted goes on where it
- * stood. A line for each batch when it is sent and one when it is done; a line that was cut off by a crash is none.
+ * stood. A line for each chunk when it is sent and one when it is done; a line that was cut off by a crash is none.
  *
  *   {"load":"…","input":"units.jsonl.gz","target":"…","options":"…","batchUnits":1000,…}
  *   {"sent":0,"at":1700000000000,"checksum":123}
  *   {"done":0,"position":1000,"checksum":123,"units":1000,"created":1000,"bad":0}
  *
- * A batch that was sent and is not done may have been carried out or not. Its request has a name of its own, by which
+ * A chunk that was sent and is not done may have been carried out or not. Its request has a name of its own, by which
  * the server knows it again for ten minutes.
  */
 import {
@@ -37,9 +37,9 @@ export interface JournalHeader {
   started: number;
 }
 
-export interface BatchDone {
+export interface ChunkDone {
   done: number;
-  /** Of the last entry of the batch. */
+  /** Of the last entry of the chunk. */
   position: number;
   checksum: number;
   units: number;
@@ -47,7 +47,7 @@ export interface BatchDone {
   bad: number;
 }
 
-export interface BatchSent {
+export interface ChunkSent {
   sent: number;
   at: number;
   checksum: number;
@@ -59,10 +59,10 @@ const longest = 256 * 1024;
 export class Journal {
   readonly file: string;
   readonly header: JournalHeader;
-  readonly #done = new Map<number, BatchDone>();
-  readonly #sent = new Map<number, BatchSent>();
+  readonly #done = new Map<number, ChunkDone>();
+  readonly #sent = new Map<number, ChunkSent>();
   /** All up to here are done, and summed up in it; -1 is none. */
-  #mark: BatchDone = { done: -1, position: 0, checksum: 0, units: 0, created: 0, bad: 0 };
+  #mark: ChunkDone = { done: -1, position: 0, checksum: 0, units: 0, created: 0, bad: 0 };
   #fd: number | null = null;
   #bytes = 0;
 
@@ -71,7 +71,7 @@ export class Journal {
     this.header = header;
   }
 
-  /** Begins anew. The file is written with the first batch. */
+  /** Begins anew. The file is written with the first chunk. */
   static begin(file: string, header: JournalHeader): Journal {
     return new Journal(file, header);
   }
@@ -93,34 +93,34 @@ export class Journal {
     for (const line of rest) {
       const record = parse(line);
       if (record === null) continue;
-      if ("mark" in record) journal.#mark = record.mark as BatchDone;
-      else if ("done" in record) journal.#note(record as unknown as BatchDone);
-      else if ("sent" in record) journal.#sent.set(Number(record.sent), record as unknown as BatchSent);
+      if ("mark" in record) journal.#mark = record.mark as ChunkDone;
+      else if ("done" in record) journal.#note(record as unknown as ChunkDone);
+      else if ("sent" in record) journal.#sent.set(Number(record.sent), record as unknown as ChunkSent);
     }
     return journal;
   }
 
   /** What is done without a gap: reading goes on after its position. */
-  get mark(): Readonly<BatchDone> {
+  get mark(): Readonly<ChunkDone> {
     return this.#mark;
   }
 
-  /** A batch beyond the mark that is done. */
-  doneAt(batch: number): BatchDone | undefined {
-    return this.#done.get(batch);
+  /** A chunk beyond the mark that is done. */
+  doneAt(chunk: number): ChunkDone | undefined {
+    return this.#done.get(chunk);
   }
 
-  /** A batch that an earlier run sent, and of which it is not known what became. */
-  sentAt(batch: number): BatchSent | undefined {
-    return this.#done.has(batch) ? undefined : this.#sent.get(batch);
+  /** A chunk that an earlier run sent, and of which it is not known what became. */
+  sentAt(chunk: number): ChunkSent | undefined {
+    return this.#done.has(chunk) ? undefined : this.#sent.get(chunk);
   }
 
-  sent(record: BatchSent): void {
+  sent(record: ChunkSent): void {
     this.#sent.set(record.sent, record);
     this.#write(record);
   }
 
-  done(record: BatchDone): void {
+  done(record: ChunkDone): void {
     this.#note(record);
     this.#write(record);
     if (this.#bytes > longest) this.#shorten();
@@ -137,7 +137,7 @@ export class Journal {
     this.#fd = null;
   }
 
-  #note(record: BatchDone): void {
+  #note(record: ChunkDone): void {
     this.#done.set(record.done, record);
     for (let next = this.#done.get(this.#mark.done + 1); next !== undefined;) {
       this.#mark = {

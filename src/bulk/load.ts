@@ -1,7 +1,7 @@
 /**
- * Adds the units of an input, of any length, in constant memory: batches of them, several on their way at once.
+ * Adds the units of an input, of any length, in constant memory: chunks of them, several on their way at once.
  *
- * Units of one name are added in the order of the input: a batch that names what is on its way waits. With a journal,
+ * Units of one name are added in the order of the input: a chunk that names what is on its way waits. With a journal,
  * a load that was interrupted goes on where it stood, and what was carried out is not done twice: adding a unit again
  * that has been finished in the meantime would make it available once more.
  */
@@ -14,7 +14,7 @@ import {
 } from "../core/index.ts";
 import { BulkError } from "./bulk-error.ts";
 import type { Entry } from "./entry.ts";
-import type { BatchSent, Journal } from "./journal.ts";
+import type { ChunkSent, Journal } from "./journal.ts";
 
 export interface LoadTarget {
   coordinate: Coordinate;
@@ -40,7 +40,7 @@ export interface LoadOptions {
   onBad?: (bad: BadEntry) => void;
   /** How many bytes of the input were read, where that is of interest. */
   bytesRead?: () => number;
-  /** After every batch. */
+  /** After every chunk. */
   onProgress?: (progress: LoadStep) => void;
   journal?: Journal;
   /** For the names of requests, where there is no journal. */
@@ -71,7 +71,7 @@ export interface LoadResult extends LoadProgress {
   complete: boolean;
 }
 
-interface Batch {
+interface Chunk {
   readonly number: number;
   readonly units: WorkUnitInput[];
   /** The line of each unit. */
@@ -80,7 +80,7 @@ interface Batch {
   bad: number;
   position: number;
   checksum: number;
-  /** How far the input was read when the batch was complete. */
+  /** How far the input was read when the chunk was complete. */
   bytes: number;
 }
 
@@ -98,13 +98,13 @@ export async function loadUnits(
 class Load {
   readonly #target: LoadTarget;
   readonly #options: LoadOptions;
-  readonly #batchUnits: number;
-  readonly #batchBytes: number;
+  readonly #chunkUnits: number;
+  readonly #chunkBytes: number;
   readonly #inFlight: number;
   readonly #progress: LoadProgress = { units: 0, created: 0, bad: 0 };
   readonly #window = new Set<Promise<void>>();
   readonly #names = new Set<string>();
-  #batch: Batch;
+  #chunk: Chunk;
   #bytes = 0;
   #failure: Error | null = null;
 
@@ -112,15 +112,15 @@ class Load {
     this.#target = target;
     this.#options = options;
     const header = options.journal?.header;
-    this.#batchUnits = header?.batchUnits ?? options.batchUnits ?? 1000;
-    this.#batchBytes = header?.batchBytes ?? options.batchBytes ?? 1024 * 1024;
+    this.#chunkUnits = header?.batchUnits ?? options.batchUnits ?? 1000;
+    this.#chunkBytes = header?.batchBytes ?? options.batchBytes ?? 1024 * 1024;
     this.#inFlight = options.inFlight ?? 4;
     const mark = options.journal?.mark;
     if (mark !== undefined) {
       const { units, created, bad } = mark;
       this.#progress = { units, created, bad };
     }
-    this.#batch = this.#empty((mark?.done ?? -1) + 1, mark?.position ?? 0, mark?.checksum ?? 0);
+    this.#chunk = this.#empty((mark?.done ?? -1) + 1, mark?.position ?? 0, mark?.checksum ?? 0);
   }
 
   async run(entries: AsyncIterable<readonly Entry[]>): Promise<LoadResult> {
@@ -131,7 +131,7 @@ class Load {
       complete = await this.#read(entries);
       if (complete) await this.#send();
       await this.#settled();
-      // an orderly end is journalled batch by batch; what was read and not sent is read again
+      // an orderly end is journalled chunk by chunk; what was read and not sent is read again
       return { ...this.#progress, resumed, complete: complete && signal?.aborted !== true };
     } catch (error) {
       // what is on its way is waited for, so that the journal knows of it
@@ -159,11 +159,11 @@ class Load {
             await this.#send();
             throw new BulkError(`${name}:${entry.line}: ${entry.problem}`);
           }
-          this.#batch.bad += 1;
+          this.#chunk.bad += 1;
           onBad?.({ line: entry.line, problem: entry.problem });
         }
         this.#take(entry);
-        if (this.#batch.units.length >= this.#batchUnits || this.#batch.size >= this.#batchBytes)
+        if (this.#chunk.units.length >= this.#chunkUnits || this.#chunk.size >= this.#chunkBytes)
           await this.#send();
       }
     }
@@ -178,36 +178,36 @@ class Load {
   }
 
   #take(entry: Entry): void {
-    const batch = this.#batch;
+    const chunk = this.#chunk;
     for (const unit of entry.units) {
-      batch.units.push(unit);
-      batch.lines.push(entry.line);
+      chunk.units.push(unit);
+      chunk.lines.push(entry.line);
     }
-    batch.size += entry.size;
-    batch.position = entry.position;
-    batch.checksum = entry.checksum;
+    chunk.size += entry.size;
+    chunk.position = entry.position;
+    chunk.checksum = entry.checksum;
   }
 
-  #empty(number: number, position: number, checksum: number): Batch {
+  #empty(number: number, position: number, checksum: number): Chunk {
     return { number, units: [], lines: [], size: 0, bad: 0, position, checksum, bytes: 0 };
   }
 
-  /** Sends the batch that was gathered, when there is room for it on the way; begins the next. */
+  /** Sends the chunk that was gathered, when there is room for it on the way; begins the next. */
   async #send(): Promise<void> {
-    const batch = this.#batch;
-    if (batch.units.length === 0 && batch.bad === 0) return;
-    batch.bytes = this.#options.bytesRead?.() ?? 0;
-    this.#batch = this.#empty(batch.number + 1, batch.position, batch.checksum);
+    const chunk = this.#chunk;
+    if (chunk.units.length === 0 && chunk.bad === 0) return;
+    chunk.bytes = this.#options.bytesRead?.() ?? 0;
+    this.#chunk = this.#empty(chunk.number + 1, chunk.position, chunk.checksum);
     while (this.#window.size >= this.#inFlight) await Promise.race(this.#window);
-    if (batch.units.some(({ name }) => this.#names.has(name))) await Promise.all(this.#window);
+    if (chunk.units.some(({ name }) => this.#names.has(name))) await Promise.all(this.#window);
     if (this.#failure !== null) throw this.#failure;
-    for (const { name } of batch.units) this.#names.add(name);
-    const sending = this.#carryOut(batch)
+    for (const { name } of chunk.units) this.#names.add(name);
+    const sending = this.#carryOut(chunk)
       .catch((error: unknown) => {
         this.#failure ??= error instanceof Error ? error : new Error(String(error));
       })
       .finally(() => {
-        for (const { name } of batch.units) this.#names.delete(name);
+        for (const { name } of chunk.units) this.#names.delete(name);
         this.#window.delete(sending);
       });
     this.#window.add(sending);
@@ -218,20 +218,20 @@ class Load {
     if (this.#failure !== null) throw this.#failure;
   }
 
-  async #carryOut(batch: Batch): Promise<void> {
+  async #carryOut(chunk: Chunk): Promise<void> {
     const { journal, clock, onProgress } = this.#options;
-    const before = journal?.doneAt(batch.number);
-    if (before?.checksum === batch.checksum && before.position === batch.position) {
+    const before = journal?.doneAt(chunk.number);
+    if (before?.checksum === chunk.checksum && before.position === chunk.position) {
       this.#count(before.units, before.created, before.bad);
     } else {
-      const uncertain = journal?.sentAt(batch.number);
-      journal?.sent({ sent: batch.number, at: clock.now(), checksum: batch.checksum });
-      const added = await this.#add(batch, uncertain);
-      const done = { done: batch.number, position: batch.position, checksum: batch.checksum, ...added };
+      const uncertain = journal?.sentAt(chunk.number);
+      journal?.sent({ sent: chunk.number, at: clock.now(), checksum: chunk.checksum });
+      const added = await this.#add(chunk, uncertain);
+      const done = { done: chunk.number, position: chunk.position, checksum: chunk.checksum, ...added };
       journal?.done(done);
       this.#count(added.units, added.created, added.bad);
     }
-    this.#bytes = Math.max(this.#bytes, batch.bytes);
+    this.#bytes = Math.max(this.#bytes, chunk.bytes);
     onProgress?.({ ...this.#progress, bytes: this.#bytes });
   }
 
@@ -241,17 +241,17 @@ class Load {
     this.#progress.bad += bad;
   }
 
-  async #add(batch: Batch, uncertain: BatchSent | undefined): Promise<LoadProgress> {
+  async #add(chunk: Chunk, uncertain: ChunkSent | undefined): Promise<LoadProgress> {
     const { journal, load, clock } = this.#options;
-    const id = `${journal?.header.load ?? load}.${batch.number}.${batch.checksum}`;
-    let { units, lines } = batch;
-    const known = uncertain?.checksum === batch.checksum && clock.now() - uncertain.at < knownForMs;
+    const id = `${journal?.header.load ?? load}.${chunk.number}.${chunk.checksum}`;
+    let { units, lines } = chunk;
+    const known = uncertain?.checksum === chunk.checksum && clock.now() - uncertain.at < knownForMs;
     if (uncertain !== undefined && !known) {
       const todo = await this.#stillToAdd(units, uncertain.at);
-      units = todo.map((i) => batch.units[i]!);
-      lines = todo.map((i) => batch.lines[i]!);
+      units = todo.map((i) => chunk.units[i]!);
+      lines = todo.map((i) => chunk.lines[i]!);
     }
-    const result = { units: batch.units.length - units.length, created: 0, bad: batch.bad };
+    const result = { units: chunk.units.length - units.length, created: 0, bad: chunk.bad };
     if (units.length > 0) await this.#addAll(units, lines, id, result);
     return result;
   }
@@ -288,9 +288,9 @@ class Load {
   }
 
   /**
-   * Of a batch that was sent long ago and may have been carried out, the units that must be added: those that are not
+   * Of a chunk that was sent long ago and may have been carried out, the units that must be added: those that are not
    * there; those that wait or run, because adding them once more changes nothing but their data; and those that had
-   * ended before the batch was sent, because they would not be ended now if it had been carried out.
+   * ended before the chunk was sent, because they would not be ended now if it had been carried out.
    */
   async #stillToAdd(units: readonly WorkUnitInput[], sentAt: number): Promise<number[]> {
     const { coordinate, ns, workSpec } = this.#target;

@@ -85,8 +85,7 @@ export async function inBand(otherwise: Result, run: () => Promise<Result>): Pro
   try {
     return await run();
   } catch (error) {
-    if (isCoordinateError(error, "no_such_work_spec") || isCoordinateError(error, "gone"))
-      return pair(otherwise, error.message);
+    if (isCoordinateError(error, "no_such_work_spec", "gone")) return pair(otherwise, error.message);
     throw error;
   }
 }

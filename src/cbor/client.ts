@@ -11,6 +11,7 @@ import {
   CoordinateError,
   isCoordinateError,
   isErrorCode,
+  isRefusal,
   NoAnswer,
   systemRandom,
   verbsOver,
@@ -21,12 +22,14 @@ import {
 import { FrameReader } from "./frame.ts";
 import { Item } from "./item.ts";
 import { scanWhole } from "./scan.ts";
-import { cancelMethod, readValue, Reading, verbPrefix, writeValue } from "./verbs.ts";
+import { authenticateMethod, cancelMethod, readValue, Reading, verbPrefix, writeValue } from "./verbs.ts";
 import { Writer } from "./write.ts";
 
 export interface CborClientOptions {
   /** With it the connection is secured; `cert` and `key` show who the client is. */
   tls?: TlsConnectionOptions;
+  /** Shown to the server each time that the connection is made. */
+  token?: string;
   /** To connect; 10 s. */
   connectMs?: number;
   /** How often a request is sent again, where that is safe; 4. */
@@ -74,6 +77,7 @@ class CborLink implements Link {
 
   async connect(): Promise<void> {
     await this.#connected().catch((error: unknown) => {
+      if (isRefusal(error)) throw error;
       throw new CoordinateError("unavailable", messageOf(error), { cause: error });
     });
   }
@@ -104,12 +108,12 @@ class CborLink implements Link {
     const id = ++this.#id;
     const frame = writeRequest(id, method, args);
     const socket = await this.#connected().catch((error: unknown) => {
+      if (isRefusal(error)) throw error;
       throw new NoAnswer(messageOf(error), false);
     });
     // what a wait has found by the time it is cancelled is still answered: no attempt is lost on the way
     const cancel = (): void => void this.#once(cancelMethod, [id]).catch(() => undefined);
-    const answer = new Promise<unknown>((resolve, reject) => this.#waiting.set(id, { resolve, reject }));
-    socket.write(frame);
+    const answer = this.#ask(socket, id, frame);
     signal?.addEventListener("abort", cancel, { once: true });
     if (signal?.aborted === true) cancel();
     try {
@@ -117,6 +121,12 @@ class CborLink implements Link {
     } finally {
       signal?.removeEventListener("abort", cancel);
     }
+  }
+
+  #ask(socket: Socket, id: number, frame: Buffer): Promise<unknown> {
+    const answer = new Promise<unknown>((resolve, reject) => this.#waiting.set(id, { resolve, reject }));
+    socket.write(frame);
+    return answer;
   }
 
   // ---- the connection
@@ -165,7 +175,22 @@ class CborLink implements Link {
       }
     });
     socket.on("close", () => broken(failure));
+    await this.#authenticate(socket);
     return socket;
+  }
+
+  async #authenticate(socket: Socket): Promise<void> {
+    const { token } = this.#options;
+    if (token === undefined) return;
+    const id = ++this.#id;
+    try {
+      await this.#ask(socket, id, writeRequest(id, authenticateMethod, [token]));
+    } catch (error) {
+      // a server that does not know the method wants no token
+      if (isCoordinateError(error, "bad_argument") && error.value.startsWith("no such method")) return;
+      socket.destroy();
+      throw error;
+    }
   }
 
   #fail(error: Error): void {

@@ -16,14 +16,15 @@ import {
   serveVerb,
   signatures,
   type Caller,
+  type Coordinate,
 } from "../core/index.ts";
-import { rowsAsked, type LargeRequests } from "../traffic/index.ts";
+import { longAnswer, rowsAsked, type LargeRequests } from "../traffic/index.ts";
 import { RpcError, type Call, type Result } from "./call.ts";
 import { FrameReader, type FrameBudget } from "./frame.ts";
 import { Item } from "./item.ts";
 import { methods } from "./methods.ts";
 import { badArgument, itemEnd, MalformedError, refusedItemEnd, scanRequest, scanWhole } from "./scan.ts";
-import { cancelMethod, readValue, Reading, verbPrefix, writeValue } from "./verbs.ts";
+import { authenticateMethod, cancelMethod, readValue, Reading, verbPrefix, writeValue } from "./verbs.ts";
 import { Writer } from "./write.ts";
 
 export interface ConnectionLimits {
@@ -41,6 +42,10 @@ export interface ConnectionOptions {
   readonly limits: ConnectionLimits;
   readonly budget: FrameBudget;
   readonly serveVerbs: boolean;
+  /** Whether a peer must show a token before anything else. */
+  readonly wantsToken: () => boolean;
+  /** What the peer with this token may ask; throws for one that is not known. */
+  readonly admit: (token: string) => Coordinate;
   /** The turns of large requests, of all connections. */
   readonly large: LargeRequests;
   /** Told when requests are under way, and when none are. */
@@ -65,8 +70,6 @@ const absent = Buffer.of(0xf6);
 
 /** Messages from this length on are scanned in pieces and served one at a time. */
 const longFrame = 256 * 1024;
-/** What the sockets of the operating system take at once is not counted. */
-const longAnswer = 16 * 1024;
 /** Bytes a second: slower is not slow but stuck. */
 const minRate = 1024;
 
@@ -84,7 +87,9 @@ const farewellMs = 1000;
 
 export class Connection {
   readonly #socket: Socket;
-  readonly #call: Call;
+  #call: Call;
+  /** It has shown a token. */
+  #admitted = false;
   readonly #options: ConnectionOptions;
   readonly #reader: FrameReader;
   readonly #chunks: Buffer[] = [];
@@ -238,6 +243,14 @@ export class Connection {
     const { method } = request;
     const { large } = this.#options;
     if (isLong) large.charge(this.#socket, frame.length);
+    if (refusal === null && method === authenticateMethod) {
+      this.#authenticate(request);
+      return;
+    }
+    if (!this.#admitted && this.#options.wantsToken()) {
+      this.#refuse(request, needsToken(), method?.startsWith(verbPrefix) === true);
+      return;
+    }
     if (refusal === null && method?.startsWith(verbPrefix) === true && this.#options.serveVerbs) {
       if (method === cancelMethod) {
         this.#cancel(request);
@@ -317,6 +330,21 @@ export class Connection {
     }
   }
 
+  /** A server that wants no token takes any. */
+  #authenticate(request: Request): void {
+    try {
+      const [token] = readParams(request.params, [1, 1]);
+      const text = token?.text("token") ?? "";
+      if (this.#options.wantsToken()) {
+        this.#call = { ...this.#call, coordinate: this.#options.admit(text) };
+        this.#admitted = true;
+      }
+      this.#answer(request, (to) => to.null());
+    } catch (error) {
+      this.#refuse(request, error, true);
+    }
+  }
+
   #cancel(request: Request): void {
     try {
       const [id] = readParams(request.params, [1, 1]);
@@ -371,6 +399,9 @@ export class Connection {
     this.#send(to.frame());
   }
 }
+
+const needsToken = (): CoordinateError =>
+  badArgument("token: this server wants one; clients that cannot send any use REST, or another listener");
 
 /** The text of an error may have names in it, of any bytes: it is written as a name is, unless it cannot be one. */
 function writeNaming(to: Writer, text: string): void {

@@ -9,4 +9,5 @@ export {
   type CborRpcLimits,
   type CborRpcListener,
   type CborRpcOptions,
+  type RpcTokens,
 } from "./server.ts";

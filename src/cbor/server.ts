@@ -1,6 +1,7 @@
 /**
  * Listening for the old protocol. It has no names and no passwords: whoever can connect may do everything. So it
- * listens on this machine alone, unless it is told that the network is trusted or clients show a certificate.
+ * listens on this machine alone, unless it is told that the network is trusted or clients show a certificate. Newer clients can
+ * show a token; where one is wanted, the old ones are refused.
  *
  * Connections are never closed gracefully. A Python client whose daemon says goodbye in order waits ten seconds at
  * full speed and then fails; one whose connection is reset connects anew and sends its request again.
@@ -60,12 +61,21 @@ export interface CborRpcOptions {
   verbs?: boolean;
   /** What `archive` does, besides answering. */
   archive?: () => Promise<unknown>;
+  tokens?: RpcTokens;
   /** What a connection from this address asks, for somebody who watches it. */
   watch?: (coordinate: Coordinate, address: string) => Coordinate;
   /** How long requests that were taken may go on when it is closed; 5 s. */
   graceMs?: number;
   onBug?: (error: unknown, method: string) => void;
   onMalformed?: (error: MalformedError) => void;
+}
+
+/** Tokens of callers; without it anybody may do everything. */
+export interface RpcTokens {
+  /** Whether calls without a token are refused now. */
+  wanted(): boolean;
+  /** `coordinate` as far as this token goes. Throws `bad_argument` for a token that is not known. */
+  admit(coordinate: Coordinate, token: string, address: string): Coordinate;
 }
 
 export interface CborRpcListener {
@@ -115,8 +125,11 @@ export async function listenCborRpc(
 
   const serve = (socket: Socket, raw: Socket): void => {
     socket.setNoDelay(true);
+    const { tokens } = options;
+    const address = raw.remoteAddress ?? "";
+    const watched = (asked: Coordinate): Coordinate => options.watch?.(asked, address) ?? asked;
     const call: Omit<Call, "gone"> = {
-      coordinate: options.watch?.(coordinate, raw.remoteAddress ?? "") ?? coordinate,
+      coordinate: watched(coordinate),
       ns: options.namespace ?? "",
       clock,
       fencing: new Fencing(options.legacyFencing ?? "strict"),
@@ -126,6 +139,8 @@ export async function listenCborRpc(
       limits,
       budget,
       serveVerbs: options.verbs ?? true,
+      wantsToken: () => tokens?.wanted() ?? false,
+      admit: (token) => watched(tokens?.admit(coordinate, token, address) ?? coordinate),
       large,
       onBusy: () => limiter.busy(raw),
       onIdle: () => limiter.idle(raw),
@@ -218,15 +233,18 @@ function reset(raw: Socket): void {
   }
 }
 
-function checkExposure(at: NonNullable<CborRpcOptions["at"]>, { tls, insecure }: CborRpcOptions): void {
+function checkExposure(
+  at: NonNullable<CborRpcOptions["at"]>,
+  { tls, insecure, tokens }: CborRpcOptions,
+): void {
   if ("path" in at || insecure === true) return;
   const host = at.host ?? "127.0.0.1";
   const loopback = host === "localhost" || host === "::1" || (isIP(host) === 4 && host.startsWith("127."));
   const certified = tls?.requestCert === true && tls.rejectUnauthorized !== false;
-  if (loopback || certified) return;
+  if (loopback || certified || (tls !== undefined && tokens?.wanted() === true)) return;
   throw new CoordinateError(
     "bad_argument",
-    `host: CBOR-RPC asks nobody who they are; to serve it on ${host}, let clients show certificates (tls with ca and requestCert), or say insecure`,
+    `host: CBOR-RPC asks nobody who they are; to serve it on ${host}, let clients show certificates (tls with ca and requestCert) or tokens (with tls), or say insecure`,
   );
 }
 

@@ -13,6 +13,8 @@ import type { Writer } from "./write.ts";
 export const verbPrefix = "coordinate.";
 /** Ends the wait of an earlier request of the same connection: its only parameter is that request's id. */
 export const cancelMethod = "coordinate.cancel";
+/** Shows a token: the first call of a connection, where the server wants one. */
+export const authenticateMethod = "coordinate.authenticate";
 
 /** Objects and lists inside one another; no argument of a verb is deeper than six. */
 const deepest = 16;

@@ -22,11 +22,11 @@ export async function readWhole(options: GlobalOptions, env: Environment): Promi
   });
 }
 
-/** Where the place may be said besides the variables that everybody looks at. */
+/** Where the target may be said besides the variables that everybody looks at. */
 const rareVariables = ["COORDINATE_ADDRESSES", "COORDINATE_URL", "COORDINATE_STORE"];
 
-/** What a configuration file says of the place, under the environment; empty where there is none, and then nothing is loaded. */
-export async function readPlace(
+/** What a configuration file says of the target, under the environment; empty where there is none, and then nothing is loaded. */
+export async function readTarget(
   options: GlobalOptions,
   env: Environment,
 ): Promise<{ address?: string; backend?: string; namespace?: string; token?: string }> {

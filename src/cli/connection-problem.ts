@@ -2,20 +2,20 @@
 import { connect } from "node:tls";
 import { show } from "./escape.ts";
 import { CommandError } from "./failure.ts";
-import { defaultAddress, type Place } from "./open.ts";
+import { defaultAddress, type Target } from "./open.ts";
 
 const untrusted =
   /^(DEPTH_ZERO_SELF_SIGNED_CERT|SELF_SIGNED_CERT_IN_CHAIN|UNABLE_TO_VERIFY_LEAF_SIGNATURE|UNABLE_TO_GET_ISSUER_CERT(_LOCALLY)?)$/;
 
 /** The same error in better words, where it is one of connecting; any other as it is. */
-export async function explainConnection(error: unknown, place: Place | null): Promise<unknown> {
-  if (!(error instanceof Error) || place === null || place.backend !== undefined) return error;
-  const address = (place.address ?? defaultAddress).split(",")[0] ?? "";
+export async function explainConnection(error: unknown, target: Target | null): Promise<unknown> {
+  if (!(error instanceof Error) || target === null || target.backend !== undefined) return error;
+  const address = (target.address ?? defaultAddress).split(",")[0] ?? "";
   const say = (message: string, hint: string): CommandError =>
     new CommandError(message, hint, { cause: error });
   const codes = codesOf(error);
   const host = show(address.replace(/^[a-z-]+:(\/\/)?/, "").replace(/\/$/, ""));
-  if (codes.includes("unauthorized") && place.token !== undefined)
+  if (codes.includes("unauthorized") && target.token !== undefined)
     return say(
       "the token was not accepted: it is wrong, expired or revoked",
       "coordinate token list, on the daemon's machine, lists those that are good",

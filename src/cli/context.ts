@@ -6,9 +6,9 @@ import { readFileSync } from "node:fs";
 import { createInterface } from "node:readline/promises";
 import type { Coordinate } from "../core/index.ts";
 import type { Configuration } from "../config/index.ts";
-import { readPlace, readWhole } from "./configuration.ts";
+import { readTarget, readWhole } from "./configuration.ts";
 import { CommandError, UsageError } from "./failure.ts";
-import { open, type Opened, type Place, type StoreUse } from "./open.ts";
+import { open, type Opened, type Target, type StoreUse } from "./open.ts";
 import { Output, wantsColour } from "./output.ts";
 
 /** The options that every command has, before it or after it. */
@@ -44,7 +44,7 @@ export class Session {
   /** Options that were given to the shell itself hold for every line of it. */
   defaults: GlobalOptions = {};
   /** What was opened last, for what an error says of it. */
-  place: Place | null = null;
+  target: Target | null = null;
   readonly #opened = new Map<string, Promise<Opened>>();
 
   constructor(streams: Streams) {
@@ -56,13 +56,13 @@ export class Session {
   }
 
   /** One connection for a session: the shell's second command finds it open. */
-  open(place: Place, use: StoreUse): Promise<Opened> {
+  open(target: Target, use: StoreUse): Promise<Opened> {
     // a file is opened to look into it or to own it; for anything else there is one way
-    this.place = place;
-    const key = JSON.stringify([place, place.backend?.startsWith("sqlite:") === true ? use : ""]);
+    this.target = target;
+    const key = JSON.stringify([target, target.backend?.startsWith("sqlite:") === true ? use : ""]);
     let opened = this.#opened.get(key);
     if (opened === undefined) {
-      opened = this.#openAnew(place, use);
+      opened = this.#openAnew(target, use);
       this.#opened.set(key, opened);
       // what could not be opened may be there the next time
       opened.catch(() => this.#opened.delete(key));
@@ -70,10 +70,10 @@ export class Session {
     return opened;
   }
 
-  async #openAnew(place: Place, use: StoreUse): Promise<Opened> {
+  async #openAnew(target: Target, use: StoreUse): Promise<Opened> {
     // a store has one owner: what an earlier command of this session holds open must be given back first
-    if (place.backend !== undefined) await this.close();
-    return open(place, use);
+    if (target.backend !== undefined) await this.close();
+    return open(target, use);
   }
 
   async close(): Promise<void> {
@@ -91,7 +91,7 @@ export class Context {
   readonly options: GlobalOptions;
   readonly out: Output;
   readonly #use: StoreUse;
-  #place: Promise<Place & { namespace: string }> | null = null;
+  #target: Promise<Target & { namespace: string }> | null = null;
   #interrupted: AbortController | null = null;
 
   constructor(session: Session, options: GlobalOptions, use: StoreUse) {
@@ -131,12 +131,12 @@ export class Context {
   }
 
   async opened(use: StoreUse = this.#use): Promise<Opened> {
-    const { namespace: _namespace, ...place } = await this.place();
-    return this.session.open(place, use);
+    const { namespace: _namespace, ...target } = await this.target();
+    return this.session.open(target, use);
   }
 
   async namespace(): Promise<string> {
-    return (await this.place()).namespace;
+    return (await this.target()).namespace;
   }
 
   /** Both, as nearly every verb wants them. */
@@ -145,8 +145,8 @@ export class Context {
   }
 
   /** Flags, else the environment, else the configuration file, else the defaults. */
-  place(): Promise<Place & { namespace: string }> {
-    return (this.#place ??= this.#findPlace());
+  target(): Promise<Target & { namespace: string }> {
+    return (this.#target ??= this.#findTarget());
   }
 
   /** Everything that is configured, with the options of this command line in it. */
@@ -154,11 +154,11 @@ export class Context {
     return readWhole({ ...this.options, ...(file !== undefined && { config: file }) }, this.env);
   }
 
-  async #findPlace(): Promise<Place & { namespace: string }> {
+  async #findTarget(): Promise<Target & { namespace: string }> {
     const { options, env } = this;
     if (options.address !== undefined && options.backend !== undefined)
       throw new UsageError("--address names a daemon and --backend a store: give one of them");
-    const configured = await readPlace(options, env);
+    const configured = await readTarget(options, env);
     const asked = options.address !== undefined || options.backend !== undefined;
     const address = options.address ?? (asked ? undefined : nonEmpty(env.COORDINATE_ADDRESS));
     const backend = options.backend ?? (asked || address !== undefined ? undefined : configured.backend);

@@ -23,7 +23,7 @@ export interface Opened {
 }
 
 /** Where to go: one of the two. */
-export interface Place {
+export interface Target {
   address: string | undefined;
   backend: string | undefined;
   token: string | undefined;
@@ -31,13 +31,13 @@ export interface Place {
 
 export const defaultAddress = "http://127.0.0.1:5980";
 
-export async function open(place: Place, use: StoreUse): Promise<Opened> {
-  if (place.backend !== undefined) return openStore(place.backend, use);
-  return openAddress(place.address ?? defaultAddress, place.token);
+export async function open(target: Target, use: StoreUse): Promise<Opened> {
+  if (target.backend !== undefined) return openStore(target.backend, use);
+  return openAddress(target.address ?? defaultAddress, target.token);
 }
 
 /** The first that answers. */
-async function openRpc(addresses: readonly string[]): Promise<Opened> {
+async function openRpc(addresses: readonly string[], token: string | undefined): Promise<Opened> {
   const { connectCbor } = await import("../cbor/index.ts");
   let failure: unknown;
   for (const address of addresses) {
@@ -45,7 +45,10 @@ async function openRpc(addresses: readonly string[]): Promise<Opened> {
     if (rpc === undefined)
       throw new UsageError(`--address ${address}: daemons behind CBOR-RPC and others do not mix`);
     try {
-      const coordinate = await connectCbor(rpc.replace(/\/$/, ""), { connectMs: 5000 });
+      const coordinate = await connectCbor(rpc.replace(/\/$/, ""), {
+        connectMs: 5000,
+        ...(token !== undefined && { token }),
+      });
       await mustAnswer(coordinate, address);
       return { coordinate, where: address, rest: null, engine: null, sqlite: null };
     } catch (error) {
@@ -84,7 +87,7 @@ async function mustAnswer(coordinate: Coordinate, address: string): Promise<void
 
 async function openAddress(address: string, token: string | undefined): Promise<Opened> {
   const nothing = { engine: null, sqlite: null };
-  if (/^cbor-?rpc:/.test(address)) return openRpc(address.split(","));
+  if (/^cbor-?rpc:/.test(address)) return openRpc(address.split(","), token);
   // several daemons that share a store: the next is tried where one does not answer
   const addresses = address.split(",").map((one) => {
     if (/^(https?:\/\/|unix:)./.test(one)) return one;

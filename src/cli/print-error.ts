@@ -55,6 +55,6 @@ const isBug = (error: Error): boolean =>
 
 function placeOf(session: Session, { address, backend }: GlobalOptions): string {
   if (backend !== undefined) return "store";
-  const asked = address ?? session.place?.address ?? session.streams.env.COORDINATE_ADDRESS;
+  const asked = address ?? session.target?.address ?? session.streams.env.COORDINATE_ADDRESS;
   return `daemon ${show(asked ?? "http://127.0.0.1:5980")}`;
 }

@@ -189,7 +189,7 @@ async function fill(
       onCode(await module.run(context, { args: command.args, options: own, command }));
     } catch (error) {
       const { explainConnection } = await import("./connection-problem.ts");
-      const told = await explainConnection(error, session.place);
+      const told = await explainConnection(error, session.target);
       onCode(printError(session, context.options, told, entry.name));
     } finally {
       context.end();

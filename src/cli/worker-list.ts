@@ -1,27 +1,14 @@
-/** Workers of a namespace, page after page, and who belongs to whom. */
-import type { Coordinate, WorkerQuery, WorkerRow } from "../core/index.ts";
+/** Workers of a namespace, page after page, and which belong to which parent. */
+import { firstRows, type Coordinate, type WorkerQuery, type WorkerRow } from "../core/index.ts";
 
-/** At most `most` of them; `more` where there were others. */
-export async function listWorkers(
+/** At most `max` of them; `more` where there were others. */
+export const listWorkers = (
   coordinate: Coordinate,
   ns: string,
   query: WorkerQuery,
   max: number,
-): Promise<{ rows: WorkerRow[]; more: boolean }> {
-  const rows: WorkerRow[] = [];
-  let previous: string | undefined;
-  do {
-    const limit = Math.min(1000, max - rows.length);
-    const page = await coordinate.listWorkers(ns, {
-      ...query,
-      limit,
-      ...(previous !== undefined && { previous }),
-    });
-    rows.push(...page.rows);
-    previous = page.next ?? undefined;
-  } while (previous !== undefined && rows.length < max);
-  return { rows, more: previous !== undefined };
-}
+): Promise<{ rows: WorkerRow[]; more: boolean }> =>
+  firstRows(max, (page) => coordinate.listWorkers(ns, { ...query, ...page }));
 
 export interface Branch {
   row: WorkerRow;

@@ -22,7 +22,7 @@ import {
 } from "yaml";
 import { ConfigError } from "./config-error.ts";
 
-export interface Place {
+export interface Location {
   readonly file: string;
   /** Counted from 1. */
   readonly line: number;
@@ -56,33 +56,33 @@ export const documentLimits: DocumentLimits = {
 export class YamlDocument {
   readonly file: string;
   readonly value: unknown;
-  readonly #places: ReadonlyMap<string, Place>;
+  readonly #locations: ReadonlyMap<string, Location>;
   readonly #fromEnvironment: ReadonlySet<string>;
 
   constructor(
     file: string,
     value: unknown,
-    places: ReadonlyMap<string, Place>,
+    locations: ReadonlyMap<string, Location>,
     fromEnvironment: ReadonlySet<string>,
   ) {
     this.file = file;
     this.value = value;
-    this.#places = places;
+    this.#locations = locations;
     this.#fromEnvironment = fromEnvironment;
   }
 
   /** Where a value stands, or the nearest one around it. */
-  place(at: Path): Place {
+  locate(at: Path): Location {
     for (let length = at.length; length >= 0; length--) {
-      const place = this.#places.get(pathText(at.slice(0, length)));
-      if (place !== undefined) return place;
+      const location = this.#locations.get(pathText(at.slice(0, length)));
+      if (location !== undefined) return location;
     }
     return { file: this.file, line: 1 };
   }
 
   /** `flow.yaml:12` */
   where(at: Path): string {
-    const { file, line } = this.place(at);
+    const { file, line } = this.locate(at);
     return `${file}:${line}`;
   }
 
@@ -134,7 +134,7 @@ interface Source {
 class Reading {
   readonly #env: Readonly<Record<string, string | undefined>>;
   readonly #limits: DocumentLimits;
-  readonly #places = new Map<string, Place>();
+  readonly #locations = new Map<string, Location>();
   readonly #fromEnvironment = new Set<string>();
   /** The files that are being read, by their real paths. */
   readonly #open: string[] = [];
@@ -149,7 +149,7 @@ class Reading {
 
   whole(file: string, text: string | null): YamlDocument {
     const value = text === null ? this.#file(file, [], 0, null) : this.#text(text, file, [], 0);
-    return new YamlDocument(file, value, this.#places, this.#fromEnvironment);
+    return new YamlDocument(file, value, this.#locations, this.#fromEnvironment);
   }
 
   #file(file: string, at: Path, depth: number, from: string | null): unknown {
@@ -231,7 +231,7 @@ class Reading {
     if (depth > this.#limits.depth) throw new ConfigError(`${where}: nested too deep`);
     this.#count(1, where);
     const key = pathText(at);
-    if (!this.#places.has(key)) this.#places.set(key, { file: source.file, line });
+    if (!this.#locations.has(key)) this.#locations.set(key, { file: source.file, line });
     if (isAlias(node)) {
       const anchor = source.anchors.get(node.source);
       if (anchor === undefined)
@@ -275,7 +275,7 @@ class Reading {
       const key = keyText(keyNode, there);
       const inside = [...at, key];
       // a mistake in a value is best looked for where its key is
-      this.#places.set(pathText(inside), { file: source.file, line: lineOf(keyNode, source) });
+      this.#locations.set(pathText(inside), { file: source.file, line: lineOf(keyNode, source) });
       const value = this.#value(valueNode, inside, depth + 1, source);
       if (key === "<<" && isScalar(keyNode) && keyNode.type === "PLAIN") {
         merged.push(...mergedMaps(value, there));

@@ -23,7 +23,7 @@ export {
   type DocumentLimits,
   type DocumentOptions,
   type Path,
-  type Place,
+  type Location,
 } from "./document.ts";
 export { shown } from "./file.ts";
 export { findFile, type Environment } from "./find-file.ts";

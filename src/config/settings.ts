@@ -41,7 +41,7 @@ export const daemonSettings = {
   cborrpc: {
     type: "text",
     default: "",
-    help: "address to serve CBOR-RPC on for Python clients, HOST:PORT (usually 127.0.0.1:5932); it knows no tokens, so other machines need --insecure or --cborrpc-tls with --tls-client-ca",
+    help: "address to serve CBOR-RPC on for Python clients, HOST:PORT (usually 127.0.0.1:5932); its old clients have no tokens, so other machines need --cborrpc-tls with --tls-client-ca or --cborrpc-tokens, or --insecure",
   },
   cborrpcAllow: {
     type: "list",
@@ -62,6 +62,11 @@ export const daemonSettings = {
     type: "flag",
     default: false,
     help: "CBOR-RPC over TLS, with the certificate of --tls-cert and, if given, client certificates",
+  },
+  cborrpcTokens: {
+    type: "flag",
+    default: false,
+    help: "CBOR-RPC wants a token as REST does, once there are any; clients of the Python 2 package cannot send one and are refused",
   },
   legacyFencing: {
     type: "text",

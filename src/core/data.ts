@@ -16,7 +16,7 @@ import { cborMapHead, cborScalar, hasToJson, writeCbor } from "./cbor-write.ts";
 import type { CborBytes, Data, DataObject, JsonText } from "./data-value.ts";
 import { Float, Tuple, Uuid } from "./data-value.ts";
 import { CoordinateError } from "./errors.ts";
-import { checkJsonObject, jsonMembers, readJson } from "./json-text.ts";
+import { checkJsonObject, checkObject, jsonMembers, readJson } from "./json-text.ts";
 import { isCborKey, rawMember, rawText } from "./raw-value.ts";
 
 export type { CborBytes, Data, DataObject, DataValue, JsonText } from "./data-value.ts";
@@ -38,6 +38,13 @@ export function jsonData(text: string, limits: DataLimits = defaultDataLimits): 
   checkJsonSize(text, limits);
   checkJsonObject(text, maxDepthOf(limits));
   return text as JsonText;
+}
+
+/** Data from the object that starts at this character of a longer JSON text. */
+export function jsonDataAt(text: string, start: number, limits: DataLimits = defaultDataLimits): JsonText {
+  const data = text.slice(start, checkObject(text, start, maxDepthOf(limits)));
+  checkJsonSize(data, limits);
+  return data as JsonText;
 }
 
 /** Data from CBOR bytes, which are not copied: the caller gives them away and must not write to them again. */

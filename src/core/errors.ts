@@ -79,6 +79,10 @@ export function isErrorCode(text: string): text is ErrorCode {
   return Object.hasOwn(table, text);
 }
 
-export function isCoordinateError(error: unknown, code?: ErrorCode): error is CoordinateError {
-  return error instanceof CoordinateError && (code === undefined || error.code === code);
+/** Whether it is an error of this library: one of these codes where any are given. */
+export function isCoordinateError(error: unknown, ...codes: readonly ErrorCode[]): error is CoordinateError {
+  return error instanceof CoordinateError && (codes.length === 0 || codes.includes(error.code));
 }
+
+/** Whether a request was understood and refused: it would be refused again. Any other failure may pass. */
+export const isRefusal = (error: unknown): boolean => isCoordinateError(error) && error.status < 500;

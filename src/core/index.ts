@@ -1,6 +1,7 @@
 export * from "./action.ts";
 export * from "./adding.ts";
 export * from "./around.ts";
+export * from "./ask-together.ts";
 export * from "./attempt.ts";
 export * from "./back-off.ts";
 export * from "./batch.ts";
@@ -22,6 +23,7 @@ export * from "./errors.ts";
 export * from "./failure.ts";
 export * from "./generating.ts";
 export * from "./history.ts";
+export * as jsonText from "./json-text.ts";
 export * from "./life.ts";
 export * from "./lines.ts";
 export * from "./lock.ts";

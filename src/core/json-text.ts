@@ -1,9 +1,10 @@
 /**
- * JSON text as text: checked, cut and read without changing a character that is not asked for.
+ * JSON text as text: checked, cut and read without changing a character that is not asked for. The one place that knows what JSON
+ * looks like; the reader of REST bodies (`src/rest/wire.ts`) asks it too.
  *
  * `JSON.parse` turns 1.0 into 1 and rounds long integers, so data that only passes through is never parsed: it is
- * checked where it comes in, and parts of it are handed on as slices. All but `checkJsonObject` trust their text to
- * have passed that check.
+ * checked where it comes in, and parts of it are handed on as slices. All but the functions whose names begin with `check`
+ * trust their text to have passed that check.
  */
 import { CoordinateError } from "./errors.ts";
 import { Float } from "./data-value.ts";
@@ -39,12 +40,20 @@ export function checkJsonObject(text: string, maxDepth: number): void {
 
 function checkValue(text: string, at: number, depthLeft: number): number {
   switch (text.charCodeAt(at)) {
-    case 0x22: // "
-      return checkString(text, at);
     case 0x7b: // {
       return checkObject(text, at, depthLeft);
     case 0x5b: // [
       return checkArray(text, at, depthLeft);
+    default:
+      return checkScalar(text, at);
+  }
+}
+
+/** Where the string, number, `true`, `false` or `null` that starts here ends. */
+export function checkScalar(text: string, at: number): number {
+  switch (text.charCodeAt(at)) {
+    case 0x22: // "
+      return checkString(text, at);
     case 0x74: // t
       return checkWord(text, at, "true");
     case 0x66: // f
@@ -56,7 +65,8 @@ function checkValue(text: string, at: number, depthLeft: number): number {
   }
 }
 
-function checkObject(text: string, start: number, depthLeft: number): number {
+/** Where the object that starts here ends. */
+export function checkObject(text: string, start: number, depthLeft: number): number {
   if (depthLeft === 0) throw tooDeep(start);
   let at = skipSpace(text, start + 1);
   if (text.charCodeAt(at) === 0x7d) return at + 1;
@@ -262,7 +272,8 @@ function stringEnd(text: string, start: number): number {
   }
 }
 
-function readString(text: string, start: number, end: number): string {
+/** The value of the string from its first to after its last quote. */
+export function readString(text: string, start: number, end: number): string {
   const inside = text.slice(start + 1, end - 1);
   return inside.includes("\\") ? (JSON.parse(text.slice(start, end)) as string) : inside;
 }
@@ -353,7 +364,7 @@ export function setOwn<Value>(object: Record<string, Value>, key: string, value:
   else Object.defineProperty(object, key, { value, enumerable: true, configurable: true, writable: true });
 }
 
-function skipSpace(text: string, from: number): number {
+export function skipSpace(text: string, from: number): number {
   for (let at = from; ; at++) {
     const unit = text.charCodeAt(at);
     // one comparison for nearly every character; past the end the unit is NaN

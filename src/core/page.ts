@@ -1,4 +1,4 @@
-/** Listings come in pages; here is the one way to go through all of them. */
+/** Listings come in pages; here are the ways to go through them. */
 
 /** One page; `next` is the `previous` of the following page, null on the last. */
 export interface Page<Row> {
@@ -28,4 +28,42 @@ export async function* eachRow<Row>(
   read: (from: PageStart) => Promise<Page<Row>>,
 ): AsyncGenerator<Row, void, undefined> {
   for await (const rows of eachPage(read)) yield* rows;
+}
+
+/** Rows of one page where the caller wants a certain number of rows and does not care how many come at once. */
+const rowsAtOnce = 1000;
+
+/** Reads no more than `limit` rows. */
+export interface PageRequest extends PageStart {
+  limit: number;
+}
+
+/** The pages with the first `max` rows after `from`; `next` of the last one tells whether there are more. */
+export async function* firstPages<Row>(
+  max: number,
+  read: (request: PageRequest) => Promise<Page<Row>>,
+  from: PageStart = {},
+): AsyncGenerator<Page<Row>, void, undefined> {
+  for (let left = max, start = from; left > 0;) {
+    const page = await read({ ...start, limit: Math.min(left, rowsAtOnce) });
+    yield page;
+    if (page.next === null) return;
+    left -= page.rows.length;
+    start = { previous: page.next };
+  }
+}
+
+/** The first `max` rows after `from`, and whether there are more. */
+export async function firstRows<Row>(
+  max: number,
+  read: (request: PageRequest) => Promise<Page<Row>>,
+  from: PageStart = {},
+): Promise<{ rows: Row[]; more: boolean }> {
+  const rows: Row[] = [];
+  let more = false;
+  for await (const page of firstPages(max, read, from)) {
+    for (const row of page.rows) rows.push(row);
+    more = page.next !== null;
+  }
+  return { rows, more };
 }

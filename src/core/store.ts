@@ -379,6 +379,8 @@ export interface Swept {
   /** Units that schedules made. */
   generated: number;
   workers: number;
+  /** Units that the store holds to have been tried too often and the rules do not: a defect. They are passed over. */
+  stuck: number;
   /** There is more to do now. */
   more: boolean;
 }
@@ -390,5 +392,6 @@ export const nothingSwept = (): Swept => ({
   retired: 0,
   generated: 0,
   workers: 0,
+  stuck: 0,
   more: false,
 });

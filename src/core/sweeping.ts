@@ -44,6 +44,10 @@ export function* releaseDue<Unit extends UnitState>(
   if (set.isUnresolved()) yield* conclude(set);
 }
 
+/** What is logged when a store and the rules disagree: see `Swept.stuck`. */
+export const stuckText =
+  "housekeeping passes over units: the store holds them to have been tried too often, and they were not";
+
 /** Fails those of the units that were tried too often, one after the other, the least tried first; answers how many. */
 export function* exhaustUnits<Unit extends UnitState>(
   set: WorkingSet<Unit>,

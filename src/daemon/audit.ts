@@ -1,9 +1,8 @@
 /** The audit log: who changed what, when; and who was refused. A line of JSON each, without data. */
 import { createWriteStream, type WriteStream } from "node:fs";
 import path from "node:path";
-import type { FastifyReply, FastifyRequest } from "fastify";
 import { around, isCoordinateError, verbs, type Coordinate } from "../core/index.ts";
-import type { Route } from "../rest/index.ts";
+import type { Answered, Route } from "../rest/index.ts";
 import { makeDirectory } from "./make-directory.ts";
 
 /** Of everything longer, the beginning. */
@@ -32,27 +31,27 @@ export class Audit {
     this.#onError = onError;
   }
 
-  answered(request: FastifyRequest, reply: FastifyReply, route: Route | null): void {
+  answered({ id, path, route, ns, identity, address, status, presented }: Answered): void {
     const refused =
-      (reply.statusCode === 401 || reply.statusCode === 403 || reply.statusCode === 429) &&
+      (status === 401 || status === 403 || status === 429) &&
       // the dashboard asks so whether it must sign in: nothing was tried
-      !(route?.id === "session" && request.headers.authorization === undefined);
+      (presented || route?.id !== "session");
     if (!refused && (route === null || !this.#isChange(route))) return;
     this.#write({
-      request: request.id,
-      token: request.identity?.id ?? null,
-      address: request.ip,
-      namespace: request.ns,
+      request: id,
+      token: identity?.id ?? null,
+      address,
+      namespace: ns,
       action: route?.id ?? null,
       // without the query: a client may have put a token there
-      path: (request.url.split("?", 1)[0] ?? "").slice(0, longest),
-      status: reply.statusCode,
+      path: (path.split("?", 1)[0] ?? "").slice(0, longest),
+      status,
     });
   }
 
   /**
-   * The verbs that a connection of CBOR-RPC has carried out, those of its methods included. It takes no tokens: the address is
-   * all that is known.
+   * The verbs that a connection of CBOR-RPC has carried out, those of its methods included. Of callers the
+   * address is known.
    */
   watch(coordinate: Coordinate, address: string): Coordinate {
     return around(coordinate, async (action, [namespace], next) => {

@@ -9,10 +9,9 @@ import { readFileSync } from "node:fs";
 import { isIP } from "node:net";
 import path from "node:path";
 import { createSecureContext } from "node:tls";
-import type { FastifyReply, FastifyRequest } from "fastify";
 import { listenCborRpc, type CborRpcListener } from "../cbor/index.ts";
 import { isMapping, readDocument, reasonOf, redactUrl, starred, withoutSecrets } from "../config/index.ts";
-import { CoordinateError, ManualClock, shape, type Coordinate } from "../core/index.ts";
+import { CoordinateError, ManualClock, shape, stuckText, type Coordinate } from "../core/index.ts";
 import {
   coalesce,
   EventLog,
@@ -27,6 +26,7 @@ import {
   type Access,
   type Listener,
   type ListenOptions,
+  type Answered,
   type Route,
 } from "../rest/index.ts";
 import { LargeRequests, type ConnectionCaps } from "../traffic/index.ts";
@@ -41,6 +41,7 @@ import { makeLog, type Logger } from "./log.ts";
 import { makeDirectory } from "./make-directory.ts";
 import { Metrics } from "./metrics.ts";
 import { exitCodes, listenStep, openStep, StartError } from "./start-error.ts";
+import { rpcTokens } from "./rpc-tokens.ts";
 import { RateLimit, TokenAccess } from "./tokens.ts";
 import { trace } from "./traces.ts";
 import { version } from "./version.ts";
@@ -99,10 +100,13 @@ async function serve(config: Config, log: Logger, parts: Parts): Promise<Daemon>
     watchers: () => events.watchers,
   });
 
+  let lastStuck = 0;
   const housekeeping = new Housekeeping(backend.engine, config.sweepMs, {
     onSwept: (swept) => {
       metrics.swept(swept);
-      const { more: _more, ...counts } = swept;
+      const { more: _more, stuck, ...counts } = swept;
+      if (stuck > 0 && stuck !== lastStuck) log.error({ units: stuck }, stuckText);
+      lastStuck = stuck;
       if (Object.values(counts).some((count) => count > 0)) {
         for (const ns of events.watched())
           events.add(ns, { type: "swept", verb: "sweep", time: clock.now(), items: () => [counts] });
@@ -143,10 +147,10 @@ async function serve(config: Config, log: Logger, parts: Parts): Promise<Daemon>
     newRequestId: requestIds(),
     routes: [...streamRoutes({ maxBytes: config.maxDataBytes }), ...eventRoutes(events), ...daemonRoutes],
     ...(dashboard !== null && { page: dashboard.page }),
-    onAnswer: (request, reply, route) => {
-      metrics.answered(route, reply.statusCode, reply.elapsedTime);
-      audit?.answered(request, reply, route);
-      if (config.logRequests) logRequest(log, request, reply, route);
+    onAnswer: (answered) => {
+      metrics.answered(answered);
+      audit?.answered(answered);
+      if (config.logRequests) logRequest(log, answered);
     },
     onBug: (error, request) =>
       log.error({ request: request.id, err: error }, "a request failed: this is a bug"),
@@ -176,13 +180,14 @@ async function serve(config: Config, log: Logger, parts: Parts): Promise<Daemon>
     config.cborrpc === ""
       ? null
       : await listenStep(`--cborrpc ${config.cborrpc}`, () =>
-          listenRpc(config, coordinate, backend, { tls, large, log, audit }),
+          listenRpc(config, coordinate, backend, { tls, large, log, audit, tokens }),
         );
   if (rpc !== null) undo.push(() => rpc.close());
-  if (rpc !== null && !tokens.isEmpty && !(config.cborrpcTls && config.tlsClientCa !== ""))
+  const distinguished = config.cborrpcTokens || (config.cborrpcTls && config.tlsClientCa !== "");
+  if (rpc !== null && !tokens.isEmpty && !distinguished)
     log.warn(
       { cborrpc: rpc.address },
-      "CBOR-RPC takes no tokens: whoever can connect to it may do everything; see --cborrpc-allow and --tls-client-ca",
+      "CBOR-RPC asks for no tokens: whoever can connect to it may do everything; see --cborrpc-tokens, --cborrpc-allow and --tls-client-ca",
     );
   housekeeping.start();
   undo.push(() => housekeeping.stop());
@@ -215,7 +220,14 @@ async function listenRpc(
     large,
     log,
     audit,
-  }: { tls: ReturnType<typeof readTls>; large: LargeRequests; log: Logger; audit: Audit | null },
+    tokens,
+  }: {
+    tls: ReturnType<typeof readTls>;
+    large: LargeRequests;
+    log: Logger;
+    audit: Audit | null;
+    tokens: TokenAccess;
+  },
 ): Promise<CborRpcListener> {
   const listening = listenCborRpc(coordinate, {
     at: readAddress("--cborrpc", config.cborrpc),
@@ -230,6 +242,7 @@ async function listenRpc(
     legacyFencing: config.legacyFencing === "lenient" ? "lenient" : "strict",
     namespace: config.cborrpcNamespace,
     allow: config.cborrpcAllow,
+    ...(config.cborrpcTokens && { tokens: rpcTokens(tokens) }),
     ...(config.cborrpcConfig !== "" && { config: readPublicConfig(config.cborrpcConfig) }),
     clock,
     graceMs: config.graceMs,
@@ -314,7 +327,7 @@ function checkExposure(
     throw new ConfigError("--tls-cert and --tls-key go together");
   if (config.tlsClientCa !== "" && config.tlsCert === "")
     throw new ConfigError("--tls-client-ca needs --tls-cert");
-  if (config.cborrpc !== "") checkRpcExposure(config);
+  if (config.cborrpc !== "") checkRpcExposure(config, tokens);
   const exposed = addresses.filter(({ host }) => !isLoopback(host));
   if (exposed.length === 0 || config.insecure) return;
   const missing = [
@@ -328,14 +341,15 @@ function checkExposure(
   );
 }
 
-/** CBOR-RPC has no tokens: only client certificates tell one caller from another. */
-function checkRpcExposure(config: Config): void {
+/** The old clients of CBOR-RPC have no tokens: of these only certificates tell one from another. */
+function checkRpcExposure(config: Config, tokens: TokenAccess): void {
   if (config.cborrpcTls && config.tlsCert === "")
     throw new ConfigError("--cborrpc-tls needs --tls-cert and --tls-key");
   const { host } = readAddress("--cborrpc", config.cborrpc);
-  if (isLoopback(host) || config.insecure || (config.cborrpcTls && config.tlsClientCa !== "")) return;
+  const distinguished = config.tlsClientCa !== "" || (config.cborrpcTokens && !tokens.isEmpty);
+  if (isLoopback(host) || config.insecure || (config.cborrpcTls && distinguished)) return;
   throw new ConfigError(
-    `--cborrpc ${config.cborrpc} can be reached by others, and CBOR-RPC knows no tokens: that needs --cborrpc-tls with --tls-client-ca; or --insecure`,
+    `--cborrpc ${config.cborrpc} can be reached by others: that needs --cborrpc-tls, and --tls-client-ca or --cborrpc-tokens with tokens (coordinate token create); or --insecure`,
   );
 }
 
@@ -481,18 +495,18 @@ function clockRoutes(clock: ManualClock, housekeeping: Housekeeping): Route[] {
   ];
 }
 
-function logRequest(log: Logger, request: FastifyRequest, reply: FastifyReply, route: Route | null): void {
+function logRequest(log: Logger, { id, method, path, route, status, ms, address, identity }: Answered): void {
   log.info(
     {
-      request: request.id,
-      method: request.method,
+      request: id,
+      method,
       // names, cut: the query and the body may hold more than names
-      path: request.url.split("?")[0]?.slice(0, 200),
+      path: path.split("?")[0]?.slice(0, 200),
       route: route?.id,
-      status: reply.statusCode,
-      ms: Math.round(reply.elapsedTime * 100) / 100,
-      address: request.ip,
-      token: request.identity?.id,
+      status,
+      ms: Math.round(ms * 100) / 100,
+      address,
+      token: identity?.id,
     },
     "request",
   );

@@ -122,14 +122,19 @@ export class TokenAccess implements Access {
   }
 
   identify(request: FastifyRequest): Identity {
+    return this.identityOf(presented(request.headers.authorization) ?? "", request.ip);
+  }
+
+  /** Whose token this is. Throws an `HttpError` for one that is not known. */
+  identityOf(token: string, address: string): Identity {
     this.#refresh();
-    const match = tokenText.exec(presented(request.headers.authorization) ?? "");
+    const match = tokenText.exec(token);
     const known = match === null ? undefined : this.#tokens.get(match[1] ?? "");
     // the same work for an id that is not known: how long it takes says nothing
     const same = timingSafeEqual(hashOf(match?.[2] ?? ""), known?.hash ?? nothing);
     if (known !== undefined && same && (known.token.expires === 0 || known.token.expires > this.#now()))
       return known.identity;
-    const wait = this.#failures.count(request.ip);
+    const wait = this.#failures.count(address);
     if (wait > 0)
       throw new HttpError("too_many_requests", "Too many wrong tokens", { "retry-after": String(wait) });
     throw new HttpError("unauthorized", "This needs a token", {

@@ -10,7 +10,7 @@
 import type { KeyLike } from "node:crypto";
 import { CoordinateError, encodeData, isCoordinateError, type ErrorCode } from "../core/index.ts";
 import type { Attempt, Namespace } from "../objects/index.ts";
-import { environment, Worker, type Logger, type UnitContext } from "../worker/index.ts";
+import { environment, whyUnstorable, Worker, type Logger, type UnitContext } from "../worker/index.ts";
 import { isSigned, type Action } from "./action.ts";
 import type { Actions } from "./actions.ts";
 import type { RunRequest } from "./child/invoke.ts";
@@ -383,9 +383,9 @@ export class JobWorker {
     try {
       await attempt.finish(outcomeData(job, outcome));
     } catch (error) {
-      if (!isCoordinateError(error, "too_large") && !isCoordinateError(error, "bad_data")) throw error;
-      const text = `the result cannot be stored: ${error.message}`;
-      await attempt.fail(outcomeData(job, failed(text)));
+      const why = whyUnstorable(error);
+      if (why === null) throw error;
+      await attempt.fail(outcomeData(job, failed(why)));
     }
   }
 }

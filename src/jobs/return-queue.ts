@@ -94,7 +94,7 @@ export class ReturnQueue {
           ...(signal !== undefined && { signal }),
         });
       } catch (error) {
-        const maybe = isCoordinateError(error, "unavailable") || isCoordinateError(error, "unknown_outcome");
+        const maybe = isCoordinateError(error, "unavailable", "unknown_outcome");
         if (!maybe || tried === tries || signal?.aborted === true) throw error;
       }
     }

@@ -101,7 +101,7 @@ async function look(
       signal,
     });
   } catch (error) {
-    if (isCoordinateError(error, "unavailable") || isCoordinateError(error, "unknown_outcome")) return null;
+    if (isCoordinateError(error, "unavailable", "unknown_outcome")) return null;
     throw error;
   }
 }

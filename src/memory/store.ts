@@ -741,7 +741,11 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
     // what one of them frees may have been tried too often as well
     while (spec.exhausted.size > 0 && left() > 0) {
       const units = [...spec.exhausted].slice(0, left());
-      swept.exhausted += run(exhaustUnits(this.#set.at(now), units));
+      const failed = run(exhaustUnits(this.#set.at(now), units));
+      swept.exhausted += failed;
+      if (failed > 0) continue;
+      swept.stuck += units.length;
+      break;
     }
     if (!spec.failures.group(limits.units)) swept.more = true;
     for (const status of ["finished", "failed"] as const) {

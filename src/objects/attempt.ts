@@ -40,7 +40,7 @@ export interface SettleAllOptions {
   lifetimeMs?: number;
 }
 
-const batchSize = 1000;
+const chunkSize = 1000;
 
 /**
  * The getters tell what was last heard of the attempt. A change that succeeds updates them; one that is refused
@@ -273,7 +273,7 @@ export class Attempt<Given extends object = DataObject, Result extends object = 
       ...(lifetimeMs !== undefined && { lifetimeMs }),
     }));
     const answers: AttemptChanged[] = [];
-    for (const { verbs, ns, places } of Attempt.#batches(all)) {
+    for (const { verbs, ns, places } of Attempt.#chunks(all)) {
       const asked = places.map((place) => changes[place]!);
       const changed = await verbs.settleAttempts(ns, asked);
       places.forEach((place, i) => {
@@ -285,7 +285,7 @@ export class Attempt<Given extends object = DataObject, Result extends object = 
   }
 
   /** Positions in the list, by whom they must be asked of. */
-  static #batches(attempts: readonly Attempt[]): { verbs: Coordinate; ns: string; places: number[] }[] {
+  static #chunks(attempts: readonly Attempt[]): { verbs: Coordinate; ns: string; places: number[] }[] {
     const found: { verbs: Coordinate; ns: string; places: number[] }[] = [];
     const filling = new Map<Coordinate, Map<string, number[]>>();
     attempts.forEach((attempt, place) => {
@@ -293,7 +293,7 @@ export class Attempt<Given extends object = DataObject, Result extends object = 
       const byNamespace = filling.get(verbs) ?? new Map<string, number[]>();
       filling.set(verbs, byNamespace);
       let places = byNamespace.get(ns);
-      if (places === undefined || places.length === batchSize) {
+      if (places === undefined || places.length === chunkSize) {
         byNamespace.set(ns, (places = []));
         found.push({ verbs, ns, places });
       }

@@ -51,8 +51,7 @@ export async function seenBefore<Answer>(name: string, answer: Promise<Answer>):
   try {
     return await answer;
   } catch (error) {
-    const missing =
-      isCoordinateError(error, "no_such_work_spec") || isCoordinateError(error, "no_such_work_unit");
+    const missing = isCoordinateError(error, "no_such_work_spec", "no_such_work_unit");
     throw missing ? new CoordinateError("gone", name, { cause: error }) : error;
   }
 }

@@ -46,14 +46,14 @@ export interface AddProgress {
 }
 
 export interface AddManyOptions extends Pick<AddWorkUnitsOptions, "onConflict" | "waitMs" | "signal"> {
-  /** Called after every batch, with what has been added so far and what the batch was answered. */
-  onProgress?: (progress: AddProgress, batch: readonly AddedWorkUnit[]) => void;
+  /** Called after every chunk, with what has been added so far and what the chunk was answered. */
+  onProgress?: (progress: AddProgress, chunk: readonly AddedWorkUnit[]) => void;
 }
 
 export type WorkUnitListing = Omit<WorkUnitQuery, "limit"> & PageOptions;
 
 /** Small enough that no request is long, large enough that the trip does not count. */
-const batchSize = 1000;
+const chunkSize = 1000;
 
 /**
  * A handle by name means whatever has the name when a method is called, and throws `no_such_work_spec` when nothing
@@ -166,7 +166,7 @@ export class WorkSpec<Data extends object = object, Result extends object = Data
   }
 
   /**
-   * Adds any number of units, in batches of 1,000, reading no further ahead than one batch. Each batch is added whole
+   * Adds any number of units, in chunks of 1,000, reading no further ahead than one chunk. Each chunk is added whole
    * or not at all; when one is refused, or the input throws, those before it stay. Several thousand units take
    * several requests, and others may claim the first before the last is added.
    */
@@ -176,11 +176,11 @@ export class WorkSpec<Data extends object = object, Result extends object = Data
   ): Promise<AddProgress> {
     const { verbs, ns } = this.#scope;
     const progress: AddProgress = { count: 0, created: 0 };
-    for await (const batch of inBatches(units, batchSize)) {
+    for await (const chunk of inChunks(units, chunkSize)) {
       if (this.#schema !== undefined)
-        for (const unit of batch)
+        for (const unit of chunk)
           await (isPair(unit) ? this.#check(unit[0], unit[1]) : this.#check(unit.name, unit.data));
-      const added = await verbs.addWorkUnits(ns, this.#ref, batch.map(readNew), options);
+      const added = await verbs.addWorkUnits(ns, this.#ref, chunk.map(readNew), options);
       progress.count += added.length;
       for (const { created } of added) if (created) progress.created++;
       onProgress?.({ ...progress }, added);
@@ -293,15 +293,15 @@ function readNew(unit: NewWorkUnit): WorkUnitInput {
 const isPair = (unit: NewWorkUnit): unit is readonly [name: string, data?: object | null] =>
   Array.isArray(unit);
 
-async function* inBatches<Item>(
+async function* inChunks<Item>(
   items: Iterable<Item> | AsyncIterable<Item>,
   size: number,
 ): AsyncGenerator<Item[], void, undefined> {
-  let batch: Item[] = [];
+  let chunk: Item[] = [];
   for await (const item of items) {
-    if (batch.push(item) < size) continue;
-    yield batch;
-    batch = [];
+    if (chunk.push(item) < size) continue;
+    yield chunk;
+    chunk = [];
   }
-  if (batch.length > 0) yield batch;
+  if (chunk.length > 0) yield chunk;
 }

@@ -7,10 +7,11 @@
  * alone too, for a claim is one worker's.
  */
 import {
-  CoordinateError,
+  askTogether,
   override,
   type AddedWorkUnit,
   type AddWorkUnitsOptions,
+  type Asked,
   type AttemptChange,
   type AttemptChanged,
   type Coordinate,
@@ -42,16 +43,10 @@ const isPlain = ({ requestId, onConflict, waitMs = 0 }: AddWorkUnitsOptions = {}
 
 const isShort = (items: readonly unknown[]): boolean => Array.isArray(items) && items.length <= 100;
 
-interface Part<Item, Answer> {
-  items: readonly Item[];
-  resolve: (answers: Answer[]) => void;
-  reject: (error: unknown) => void;
-}
-
 class Merger<Item, Answer> {
   readonly #ask: (ns: string, spec: string, items: readonly Item[]) => Promise<Answer[]>;
   /** By namespace and work spec: one string cannot be mistaken for the other's. */
-  readonly #waiting = new Map<string, Map<string, Part<Item, Answer>[]>>();
+  readonly #waiting = new Map<string, Map<string, Asked<Item, Answer>[]>>();
   #scheduled = false;
 
   constructor(ask: (ns: string, spec: string, items: readonly Item[]) => Promise<Answer[]>) {
@@ -60,7 +55,7 @@ class Merger<Item, Answer> {
 
   ask(ns: string, spec: string, items: readonly Item[]): Promise<Answer[]> {
     return new Promise((resolve, reject) => {
-      const specs = this.#waiting.get(ns) ?? new Map<string, Part<Item, Answer>[]>();
+      const specs = this.#waiting.get(ns) ?? new Map<string, Asked<Item, Answer>[]>();
       this.#waiting.set(ns, specs);
       const parts = specs.get(spec) ?? [];
       specs.set(spec, parts);
@@ -78,38 +73,15 @@ class Merger<Item, Answer> {
     for (const [ns, specs] of waiting) {
       for (const [spec, parts] of specs) {
         for (let i = 0; i < parts.length;) {
-          const batch: Part<Item, Answer>[] = [];
+          const batch: Asked<Item, Answer>[] = [];
           let items = 0;
           while (i < parts.length && (items === 0 || items + parts[i]!.items.length <= largest)) {
             items += parts[i]!.items.length;
             batch.push(parts[i]!);
             i += 1;
           }
-          void this.#send(ns, spec, batch);
+          void askTogether(batch, (items) => this.#ask(ns, spec, items));
         }
-      }
-    }
-  }
-
-  async #send(ns: string, spec: string, parts: readonly Part<Item, Answer>[]): Promise<void> {
-    const [only] = parts;
-    if (only !== undefined && parts.length === 1) {
-      this.#ask(ns, spec, only.items).then(only.resolve, only.reject);
-      return;
-    }
-    try {
-      const answers = await this.#ask(
-        ns,
-        spec,
-        parts.flatMap(({ items }) => items),
-      );
-      let at = 0;
-      for (const { items, resolve } of parts) resolve(answers.slice(at, (at += items.length)));
-    } catch (error) {
-      const refused = error instanceof CoordinateError && error.status < 500;
-      for (const { items, resolve, reject } of parts) {
-        if (refused) this.#ask(ns, spec, items).then(resolve, reject);
-        else reject(error);
       }
     }
   }

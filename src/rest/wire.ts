@@ -3,11 +3,19 @@
  * never looked into: JSON data travels as the text it is (1.0 stays 1.0, keys keep their order and may repeat), CBOR
  * data as a string of base64. A dictionary is always an object, so the two cannot be confused.
  *
- * The reader is written by hand because JSON.parse cannot leave a part alone. It takes untrusted text: depth is
- * counted, nothing recurses into data, and keys such as `__proto__` are keys.
+ * The reader is written by hand because JSON.parse cannot leave a part alone, and because a long body is read in pieces. It takes
+ * untrusted text: depth is counted, and keys such as `__proto__` are keys.
  */
 import { Buffer } from "node:buffer";
-import { cborData, CoordinateError, jsonData, nextTurn, type Data, type DataLimits } from "../core/index.ts";
+import {
+  cborData,
+  CoordinateError,
+  jsonDataAt,
+  jsonText,
+  nextTurn,
+  type Data,
+  type DataLimits,
+} from "../core/index.ts";
 
 /** Objects and lists of the envelope inside one another; nothing on the wire is deeper than six. */
 const deepest = 32;
@@ -109,20 +117,12 @@ class WireReader {
       throw new CoordinateError("too_large", `JSON: more than ${maxValues} values in one request`);
     if (this.#open.at(-1)?.key === "data") return readData(cursor);
     switch (cursor.text.charCodeAt(cursor.at)) {
-      case 0x22: // "
-        return readString(cursor);
       case 0x7b: // {
         return this.#enter({}, 0x7d);
       case 0x5b: // [
         return this.#enter([], 0x5d);
-      case 0x74: // t
-        return readWord(cursor, "true", true);
-      case 0x66: // f
-        return readWord(cursor, "false", false);
-      case 0x6e: // n
-        return readWord(cursor, "null", null);
       default:
-        return readNumber(cursor);
+        return readScalar(cursor);
     }
   }
 
@@ -151,8 +151,7 @@ class WireReader {
     // whoever looked at the first one must not have looked at another than is used
     if (Object.hasOwn(container, name))
       throw new CoordinateError("bad_argument", `${name.slice(0, 100)}: there twice`);
-    if (name === "__proto__") Object.defineProperty(container, name, { value, enumerable: true });
-    else container[name] = value;
+    jsonText.setOwn(container, name, value);
   }
 
   /** The member that the innermost list belongs to. */
@@ -165,7 +164,7 @@ class WireReader {
 function readKey(cursor: Cursor): string {
   const { text } = cursor;
   if (text.charCodeAt(cursor.at) !== 0x22) throw malformed(cursor);
-  const key = readString(cursor);
+  const key = readScalar(cursor) as string;
   skipSpace(cursor);
   if (text.charCodeAt(cursor.at) !== 0x3a) throw malformed(cursor);
   cursor.at += 1;
@@ -173,61 +172,44 @@ function readKey(cursor: Cursor): string {
   return key;
 }
 
-/** Sticky: it starts at `lastIndex` and does not search. */
-const stringUnits = /[^"\\\u0000-\u001f]*/y;
-
-function readString(cursor: Cursor): string {
+/** A string, number, `true`, `false` or `null`. */
+function readScalar(cursor: Cursor): unknown {
   const { text, at: start } = cursor;
-  let escaped = false;
-  let at = start + 1;
-  for (;;) {
-    stringUnits.lastIndex = at;
-    stringUnits.test(text);
-    at = stringUnits.lastIndex;
-    const unit = text.charCodeAt(at);
-    if (unit === 0x22) break;
-    if (unit !== 0x5c || at + 1 >= text.length) throw malformed({ ...cursor, at });
-    escaped = true;
-    at += 2;
-  }
-  cursor.at = at + 1;
-  if (!escaped) return text.slice(start + 1, at);
   try {
-    return JSON.parse(text.slice(start, cursor.at)) as string;
+    cursor.at = jsonText.checkScalar(text, start);
   } catch {
-    throw malformed({ ...cursor, at: start });
+    throw malformed(cursor);
   }
-}
-
-const numberText = /-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?/y;
-
-function readNumber(cursor: Cursor): number {
-  numberText.lastIndex = cursor.at;
-  if (!numberText.test(cursor.text)) throw malformed(cursor);
-  const number = Number(cursor.text.slice(cursor.at, numberText.lastIndex));
-  // 1e400 is a number in JSON and none here; taken for Infinity it would pass for a very long time
-  if (!Number.isFinite(number))
-    throw new CoordinateError("bad_argument", `JSON: number out of range at character ${cursor.at}`);
-  cursor.at = numberText.lastIndex;
-  return number;
-}
-
-function readWord<Value>(cursor: Cursor, word: string, value: Value): Value {
-  if (!cursor.text.startsWith(word, cursor.at)) throw malformed(cursor);
-  cursor.at += word.length;
-  return value;
+  switch (text.charCodeAt(start)) {
+    case 0x22: // "
+      return jsonText.readString(text, start, cursor.at);
+    case 0x74: // t
+      return true;
+    case 0x66: // f
+      return false;
+    case 0x6e: // n
+      return null;
+    default: {
+      const number = Number(text.slice(start, cursor.at));
+      // an integer of 400 digits is a number in JSON and none here; taken for Infinity it would pass for a very long time
+      if (Number.isFinite(number)) return number;
+      throw new CoordinateError("bad_argument", `JSON: number out of range at character ${start}`);
+    }
+  }
 }
 
 function readData(cursor: Cursor): Data | null {
-  const start = cursor.at;
-  switch (cursor.text.charCodeAt(start)) {
-    case 0x7b: // {
-      skipObject(cursor);
-      return jsonData(cursor.text.slice(start, cursor.at), cursor.limits);
+  const { text, at: start, limits } = cursor;
+  switch (text.charCodeAt(start)) {
+    case 0x7b: {
+      const data = jsonDataAt(text, start, limits);
+      cursor.at += data.length;
+      return data;
+    }
     case 0x22: // "
-      return base64Data(readString(cursor), cursor.limits);
+      return base64Data(readScalar(cursor) as string, limits);
     case 0x6e: // n
-      return readWord(cursor, "null", null);
+      return readScalar(cursor) as null;
     default:
       throw new CoordinateError("bad_data", "that is neither an object nor base64 of CBOR");
   }
@@ -241,48 +223,8 @@ export function base64Data(text: string, limits?: DataLimits): Data {
   return cborData(new Uint8Array(Buffer.from(text, "base64")), limits);
 }
 
-/** To the end of an object that may be malformed: what lies between is checked by whoever takes the slice. */
-function skipObject(cursor: Cursor): void {
-  const { text } = cursor;
-  let open = 0;
-  for (let at = cursor.at; at < text.length; at++) {
-    const unit = text.charCodeAt(at);
-    if (unit === 0x22) {
-      cursor.at = at;
-      at = stringEnd(cursor);
-    } else if (unit === 0x7b || unit === 0x5b) open += 1;
-    else if (unit === 0x7d || unit === 0x5d) {
-      open -= 1;
-      if (open === 0) {
-        cursor.at = at + 1;
-        return;
-      }
-    }
-  }
-  throw malformed({ ...cursor, at: text.length });
-}
-
-/** The position of the quote that ends the string which starts at the cursor. */
-function stringEnd(cursor: Cursor): number {
-  const { text } = cursor;
-  for (let at = cursor.at; ;) {
-    at = text.indexOf('"', at + 1);
-    if (at < 0) throw malformed({ ...cursor, at: text.length });
-    let before = at - 1;
-    while (text.charCodeAt(before) === 0x5c) before -= 1;
-    if ((at - before) % 2 === 1) return at;
-  }
-}
-
 function skipSpace(cursor: Cursor): void {
-  const { text } = cursor;
-  for (;;) {
-    const unit = text.charCodeAt(cursor.at);
-    // one comparison for nearly every character; past the end the unit is NaN
-    if (!(unit <= 0x20)) return;
-    if (unit !== 0x20 && unit !== 0x0a && unit !== 0x0d && unit !== 0x09) return;
-    cursor.at += 1;
-  }
+  cursor.at = jsonText.skipSpace(cursor.text, cursor.at);
 }
 
 function malformed({ at, text }: Cursor): CoordinateError {

@@ -66,12 +66,16 @@ function* sweepSpec(state: State, spec: Spec, limits: SweepLimits, now: number, 
   while ((limit > 0 || state.counters.extras > 0) && left() > 0) {
     const ids = state.sql.spent.all(spec.id, limit || spentTries, left()).map(([id]) => id as number);
     if (ids.length === 0) break;
-    swept.exhausted += yield* applied(state, now, (set) =>
+    const failed = yield* applied(state, now, (set) =>
       exhaustUnits(
         set,
         ids.map((id) => set.unit(id)).filter((unit) => unit !== undefined),
       ),
     );
+    swept.exhausted += failed;
+    if (failed > 0) continue;
+    swept.stuck += ids.length;
+    break;
   }
   if (!groupFailures(state, spec, limits.units)) swept.more = true;
   if (!syncEnded(state, spec)) swept.more = true;

@@ -3,10 +3,15 @@
  * when its lease is next renewed. For each work spec one request waits at the coordinator until any of them has ended. Tasks that
  * return within seconds are never asked for.
  */
-import { isCoordinateError, type Clock, type Coordinate, type WorkUnitRow } from "../core/index.ts";
+import {
+  isCoordinateError,
+  isRefusal,
+  type Clock,
+  type Coordinate,
+  type WorkUnitRow,
+} from "../core/index.ts";
 import type { Logger } from "./log.ts";
 import type { Run } from "./run.ts";
-import { isRefusal } from "./trouble.ts";
 
 export interface CancelWatchSetting {
   readonly verbs: Coordinate;

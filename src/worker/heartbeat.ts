@@ -4,6 +4,7 @@
  */
 import {
   encodeData,
+  isRefusal,
   type Clock,
   type Coordinate,
   type DesiredState,
@@ -12,7 +13,7 @@ import {
 } from "../core/index.ts";
 import { environment } from "./environment.ts";
 import type { ServerTime } from "./lease.ts";
-import { isRefusal, type Trouble } from "./trouble.ts";
+import type { Trouble } from "./trouble.ts";
 
 export interface HeartbeatSetting {
   readonly verbs: Coordinate;

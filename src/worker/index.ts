@@ -20,6 +20,7 @@ export {
   type UnitResult,
   type UnitTask,
 } from "./task.ts";
+export { whyUnstorable } from "./unstorable.ts";
 export { Worker } from "./worker.ts";
 export { commandRuntime, type CommandRuntimeOptions } from "./command/runtime.ts";
 export { pythonRuntime, type PythonRuntimeOptions } from "./python/runtime.ts";

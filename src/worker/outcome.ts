@@ -1,7 +1,8 @@
 /** What becomes of an attempt when its task returns or throws. */
-import { CoordinateError, isCoordinateError } from "../core/index.ts";
+import { CoordinateError } from "../core/index.ts";
 import type { Attempt } from "../objects/index.ts";
 import { traceback } from "./traceback.ts";
+import { whyUnstorable } from "./unstorable.ts";
 
 /** Thrown by a task to decide what becomes of its unit. Made by `retry`, `snooze` and `fail`. */
 export abstract class Decision extends Error {}
@@ -95,10 +96,9 @@ export async function settleReturned(attempt: Attempt, value: unknown): Promise<
     else if (typeof value === "object") await attempt.finish(value);
     else await attempt.failWith(`the task returned a ${typeof value}; it may return an object, or nothing`);
   } catch (error) {
+    const reason = whyUnstorable(error);
     // any other refusal was reported by the worker
-    if (!isCoordinateError(error, "bad_data") && !isCoordinateError(error, "too_large")) return;
-    const reason = `the task returned what cannot be stored: ${error.message}`;
-    await settleEach([attempt], () => attempt.failWith(reason));
+    if (reason !== null) await settleEach([attempt], () => attempt.failWith(reason));
   }
 }
 

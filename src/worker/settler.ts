@@ -5,20 +5,23 @@
  *
  * A settle resolves when it is stored. Until it is, it is asked again: a second same settle does nothing.
  */
-import type { AttemptChange, AttemptChanged, Coordinate } from "../core/index.ts";
-import { isRefusal, type Trouble } from "./trouble.ts";
+import {
+  askTogether,
+  isRefusal,
+  type Asked,
+  type AttemptChange,
+  type AttemptChanged,
+  type Coordinate,
+} from "../core/index.ts";
+import type { Trouble } from "./trouble.ts";
 
 /** More than this in one call keeps others waiting longer than it saves. */
 const largest = 1000;
 /** Two, so that one travels while the other is written. */
 const maxUnderWay = 2;
 
-interface Part {
-  readonly changes: readonly AttemptChange[];
-  readonly done: (answers: AttemptChanged[] | null) => void;
-  readonly resolve: (answers: AttemptChanged[]) => void;
-  readonly reject: (error: unknown) => void;
-}
+type Part = Asked<AttemptChange, AttemptChanged>;
+type Done = (answers: AttemptChanged[] | null) => void;
 
 export class Settler {
   readonly #verbs: Coordinate;
@@ -44,17 +47,29 @@ export class Settler {
    * As the verb, for changes of any attempts. Rejects with a refusal, or with the last trouble when abandoned. `done` is
    * called before it resolves or rejects, with null when it rejects.
    */
-  settle(changes: readonly AttemptChange[], done: Part["done"] = nothing): Promise<AttemptChanged[]> {
-    return new Promise((resolve, reject) => this.#take({ changes, done, resolve, reject }));
+  settle(changes: readonly AttemptChange[], done: Done = nothing): Promise<AttemptChanged[]> {
+    return new Promise((resolve, reject) =>
+      this.#take({
+        items: changes,
+        resolve(answers) {
+          done(answers);
+          resolve(answers);
+        },
+        reject(error) {
+          done(null);
+          reject(error as Error);
+        },
+      }),
+    );
   }
 
   /** The same where nobody waits for it but `done`. */
-  post(changes: readonly AttemptChange[], done: Part["done"]): void {
-    this.#take({ changes, done, resolve: nothing, reject: nothing });
+  post(changes: readonly AttemptChange[], done: Done): void {
+    this.#take({ items: changes, resolve: done, reject: () => done(null) });
   }
 
   #take(part: Part): void {
-    this.#unstored += part.changes.length;
+    this.#unstored += part.items.length;
     this.#waiting.push(part);
     this.#schedule();
   }
@@ -88,23 +103,23 @@ export class Settler {
     const left: Part[] = [];
     let size = 0;
     for (const part of this.#waiting) {
-      const fits = taken.length === 0 || size + part.changes.length <= largest;
-      if (!fits || part.changes.some(({ attempt }) => this.#busy.has(attempt))) {
+      const fits = taken.length === 0 || size + part.items.length <= largest;
+      if (!fits || part.items.some(({ attempt }) => this.#busy.has(attempt))) {
         left.push(part);
         continue;
       }
       taken.push(part);
-      size += part.changes.length;
+      size += part.items.length;
     }
     this.#waiting = left;
     if (taken.length === 0) return;
-    for (const { changes } of taken) for (const { attempt } of changes) this.#busy.add(attempt);
+    for (const { items } of taken) for (const { attempt } of items) this.#busy.add(attempt);
     this.#underWay++;
-    void this.#send(taken).finally(() => {
+    void askTogether(taken, (changes) => this.#ask(changes)).finally(() => {
       this.#underWay--;
-      for (const { changes } of taken) {
-        this.#unstored -= changes.length;
-        for (const { attempt } of changes) this.#busy.delete(attempt);
+      for (const { items } of taken) {
+        this.#unstored -= items.length;
+        for (const { attempt } of items) this.#busy.delete(attempt);
       }
       this.#schedule();
       if (this.#unstored === 0) for (const resolve of this.#allStored.splice(0)) resolve();
@@ -112,47 +127,22 @@ export class Settler {
     this.#schedule();
   }
 
-  /** Never rejects: every part is told by itself. */
-  async #send(parts: readonly Part[]): Promise<void> {
-    const changes: AttemptChange[] = [];
-    for (const part of parts) for (const change of part.changes) changes.push(change);
+  /** Asks until there is an answer or a refusal; once abandoned, twice at most. */
+  async #ask(changes: readonly AttemptChange[]): Promise<AttemptChanged[]> {
     for (let tries = 0; ; tries++) {
       try {
         const asked = this.#trouble.asked();
         const answers = await this.#verbs.settleAttempts(this.#ns, changes);
         this.#trouble.over(asked);
-        let at = 0;
-        for (const { changes: own, done, resolve } of parts) {
-          const part = parts.length === 1 ? answers : answers.slice(at, at + own.length);
-          at += own.length;
-          done(part);
-          resolve(part);
-        }
-        return;
+        return answers;
       } catch (error) {
-        if (isRefusal(error)) return this.#refused(parts, error);
+        if (isRefusal(error)) throw error;
         this.#trouble.met("settle", error);
         if (!this.#abandoned.signal.aborted) await this.#trouble.pause(tries, this.#abandoned.signal);
-        if (this.#abandoned.signal.aborted && tries > 0) {
-          tellRejected(parts, error);
-          return;
-        }
+        if (this.#abandoned.signal.aborted && tries > 0) throw error;
       }
     }
-  }
-
-  /** One bad change, data that is too large, refuses the whole call: then each part is asked by itself. */
-  async #refused(parts: readonly Part[], error: unknown): Promise<void> {
-    if (parts.length > 1) await Promise.all(parts.map((part) => this.#send([part])));
-    else tellRejected(parts, error);
   }
 }
 
 const nothing = (): void => undefined;
-
-function tellRejected(parts: readonly Part[], error: unknown): void {
-  for (const { done, reject } of parts) {
-    done(null);
-    reject(error);
-  }
-}

@@ -2,16 +2,11 @@
  * Troubles that pass: a daemon that restarts, a database that fails over. What failed is asked again, later and later, with
  * chance so that a thousand workers do not come back at the same instant; and it is logged once, not once a try.
  */
-import { backOffMs, isCoordinateError, type Clock, type Random } from "../core/index.ts";
+import { backOffMs, type Clock, type Random } from "../core/index.ts";
 import type { Logger } from "./log.ts";
 
 const firstPauseMs = 100;
 const longestPauseMs = 5000;
-
-/** Was the request understood and refused? Then it will be the next time too; anything else may pass. */
-export function isRefusal(error: unknown): boolean {
-  return isCoordinateError(error) && error.status < 500;
-}
 
 export class Trouble {
   readonly #clock: Clock;

@@ -436,6 +436,8 @@ function open(engine: Engine, clock: ManualClock, budget: { used: number; max: n
     limits: { maxFrameBytes: 64 * 1024 * 1024, maxConcurrent: 100, maxWaits: 100, stallMs: 1000 },
     budget,
     serveVerbs: true,
+    wantsToken: () => false,
+    admit: () => call.coordinate,
     large: new LargeRequests(),
     onBusy: () => undefined,
     onIdle: () => undefined,

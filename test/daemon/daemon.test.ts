@@ -42,6 +42,8 @@ function clientOf(daemon: Daemon, token?: string): RestClient {
   return client;
 }
 
+const fetchTally = async (daemon: Daemon): Promise<void> => void (await clientOf(daemon).tally("n"));
+
 const all: Grant[] = [{ namespace: "*", scopes: ["admin"] }];
 
 const status = async (work: Promise<unknown>): Promise<number> => {
@@ -447,7 +449,58 @@ describe("the daemon", () => {
       pino({ level: "warn" }, { write: (line: string) => void warned.push(line) }),
     );
     undo.push(() => daemon.stop());
-    expect(warned.join()).toContain("CBOR-RPC takes no tokens");
+    expect(warned.join()).toContain("CBOR-RPC asks for no tokens");
+  });
+
+  test("CBOR-RPC wants a token where that is switched on, with the scopes that it has over REST", async () => {
+    const dataDir = fresh();
+    const file = path.join(dataDir, "tokens.json");
+    const daemon = await start({ dataDir, cborrpc: "127.0.0.1:0", cborrpcTokens: true });
+    const address = daemon.urls[1]!.slice("cbor-rpc://".length);
+    const dial = async (token?: string) => {
+      const client = await connectCbor(address, token === undefined ? {} : { token });
+      undo.push(() => client.close());
+      return client;
+    };
+    // as over REST, without any token there is nobody to tell from anybody else
+    const early = await dial("not a token");
+    await early.setWorkSpecs("n", [{ data: encodeData({ name: "s" }) }]);
+    const admin = createToken(file, { name: "a", grants: all });
+    const reader = createToken(file, { name: "r", grants: [{ namespace: "n", scopes: ["read"] }] });
+    const worker = createToken(file, { name: "w", grants: [{ namespace: "n", scopes: ["work"] }] });
+    // the file is looked at once a second
+    await expect.poll(() => status(fetchTally(daemon)), { timeout: 20_000 }).toBe(401);
+
+    await expect(early.tally("n")).rejects.toThrow(/token: this server wants one/);
+    await expect((await dial()).tally("n")).rejects.toThrow(/token: this server wants one/);
+    const python = await WireClient.connect(Number(address.split(":")[1]));
+    undo.push(async () => python.close());
+    await expect(python.call("list_work_specs", {})).rejects.toThrow(/token: this server wants one/);
+    await expect(dial("cjt_wrong")).rejects.toThrow(/token: This needs a token/);
+    await expect(python.call("coordinate.authenticate", "cjt_wrong")).rejects.toThrow(/This needs a token/);
+
+    const read = await dial(reader.token);
+    expect((await read.listWorkSpecs("n")).rows).toHaveLength(1);
+    await expect(read.addWorkUnits("n", "s", [{ name: "u" }])).rejects.toThrow(/it needs scope write/);
+    await expect(read.listWorkSpecs("other")).rejects.toThrow(/it needs scope read in that namespace/);
+    await expect(read.listNamespaces()).rejects.toThrow(/it needs scope read in all namespaces/);
+    const work = await dial(worker.token);
+    await work.updateWorkers("n", [{ name: "w" }]);
+    await expect(work.updateWorkers("n", [{ name: "w", desired: "idle" }])).rejects.toThrow(/scope write/);
+    const everything = await dial(admin.token);
+    await everything.addWorkUnits("n", "s", [{ name: "u" }]);
+    expect(await everything.listNamespaces()).not.toEqual([]);
+    await python.call("coordinate.authenticate", admin.token);
+    expect(await python.shown("list_work_specs", {})).toBe("[[], None]");
+
+    // a connection that was let in
+    revokeToken(file, reader.row.id);
+    const again = async (): Promise<string> =>
+      read.listWorkSpecs("n").then(
+        () => "",
+        (error: unknown) => String(error),
+      );
+    await expect.poll(again, { timeout: 20_000 }).toMatch(/This needs a token/);
   });
 
   test("tells the truth about itself", async () => {

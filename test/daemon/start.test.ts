@@ -86,7 +86,7 @@ const failures: readonly [what: string, words: string[], code: number, line: Reg
     "CBOR-RPC for other machines",
     [...free, "--cborrpc", "0.0.0.0:0"],
     78,
-    /^--cborrpc 0\.0\.0\.0:0 can be reached by others, and CBOR-RPC knows no tokens: that needs --cborrpc-tls with --tls-client-ca; or --insecure/,
+    /^--cborrpc 0\.0\.0\.0:0 can be reached by others: that needs --cborrpc-tls, and --tls-client-ca or --cborrpc-tokens with tokens .*; or --insecure/,
   ],
   [
     "a store that is no database",

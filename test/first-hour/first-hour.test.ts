@@ -321,7 +321,7 @@ retryable retryable failed
     [
       ["serve", "--cborrpc", "0.0.0.0:0"],
       78,
-      /^--cborrpc 0\.0\.0\.0:0 can be reached by others, and CBOR-RPC knows no tokens/,
+      /^--cborrpc 0\.0\.0\.0:0 can be reached by others: that needs --cborrpc-tls/,
     ],
     [["serve", "--htpp", "x"], 78, /^--htpp: there is no such option; did you mean --http\?/],
     [

@@ -401,7 +401,7 @@ describe("a plain function", () => {
     await ended(t, "s", "text");
     for (const name of ["function", "list"]) {
       assert.equal(await t.status("s", name), "failed");
-      assert.match(String((await t.data("s", name)).traceback), /^the task returned what cannot be stored: /);
+      assert.match(String((await t.data("s", name)).traceback), /^the result cannot be stored: /);
     }
     assert.equal(
       (await t.data("s", "text")).traceback,

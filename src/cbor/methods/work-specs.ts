@@ -1,12 +1,6 @@
 /** Work specs, by the names that Python calls. */
 import { Buffer } from "node:buffer";
-import {
-  dataToCbor,
-  eachRow,
-  type Data,
-  type WorkSpecMetaChange,
-  type WorkSpecRow,
-} from "../../core/index.ts";
+import { dataToCbor, eachRow, firstRows, type Data, type WorkSpecMetaChange } from "../../core/index.ts";
 import {
   inBand,
   method,
@@ -42,22 +36,14 @@ const listWorkSpecs = method(0, 1, async ({ coordinate, ns }, [item]) => {
   const start = options.text("start") ?? "";
   const limit = options.integer("limit") ?? 0;
   const wanted = limit > 0 ? limit : Infinity;
-  const rows: WorkSpecRow[] = [];
-  let previous: string | undefined;
-  if (start !== "") {
-    previous = start;
-    const [first] = await coordinate.getWorkSpecs(ns, [start]);
-    if (first !== null && first !== undefined) rows.push(first);
-  }
-  while (rows.length <= wanted) {
-    const page = await coordinate.listWorkSpecs(ns, {
-      ...(previous !== undefined && { previous }),
-      limit: Math.min(1000, wanted + 1 - rows.length),
-    });
-    rows.push(...page.rows);
-    if (page.next === null) break;
-    previous = page.next;
-  }
+  const [first = null] = start === "" ? [] : await coordinate.getWorkSpecs(ns, [start]);
+  const rows = first === null ? [] : [first];
+  const others = await firstRows(
+    wanted + 1 - rows.length,
+    (page) => coordinate.listWorkSpecs(ns, page),
+    start === "" ? {} : { previous: start },
+  );
+  rows.push(...others.rows);
   const next = rows[wanted];
   const shown = rows.slice(0, wanted);
   return (to) => {

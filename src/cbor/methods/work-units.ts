@@ -4,6 +4,7 @@ import {
   cborData,
   CoordinateError,
   dataToCbor,
+  firstPages,
   nextTurn,
   type Data,
   type WorkUnitInput,
@@ -123,22 +124,20 @@ const getWorkUnits = method(2, 2, async ({ coordinate, ns, settings }, [name, it
     if (keys.length > 0) return unitList(present(await coordinate.getWorkUnits(ns, spec, keys)));
     const states = readStates(options.get("state"));
     const limit = options.integer("limit") ?? defaultLimit;
-    let previous = options.text("start");
+    const previous = options.text("start");
+    const query = states === null ? {} : { statuses: statusesOf(states) };
+    const pages = firstPages(
+      limit > 0 ? limit : Infinity,
+      (page) => coordinate.listWorkUnits(ns, spec, { ...query, ...page }),
+      previous === undefined ? {} : { previous },
+    );
     const rows: WorkUnitRow[] = [];
     let bytes = 0;
-    for (let left = limit > 0 ? limit : Infinity; left > 0;) {
-      const page = await coordinate.listWorkUnits(ns, spec, {
-        ...(states !== null && { statuses: statusesOf(states) }),
-        ...(previous !== undefined && { previous }),
-        limit: Math.min(left, defaultLimit),
-      });
+    for await (const page of pages) {
       rows.push(...page.rows);
-      left -= page.rows.length;
       for (const { name, data } of page.rows) bytes += name.length + (data?.length ?? 0);
       if (bytes > settings.maxAnswerBytes)
         throw new CoordinateError("too_large", `an answer of more than ${settings.maxAnswerBytes} bytes`);
-      if (page.next === null) break;
-      previous = page.next;
     }
     return unitList(rows);
   }),

@@ -86,9 +86,9 @@ async function reach(context: Context, tell: Tell): Promise<Opened | null> {
     tell("reach", took > 1000 ? "note" : "ok", `${show(opened.where)} answers in ${duration(took)}`);
     return opened;
   } catch (error) {
-    const { address, backend } = await context.place();
+    const { address, backend } = await context.target();
     const where = backend ?? address ?? "http://127.0.0.1:5980";
-    const told = await explainConnection(error, context.session.place);
+    const told = await explainConnection(error, context.session.target);
     tell("reach", "wrong", `${show(where)}: ${messageOf(told)}`, adviceOf(told, backend !== undefined));
     return null;
   }
@@ -110,7 +110,7 @@ function adviceOf(error: unknown, store: boolean): string {
 
 /** Its version, and whether its clock agrees with ours. */
 async function aboutDaemon(context: Context, tell: Tell): Promise<void> {
-  const { address = "http://127.0.0.1:5980" } = await context.place();
+  const { address = "http://127.0.0.1:5980" } = await context.target();
   const [first = ""] = address.split(",");
   if (!/^https?:/.test(first)) return;
   try {
@@ -215,7 +215,7 @@ async function aboutRights(context: Context, { rest, coordinate }: Opened, tell:
       () => may.push(scope),
       () => mayNot.push(scope),
     );
-  const { token } = await context.place();
+  const { token } = await context.target();
   const who = token === undefined ? "without a token you" : "this token";
   if (mayNot.length === 0) tell("rights", "ok", `${who} may ${may.join(", ")}`);
   else

@@ -21,8 +21,7 @@ interface Options extends NamingOptions, SelectingOptions {
   force?: boolean;
 }
 
-/** Names in one request. */
-const batch = 10_000;
+const namesAtOnce = 10_000;
 
 export default command<Options>({
   define: (it) => {
@@ -118,8 +117,8 @@ async function retryNamed(
     if (force !== true) await refusePending(context, workSpec, units);
   }
   let count = 0;
-  for (let at = 0; at < units.length; at += batch)
-    count += await coordinate.resetWorkUnits(ns, workSpec, { names: units.slice(at, at + batch) });
+  for (let at = 0; at < units.length; at += namesAtOnce)
+    count += await coordinate.resetWorkUnits(ns, workSpec, { names: units.slice(at, at + namesAtOnce) });
   return count;
 }
 

@@ -2,6 +2,7 @@
 import { Buffer } from "node:buffer";
 import {
   dataGetText,
+  firstPages,
   nameToBytes,
   workUnitStatuses,
   type WorkUnitQuery,
@@ -28,7 +29,6 @@ interface Options extends NamingOptions {
 /** Without a limit: what a person can look through, or what the Python daemon gave a script. */
 const fewForPeople = 100;
 const fewForScripts = 1000;
-const pageSize = 1000;
 
 export default command<Options>({
   define: (it) => {
@@ -85,16 +85,10 @@ async function print(
   const { coordinate, ns } = await context.work();
   const { out } = context;
   let shown = 0;
-  let previous: string | undefined;
+  let more = false;
   if (out.json) out.stream.write("[");
-  do {
-    const query = {
-      ...where,
-      limit: Math.min(pageSize, limit - shown),
-      ...(previous !== undefined && { previous }),
-    };
-    if (query.limit === 0) break;
-    const page = await coordinate.listWorkUnits(ns, workSpec, query);
+  const pages = firstPages(limit, (page) => coordinate.listWorkUnits(ns, workSpec, { ...where, ...page }));
+  for await (const page of pages) {
     // one write a page: a million small ones would take longer than the asking
     const pieces: Uint8Array[] = [];
     for (const row of page.rows) {
@@ -105,12 +99,12 @@ async function print(
       shown += 1;
     }
     out.stream.write(Buffer.concat(pieces));
-    previous = page.next ?? undefined;
+    more = page.next !== null;
     // a reader that is slower than we are is waited for: millions of names must not pile up here
     if (out.stream.writableNeedDrain) await new Promise((resolve) => out.stream.once("drain", resolve));
-  } while (previous !== undefined && shown < limit);
+  }
   if (out.json) out.line(shown === 0 ? "]" : "\n]");
-  return { shown, more: previous !== undefined };
+  return { shown, more };
 }
 
 function jsonOf(row: WorkUnitRow, { details }: Options): string {

@@ -4,7 +4,7 @@
  * was not reached is touched. An operation runs in this tab and goes on while other pages are looked at.
  */
 import { useSyncExternalStore } from "react";
-import type { WorkUnitQuery, WorkUnitRow } from "../../core/index.ts";
+import { eachPage, type WorkUnitQuery } from "../../core/index.ts";
 import { client, isTransient, messageOf } from "./connection.ts";
 
 export type BulkAction =
@@ -133,16 +133,8 @@ async function* slices({ ns, spec, names, query }: BulkTarget, size: number): As
     for (let at = 0; at < names.length; at += size) yield names.slice(at, at + size);
     return;
   }
-  for (let previous: string | undefined; ;) {
-    const page: { rows: WorkUnitRow[]; next: string | null } = await client.listWorkUnits(ns, spec, {
-      ...query,
-      limit: size,
-      ...(previous !== undefined && { previous }),
-    });
-    if (page.rows.length > 0) yield page.rows.map(({ name }) => name);
-    if (page.next === null) return;
-    previous = page.next;
-  }
+  const pages = eachPage((from) => client.listWorkUnits(ns, spec, { ...query, limit: size, ...from }));
+  for await (const rows of pages) if (rows.length > 0) yield rows.map(({ name }) => name);
 }
 
 function apply({ ns, spec }: BulkTarget, names: readonly string[], action: BulkAction): Promise<number> {

@@ -2,6 +2,7 @@
 import { useQuery, type UseQueryResult } from "@tanstack/react-query";
 import {
   decodeData,
+  firstRows,
   readWorkSpec,
   type DataObject,
   type Explained,
@@ -20,16 +21,7 @@ export function useSpecs(ns: string): UseQueryResult<WorkSpecRow[]> {
   return useQuery({
     queryKey: ["specs", ns],
     queryFn: async () => {
-      const rows: WorkSpecRow[] = [];
-      for (let previous: string | undefined; rows.length < maxSpecs;) {
-        const page = await client.listWorkSpecs(ns, {
-          limit: 1000,
-          ...(previous !== undefined && { previous }),
-        });
-        rows.push(...page.rows);
-        if (page.next === null) break;
-        previous = page.next;
-      }
+      const { rows } = await firstRows(maxSpecs, (page) => client.listWorkSpecs(ns, page));
       return rows;
     },
     refetchInterval: every(30_000),

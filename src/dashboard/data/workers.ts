@@ -2,6 +2,7 @@
 import { useQuery, type UseQueryResult } from "@tanstack/react-query";
 import {
   decodeData,
+  firstRows,
   type AttemptRow,
   type DesiredState,
   type NamespaceRow,
@@ -17,17 +18,7 @@ export function useWorkers(ns: string): UseQueryResult<WorkerRow[]> {
   return useQuery({
     queryKey: ["workers", ns, "active"],
     queryFn: async () => {
-      const rows: WorkerRow[] = [];
-      for (let previous: string | undefined; rows.length < max;) {
-        const page = await client.listWorkers(ns, {
-          active: true,
-          limit: 500,
-          ...(previous !== undefined && { previous }),
-        });
-        rows.push(...page.rows);
-        if (page.next === null) break;
-        previous = page.next;
-      }
+      const { rows } = await firstRows(max, (page) => client.listWorkers(ns, { active: true, ...page }));
       return rows;
     },
     refetchInterval: every(10_000),

@@ -209,7 +209,7 @@ class Batch {
           await settle(attempt);
           this.#open.delete(attempt.id);
         } catch (error) {
-          if (!isRefusal(error)) throw error;
+          if (!isLost(error)) throw error;
           this.#open.delete(attempt.id);
         }
       }),
@@ -285,7 +285,7 @@ class Batch {
           return changed;
         },
         (error: unknown) => {
-          if (isRefusal(error)) this.#open.delete(attempt.id);
+          if (isLost(error)) this.#open.delete(attempt.id);
           throw error;
         },
       );
@@ -324,8 +324,6 @@ class Batch {
   }
 }
 
-const isRefusal = (error: unknown): boolean =>
-  isCoordinateError(error, "lost_lease") ||
-  isCoordinateError(error, "not_pending") ||
-  isCoordinateError(error, "gone") ||
-  isCoordinateError(error, "no_such_attempt");
+/** The attempt cannot be settled any more. */
+const isLost = (error: unknown): boolean =>
+  isCoordinateError(error, "lost_lease", "not_pending", "gone", "no_such_attempt");

@@ -145,8 +145,10 @@ export function poolSuite(stack: Stack): void {
         );
         const after = await (await jobs.schedule(fn("pid"))).wait();
         expect(after).not.toBe(before);
-        const [worker] = await jobs.workers.list({ running: true });
-        expect(worker?.error).toMatch(/SIGKILL|code 3/);
+        // told at once and not awaited, and again with each heartbeat: one that was under way may come after it
+        const told = async (): Promise<string> =>
+          (await jobs.workers.list({ running: true }))[0]?.error ?? "";
+        await expect.poll(told, { timeout: 20_000 }).toMatch(/SIGKILL|code 3/);
         for await (const event of pool.events()) {
           if (event.category !== "E") continue;
           expect(event.data.message).toMatch(/code 3/);

@@ -1,0 +1,31 @@
+/** One call for what several callers ask at the same moment. */
+import { isRefusal } from "./errors.ts";
+
+export interface Asked<Item, Answer> {
+  readonly items: readonly Item[];
+  readonly resolve: (answers: Answer[]) => void;
+  readonly reject: (error: unknown) => void;
+}
+
+/**
+ * Asks for the items of all callers in one call, and gives each caller the answers to its own. A call that is refused has changed
+ * nothing: then each caller's items are asked for separately, so that a bad item refuses only the call it came in. Never rejects.
+ */
+export async function askTogether<Item, Answer>(
+  callers: readonly Asked<Item, Answer>[],
+  ask: (items: readonly Item[]) => Promise<Answer[]>,
+): Promise<void> {
+  const [only] = callers;
+  const alone = only !== undefined && callers.length === 1;
+  let answers: Answer[];
+  try {
+    answers = await ask(alone ? only.items : callers.flatMap(({ items }) => items));
+  } catch (error) {
+    if (!alone && isRefusal(error)) await Promise.all(callers.map((caller) => askTogether([caller], ask)));
+    else for (const { reject } of callers) reject(error);
+    return;
+  }
+  if (alone) return only.resolve(answers);
+  let at = 0;
+  for (const { items, resolve } of callers) resolve(answers.slice(at, (at += items.length)));
+}
