@@ -192,7 +192,19 @@ operation(
     const there = waits ? await everyUnit(pair) : [];
     const inputs: WorkUnitInput[] = [];
     for (const one of units as Unit[]) {
-      const { name, data, after, queues, labels, partition, maxRetries, retry, onConflict, throttleMs, ...rest } = one;
+      const {
+        name,
+        data,
+        after,
+        queues,
+        labels,
+        partition,
+        maxRetries,
+        retry,
+        onConflict,
+        throttleMs,
+        ...rest
+      } = one;
       if (waits && pair.known.has("names given twice") && inputs.some((input) => input.name === nameOf(name)))
         continue;
       inputs.push({
