@@ -13,6 +13,7 @@ import type { Value } from "./driver.ts";
 import { catchUp, maxMoved } from "./expiry.ts";
 import { groupFailures } from "./failures.ts";
 import { deletePlain } from "./fast-paths.ts";
+import { pruneLanes } from "./lanes.ts";
 import { forgetTaken, purgeQueues } from "./queues.ts";
 import { unitState } from "./schema.ts";
 import { spentTries } from "./statements.ts";
@@ -77,6 +78,7 @@ function* sweepSpec(state: State, spec: Spec, limits: SweepLimits, now: number, 
     swept.stuck += ids.length;
     break;
   }
+  pruneLanes(state, spec, now);
   if (!groupFailures(state, spec, limits.units)) swept.more = true;
   if (!syncEnded(state, spec)) swept.more = true;
   for (const status of ["finished", "failed"] as const) {
@@ -203,6 +205,7 @@ function* purgeSpec(state: State, spec: Spec, limit: number, now: number): Steps
   state.writes++;
   sql.dropSpec.run(spec.id);
   sql.dropTally.run(spec.id);
+  sql.clearLanes.run(spec.id);
   sql.dropFailures.run(spec.id);
   sql.dropSpecRecords.run(spec.space.id, spec.id);
   state.specs.delete(spec.id);
