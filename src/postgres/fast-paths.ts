@@ -299,7 +299,10 @@ const settleStatement = (queued: boolean, laned: boolean, fails: boolean): strin
  * are handed out by partition. `fails`: where some fail.
  */
 const settleStatements = new Map(
-  Array.from({ length: 8 }, (_, bits) => [bits, settleStatement((bits & 1) > 0, (bits & 2) > 0, (bits & 4) > 0)]),
+  Array.from({ length: 8 }, (_, bits) => [
+    bits,
+    settleStatement((bits & 1) > 0, (bits & 2) > 0, (bits & 4) > 0),
+  ]),
 );
 export const settleSql = (queued: boolean, laned: boolean, fails: boolean): string =>
   settleStatements.get(Number(queued) + 2 * Number(laned) + 4 * Number(fails)) ?? "";
