@@ -18,7 +18,7 @@ import {
   type Caller,
   type Coordinate,
 } from "../core/index.ts";
-import { rowsAsked, type LargeRequests } from "../traffic/index.ts";
+import { longAnswer, rowsAsked, type LargeRequests } from "../traffic/index.ts";
 import { RpcError, type Call, type Result } from "./call.ts";
 import { FrameReader, type FrameBudget } from "./frame.ts";
 import { Item } from "./item.ts";
@@ -70,8 +70,6 @@ const absent = Buffer.of(0xf6);
 
 /** Messages from this length on are scanned in pieces and served one at a time. */
 const longFrame = 256 * 1024;
-/** What the sockets of the operating system take at once is not counted. */
-const longAnswer = 16 * 1024;
 /** Bytes a second: slower is not slow but stuck. */
 const minRate = 1024;
 

@@ -1,9 +1,8 @@
 /** The audit log: who changed what, when; and who was refused. A line of JSON each, without data. */
 import { createWriteStream, type WriteStream } from "node:fs";
 import path from "node:path";
-import type { FastifyReply, FastifyRequest } from "fastify";
 import { around, isCoordinateError, verbs, type Coordinate } from "../core/index.ts";
-import type { Route } from "../rest/index.ts";
+import type { Answered, Route } from "../rest/index.ts";
 import { makeDirectory } from "./make-directory.ts";
 
 /** Of everything longer, the beginning. */
@@ -32,18 +31,18 @@ export class Audit {
     this.#onError = onError;
   }
 
-  answered(request: FastifyRequest, reply: FastifyReply, route: Route | null): void {
-    const refused = reply.statusCode === 401 || reply.statusCode === 403 || reply.statusCode === 429;
+  answered({ id, path, route, ns, identity, address, status }: Answered): void {
+    const refused = status === 401 || status === 403 || status === 429;
     if (!refused && (route === null || !this.#isChange(route))) return;
     this.#write({
-      request: request.id,
-      token: request.identity?.id ?? null,
-      address: request.ip,
-      namespace: request.ns,
+      request: id,
+      token: identity?.id ?? null,
+      address,
+      namespace: ns,
       action: route?.id ?? null,
       // without the query: a client may have put a token there
-      path: (request.url.split("?", 1)[0] ?? "").slice(0, longest),
-      status: reply.statusCode,
+      path: (path.split("?", 1)[0] ?? "").slice(0, longest),
+      status,
     });
   }
 

@@ -9,7 +9,6 @@ import { readFileSync } from "node:fs";
 import { isIP } from "node:net";
 import path from "node:path";
 import { createSecureContext } from "node:tls";
-import type { FastifyReply, FastifyRequest } from "fastify";
 import { listenCborRpc, type CborRpcListener } from "../cbor/index.ts";
 import { isMapping, readDocument, reasonOf, redactUrl, starred, withoutSecrets } from "../config/index.ts";
 import { CoordinateError, ManualClock, shape, stuckText, type Coordinate } from "../core/index.ts";
@@ -27,6 +26,7 @@ import {
   type Access,
   type Listener,
   type ListenOptions,
+  type Answered,
   type Route,
 } from "../rest/index.ts";
 import { LargeRequests, type ConnectionCaps } from "../traffic/index.ts";
@@ -147,10 +147,10 @@ async function serve(config: Config, log: Logger, parts: Parts): Promise<Daemon>
     newRequestId: requestIds(),
     routes: [...streamRoutes({ maxBytes: config.maxDataBytes }), ...eventRoutes(events), ...daemonRoutes],
     ...(dashboard !== null && { page: dashboard.page }),
-    onAnswer: (request, reply, route) => {
-      metrics.answered(route, reply.statusCode, reply.elapsedTime);
-      audit?.answered(request, reply, route);
-      if (config.logRequests) logRequest(log, request, reply, route);
+    onAnswer: (answered) => {
+      metrics.answered(answered);
+      audit?.answered(answered);
+      if (config.logRequests) logRequest(log, answered);
     },
     onBug: (error, request) =>
       log.error({ request: request.id, err: error }, "a request failed: this is a bug"),
@@ -495,18 +495,18 @@ function clockRoutes(clock: ManualClock, housekeeping: Housekeeping): Route[] {
   ];
 }
 
-function logRequest(log: Logger, request: FastifyRequest, reply: FastifyReply, route: Route | null): void {
+function logRequest(log: Logger, { id, method, path, route, status, ms, address, identity }: Answered): void {
   log.info(
     {
-      request: request.id,
-      method: request.method,
+      request: id,
+      method,
       // names, cut: the query and the body may hold more than names
-      path: request.url.split("?")[0]?.slice(0, 200),
+      path: path.split("?")[0]?.slice(0, 200),
       route: route?.id,
-      status: reply.statusCode,
-      ms: Math.round(reply.elapsedTime * 100) / 100,
-      address: request.ip,
-      token: request.identity?.id,
+      status,
+      ms: Math.round(ms * 100) / 100,
+      address,
+      token: identity?.id,
     },
     "request",
   );

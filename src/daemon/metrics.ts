@@ -13,7 +13,7 @@ import {
   type Coordinate,
   type Swept,
 } from "../core/index.ts";
-import type { Route } from "../rest/index.ts";
+import type { Answered } from "../rest/index.ts";
 
 /** More series than this are of no use to anybody: the specs with the most units are shown. */
 const maxSeries = 5000;
@@ -203,10 +203,8 @@ export class Metrics {
     });
   }
 
-  answered(route: Route | null, status: number, elapsedMs: number): void {
-    this.#requests
-      .of(route?.id ?? "none", classes[Math.floor(status / 100)] ?? "other")
-      .observe(elapsedMs / 1000);
+  answered({ route, status, ms }: Answered): void {
+    this.#requests.of(route?.id ?? "none", classes[Math.floor(status / 100)] ?? "other").observe(ms / 1000);
   }
 
   swept(done: Swept): void {

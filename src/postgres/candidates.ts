@@ -10,7 +10,7 @@ import {
   type NamespaceSettings,
   type SchedulingPolicy,
 } from "../core/index.ts";
-import type { Seen } from "./claims.ts";
+import { requestOf, type Seen } from "./claims.ts";
 import type { Row, Session } from "./connection.ts";
 import { readKeys } from "./log.ts";
 import { tallyOf } from "./tally.ts";
@@ -34,7 +34,7 @@ export const candidatesSql = `
     (SELECT u.not_before FROM @unit u WHERE u.spec = s.id AND u.status = 1 AND u.not_before <= $3::bigint
      ORDER BY u.not_before LIMIT 1),
     (SELECT string_agg(g.at || ':' || r.answer, ';') FROM unnest($2::bytea[]) WITH ORDINALITY AS g (id, at)
-     JOIN @request r ON r.namespace = n.id AND r.spec = 0 AND r.id = g.id WHERE $2::bytea[] IS NOT NULL),
+     CROSS JOIN LATERAL ${requestOf("n.id", "g.id")} r WHERE $2::bytea[] IS NOT NULL),
     c.arrivals, s.next_run, s.last_run
   FROM @namespace n LEFT JOIN @spec s ON s.namespace = n.id AND NOT s.dead
     LEFT JOIN LATERAL ${tallyOf("s.id")} c ON true

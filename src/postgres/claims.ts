@@ -21,22 +21,24 @@ import { readSpec, specColumns } from "./units.ts";
 import { byteas, bytesData, int8s, nameOf, textKey } from "./values.ts";
 import { apply, PostgresSet, type Allocate } from "./working-set.ts";
 
-/** What only some claims need: history for units that were tried, unknown workers, request ids. */
-const wholeClaim = `  ), superseded AS (
+/** What only some claims need: history for units that were tried, and unknown workers. */
+const supersededAndKnown = `  ), superseded AS (
     INSERT INTO @history (unit, number, status, late, start, "end", expiration, worker, errors, data)
     SELECT id, attempts - 1, old_status, old_late, old_start, old_end, old_expiration, old_worker, old_errors, old_data
     FROM claimed WHERE old_status IS NOT NULL
   ), known AS (
     INSERT INTO @worker (namespace, name, updated, expiration)
-    SELECT DISTINCT spec.namespace, g.worker, $3::bigint, $3::bigint + $14::bigint FROM spec, unnest($5::bytea[]) AS g (worker)
+    SELECT DISTINCT spec.namespace, g.worker, $3::bigint, $3::bigint + $15::bigint FROM spec, unnest($5::bytea[]) AS g (worker)
     WHERE NOT (limited OR past OR stale) AND repeated IS NULL
       AND (SELECT true FROM @worker w WHERE w.namespace = spec.namespace AND w.name = g.worker) IS NULL
     ORDER BY 2
     ON CONFLICT DO NOTHING
-  ), noted AS (
+`;
+
+const notedRequests = `  ), noted AS (
     INSERT INTO @request (namespace, spec, id, time, answer)
-    SELECT spec.namespace, 0, ($15::bytea[])[c.caller], $3::bigint, string_agg(c.id || '.' || c.attempts, ',' ORDER BY c.turn)
-    FROM claimed c, spec WHERE ($15::bytea[])[c.caller] IS NOT NULL GROUP BY spec.namespace, c.caller
+    SELECT spec.namespace, 0, ($14::bytea[])[c.caller], $3::bigint, string_agg(c.id || '.' || c.attempts, ',' ORDER BY c.turn)
+    FROM claimed c, spec WHERE ($14::bytea[])[c.caller] IS NOT NULL GROUP BY spec.namespace, c.caller
 `;
 
 /** Whether what was seen of the namespace no longer holds: see `Seen`. */
@@ -50,24 +52,32 @@ const isStale = `CASE WHEN $12::bigint IS NULL THEN false ELSE
           AND (o.continuous OR ${isPast("o", "$3::bigint")})) END`;
 
 /**
+ * What an earlier claim of this request id was answered. LIMIT leaves the planner no other way than to look for the id; it would
+ * else go through all requests of the namespace, those of ten minutes.
+ */
+export const requestOf = (namespace: string, id: string): string =>
+  `(SELECT q.answer FROM @request q WHERE q.namespace = ${namespace} AND q.spec = 0 AND q.id = ${id} LIMIT 1)`;
+
+type ClaimKind = "plain" | "noted" | "whole";
+
+/**
  * The claim. `picked` is fenced (MATERIALIZED): without that PostgreSQL may run it again for every row of the join and
  * lock more rows than LIMIT says (BUG #15715). The number of rows is checked once more where they are written. Who of the
  * callers gets a unit follows from its turn among the picked, and from where each caller's places begin; what is noted of them
  * is in the order of turns, as nothing promises that a join keeps it.
  *
  * $1 spec, $2 limit of all callers, $3 now, $4 max retries, $5 workers, $6 lengths of their leases, $7 where the places of each caller
- * begin, $8 whether the spec's row is locked, $9 namespace, $10 and $11 where to begin, $12 and $13 what was seen; $14 how
- * long a new worker is active, $15 request ids.
+ * begin, $8 whether the spec's row is locked, $9 namespace, $10 and $11 where to begin, $12 and $13 what was seen; $14 request
+ * ids, $15 how long a new worker is active.
  */
-const claimStatement = (whole: boolean): string => `
+const claimStatement = (kind: ClaimKind): string => `
   WITH spec AS MATERIALIZED (
     SELECT s.id, s.namespace, s.paused, (s.max_running > 0 OR s.continuous) AND NOT $8::boolean AS limited,
       s.continuous, ${isPast("s", "$3::bigint")} AS past,
       ${
-        whole
-          ? `(SELECT r.answer FROM unnest($15::bytea[]) AS g (id), @request r
-          WHERE r.namespace = s.namespace AND r.spec = 0 AND r.id = g.id LIMIT 1)`
-          : "NULL::text"
+        kind === "plain"
+          ? "NULL::text"
+          : `(SELECT r.answer FROM unnest($14::bytea[]) AS g (id) CROSS JOIN LATERAL ${requestOf("s.namespace", "g.id")} r LIMIT 1)`
       } AS repeated,
       ${isStale} AS stale,
       CASE WHEN s.max_running = 0 THEN $2::bigint
@@ -90,7 +100,7 @@ const claimStatement = (whole: boolean): string => `
     FOR UPDATE SKIP LOCKED
   ), fit AS MATERIALIZED (
     SELECT count(*) AS picked, coalesce(bool_or(tries >= nullif(coalesce(max_tries, $4::bigint), 0)), false) AS exhausted,
-      ${whole ? "false" : "coalesce(bool_or(attempt_status IS NOT NULL), false)"} AS tried
+      ${kind === "whole" ? "false" : "coalesce(bool_or(attempt_status IS NOT NULL), false)"} AS tried
     FROM picked
   ), given AS MATERIALIZED (
     SELECT *, width_bucket(turn, $7::bigint[]) AS caller FROM (SELECT *, row_number() OVER () AS turn FROM picked) AS p
@@ -105,7 +115,7 @@ const claimStatement = (whole: boolean): string => `
       p.attempt_status AS old_status, p.attempt_late AS old_late, p.attempt_start AS old_start, p.attempt_end AS old_end,
       p.attempt_expiration AS old_expiration, p.attempt_worker AS old_worker, p.attempt_errors AS old_errors,
       CASE WHEN p.attempt_own THEN p.attempt_data ELSE u.data END AS old_data
-${whole ? wholeClaim : ""}  ), logged AS (
+${kind === "whole" ? supersededAndKnown : ""}${kind === "plain" ? "" : notedRequests}  ), logged AS (
     INSERT INTO @log (namespace, worker, units, numbers)
     SELECT spec.namespace, ($5::bytea[])[c.caller], array_agg(c.id ORDER BY c.turn), array_agg(c.attempts ORDER BY c.turn)
     FROM claimed c, spec GROUP BY spec.namespace, c.caller
@@ -119,11 +129,19 @@ ${whole ? wholeClaim : ""}  ), logged AS (
   FROM spec CROSS JOIN fit LEFT JOIN claimed c ON true`;
 
 /**
- * The whole claim, and one for the plain case: each table that a statement writes costs it the opening of all the table's
- * indexes, needed or not, and of a claim of one unit that was the larger part.
+ * The whole claim; one for units that were never tried and workers that are known, with request ids; and one without. Each table
+ * that a statement writes costs it the opening of all the table's indexes, needed or not, and of a claim of one unit that was
+ * the larger part.
  */
-export const claimSql = claimStatement(true);
-export const plainClaimSql = claimStatement(false);
+export const claimSql = claimStatement("whole");
+export const notedClaimSql = claimStatement("noted");
+export const plainClaimSql = claimStatement("plain");
+
+const statements: Readonly<Record<ClaimKind, string>> = {
+  plain: plainClaimSql,
+  noted: notedClaimSql,
+  whole: claimSql,
+};
 
 /**
  * What a look found that makes the next one unnecessary: only this one work spec has anything, so there is nothing to choose.
@@ -210,15 +228,12 @@ async function tryClaim(claiming: Claiming, claims: readonly Claim[]): Promise<C
     int8s(claims.map(({ lifetimeMs }) => lifetimeMs)),
     int8s(starts),
   ];
-  const values = (plain: boolean, locked: boolean, at: Place): unknown[] => [
+  const requests = byteas(claims.map((one) => (one.requestId === null ? null : textKey(one.requestId))));
+  const values = (kind: ClaimKind, locked: boolean, at: Place): unknown[] => [
     ...[id, places, now, maxRetries, ...common, locked, nameToBytes(ns), at.place, at.key],
     ...[seen?.arrivals ?? null, seen?.specs ?? null],
-    ...(plain
-      ? []
-      : [
-          workerLifetimeMs,
-          byteas(claims.map((claim) => (claim.requestId === null ? null : textKey(claim.requestId)))),
-        ]),
+    ...(kind === "plain" ? [] : [requests]),
+    ...(kind === "whole" ? [workerLifetimeMs] : []),
   ];
   const byRule = async (tx: Transaction): Promise<Claimed[]> => {
     const answers: Claimed[] = [];
@@ -238,23 +253,21 @@ async function tryClaim(claiming: Claiming, claims: readonly Claim[]): Promise<C
     const { at, raise } = floors.begin(id);
     const expected = tried.get(id) ?? 0;
     if (expected > 0) tried.set(id, expected - 1);
-    const plain =
-      expected === 0 &&
-      requestId === null &&
-      who.every((one) => (workers.get(one) ?? -Infinity) > now - knownMs);
-    const sql = plain ? plainClaimSql : claimSql;
+    const isKnown = who.every((one) => (workers.get(one) ?? -Infinity) > now - knownMs);
+    const kind = expected > 0 || !isKnown ? "whole" : requestId === null ? "plain" : "noted";
+    const sql = statements[kind];
     const answer = limited.has(id)
       ? await holding(async (tx) => {
-          const rows = await tx.rows(sql, values(plain, true, at));
+          const rows = await tx.rows(sql, values(kind, true, at));
           const read = readClaim(rows, claims, places, tx.noted, now);
           // an exhausted unit, or none for a spec that may make its own: decided here, while the row is held
           return read === "exhausted" || read === "generate" ? { claimed: await byRule(tx) } : read;
         })
-      : readClaim(await db.write(sql, values(plain, false, at), repeat), claims, places, db.happened, now);
+      : readClaim(await db.write(sql, values(kind, false, at), repeat), claims, places, db.happened, now);
     if (typeof answer === "object") {
       const { claimed, last } = answer;
       if (last !== undefined) raise(last);
-      if (!plain && last !== undefined) {
+      if (kind === "whole" && last !== undefined) {
         if (workers.size > 10_000) workers.clear();
         for (const one of who) workers.set(one, now);
       }

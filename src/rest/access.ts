@@ -1,6 +1,9 @@
 /** Who asks, and what they may do: decided in one place, before any handler runs. */
 import type { FastifyRequest } from "fastify";
-import type { VerbScope } from "../core/index.ts";
+import { checkName, type VerbScope } from "../core/index.ts";
+import { HttpError } from "./errors.ts";
+import type { Route } from "./route.ts";
+import { nameFromUrl } from "./url-name.ts";
 
 export interface Identity {
   /** For logs and the audit; never the secret. */
@@ -31,3 +34,31 @@ export const includesScope = (granted: readonly VerbScope[], wanted: VerbScope):
 const anybody: Identity = { id: "anybody", may: () => true, somewhere: () => true };
 export const isAnybody = ({ id }: Identity): boolean => id === anybody.id;
 export const openAccess: Access = { identify: () => anybody };
+
+/** What is known of who asks: told of a request that was refused, too. */
+export interface Asking {
+  ns: string;
+  identity: Identity | null;
+}
+
+/** Finds out who asks, and in which namespace; `segment` is that as the path has it. Throws when they may not. */
+export function authorise(
+  access: Access,
+  { scope }: Route,
+  request: FastifyRequest,
+  segment: string | undefined,
+  asking: Asking,
+): void {
+  if (segment !== undefined) asking.ns = checkName("namespace", nameFromUrl(segment));
+  if (scope === "open") return;
+  const identity = access.identify(request);
+  asking.identity = identity;
+  if (scope === "listed") {
+    if (!identity.somewhere("read"))
+      throw new HttpError("forbidden", "This needs scope read in some namespace");
+  } else if (!identity.may(scope, segment === undefined ? null : asking.ns))
+    throw new HttpError(
+      "forbidden",
+      `This needs scope ${scope} in ${segment === undefined ? "all namespaces" : "that namespace"}`,
+    );
+}

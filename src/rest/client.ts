@@ -46,6 +46,8 @@ export interface RestClientOptions extends NodeTransportOptions {
   /** Waits longer than this are asked for in pieces; 10 minutes. */
   longestWaitMs?: number;
   random?: () => number;
+  /** Sends short requests over one connection, where the server and what is between can do that; true. */
+  oneConnection?: boolean;
   /** In place of Node's own, by address. */
   transport?: (address: string) => Transport;
 }
@@ -260,8 +262,11 @@ class RestLink implements Link {
   async #connect(address: string): Promise<Transport> {
     if (this.#options.transport !== undefined) return this.#options.transport(address);
     // loaded when needed: a browser has no node:http, and brings a transport of its own
-    const { nodeTransport } = await import("./node-transport.ts");
-    return nodeTransport(address, this.#options);
+    const { endpointOf, nodeTransport } = await import("./node-transport.ts");
+    const endpoint = endpointOf(address, this.#options);
+    if (this.#options.oneConnection === false) return nodeTransport(endpoint);
+    const { callTransport } = await import("./call-transport.ts");
+    return callTransport(endpoint);
   }
 }
 

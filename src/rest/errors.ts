@@ -4,6 +4,9 @@
  */
 import { CoordinateError, type ErrorCode } from "../core/index.ts";
 
+/** What callers sent may be long: the beginning of it. */
+export const cut = (text: string): string => (text.length > 200 ? text.slice(0, 200) + "…" : text);
+
 /** What goes wrong with a request before any verb is asked. */
 const httpErrors = {
   bad_request: 400,

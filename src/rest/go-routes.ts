@@ -22,7 +22,6 @@ import {
   type WorkUnitStatus,
 } from "../core/index.ts";
 import { HttpError } from "./errors.ts";
-import { callerOf } from "./verb-routes.ts";
 import {
   attemptListText,
   attemptResponseText,
@@ -645,12 +644,7 @@ export const goRoutes: readonly Route[] = [
         workSpecs,
         runtimes,
       };
-      const attempts = await serveVerb(
-        call.coordinate,
-        "requestAttempts",
-        [call.ns, request],
-        callerOf(call),
-      );
+      const attempts = await serveVerb(call.coordinate, "requestAttempts", [call.ns, request], call.caller);
       return attemptResponseText(call.ns, attempts);
     },
   }),

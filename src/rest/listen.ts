@@ -206,6 +206,9 @@ function inTurn(start: Listening, limiter: ConnectionLimiter): Listening {
   };
 }
 
+/** Requests whose body comes as long as the connection lasts. */
+export const endless = new WeakSet<IncomingMessage>();
+
 interface Receiving {
   request: IncomingMessage;
   since: number;
@@ -232,7 +235,7 @@ function watchBodies(server: Server, bodyMs: number): () => void {
     tick += 1;
     for (const [socket, receiving] of current) {
       const { request } = receiving;
-      if (request.complete || request.readableLength > 0) continue;
+      if (request.complete || request.readableLength > 0 || endless.has(request)) continue;
       if (socket.bytesRead - receiving.bytes >= (minRate * everyMs) / 1000) receiving.since = tick;
       receiving.bytes = socket.bytesRead;
       if ((tick - receiving.since) * everyMs > bodyMs) socket.destroy();

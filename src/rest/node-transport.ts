@@ -17,22 +17,37 @@ export interface NodeTransportOptions {
   tls?: Pick<AgentOptions, "ca" | "cert" | "key" | "servername" | "rejectUnauthorized">;
 }
 
+/** Where requests go: Node's function for it, what to give it besides method, path and headers, and what paths begin with. */
+export interface Endpoint {
+  readonly start: typeof httpRequest;
+  readonly target: { agent: HttpAgent; host?: string; port?: string | number; socketPath?: string };
+  readonly base: string;
+}
+
 /** `http://host:port/`, `https://host:port/` or `unix:/path/of/socket`. */
-export function nodeTransport(address: string, options: NodeTransportOptions = {}): Transport {
+export function endpointOf(address: string, options: NodeTransportOptions): Endpoint {
   const socketPath = address.startsWith("unix:") ? address.slice("unix:".length) : undefined;
   const url = new URL(socketPath === undefined ? address : "http://localhost/");
   const secure = url.protocol === "https:";
   const pool = { keepAlive: true, maxSockets: options.maxConnections ?? 256, scheduling: "lifo" as const };
   const agent = secure ? new HttpsAgent({ ...pool, ...options.tls }) : new HttpAgent(pool);
-  const base = url.pathname.replace(/\/$/, "");
-  const target = {
-    agent,
-    ...(socketPath === undefined
-      ? { host: url.hostname.replace(/^\[|\]$/g, ""), port: url.port === "" ? (secure ? 443 : 80) : url.port }
-      : { socketPath }),
+  return {
+    start: secure ? httpsRequest : httpRequest,
+    base: url.pathname.replace(/\/$/, ""),
+    target: {
+      agent,
+      ...(socketPath === undefined
+        ? {
+            host: url.hostname.replace(/^\[|\]$/g, ""),
+            port: url.port === "" ? (secure ? 443 : 80) : url.port,
+          }
+        : { socketPath }),
+    },
   };
-  const start = secure ? httpsRequest : httpRequest;
+}
 
+/** A request and an answer for each call. */
+export function nodeTransport({ start, target, base }: Endpoint): Transport {
   let isClosed = false;
   const send = async (asked: TransportRequest): Promise<TransportAnswer> => {
     // A request that can be called off waits for something to come, and is not urgent: what else is to be done in this turn goes first. A worker
@@ -72,13 +87,13 @@ export function nodeTransport(address: string, options: NodeTransportOptions = {
 
   const close = (): void => {
     isClosed = true;
-    agent.destroy();
+    target.agent.destroy();
   };
   return { send, close };
 }
 
 /** Before a connection exists nothing can have been sent. */
-function wasSent(request: ClientRequest, error: NodeJS.ErrnoException): boolean {
+export function wasSent(request: ClientRequest, error: NodeJS.ErrnoException): boolean {
   if (error.code === "ECONNREFUSED" || error.code === "ENOTFOUND" || error.code === "ENOENT") return false;
   return !request.socket?.connecting;
 }

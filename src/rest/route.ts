@@ -3,7 +3,7 @@
  * who may do what walk them. What a handler is given has been checked; what it may do has been decided.
  */
 import type { FastifyReply, FastifyRequest } from "fastify";
-import type { Coordinate, Shape, VerbScope } from "../core/index.ts";
+import type { Caller, Coordinate, Shape, VerbScope } from "../core/index.ts";
 import type { LargeRequests } from "../traffic/index.ts";
 import type { Identity } from "./access.ts";
 
@@ -44,9 +44,26 @@ export interface Call {
   reply: FastifyReply;
   /** Aborts when the caller has gone. */
   gone(): AbortSignal;
+  /** Who waits for the answer, as far as the verbs need to know. */
+  readonly caller: Caller;
   /** The turns of large requests, for handlers that do much in pieces. */
   large: LargeRequests;
 }
 
 /** The text to send; null is an answer without a body, undefined one that the handler has sent itself. */
 export type Answer = string | null | undefined;
+
+/** A request that was answered: for metrics, the audit and the log. */
+export interface Answered {
+  readonly id: string;
+  readonly method: string;
+  /** With the query, if there is one. */
+  readonly path: string;
+  /** The row of the table that served it; null for a path that is not there. */
+  readonly route: Route | null;
+  readonly ns: string;
+  readonly identity: Identity | null;
+  readonly address: string;
+  readonly status: number;
+  readonly ms: number;
+}

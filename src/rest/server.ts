@@ -5,18 +5,20 @@
 import type { ServerResponse } from "node:http";
 import { Socket } from "node:net";
 import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
-import { checkName, CoordinateError, nameLimits, type Coordinate, type DataLimits } from "../core/index.ts";
-import { LargeRequests, rowsAsked } from "../traffic/index.ts";
-import { openAccess, type Access, type Identity } from "./access.ts";
+import { CoordinateError, type Caller, type Coordinate, type DataLimits } from "../core/index.ts";
+import { LargeRequests, longAnswer, rowsAsked } from "../traffic/index.ts";
+import { authorise, openAccess, type Access, type Identity } from "./access.ts";
 import { Bodies } from "./body.ts";
-import { errorAnswer, HttpError, internalAnswer } from "./errors.ts";
+import { callsRoute } from "./calls.ts";
+import { cut, errorAnswer, HttpError, internalAnswer } from "./errors.ts";
 import { guard } from "./guard.ts";
 import { goRoutes } from "./go-routes.ts";
-import { jsonTypes, ndjson, negotiate, wantsPage } from "./media.ts";
-import type { Answer, Call, Route } from "./route.ts";
+import { callLines, jsonTypes, ndjson, negotiate, wantsPage } from "./media.ts";
+import type { Answer, Answered, Call, Route } from "./route.ts";
 import { Turn } from "./turn.ts";
 import { nameFromUrl } from "./url-name.ts";
 import { verbRoutes } from "./verb-routes.ts";
+import { invalid, type Violation } from "./violation.ts";
 
 declare module "fastify" {
   interface FastifyRequest {
@@ -53,7 +55,7 @@ export interface RestServerOptions {
   stopping?: AbortSignal;
   newRequestId?: () => string;
   /** After every answer. */
-  onAnswer?: (request: FastifyRequest, reply: FastifyReply, route: Route | null) => void;
+  onAnswer?: (answered: Answered) => void;
   /** A bug: an error that is not in any table. */
   onBug?: (error: unknown, request: FastifyRequest) => void;
 }
@@ -66,7 +68,16 @@ export interface RestServer {
 
 export function restServer(options: RestServerOptions): RestServer {
   const { access = openAccess, maxBodyBytes = 32 * 1024 * 1024, large = new LargeRequests(), page } = options;
-  const routes = [...goRoutes, ...verbRoutes, ...(options.routes ?? [])];
+  const calls = callsRoute({
+    coordinate: options.coordinate,
+    access,
+    limits: { ...options.dataLimits, maxItems: options.maxBatch ?? 100_000 },
+    large,
+    ...(options.stopping !== undefined && { stopping: options.stopping }),
+    ...(options.onAnswer !== undefined && { onAnswer: options.onAnswer }),
+    ...(options.onBug !== undefined && { onBug: options.onBug }),
+  });
+  const routes = [...goRoutes, ...verbRoutes, calls, ...(options.routes ?? [])];
   let serial = 0;
   const app = Fastify({
     logger: false,
@@ -108,7 +119,17 @@ export function restServer(options: RestServerOptions): RestServer {
   const { onAnswer } = options;
   if (onAnswer !== undefined) {
     app.addHook("onResponse", (request, reply, done) => {
-      onAnswer(request, reply, request.served);
+      onAnswer({
+        id: request.id,
+        method: request.method,
+        path: request.url,
+        route: request.served,
+        ns: request.ns,
+        identity: request.identity,
+        address: request.ip,
+        status: reply.statusCode,
+        ms: reply.elapsedTime,
+      });
       done();
     });
   }
@@ -145,7 +166,7 @@ export function restServer(options: RestServerOptions): RestServer {
         reply.serializer(asItIs);
         try {
           check(request, isPage(route, request));
-          authorise(access, route, request);
+          authorise(access, route, request, (request.params as Record<string, string>).namespace, request);
           done();
         } catch (error) {
           done(error as Error);
@@ -165,28 +186,7 @@ const isPage = (route: Route, request: FastifyRequest): boolean =>
   (route.path === "/" && wantsPage(request.headers.accept));
 
 const asItIs = (payload: unknown): string => payload as string;
-const cut = (text: string): string => (text.length > 200 ? text.slice(0, 200) + "…" : text);
 const fastifyPath = (path: string): string => path.replace(/\{(\w+)\}/g, ":$1");
-
-function authorise(access: Access, route: Route, request: FastifyRequest): void {
-  const params = request.params as Record<string, string>;
-  const segment = params.namespace;
-  if (segment !== undefined) request.ns = checkName("namespace", nameFromUrl(segment));
-  if (route.scope === "open") return;
-  const identity = access.identify(request);
-  request.identity = identity;
-  if (route.scope === "listed") {
-    if (!identity.somewhere("read"))
-      throw new HttpError("forbidden", "This needs scope read in some namespace");
-    return;
-  }
-  if (!identity.may(route.scope, segment === undefined ? null : request.ns)) {
-    throw new HttpError(
-      "forbidden",
-      `This needs scope ${route.scope} in ${segment === undefined ? "all namespaces" : "that namespace"}`,
-    );
-  }
-}
 
 const nobody: Identity = { id: "", may: () => false, somewhere: () => false };
 
@@ -196,6 +196,7 @@ class ServedCall implements Call {
   readonly reply: FastifyReply;
   readonly large: LargeRequests;
   readonly #callers: Callers;
+  #gone: AbortSignal | undefined;
 
   constructor(
     coordinate: Coordinate,
@@ -233,7 +234,15 @@ class ServedCall implements Call {
   }
 
   gone(): AbortSignal {
-    return this.#callers.watch(this.reply);
+    return (this.#gone ??= this.#callers.watch(this.reply));
+  }
+
+  get caller(): Caller {
+    return {
+      waiting: () => this.gone(),
+      hasHungUp: () => this.request.raw.socket.destroyed,
+      isStopping: () => this.#gone?.aborted === true,
+    };
   }
 }
 
@@ -308,9 +317,6 @@ function handler(
   };
 }
 
-/** What the sockets of the operating system take at once is not counted. */
-const longAnswer = 16 * 1024;
-
 /** How many rows are asked for; none where the caller waits for something, which must not hold up others. */
 function rowsOf({ id, family, query }: Route, call: ServedCall): number {
   if (family === "verb") return Number(call.body.waitMs ?? 0) > 0 ? 0 : rowsAsked(id, [call.body]);
@@ -340,7 +346,7 @@ function addParsers(app: FastifyInstance, bodies: Bodies): void {
     bodies.read(request, payload).then((value) => done(null, value), done);
   });
   // the handler reads it, in its own time
-  app.addContentTypeParser(ndjson, (_request, payload, done) => done(null, payload));
+  app.addContentTypeParser([ndjson, callLines], (_request, payload, done) => done(null, payload));
 }
 
 /** A path that exists, asked with another method, is 405 and not 404. */
@@ -383,62 +389,6 @@ function fromFastify(error: unknown): unknown {
       return (failed.statusCode ?? 500) < 500 ? new HttpError("bad_request", failed.message) : error;
   }
 }
-
-interface Violation {
-  keyword: string;
-  instancePath: string;
-  message?: string;
-  params: Record<string, unknown>;
-  data?: unknown;
-  parentSchema?: { title?: string; properties?: Record<string, { title?: string } | undefined> };
-}
-
-/** Says what was wrong in the words of the engine, which would have refused it too. */
-function invalid(violations: readonly Violation[]): CoordinateError {
-  // of the branches of a union, the one that came farthest is the one that was meant
-  const depth = ({ instancePath }: Violation): number => instancePath.split("/").length;
-  const first = violations.reduce<Violation | undefined>(
-    (best, one) => (best === undefined || depth(one) > depth(best) ? one : best),
-    undefined,
-  );
-  if (first === undefined) return new CoordinateError("bad_argument", "body");
-  const { keyword, params, parentSchema } = first;
-  const at = (member?: string): string => {
-    const path = first.instancePath.slice(1).replaceAll("/", ".");
-    const field = [path, ...(member === undefined ? [] : [cut(member)])]
-      .filter((part) => part !== "")
-      .join(".");
-    const item = /^(\w+)\.(\d+)\.(.+)$/.exec(field);
-    return item === null ? field || "body" : `item ${item[2]} of ${item[1]}: ${item[3]}`;
-  };
-  if (keyword === "additionalProperties") {
-    return new CoordinateError(
-      "bad_argument",
-      `${at(String(params.additionalProperty))}: there is no such field here`,
-    );
-  }
-  if (keyword === "required") {
-    const missing = String(params.missingProperty);
-    const kind = parentSchema?.properties?.[missing]?.title;
-    if (isNameKind(kind)) return new CoordinateError("bad_name", `of a ${kind}: none in ${at(missing)}`);
-    if (missing === "data") return new CoordinateError("bad_data", `work spec: none in ${at(missing)}`);
-    return new CoordinateError(
-      "bad_argument",
-      `${kind === undefined ? "" : kind + ", "}${at(missing)}: missing`,
-    );
-  }
-  const title = parentSchema?.title;
-  if (isNameKind(title)) {
-    return new CoordinateError("bad_name", `of a ${title}: not a string but ${typeof first.data} in ${at()}`);
-  }
-  return new CoordinateError(
-    "bad_argument",
-    `${title === undefined ? "" : title + ", "}${at()}: ${first.message ?? "not valid"}`,
-  );
-}
-
-const isNameKind = (title: string | undefined): boolean =>
-  title !== undefined && Object.hasOwn(nameLimits, title);
 
 function errorType(request: FastifyRequest): string {
   if (request.served?.family !== "go") return "application/json";

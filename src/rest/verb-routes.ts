@@ -4,7 +4,6 @@ import {
   signatures,
   verbNames,
   verbs,
-  type Caller,
   type Verb,
   type VerbRow,
   type VerbScope,
@@ -14,16 +13,6 @@ import { HttpError } from "./errors.ts";
 import type { Call, Route } from "./route.ts";
 import { verbArgs, verbPath, verbTemplate } from "./verbs.ts";
 import { writeWire } from "./wire.ts";
-
-/** Who has sent a request, as far as the verbs need to know. */
-export function callerOf(call: Call): Caller {
-  let waiting: AbortSignal | undefined;
-  return {
-    waiting: () => (waiting ??= call.gone()),
-    hasHungUp: () => call.request.raw.socket.destroyed,
-    isStopping: () => waiting?.aborted === true,
-  };
-}
 
 const route = (
   verb: Verb,
@@ -46,7 +35,7 @@ const namespaced = (verb: Verb): Route =>
   route(verb, verbTemplate(verb), verbs[verb].scope, async (call) => {
     if (verb === "updateWorkers") checkDesired(call);
     const args = [call.ns, ...verbArgs(verb, verb === "cancelWorkUnits" ? withToken(call) : call.body)];
-    return serveVerb(call.coordinate, verb, args, callerOf(call));
+    return serveVerb(call.coordinate, verb, args, call.caller);
   });
 
 /** A worker reports of itself; to tell it, or others, what to do is an operator's business. */

@@ -27,6 +27,9 @@ export interface ConnectionLimiter {
   idle(socket: Socket): void;
 }
 
+/** Who counts a connection: for a request that stays open while nothing is asked through it. */
+export const limiterOf = new WeakMap<Socket, ConnectionLimiter>();
+
 /** Connections of one kind, the one that has been so for longest first. */
 type Queue = Set<Socket>;
 
@@ -99,7 +102,7 @@ export function limitConnections(
     });
   });
   const rawOf = (socket: Socket): Socket => (raws.size === 0 ? socket : (raws.get(peerOf(socket)) ?? socket));
-  return {
+  const limiter: ConnectionLimiter = {
     busy: (given) => {
       const socket = rawOf(given);
       for (const one of groupsOf.get(socket) ?? []) {
@@ -112,6 +115,9 @@ export function limitConnections(
       for (const one of groupsOf.get(socket) ?? []) one.idle.add(socket);
     },
   };
+  const mark = (socket: Socket): void => void limiterOf.set(socket, limiter);
+  server.on("connection", mark).on("secureConnection", mark);
+  return limiter;
 }
 
 const peerOf = (socket: Socket): string => `${socket.remoteAddress ?? ""} ${socket.remotePort ?? 0}`;

@@ -1,5 +1,5 @@
 /** What callers may cost the process that serves them: connections, memory, and turns of the event loop. */
-export { limitConnections, type ConnectionCaps, type ConnectionLimiter } from "./connections.ts";
+export { limitConnections, limiterOf, type ConnectionCaps, type ConnectionLimiter } from "./connections.ts";
 export { HeldBytes } from "./held-bytes.ts";
-export { LargeRequests, type LargeRequestOptions } from "./large-requests.ts";
+export { LargeRequests, longAnswer, type LargeRequestOptions } from "./large-requests.ts";
 export { rowsAsked } from "./rows-asked.ts";

@@ -21,6 +21,9 @@ const largeRows = 100;
 const largeBytes = 256 * 1024;
 const costlyBytes = 4 * 1024 * 1024;
 
+/** What the sockets of the operating system take at once is not counted: answers from this length on are. */
+export const longAnswer = 16 * 1024;
+
 /** What a connection has cost counts half after this time. */
 const halfLifeMs = 5000;
 /** A connection that is new may be anybody's. */

@@ -76,11 +76,13 @@ const granted: Record<Scope, readonly Route["scope"][]> = {
 describe("every route", () => {
   test("has a scope, and the tables are not empty", () => {
     expect(routes.length).toBeGreaterThan(75);
-    expect(routes.filter(({ scope }) => scope === "open").map(({ id }) => id)).toEqual(["go.root"]);
+    expect(routes.filter(({ scope }) => scope === "open").map(({ id }) => id)).toEqual(["go.root", "calls"]);
   });
 
   test("refuses a caller without a token, but for the root", async () => {
     for (const route of routes) {
+      // who asks is asked of every request on the connection: calls.test.ts
+      if (route.id === "calls") continue;
       expect([route.id, await passes(route, undefined)]).toEqual([
         route.id,
         route.scope === "open" ? 200 : 401,

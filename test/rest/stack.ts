@@ -1,9 +1,17 @@
 import { Engine, ManualClock, seededRandom, type Store } from "../../src/core/index.ts";
-import { coalesce, listen, observe, RestClient, restServer, streamRoutes } from "../../src/rest/index.ts";
+import {
+  coalesce,
+  listen,
+  observe,
+  RestClient,
+  restServer,
+  streamRoutes,
+  type RestClientOptions,
+} from "../../src/rest/index.ts";
 import type { Subject } from "../../src/testing/index.ts";
 
 /** A store behind an engine behind a server that really listens, and a client of it. The clock is shared. */
-export async function openRest(store: Store): Promise<Subject> {
+export async function openRest(store: Store, options: RestClientOptions = {}): Promise<Subject> {
   const clock = new ManualClock();
   let random = seededRandom(1);
   const engine = new Engine(store, { clock, random: () => random() });
@@ -12,7 +20,7 @@ export async function openRest(store: Store): Promise<Subject> {
   const coordinate = coalesce(observe(engine, everything, () => clock.now()));
   const { app } = restServer({ coordinate, routes: streamRoutes() });
   const listener = await listen(app, { at: { host: "127.0.0.1", port: 0 } });
-  const client = new RestClient(listener.url);
+  const client = new RestClient(listener.url, options);
   return {
     coordinate: client,
     clock,

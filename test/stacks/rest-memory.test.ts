@@ -4,7 +4,13 @@ import { conformance } from "../../src/testing/index.ts";
 import { openRest } from "../rest/stack.ts";
 import { failingOn } from "./failing.ts";
 
-conformance(
-  { name: "rest on memory", failing: failingOn("memory"), open: () => openRest(new MemoryStore()) },
-  { describe, test, beforeAll, afterAll },
-);
+// over one connection, and with a request of HTTP for each
+for (const oneConnection of [true, false])
+  conformance(
+    {
+      name: `rest on memory${oneConnection ? "" : ", a request each"}`,
+      failing: failingOn("memory"),
+      open: () => openRest(new MemoryStore(), { oneConnection }),
+    },
+    { describe, test, beforeAll, afterAll },
+  );

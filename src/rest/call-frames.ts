@@ -1,0 +1,81 @@
+/**
+ * The form of requests and answers that share a connection: what both sides of `POST /v1/calls` agree on. A frame is a line with
+ * words, the last of which is the length of the text behind it in bytes; a line of one word is a frame by itself.
+ */
+import { Buffer, isUtf8 } from "node:buffer";
+
+export const callsPath = "/v1/calls";
+
+/** Of the text of a request. What is longer goes by itself, and is read in pieces. */
+export const maxCallBytes = 64 * 1024;
+
+/** The server's first word: nothing between the two keeps back what they say. */
+export const ready = "ready";
+
+/** The longest line: a name takes three times its bytes in a path. */
+const maxLineBytes = 32 * 1024;
+
+const newline = 0x0a;
+
+export interface Frame {
+  /** The words of its line without the length. */
+  readonly words: readonly string[];
+  readonly text: string;
+}
+
+/** Thrown for what is no frame: nothing that follows can be understood. */
+export class FrameError extends Error {
+  override readonly name = "FrameError";
+}
+
+export const writeFrame = (words: string, text: string): string =>
+  `${words} ${Buffer.byteLength(text)}\n${text}`;
+
+/** Frames out of chunks of bytes. */
+export class FrameReader {
+  readonly #maxTextBytes: number;
+  #chunks: Buffer[] = [];
+  #bytes = 0;
+  /** Bytes that the next frame needs at least. */
+  #needed = 1;
+
+  constructor(maxTextBytes: number) {
+    this.#maxTextBytes = maxTextBytes;
+  }
+
+  /** The frames that are complete with this chunk. */
+  push(chunk: Buffer): Frame[] {
+    this.#chunks.push(chunk);
+    this.#bytes += chunk.length;
+    if (this.#bytes < this.#needed) return [];
+    const bytes = this.#chunks.length === 1 ? chunk : Buffer.concat(this.#chunks, this.#bytes);
+    const frames: Frame[] = [];
+    let at = 0;
+    for (;;) {
+      const end = bytes.indexOf(newline, at);
+      const lineBytes = (end < 0 ? bytes.length : end) - at;
+      if (lineBytes > maxLineBytes) throw new FrameError("a line that does not end");
+      this.#needed = lineBytes + 1;
+      if (end < 0) break;
+      const words = bytes.toString("latin1", at, end).split(" ");
+      const length = words.length === 1 ? 0 : readLength(words.pop() ?? "");
+      if (length > this.#maxTextBytes) throw new FrameError(`a text of ${length} bytes`);
+      this.#needed += length;
+      const next = end + 1 + length;
+      if (next > bytes.length) break;
+      const text = bytes.subarray(end + 1, next);
+      if (!isUtf8(text)) throw new FrameError("invalid UTF-8");
+      frames.push({ words, text: text.toString("utf8") });
+      at = next;
+    }
+    const rest = bytes.subarray(at);
+    this.#chunks = rest.length === 0 ? [] : [rest];
+    this.#bytes = rest.length;
+    return frames;
+  }
+}
+
+function readLength(word: string): number {
+  if (!/^\d{1,10}$/.test(word)) throw new FrameError("a line without a length");
+  return Number(word);
+}

@@ -1,0 +1,316 @@
+/**
+ * Many requests over one connection. The body of `POST /v1/calls` and its answer stay open, and go both ways at once. A request is a
+ * line, `7 /v1/namespace/n/tally 2`, and the two bytes of its body; an answer `7 200 83` and a document of 83 bytes: the same
+ * path, body, status and document as by themselves. Answers come when they are ready, in any order. A number alone cancels the
+ * wait of that request. The server's first line is `ready`.
+ *
+ * A request in HTTP's own envelope costs both sides about four times as much, which is most of the time from adding a unit to
+ * the start of its task. Who asks is found out for every request: a token that was withdrawn ends at once.
+ */
+import { Readable } from "node:stream";
+import type { FastifyReply, FastifyRequest } from "fastify";
+import { CoordinateError, type Caller, type Coordinate } from "../core/index.ts";
+import { limiterOf, longAnswer, rowsAsked, type LargeRequests } from "../traffic/index.ts";
+import { authorise, type Access, type Asking, type Identity } from "./access.ts";
+import { callsPath, FrameReader, maxCallBytes, ready, writeFrame, type Frame } from "./call-frames.ts";
+import { cut, errorAnswer, HttpError, internalAnswer } from "./errors.ts";
+import { endless } from "./listen.ts";
+import { callLines } from "./media.ts";
+import type { Answered, Call, Route } from "./route.ts";
+import { verbRoutes } from "./verb-routes.ts";
+import { invalid, type Violation } from "./violation.ts";
+import { readWire, type WireLimits } from "./wire.ts";
+
+/** Requests of one connection that run at once, besides those that wait for something; and those that wait. */
+const maxConcurrent = 128;
+const maxWaits = 1024;
+
+export interface CallsOptions {
+  coordinate: Coordinate;
+  access: Access;
+  limits: WireLimits;
+  large: LargeRequests;
+  stopping?: AbortSignal;
+  onAnswer?: (answered: Answered) => void;
+  onBug?: (error: unknown, request: FastifyRequest) => void;
+}
+
+export function callsRoute(options: CallsOptions): Route {
+  const open = new Set<Calls>();
+  options.stopping?.addEventListener("abort", () => {
+    for (const calls of open) calls.stop();
+  });
+  return {
+    id: "calls",
+    method: "POST",
+    path: callsPath,
+    // asked of every request
+    scope: "open",
+    family: "stream",
+    summary:
+      "Many requests over one connection: both bodies stay open, and answers come when they are ready.",
+    bodyType: callLines,
+    answerType: callLines,
+    handle: async ({ request, reply }) => {
+      const { body } = request;
+      if (!(body instanceof Readable)) throw new HttpError("unsupported_media_type", `Send ${callLines}`);
+      if (options.stopping?.aborted === true) throw new HttpError("stopping", "The daemon is stopping");
+      reply.hijack();
+      const calls = new Calls(request, body, reply, options);
+      open.add(calls);
+      reply.raw.once("close", () => open.delete(calls));
+      return undefined;
+    },
+  };
+}
+
+const routesByPath = new Map(verbRoutes.map((route) => [route.path, route]));
+
+/** The route of a path, and the namespace in it as it stands there. */
+function findRoute(path: string): { route: Route; segment: string | undefined } {
+  const [, version, kind, segment, verb, ...more] = path.split("/");
+  const isNamespaced = kind === "namespace" && verb !== undefined && more.length === 0;
+  const route = routesByPath.get(isNamespaced ? `/${version}/namespace/{namespace}/${verb}` : path);
+  if (route === undefined) throw new HttpError("not_found", `No such path: POST ${cut(path)}`);
+  return { route, segment: isNamespaced && segment !== undefined ? decoded(segment) : undefined };
+}
+
+function decoded(segment: string): string {
+  try {
+    return segment.includes("%") ? decodeURIComponent(segment) : segment;
+  } catch {
+    throw new HttpError("bad_request", `Not part of a path: ${cut(segment)}`);
+  }
+}
+
+/** One connection. */
+class Calls {
+  readonly #request: FastifyRequest;
+  readonly #body: Readable;
+  readonly #reply: FastifyReply;
+  readonly #options: CallsOptions;
+  readonly #reader = new FrameReader(maxCallBytes);
+  /** Waits, by the number of their request. */
+  readonly #waits = new Map<string, AbortController>();
+  /** Came in, and not begun. */
+  readonly #queue: Frame[] = [];
+  #running = 0;
+  #waiting = 0;
+  #out = "";
+  #scheduled = false;
+  #isOver = false;
+
+  constructor(request: FastifyRequest, body: Readable, reply: FastifyReply, options: CallsOptions) {
+    this.#request = request;
+    this.#body = body;
+    this.#reply = reply;
+    this.#options = options;
+    const { raw } = reply;
+    endless.add(request.raw);
+    raw.writeHead(200, {
+      "content-type": callLines,
+      "cache-control": "no-store",
+      "x-content-type-options": "nosniff",
+    });
+    raw.on("drain", () => this.#next());
+    raw.once("close", () => {
+      this.#isOver = true;
+      for (const wait of this.#waits.values()) wait.abort();
+    });
+    body.on("data", (chunk: Buffer) => this.#take(chunk));
+    body.once("end", () => {
+      this.#isOver = true;
+      if (this.#running === 0) this.#end();
+    });
+    // a connection that breaks is an ordinary thing
+    body.once("error", () => undefined);
+    raw.write(`${ready}\n`);
+    this.#settle();
+  }
+
+  /** Waits end, what runs is answered, and nothing more is begun. */
+  stop(): void {
+    for (const wait of this.#waits.values()) wait.abort();
+    if (this.#running === 0) this.#end();
+  }
+
+  #end(): void {
+    this.#flush();
+    this.#reply.raw.end();
+  }
+
+  #take(chunk: Buffer): void {
+    try {
+      this.#queue.push(...this.#reader.push(chunk));
+      this.#next();
+    } catch {
+      // what is no request ends the connection
+      this.#reply.raw.destroy();
+    }
+  }
+
+  /** Nothing is served, or read, while the caller does not take its answers, or as many run as one connection may have. */
+  #next(): void {
+    while (this.#queue.length > 0 && !this.#isFull) void this.#serve(this.#queue.shift()!);
+    if (this.#isFull) this.#body.pause();
+    else this.#body.resume();
+  }
+
+  get #isFull(): boolean {
+    return (
+      this.#reply.raw.writableNeedDrain ||
+      this.#waiting >= maxWaits ||
+      this.#running - this.#waiting >= maxConcurrent
+    );
+  }
+
+  /** Never rejects: what is wrong with a request is answered. */
+  async #serve({ words, text }: Frame): Promise<void> {
+    const [number = "", path] = words;
+    if (path === undefined) {
+      this.#waits.get(number)?.abort();
+      return;
+    }
+    const { large, onAnswer } = this.#options;
+    const { socket } = this.#request.raw;
+    const began = performance.now();
+    if (this.#running++ === 0) limiterOf.get(socket)?.busy(socket);
+    const asking: Asking = { ns: "", identity: null };
+    let answer: { status: number; text: string };
+    let route: Route | null = null;
+    try {
+      if (this.#options.stopping?.aborted === true) throw new HttpError("stopping", "The daemon is stopping");
+      const found = findRoute(path);
+      route = found.route;
+      authorise(this.#options.access, route, this.#request, found.segment, asking);
+      answer = { status: 200, text: await this.#ask(route, number, asking, text) };
+    } catch (error) {
+      const known = errorAnswer(error);
+      if (known === null) this.#options.onBug?.(error, this.#request);
+      answer = known ?? internalAnswer(this.#request.id);
+    } finally {
+      if (--this.#running === 0) this.#settle();
+    }
+    const frame = writeFrame(`${number} ${answer.status}`, answer.text);
+    if (frame.length > longAnswer) {
+      large.charge(socket, frame.length);
+      this.#flush();
+      this.#reply.raw.write(frame, large.hold(socket, frame.length));
+    } else this.#send(frame);
+    onAnswer?.({
+      id: this.#request.id,
+      method: "POST",
+      path,
+      route,
+      ...asking,
+      address: this.#request.ip,
+      status: answer.status,
+      ms: performance.now() - began,
+    });
+    this.#next();
+    if (this.#running === 0 && (this.#isOver || this.#options.stopping?.aborted === true)) this.#end();
+  }
+
+  async #ask(route: Route, number: string, { ns, identity }: Asking, text: string): Promise<string> {
+    const body = readWire(text, this.#options.limits);
+    if (body === null || typeof body !== "object") throw new HttpError("bad_request", "Invalid input format");
+    const check = this.#request.compileValidationSchema(route.body ?? {});
+    if (!check(body)) throw invalid((check.errors ?? []) as unknown as readonly Violation[]);
+    const asked = body as Readonly<Record<string, unknown>>;
+    const call = new FramedCall(this.#options, this.#request, this.#reply, ns, identity, asked, {
+      waiting: () => this.#wait(number),
+      hasHungUp: () => this.#request.raw.socket.destroyed,
+      isStopping: () => this.#options.stopping?.aborted === true,
+    });
+    try {
+      return (await this.#inTurn(route, call)) ?? "null";
+    } finally {
+      if (this.#waits.delete(number)) this.#waiting -= 1;
+    }
+  }
+
+  #inTurn(route: Route, call: FramedCall): ReturnType<Route["handle"]> {
+    const { large } = this.#options;
+    const { socket } = this.#request.raw;
+    // a wait must not hold up others
+    const rows = Number(call.body.waitMs ?? 0) > 0 ? 0 : rowsAsked(route.id, [call.body]);
+    if (!large.isLarge(socket, rows, 0)) return route.handle(call);
+    return large.turn(socket, async () => {
+      if (socket.destroyed) throw new CoordinateError("closed");
+      return route.handle(call);
+    });
+  }
+
+  #wait(number: string): AbortSignal {
+    const wait = new AbortController();
+    if (!this.#waits.has(number)) this.#waiting += 1;
+    this.#waits.set(number, wait);
+    if (this.#request.raw.socket.destroyed || this.#options.stopping?.aborted === true) wait.abort();
+    return wait.signal;
+  }
+
+  /** Nothing is asked at the moment: the connection is one of those that may be closed for others. */
+  #settle(): void {
+    const { socket } = this.#request.raw;
+    limiterOf.get(socket)?.idle(socket);
+  }
+
+  /** Answers of one turn leave together. */
+  #send(frame: string): void {
+    this.#out += frame;
+    if (this.#scheduled) return;
+    this.#scheduled = true;
+    process.nextTick(() => this.#flush());
+  }
+
+  #flush(): void {
+    this.#scheduled = false;
+    const out = this.#out;
+    this.#out = "";
+    if (out !== "" && !this.#reply.raw.destroyed) this.#reply.raw.write(out);
+  }
+}
+
+/** A request that came in a frame, as the handlers of verbs know it. */
+class FramedCall implements Call {
+  readonly coordinate: Coordinate;
+  readonly large: LargeRequests;
+  readonly request: FastifyRequest;
+  readonly reply: FastifyReply;
+  readonly ns: string;
+  readonly identity: Identity;
+  readonly body: Readonly<Record<string, unknown>>;
+  readonly caller: Caller;
+
+  constructor(
+    { coordinate, large }: CallsOptions,
+    request: FastifyRequest,
+    reply: FastifyReply,
+    ns: string,
+    identity: Identity | null,
+    body: Readonly<Record<string, unknown>>,
+    caller: Caller,
+  ) {
+    if (identity === null) throw new Error("verbs have a scope");
+    this.coordinate = coordinate;
+    this.large = large;
+    this.request = request;
+    this.reply = reply;
+    this.ns = ns;
+    this.identity = identity;
+    this.body = body;
+    this.caller = caller;
+  }
+
+  param(): string {
+    return "";
+  }
+
+  query(): string[] {
+    return [];
+  }
+
+  gone(): AbortSignal {
+    return this.caller.waiting();
+  }
+}
