@@ -216,6 +216,18 @@ export const settling: CaseGroup = {
       },
     ),
     {
+      name: "a finish at the moment when more than a thousand leases end is marked late",
+      async run(t) {
+        await t.spec("s");
+        await t.add("s", ...Array.from({ length: 1100 }, (_, i) => `u${i}`));
+        const attempts = await t.claim({ number: 1100, lifetimeMs: 1000 });
+        await t.advance(1000);
+        const last = attempts.at(-1)!;
+        await t.settled(last, "finish");
+        assert.equal((await t.attempt(last.id)).late, true);
+      },
+    },
+    {
       name: "what is settled in time is not late, and its end is now",
       async run(t) {
         await t.spec("s");
