@@ -96,6 +96,8 @@ class Calls {
   readonly #queue: Frame[] = [];
   #running = 0;
   #waiting = 0;
+  /** Long answers that the caller has not taken yet. */
+  #held = 0;
   #out = "";
   #scheduled = false;
   #isOver = false;
@@ -166,6 +168,7 @@ class Calls {
 
   /** Never rejects: what is wrong with a request is answered. */
   async #serve({ words, text }: Frame): Promise<void> {
+    if (!this.#isOpen) return;
     const [number = "", path] = words;
     if (path === undefined) {
       this.#waits.get(number)?.abort();
@@ -195,7 +198,7 @@ class Calls {
     if (frame.length > longAnswer) {
       large.charge(socket, frame.length);
       this.#flush();
-      this.#reply.raw.write(frame, large.hold(socket, frame.length));
+      this.#hold(frame);
     } else this.#send(frame);
     onAnswer?.({
       id: this.#request.id,
@@ -267,7 +270,23 @@ class Calls {
     this.#scheduled = false;
     const out = this.#out;
     this.#out = "";
-    if (out !== "" && !this.#reply.raw.destroyed) this.#reply.raw.write(out);
+    if (out !== "" && this.#isOpen) this.#reply.raw.write(out);
+  }
+
+  /** A long answer is counted until the caller has taken it; silence after that is only silence. */
+  #hold(frame: string): void {
+    if (!this.#isOpen) return;
+    const { socket } = this.#request.raw;
+    const taken = this.#options.large.hold(socket, frame.length);
+    this.#held += 1;
+    this.#reply.raw.write(frame, () => {
+      taken();
+      if (--this.#held === 0) socket.setTimeout(0);
+    });
+  }
+
+  get #isOpen(): boolean {
+    return !this.#reply.raw.destroyed && !this.#reply.raw.writableEnded;
   }
 }
 

@@ -39,6 +39,10 @@ async function serve(
   const { wrap, listen: listening, ...options } = given;
   let connections = 0;
   const { app } = restServer({ coordinate: wrap?.(engine) ?? engine, ...options });
+  const sockets: Socket[] = [];
+  app.addHook("onRequest", async ({ raw }) => {
+    if (!sockets.includes(raw.socket)) sockets.push(raw.socket);
+  });
   const listener = await listen(app, {
     at: { host: "127.0.0.1", port: 0 },
     onConnection: () => (connections += 1),
@@ -53,7 +57,7 @@ async function serve(
     closing.push(() => one.close());
     return one;
   };
-  return { engine, listener, client, connections: () => connections };
+  return { engine, listener, client, sockets, connections: () => connections };
 }
 
 /** A caller that writes what it likes. */
@@ -113,6 +117,14 @@ test("a long request goes by itself", async () => {
   const [row] = await coordinate.getWorkUnits("n", "s", ["u"]);
   expect(row?.data).toHaveLength(100_011);
   expect(connections()).toBe(2);
+});
+
+test("a long answer that was taken leaves no limit on silence behind", async () => {
+  const { client, engine, sockets } = await serve();
+  await engine.addWorkUnits("n", "s", [{ name: "u", data: encodeData({ long: "x".repeat(100_000) }) }]);
+  const coordinate = client();
+  await coordinate.getWorkUnits("n", "s", ["u"]);
+  await vi.waitFor(() => expect(sockets.map(({ timeout }) => timeout ?? 0)).toEqual([0]));
 });
 
 test("a wait that is cancelled ends, and the connection goes on", async () => {
