@@ -47,7 +47,10 @@ export async function buildDashboard(force = false) {
         // the client carries data and names as bytes; in a browser a small part of Buffer stands in for Node's
         alias: [
           { find: "node:buffer", replacement: path.join(source, "browser", "buffer.ts") },
-          { find: /^\.\/node-transport\.ts$/, replacement: path.join(source, "browser", "no-node.ts") },
+          {
+            find: /^\.\/(call|node)-transport\.ts$/,
+            replacement: path.join(source, "browser", "no-node.ts"),
+          },
         ],
       },
       build: {

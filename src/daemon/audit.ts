@@ -31,8 +31,11 @@ export class Audit {
     this.#onError = onError;
   }
 
-  answered({ id, path, route, ns, identity, address, status }: Answered): void {
-    const refused = status === 401 || status === 403 || status === 429;
+  answered({ id, path, route, ns, identity, address, status, presented }: Answered): void {
+    const refused =
+      (status === 401 || status === 403 || status === 429) &&
+      // the dashboard asks so whether it must sign in: nothing was tried
+      (presented || route?.id !== "session");
     if (!refused && (route === null || !this.#isChange(route))) return;
     this.#write({
       request: id,

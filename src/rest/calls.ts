@@ -206,6 +206,7 @@ class Calls {
       path,
       route,
       ...asking,
+      presented: this.#request.headers.authorization !== undefined,
       address: this.#request.ip,
       status: answer.status,
       ms: performance.now() - began,

@@ -63,6 +63,8 @@ export interface Answered {
   readonly route: Route | null;
   readonly ns: string;
   readonly identity: Identity | null;
+  /** Whether the caller showed a token, right or wrong. */
+  readonly presented: boolean;
   readonly address: string;
   readonly status: number;
   readonly ms: number;

@@ -126,6 +126,7 @@ export function restServer(options: RestServerOptions): RestServer {
         route: request.served,
         ns: request.ns,
         identity: request.identity,
+        presented: request.headers.authorization !== undefined,
         address: request.ip,
         status: reply.statusCode,
         ms: reply.elapsedTime,

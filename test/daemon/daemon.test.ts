@@ -174,12 +174,17 @@ describe("tokens", () => {
     await status(clientOf(daemon, "wrong").deleteNamespace("n"));
     const url = `${daemon.urls[0]}/v1/namespace/n/delete-namespace?access_token=${token}`;
     expect((await fetch(url, { method: "POST" })).status).toBe(401);
+    // the page asks so whether it must sign in: that is in the log only with a token that is wrong
+    const session = `${daemon.urls[0]}/v1/session`;
+    expect((await fetch(session)).status).toBe(401);
+    expect((await fetch(session, { headers: { authorization: "Bearer wrong" } })).status).toBe(401);
     await daemon.stop();
     const lines = readFileSync(path.join(dataDir, "audit.log"), "utf8").trim().split("\n");
     expect(lines.map((line) => JSON.parse(line) as object)).toMatchObject([
       { action: "setWorkSpecs", token: row.id, namespace: "n", status: 200, address: "127.0.0.1" },
       { action: "deleteNamespace", token: null, status: 401 },
       { action: "deleteNamespace", status: 401, path: "/v1/namespace/n/delete-namespace" },
+      { action: "session", status: 401 },
     ]);
     expect(lines.join("")).not.toContain(token);
     expect(lines.join("")).not.toContain("hunter2");

@@ -103,8 +103,8 @@ const pictures: readonly Picture[] = [
 
 /** Of a daemon with tokens, as an administrator sees it. */
 const ofAdmins: readonly Picture[] = [
-  { name: "tokens", hash: `#/${ns}/tokens`, until: "[data-row]", height: 500 },
-  { name: "tokens-dark", hash: `#/${ns}/tokens`, until: "[data-row]", height: 500, dark: true },
+  { name: "tokens", hash: `#/${ns}/tokens`, until: "[data-row]", height: 700 },
+  { name: "tokens-dark", hash: `#/${ns}/tokens`, until: "[data-row]", height: 700, dark: true },
   { name: "audit", hash: `#/${ns}/audit`, until: "[data-row]", height: 700 },
   { name: "audit-dark", hash: `#/${ns}/audit`, until: "[data-row]", height: 700, dark: true },
   { name: "phone-tokens", hash: `#/${ns}/tokens`, until: "[data-row]", width: 390, height: 844 },
@@ -175,6 +175,7 @@ async function take(stage: Stage, picture: Picture, token?: string): Promise<voi
   if (token !== undefined) {
     await page.getByLabel("Token").fill(token);
     await page.getByRole("button", { name: "Sign in" }).click();
+    await page.mouse.move(0, 0);
   }
   await page.locator(until).first().waitFor({ state: "attached", timeout: 60_000 });
   // a few looks, so that there are rates

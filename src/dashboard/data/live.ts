@@ -195,12 +195,21 @@ class Live {
         this.#timers.delete(kind);
         read.at = Date.now();
         read.spacing = Math.min(steady, read.spacing * 2);
-        void this.#cache?.invalidateQueries({ queryKey: [kind, this.#ns] }, { cancelRefetch: false });
+        void this.#cache?.invalidateQueries(
+          { queryKey: [kind, this.#ns], predicate: ({ state }) => isDue(state) },
+          { cancelRefetch: false },
+        );
       },
       Math.max(60, read.at + read.spacing - now),
     );
     this.#timers.set(kind, timer);
   }
+}
+
+/** All pages of a list are read again, one after the other: so many seconds apart as there are more than one. */
+function isDue({ data, dataUpdatedAt }: { data: unknown; dataUpdatedAt: number }): boolean {
+  const pages = (data as { pages?: unknown } | undefined)?.pages;
+  return !Array.isArray(pages) || Date.now() - dataUpdatedAt >= (pages.length - 1) * 1000;
 }
 
 export const live = new Live();

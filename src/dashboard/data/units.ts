@@ -71,7 +71,8 @@ export function useUnits(ns: string, spec: string, filter: UnitFilter): UnitPage
     initialPageParam: null as string | null,
     getNextPageParam: ({ next }: Page<WorkUnitRow>) => next,
     placeholderData: (before) => before,
-    // all pages are read again in turn: beyond a few that would be more than a look is worth
+    // what an event did not have read again, because there are many pages
+    refetchInterval: every(30_000),
     refetchOnMount: true,
   });
 }

@@ -68,7 +68,7 @@ export default function Audit(): ReactNode {
                 "Time",
                 "Who",
                 "Did",
-                "Namespace",
+                { text: "Namespace", className: "no-phone" },
                 { text: "From", className: "lo" },
                 { text: "Answer", className: "r" },
               ]}
@@ -92,10 +92,10 @@ export default function Audit(): ReactNode {
                         </Link>
                       )}
                     </td>
-                    <td title={visible(row.path ?? "")}>
+                    <td className="did" title={visible(row.path ?? "")}>
                       <code>{visible(row.action ?? row.path ?? "")}</code>
                     </td>
-                    <td>
+                    <td className="no-phone">
                       {row.namespace === "" ? (
                         <span className="z">–</span>
                       ) : (

@@ -57,7 +57,10 @@ export default function Tokens(): ReactNode {
                         <b>{scopes.join(", ")}</b> in{" "}
                         {namespace === "*" ? "all namespaces" : <Name text={namespace} max={32} />}
                       </span>
-                    ))}
+                    ))}{" "}
+                    {token.expires > 0 && token.expires <= now && (
+                      <span className="narrow t-failed">ended</span>
+                    )}
                   </td>
                   <td className="r mid lo">
                     <Ago time={token.created} />

@@ -1,0 +1,107 @@
+/** Random histories of batches in batches: what each counts is what its units and inner batches are, and each makes its unit once. */
+import { expect, test } from "vitest";
+import {
+  batchOf,
+  encodeData,
+  Engine,
+  ManualClock,
+  seededRandom,
+  type BatchRow,
+  type Store,
+  type WorkUnitRow,
+} from "../../src/core/index.ts";
+import { MemoryStore } from "../../src/memory/index.ts";
+import { openSqlite } from "../../src/sqlite/index.ts";
+
+const ns = "n";
+const batches = ["outer", "inner", "innermost", "beside"];
+const names = Array.from({ length: 8 }, (_, i) => `u${i}`);
+
+/** How an inner batch counts: as a unit that has ended once it ended, unless units of it came back. */
+function outcome({ doneTime, total, finished, failed }: BatchRow): "finished" | "failed" | "open" {
+  if (doneTime === 0 || finished + failed < total) return "open";
+  return failed > 0 ? "failed" : "finished";
+}
+
+/** What has ended and was deleted stays counted. */
+type Deleted = Pick<WorkUnitRow, "labels" | "status">;
+
+async function check(engine: Engine, deleted: readonly Deleted[], history: string): Promise<void> {
+  const units = [...deleted];
+  for (const spec of ["s", "after"]) units.push(...(await engine.listWorkUnits(ns, spec)).rows);
+  const { rows } = await engine.listBatches(ns);
+  for (const batch of rows) {
+    const members = [
+      ...units.filter(({ labels }) => batchOf(labels) === batch.name).map(({ status }) => status),
+      ...rows.filter(({ parent }) => parent === batch.name).map(outcome),
+    ];
+    const count = (status: string): number => members.filter((one) => one === status).length;
+    expect([batch.name, batch.total, batch.finished, batch.failed], history).toEqual([
+      batch.name,
+      members.length,
+      count("finished"),
+      count("failed"),
+    ]);
+  }
+}
+
+async function run(store: Store, seed: number): Promise<void> {
+  const random = seededRandom(seed);
+  const draw = <Item>(items: readonly Item[]): Item => items[Math.floor(random() * items.length)]!;
+  const engine = new Engine(store, { clock: new ManualClock(1_000_000), random });
+  await engine.setWorkSpecs(ns, [
+    { data: encodeData({ name: "s" }) },
+    { data: encodeData({ name: "after" }) },
+  ]);
+  const deleted: Deleted[] = [];
+  const steps: readonly [string, () => Promise<unknown>][] = [
+    ["add", () => engine.addWorkUnits(ns, "s", [{ name: draw(names), batch: draw(batches) }])],
+    ["add without", () => engine.addWorkUnits(ns, "s", [{ name: draw(names) }])],
+    [
+      "end",
+      async () => {
+        const attempts = await engine.requestAttempts(ns, {
+          worker: "w",
+          number: 1 + Math.floor(random() * 4),
+        });
+        const action = draw(["finish", "fail"] as const);
+        await engine.settleAttempts(
+          ns,
+          attempts.map(({ id }) => ({ attempt: id, action })),
+        );
+      },
+    ],
+    ["seal", () => engine.setBatches(ns, [{ name: draw(batches), sealed: true }])],
+    ["then", () => engine.setBatches(ns, [{ name: draw(batches), then: { workSpec: "after" } }])],
+    ["put in outer", () => engine.setBatches(ns, [{ name: "inner", parent: "outer" }])],
+    ["put in inner", () => engine.setBatches(ns, [{ name: "innermost", parent: "inner" }])],
+    ["cancel", () => engine.changeBatch(ns, draw(batches), "cancel")],
+    ["retry", () => engine.changeBatch(ns, draw(batches), "retry")],
+    [
+      "delete",
+      async () => {
+        const name = draw(names);
+        const [unit] = await engine.getWorkUnits(ns, "s", [name]);
+        if (unit?.status === "finished" || unit?.status === "failed") deleted.push(unit);
+        await engine.deleteWorkUnits(ns, "s", { names: [name] });
+      },
+    ],
+  ];
+  const history: string[] = [`seed ${seed}`];
+  for (let i = 0; i < 60; i++) {
+    const [name, step] = draw(steps);
+    history.push(name);
+    await step();
+    await check(engine, deleted, history.join(", "));
+  }
+  await engine.close();
+}
+
+const stores: readonly [string, () => Promise<Store>][] = [
+  ["memory", async () => new MemoryStore()],
+  ["sqlite", () => openSqlite(":memory:", { durability: "off" })],
+];
+
+test.each(stores)("counts of batches in batches, on %s", { timeout: 120_000 }, async (_name, open) => {
+  for (let seed = 1; seed <= 60; seed++) await run(await open(), seed);
+});
