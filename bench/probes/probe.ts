@@ -9,6 +9,7 @@ export const probes: Record<string, () => Promise<Probe>> = {
   idle: async () => (await import("./idle.ts")).idle,
   jobs: async () => (await import("./jobs.ts")).jobs,
   mixed: async () => (await import("./mixed.ts")).mixed,
+  partitions: async () => (await import("./partitions.ts")).partitioned,
   routes: async () => (await import("./routes.ts")).routes,
   sharing: async () => (await import("./sharing.ts")).sharing,
   wires: async () => (await import("./wires.ts")).wires,

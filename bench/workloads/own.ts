@@ -120,6 +120,13 @@ export const own: readonly Workload[] = [
     cases: probe("flat", "ratio", ["memory", "sqlite", "postgres"]),
   },
   {
+    name: "partitions",
+    title: "With 10,000 partitions",
+    about:
+      "Claims and finishes in batches of 100 with limits, rates and turns over 10,000 partitions, beside a work spec without them, in turns in one store. The figure is the ratio of the rates.",
+    cases: probe("partitions", "ratio", ["memory", "sqlite", "postgres"]),
+  },
+  {
     name: "routes",
     title: "Single requests beside a bare route",
     about:

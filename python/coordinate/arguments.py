@@ -11,7 +11,8 @@ from .protocol import LONGEST_WAIT
 from .rows import camel, to_ms
 
 #: A unit to add: its name, a pair of name and data, or a dict of `name`, `data`, `priority`, `delay`, `not_before`,
-#: `dependencies`, `queues`, `labels`, `batch`, `max_retries`, `retry`, `on_conflict`, `debounce` and `throttle`.
+#: `dependencies`, `queues`, `labels`, `partition`, `batch`, `max_retries`, `retry`, `on_conflict`, `debounce`
+#: and `throttle`.
 NewUnit = Union[str, Sequence[Any], Mapping[str, Any]]
 NewUnits = Union[Mapping[str, Optional[Mapping[str, Any]]], Iterable[NewUnit]]
 
@@ -51,6 +52,7 @@ _UNIT_KEYS = (
     "dependencies",
     "queues",
     "labels",
+    "partition",
     "batch",
     "max_retries",
     "retry",

@@ -538,6 +538,7 @@ class WorkSpec(Handle[M]):
         max_retries: Optional[int] = None,
         max_waiting: Optional[int] = None,
         not_before: Optional[float] = None,
+        max_running_per_partition: Optional[int] = None,
     ) -> WorkSpecMeta:
         """Changes what is given; answers the resulting metadata: `continuous` stays off for a spec that cannot be."""
         change = body_of(
@@ -553,6 +554,7 @@ class WorkSpec(Handle[M]):
             max_retries=max_retries,
             max_waiting=max_waiting,
             not_before=not_before,
+            max_running_per_partition=max_running_per_partition,
         )
         return read(WorkSpecMeta, await self._ask("setWorkSpecMeta", {"change": change}))
 
@@ -602,6 +604,7 @@ class WorkSpec(Handle[M]):
         debounce: Optional[float] = None,
         throttle: Optional[float] = None,
         wait: float = 0,
+        partition: Optional[str] = None,
     ) -> WorkUnit[M]:
         """Adds one unit, or writes over the one of its name, and reads it back.
 
@@ -610,7 +613,7 @@ class WorkSpec(Handle[M]):
         """
         unit: Dict[str, Any] = {"name": name, "data": data, "priority": priority, "delay": delay}
         unit.update(not_before=not_before, dependencies=dependencies, queues=queues, labels=labels)
-        unit.update(batch=_name_of(batch), max_retries=max_retries, retry=retry)
+        unit.update(partition=partition, batch=_name_of(batch), max_retries=max_retries, retry=retry)
         unit.update(on_conflict=on_conflict, debounce=debounce, throttle=throttle)
         [added] = await self._ask("addWorkUnits", {"units": [unit_body(unit)], **_waiting(wait)}, wait)
         found = await self._find([name])
@@ -898,6 +901,11 @@ class WorkUnit(Handle[M]):
     @property
     def labels(self) -> List[str]:
         return cast(List[str], self._row["labels"])
+
+    @property
+    def partition(self) -> str:
+        """What it is counted under where its work spec has rules for each partition; empty for none."""
+        return cast(str, self._row["partition"])
 
     async def _take(self, verb: str, body: Dict[str, Any], wait: float = 0) -> None:
         [row] = await self._seen(verb, {"names": [self.name], **body}, wait)

@@ -95,7 +95,15 @@ class WorkSpecMeta:
     runs_module: bool = False
     #: Units that may wait at once; 0 is unlimited.
     max_waiting: int = 0
-    #: In the words of the work spec's data, as are the next two: spans are seconds.
+    #: Units of one partition that may be pending at once; 0 is unlimited.
+    max_running_per_partition: int = 0
+    #: "partition" where the next unit of a partition begins only when the one before has ended.
+    order: str = ""
+    #: "partition" where partitions take turns.
+    fair: str = ""
+    #: In the words of the work spec's data, as are the next ones: spans are seconds.
+    rate: Mapping[str, Any] = _policy()
+    rate_per_partition: Mapping[str, Any] = _policy()
     retry: Mapping[str, Any] = _policy()
     retention: Mapping[str, Any] = _policy()
     schedule: Mapping[str, Any] = _policy()

@@ -15,7 +15,7 @@ export interface CsvOptions {
   delimiter?: string;
   /** Whether the first record names the columns; true when absent. */
   header?: boolean;
-  /** What becomes of the columns; see `readMapping`. Absent: `name` (or `key`), `priority`, `delay`, and the rest is data. */
+  /** What becomes of the columns; see `readMapping`. Absent: `name` (or `key`), `priority`, `delay`, `partition`, and the rest is data. */
   mapping?: readonly ColumnMapping[];
 }
 
@@ -23,7 +23,7 @@ const types = ["text", "number", "boolean", "json"] as const;
 type ColumnType = (typeof types)[number];
 
 export interface ColumnMapping {
-  /** `name`, `priority`, `delay` or `data.KEY`. */
+  /** `name`, `priority`, `delay`, `partition` or `data.KEY`. */
   target: string;
   /** The name of a column, or its number from 1. */
   column: string;
@@ -34,10 +34,10 @@ export interface ColumnMapping {
 export function readMapping(text: string): ColumnMapping {
   const [, target = "", column = "", type = "text"] =
     /^([^=]+)=(.+?)(?::(text|number|boolean|json))?$/.exec(text) ?? [];
-  const known = target === "name" || target === "priority" || target === "delay" || /^data\../.test(target);
+  const known = /^(name|priority|delay|partition|data\..+)$/s.test(target);
   if (!known)
     throw new BulkError(
-      `${text}: expected TARGET=COLUMN[:TYPE], where the target is name, priority, delay or data.KEY and the type ${types.join(", ")}`,
+      `${text}: expected TARGET=COLUMN[:TYPE], where the target is name, priority, delay, partition or data.KEY and the type ${types.join(", ")}`,
     );
   return { target, column, type: type as ColumnType };
 }
@@ -131,7 +131,7 @@ function fieldsOf(name: string, columns: readonly string[], { mapping }: CsvOpti
 function usualTarget(column: string, index: number, columns: readonly string[]): string {
   const isNumbered = columns.every((one, i) => one === String(i + 1));
   if (isNumbered) return index === 0 ? "name" : `data.${column}`;
-  if (column === "name" || column === "priority" || column === "delay") return column;
+  if (/^(name|priority|delay|partition)$/.test(column)) return column;
   return column === "key" && !columns.includes("name") ? "name" : `data.${column}`;
 }
 
@@ -166,7 +166,8 @@ function unitOf(record: readonly string[], fields: readonly Field[]): WorkUnitIn
       const number = Number(valueOf(text, "number", column));
       if (target === "priority") unit.priority = number;
       else unit.delayMs = number * 1000;
-    } else {
+    } else if (target === "partition") unit.partition = checkName("partition", text);
+    else {
       hasData = true;
       setOwn(data, target.slice("data.".length), valueOf(text, type, column));
     }

@@ -110,6 +110,7 @@ const unitLine = (row: WorkUnitRow): object => ({
   ...(row.attempts > 0 && { attempts: row.attempts }),
   ...(row.activeAttempt !== null && { worker: row.activeAttempt.worker }),
   ...(row.dependencies.length > 0 && { dependencies: row.dependencies }),
+  ...(row.partition !== "" && { partition: row.partition }),
 });
 
 const attemptLine = (row: AttemptRow): object => ({

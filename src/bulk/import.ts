@@ -147,7 +147,7 @@ class Import {
   }
 
   async #unit(line: Record<string, unknown>, where: string, number: number): Promise<void> {
-    const { spec, name, status, data, priority, notBefore, worker, dependencies } = line;
+    const { spec, name, status, data, priority, notBefore, worker, dependencies, partition } = line;
     const isStatus = workUnitStatuses.find((one) => one === status);
     if (
       typeof spec !== "string" ||
@@ -168,6 +168,7 @@ class Import {
         data,
         ...(typeof priority === "number" && { priority }),
         ...(typeof notBefore === "number" && { notBefore }),
+        ...(typeof partition === "string" && { partition }),
       },
     };
     if (isStatus === "blocked" && Array.isArray(dependencies)) {

@@ -63,6 +63,7 @@ const fields: ReadonlySet<string> = new Set([
   "delayMs",
   "notBefore",
   "dependencies",
+  "partition",
 ]);
 
 const nameless =
@@ -125,6 +126,9 @@ function readRecord(text: string, mapping: readonly ColumnMapping[], limits: Dat
         throw new CoordinateError("bad_data", `${column}: expected a number, got ${describeValue(value)}`);
       if (target === "priority") unit.priority = number;
       else unit.delayMs = number * 1000;
+    } else if (target === "partition") {
+      if (value !== null && value !== undefined)
+        unit.partition = checkName("partition", nameOf(column, value));
     } else setOwn(data, target.slice("data.".length), value);
   }
   const mapsData = mapping.some(({ target }) => target.startsWith("data."));

@@ -191,9 +191,12 @@ function compare(
   known: ManifestRow | null,
 ): "same" | "changed" | "uncompared" {
   const ended = row.status === "finished" || row.status === "failed";
-  // where work is over, another priority is no reason to do it again
-  const priorityMoved = !ended && unit.priority !== undefined && unit.priority !== row.priority;
-  if (unit.data === row.data || contentHash(row.data) === hash) return priorityMoved ? "changed" : "same";
+  // where work is over, another priority or partition is no reason to do it again
+  const moved =
+    !ended &&
+    ((unit.priority !== undefined && unit.priority !== row.priority) ||
+      (unit.partition !== undefined && unit.partition !== row.partition));
+  if (unit.data === row.data || contentHash(row.data) === hash) return moved ? "changed" : "same";
   // while nobody has taken it, its data is what was added
   if (row.activeAttempt === null) return "changed";
   if (known === null) return "uncompared";

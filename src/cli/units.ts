@@ -1,4 +1,5 @@
 /** Numbers, times and durations, for people. The clock is an argument. */
+import type { Rate } from "../core/index.ts";
 import { UsageError } from "./failure.ts";
 
 /** 1234567 as 1,234,567. */
@@ -27,6 +28,10 @@ export function duration(ms: number): string {
   const rest = next === undefined ? 0 : Math.floor((seconds % size) / next[0]);
   return `${Math.floor(seconds / size)} ${unit}${rest > 0 && next !== undefined ? ` ${rest} ${next[1]}` : ""}`;
 }
+
+/** A rate of a work spec: "100 in 1 min, 10 at once". */
+export const unitsIn = ({ limit = 0, periodMs = 1000, burst = 1 }: Rate): string =>
+  `${limit} in ${duration(periodMs)}${burst > 1 ? `, ${burst} at once` : ""}`;
 
 /** Local time to the second; the day is left out when it is today. */
 export function time(at: number, now: number): string {

@@ -157,6 +157,7 @@ function describe<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit, put
   }
   unit.priority = put.priority;
   unit.notBefore = put.notBefore;
+  unit.partition = put.partition ?? "";
   if (put.origin !== undefined) unit.origin = put.origin;
   const extras = extrasOfPut(put);
   if (extras !== noExtras || set.extras(unit) !== noExtras) set.setExtras(unit, extras);

@@ -26,6 +26,8 @@ export interface OutputUnit {
   readonly priority: number;
   /** How long it may not be claimed yet; 0 for not at all. */
   readonly delayMs: number;
+  /** Empty for none. */
+  readonly partition: string;
 }
 
 export interface Outputs {
@@ -94,12 +96,12 @@ function* outputEntries(output: RawValue): Generator<OutputEntry> {
 
 function readMember(key: string | null, value: RawValue): OutputUnit {
   if (key === null) throw new Unreadable("name is not a string");
-  return { name: checkName("work unit", key), data: readUnitData(value), priority: 0, delayMs: 0 };
+  return { name: checkName("work unit", key), data: readUnitData(value), ...noMetadata };
 }
 
 function readItem(item: RawValue): OutputUnit {
   const kind = rawKind(item);
-  if (kind === "string") return { name: readUnitName(item), data: null, priority: 0, delayMs: 0 };
+  if (kind === "string") return { name: readUnitName(item), data: null, ...noMetadata };
   if (kind !== "array") throw new Unreadable(`is ${aKind(item)}, not a name or a list`);
   const [name, data, metadata, priority] = firstItems(item, 4);
   if (name === undefined) throw new Unreadable("is an empty list");
@@ -109,6 +111,7 @@ function readItem(item: RawValue): OutputUnit {
     data: data === undefined ? null : readUnitData(data),
     priority: readNumber("priority", priority) ?? fromMetadata.priority,
     delayMs: fromMetadata.delayMs,
+    partition: fromMetadata.partition,
   };
 }
 
@@ -127,20 +130,32 @@ function readUnitData(value: RawValue): Data | null {
   return rawData(value) ?? unreadable(`data is ${aKind(value)}, not an object`);
 }
 
-function readMetadata(metadata: RawValue | undefined): { priority: number; delayMs: number } {
+type Metadata = Pick<OutputUnit, "priority" | "delayMs" | "partition">;
+
+const noMetadata: Metadata = { priority: 0, delayMs: 0, partition: "" };
+
+function readMetadata(metadata: RawValue | undefined): Metadata {
   let priority: RawValue | undefined;
   let delay: RawValue | undefined;
+  let partition: RawValue | undefined;
   if (metadata !== undefined && rawKind(metadata) !== "null") {
     if (rawKind(metadata) !== "object") throw new Unreadable(`metadata is ${aKind(metadata)}, not an object`);
     for (const { key, value } of rawEntries(metadata)) {
       if (key === "priority") priority = value;
       else if (key === "delay") delay = value;
+      else if (key === "partition") partition = value;
     }
   }
   return {
     priority: readNumber("priority", priority) ?? 0,
     delayMs: delayToMs(readNumber("delay", delay) ?? 0),
+    partition: readPartition(partition),
   };
+}
+
+function readPartition(value: RawValue | undefined): string {
+  if (value === undefined || rawKind(value) === "null") return "";
+  return checkName("partition", rawText(value) ?? unreadable(`partition is ${aKind(value)}, not a string`));
 }
 
 /** Null when there is none: absent, or null in its place. */

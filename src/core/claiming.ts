@@ -5,6 +5,16 @@ import { encodeData } from "./data.ts";
 import { begin, exhaust, isExhausted } from "./life.ts";
 import { conclude } from "./batching.ts";
 import { putUnits } from "./adding.ts";
+import {
+  begunFirst,
+  hasFlowRules,
+  hasLanes,
+  hasRate,
+  holdOf,
+  takeTokens,
+  tokensOf,
+  type LaneState,
+} from "./partitions.ts";
 import type { Claim, Make } from "./store.ts";
 import { attemptRow, type Rule, type UnitState, type WorkingSet } from "./working-set.ts";
 
@@ -24,34 +34,70 @@ export function* claimUnits<Unit extends UnitState>(
   const { meta } = spec;
   if (meta.paused) return { attempts, more: false };
   let places = claim.limit;
-  if (meta.maxRunning > 0 || meta.continuous) {
+  if (meta.maxRunning > 0 || meta.continuous || hasFlowRules(meta)) {
     yield set.loadCounts(spec);
     const pending = set.count(spec, "pending");
     if (meta.maxRunning > 0) places = Math.min(places, meta.maxRunning - pending);
+    places = Math.min(places, tokensOf(meta.rate, spec.full, beginning(set, spec)));
     if (places > 0 && mayGenerate(meta, set.count(spec, "available"), pending, set.now)) {
       yield* generate(set, spec);
       places = 1;
     }
   }
-  if (places > 0) yield set.loadReady(spec, places);
+  const lanes = hasLanes(meta);
+  if (places > 0) yield lanes ? set.loadLanes(spec, places) : set.loadReady(spec, places);
   let exhausted = 0;
   for (let met = 0; places > 0; places--) {
     if (++met % unitsPerTurn === 0) yield undefined;
-    const unit = set.ready(spec);
+    const open = lanes ? yield* openLane(set, spec, places) : undefined;
+    const unit = lanes ? open?.unit : set.ready(spec);
     if (unit === undefined) break;
     if (isExhausted(set, unit, claim.maxRetries)) {
       exhaust(set, unit, claim.worker);
       exhausted++;
       if (!set.isUnresolved()) continue;
       yield* conclude(set);
-      yield set.loadReady(spec, places - 1);
+      if (!lanes) yield set.loadReady(spec, places - 1);
       continue;
     }
     attempts.push(attemptRow(unit, begin(set, unit, claim.worker, claim.lifetimeMs)));
+    if (open !== undefined) serve(set, spec, open.lane);
   }
+  if (hasRate(meta.rate) && attempts.length > 0)
+    set.setFull(spec, takeTokens(meta.rate, spec.full, beginning(set, spec), attempts.length));
   if (exhausted === 0 || attempts.length > 0) return { attempts, more: false };
+  if (lanes) return { attempts, more: (yield* openLane(set, spec, 1)) !== undefined };
   yield set.loadReady(spec, 1);
   return { attempts, more: set.ready(spec) !== undefined };
+}
+
+/** When the next attempt begins at the earliest. Tokens are counted by it, so that rates hold by the times of attempts. */
+const beginning = <Unit extends UnitState>(set: WorkingSet<Unit>, spec: Unit["spec"]): number =>
+  Math.max(set.now, set.placeFreed(spec));
+
+/** The next lane that may be served, and its next unit; lanes before it that may not be served are held. */
+export function* openLane<Unit extends UnitState>(
+  set: WorkingSet<Unit>,
+  spec: Unit["spec"],
+  count: number,
+): Rule<{ lane: LaneState; unit: Unit } | undefined> {
+  for (;;) {
+    yield set.loadLanes(spec, count);
+    const lane = set.nextLane(spec);
+    if (lane === undefined) return undefined;
+    const hold = holdOf(spec.meta, lane, beginning(set, spec));
+    const unit = hold === null ? set.nextInLane(spec, lane, begunFirst(spec.meta, lane)) : undefined;
+    if (unit !== undefined) return { lane, unit };
+    set.hold(spec, lane, hold ?? { reason: "nothing", until: 0 });
+  }
+}
+
+/** Its next unit has begun: the lane pays for it, and is held at once if that was its last for now. */
+function serve<Unit extends UnitState>(set: WorkingSet<Unit>, spec: Unit["spec"], lane: LaneState): void {
+  lane.full = takeTokens(spec.meta.ratePerPartition, lane.full, beginning(set, spec), 1);
+  set.served(spec, lane);
+  const hold = holdOf(spec.meta, lane, beginning(set, spec));
+  if (hold !== null) set.hold(spec, lane, hold);
 }
 
 /** Names tried in one look. */

@@ -407,6 +407,8 @@ export class Engine implements Coordinate {
       const labels = checkNames("labels", "label", [...own, ...(unit.labels ?? [])], maxLabels);
       if (labels.length > 0) put.labels = labels;
     }
+    if (unit.partition !== undefined && unit.partition !== "")
+      put.partition = checkName("partition", unit.partition);
     if (unit.maxRetries !== undefined || unit.retry !== undefined) {
       const retry: UnitRetry = {};
       if (unit.maxRetries !== undefined) retry.maxRetries = checkCount("maxRetries", unit.maxRetries, 0);
@@ -1326,8 +1328,9 @@ const byName = (a: Candidate, b: Candidate): number => compareNames(a.name, b.na
 /** When the next unit is due, a lease ends, a spec may generate or its schedule does, or a spec starts: the earliest. */
 function whenDue(candidates: readonly Candidate[], now: number): number {
   let due = latestTime;
-  for (const { meta, nextDue } of candidates) {
+  for (const { meta, nextDue, held } of candidates) {
     if (nextDue > 0) due = Math.min(due, nextDue);
+    if (held !== undefined && held !== null && held.until > now) due = Math.min(due, held.until);
     if (meta.continuous && meta.nextContinuous > now) due = Math.min(due, meta.nextContinuous);
     if (meta.notBefore > now) due = Math.min(due, meta.notBefore);
     if (runsDue(meta) > 0) due = Math.min(due, runsDue(meta));

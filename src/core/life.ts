@@ -62,7 +62,7 @@ export function begin<Unit extends UnitState>(
   worker: string,
   lifetimeMs: number,
 ): AttemptState {
-  const start = startOf(unit, set.now);
+  const start = startOf(unit, Math.max(set.now, set.placeFreed(unit.spec)));
   set.happened(unit, "started", waitedMs(unit, start));
   set.leave(unit);
   supersede(set, unit, set.now);

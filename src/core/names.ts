@@ -9,7 +9,8 @@
 import { Buffer, isUtf8 } from "node:buffer";
 import { CoordinateError } from "./errors.ts";
 
-export type NameKind = "namespace" | "work spec" | "work unit" | "worker" | "queue" | "label" | "action";
+export type NameKind =
+  "namespace" | "work spec" | "work unit" | "worker" | "queue" | "label" | "action" | "partition";
 
 /** Fewest and most bytes a name may have. The empty namespace is the default one. */
 export const nameLimits: Readonly<Record<NameKind, { readonly min: number; readonly max: number }>> = {
@@ -19,6 +20,7 @@ export const nameLimits: Readonly<Record<NameKind, { readonly min: number; reado
   worker: { min: 0, max: 1024 },
   queue: { min: 1, max: 1024 },
   label: { min: 1, max: 256 },
+  partition: { min: 0, max: 256 },
   action: { min: 1, max: 1024 },
 };
 

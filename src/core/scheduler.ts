@@ -7,6 +7,7 @@
 import type { Random } from "./clock.ts";
 import { mayGenerate } from "./continuous.ts";
 import type { SchedulingPolicy } from "./namespace.ts";
+import { hasRate } from "./partitions.ts";
 import type { WorkSpecMeta } from "./work-spec.ts";
 
 /** What the scheduler needs to know of a work spec, and no more. */
@@ -21,6 +22,13 @@ export interface Candidate {
   topPriority: number;
   /** When a delayed unit is due or a lease ends, the earliest; 0 when nothing is to come. */
   nextDue: number;
+  /** What holds its units back besides, if anything. `until` is when that changes by itself; 0 is not by itself. */
+  held?: Held | null;
+}
+
+export interface Held {
+  reason: "rate" | "partitions";
+  until: number;
 }
 
 export interface ScheduleRequest {
@@ -49,6 +57,8 @@ export type Exclusion =
   | "no_task"
   | "needs_memory"
   | "max_running"
+  | "rate"
+  | "partitions"
   | "no_work"
   | "continuous_pending"
   | "continuous_not_due"
@@ -93,7 +103,10 @@ function filter(candidate: Candidate, request: ScheduleRequest, now: number): Ex
   if (request.modules === true && meta.runtime === "" && !meta.runsModule) return "no_task";
   if ((request.availableGb ?? 0) > 0 && meta.minGb > (request.availableGb ?? 0)) return "needs_memory";
   if (meta.maxRunning > 0 && pending >= meta.maxRunning) return "max_running";
-  if (available > 0 || mayGenerate(meta, available, pending, now)) return null;
+  const { held } = candidate;
+  if (held?.reason === "rate") return "rate";
+  if (available > 0) return held?.reason ?? null;
+  if (mayGenerate(meta, available, pending, now)) return null;
   if (!meta.continuous) return pending === 0 && meta.nextRun > now ? "schedule_not_due" : "no_work";
   return pending > 0 ? "continuous_pending" : "continuous_not_due";
 }
@@ -237,7 +250,7 @@ export function explainChoice(
 }
 
 function reason(
-  { meta, available, pending }: Candidate,
+  { meta, available, pending, held }: Candidate,
   excluded: Exclusion | null,
   request: ScheduleRequest,
   now: number,
@@ -265,6 +278,10 @@ function reason(
       return `needs ${meta.minGb} GB; ${request.availableGb} GB are available`;
     case "max_running":
       return `has ${pending} pending work units; max_running is ${meta.maxRunning}`;
+    case "rate":
+      return `its rate allows no more ${untilText(held?.until ?? 0, now)}`.trimEnd();
+    case "partitions":
+      return `all partitions with work are held back by ${partitionRules(meta)} ${untilText(held?.until ?? 0, now)}`.trimEnd();
     case "no_work":
       return "has no available work units";
     case "continuous_pending":
@@ -280,4 +297,17 @@ function reason(
     case "enough_running":
       return "has more than its share of pending work units";
   }
+}
+
+const untilText = (until: number, now: number): string =>
+  until > now ? `for ${((until - now) / 1000).toFixed(1)} s` : "";
+
+/** The rules of a work spec that may hold a partition back. */
+function partitionRules({ maxRunningPerPartition, ratePerPartition, order }: WorkSpecMeta): string {
+  const rules = [
+    maxRunningPerPartition > 0 ? `max_running_per_partition (${maxRunningPerPartition})` : "",
+    hasRate(ratePerPartition) ? "rate_per_partition" : "",
+    order === "" ? "" : "their order",
+  ];
+  return rules.filter((rule) => rule !== "").join(" or ");
 }

@@ -16,6 +16,7 @@ import {
   renewLease,
   retryUnit,
 } from "./life.ts";
+import { hasLanes, mayRunAgain } from "./partitions.ts";
 import type { AttemptKey, Settle, WorkUnitPut } from "./store.ts";
 import type { AttemptState, Rule, UnitState, WorkingSet } from "./working-set.ts";
 
@@ -48,7 +49,10 @@ export function* settleAttempts<Unit extends UnitState>(
       continue;
     }
     if (set.isUnresolved()) yield* followBefore(set, unit);
-    if (mayTakePlace(unit, change, set.now)) yield set.loadCounts(unit.spec);
+    if (mayTakePlace(unit, change, set.now)) {
+      yield set.loadCounts(unit.spec);
+      if (hasLanes(unit.spec.meta)) yield set.loadRunning(unit.spec, unit.partition);
+    }
     const answer = unchanged(change);
     const finished = settleOne(set, unit, change, answer);
     const next = finished === null ? undefined : nextSpec(set, unit);
@@ -77,13 +81,19 @@ export const unchanged = ({ unitId, number }: AttemptKey): AttemptChanged => ({
   chainingErrors: [],
 });
 
-/** Whether the change would make an attempt run again that has lost its place among `max_running`. */
+/** Whether the change would make an attempt run again that has lost its place among those that may run. */
 const mayTakePlace = (unit: UnitState, { action, number, time }: Settle, now: number): boolean =>
   action === "renew" &&
   time > now &&
-  unit.spec.meta.maxRunning > 0 &&
+  (unit.spec.meta.maxRunning > 0 || hasLanes(unit.spec.meta)) &&
   unit.attempt?.number === number &&
   unit.attempt.status === "expired";
+
+function hasPlace<Unit extends UnitState>(set: WorkingSet<Unit>, { spec, partition }: Unit): boolean {
+  const { meta } = spec;
+  if (meta.maxRunning > 0 && set.count(spec, "pending") >= meta.maxRunning) return false;
+  return !hasLanes(meta) || mayRunAgain(meta, set.running(spec, partition));
+}
 
 /** Whether the unit was taken from it before its lease ended; what a worker gives back has no lease left. */
 const wasTaken = ({ status, end, expiration }: AttemptState): boolean =>
@@ -115,11 +125,7 @@ function settleOne<Unit extends UnitState>(
   answer.status = attempt.status;
   answer.expirationTime = attempt.expiration;
   let verdict = judge(attempt.status, current !== null, action);
-  if (
-    verdict === "apply" &&
-    mayTakePlace(unit, change, set.now) &&
-    set.count(unit.spec, "pending") >= unit.spec.meta.maxRunning
-  )
+  if (verdict === "apply" && mayTakePlace(unit, change, set.now) && !hasPlace(set, unit))
     verdict = "lost_lease";
   if (verdict === "nothing") return null;
   if (
@@ -175,7 +181,7 @@ function settleOne<Unit extends UnitState>(
 
 /** A unit that the output of a finished attempt asks for. */
 export const outputPut = (
-  { name, data, priority, delayMs }: OutputUnit,
+  { name, data, priority, delayMs, partition }: OutputUnit,
   origin: string,
   now: number,
   batch: string | null = null,
@@ -185,6 +191,7 @@ export const outputPut = (
   priority,
   notBefore: delayMs > 0 ? now + delayMs : 0,
   dependencies: null,
+  ...(partition !== "" && { partition }),
   origin,
   ...(batch !== null && { labels: [batchLabel(batch)] }),
 });

@@ -267,6 +267,8 @@ export interface WorkUnitPut {
   /** Never empty: absent is none, also for a unit that has some. */
   queues?: readonly string[];
   labels?: readonly string[];
+  /** Never empty: absent is none. */
+  partition?: string;
   /** What it says of its tries; absent is nothing, also for a unit that did. */
   retry?: UnitRetry;
   /** The attempt whose output the unit is. */

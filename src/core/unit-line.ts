@@ -1,7 +1,7 @@
 /**
  * Work units as people and programs write them, a line of JSON each. One line may hold
  *
- *   {"name": "a", "data": {…}, "priority": 5, "delay": 60}   one unit; `delay` is in seconds
+ *   {"name": "a", "data": {…}, "priority": 5, "delay": 60}   one unit; `delay` is in seconds; `partition` is possible, too
  *   {"a": {…}, "b": {…}}                                     several, by name, as the Python tool takes them
  *   ["a", {…}, {"priority": 5, "delay": 60}]                 one unit, as an output of a job has it
  *   "a"                                                      one unit without data
@@ -88,6 +88,7 @@ function readFields(entries: readonly { key: string; value: RawValue }[]): WorkU
     else if (key === "delay") unit.delayMs = numberOf(key, value) * 1000;
     else if (key === "delayMs" || key === "notBefore") unit[key] = numberOf(key, value);
     else if (key === "dependencies") unit.dependencies = dependenciesOf(value);
+    else if (key === "partition") unit.partition = rawText(value) ?? wrong(key, "a string", value);
     else throw bad(`${JSON.stringify(cut(key))}: not a field of a unit; its own keys belong into data`);
   }
   return unit;
@@ -114,6 +115,7 @@ function readTuple([name, data, metadata, priority]: readonly RawValue[]): WorkU
       if (rawKind(value) === "null") continue;
       if (key === "priority") unit.priority = numberOf(key, value);
       else if (key === "delay") unit.delayMs = numberOf(key, value) * 1000;
+      else if (key === "partition") unit.partition = rawText(value) ?? wrong(key, "a string", value);
     }
   }
   if (priority !== undefined && rawKind(priority) === "number")

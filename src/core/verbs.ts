@@ -133,6 +133,7 @@ const workUnit = named("work unit");
 const worker = named("worker");
 const queue = named("queue");
 const label = named("label");
+const partition = named("partition");
 const action = named("action");
 const time = number({ description: "Milliseconds since 1970; 0 is none" });
 const span = number({ description: "Milliseconds" });
@@ -293,6 +294,7 @@ export const workUnitInput = input<WorkUnitInput>({
   ),
   queues: maybe(list(queue)),
   labels: maybe(list(label)),
+  partition: maybe(partition),
   ...ownRetry,
   batch: maybe(text()),
   onConflict: maybe(conflict),
@@ -322,6 +324,7 @@ export const workUnitRow = object<WorkUnitRow>({
   ),
   queues: list(queue),
   labels: list(label),
+  partition,
   ...ownRetry,
 });
 const conditions: Members<Omit<WorkUnitQuery, "asAdded" | "previous" | "limit">> = {

@@ -6,6 +6,7 @@
  */
 import { latestTime } from "./check.ts";
 import { nameFromBytes } from "./names.ts";
+import type { Rate } from "./partitions.ts";
 import { backoffKinds, type RetryPolicy } from "./retry.ts";
 import { overlapPolicies, type Schedule } from "./schedule.ts";
 
@@ -29,6 +30,14 @@ export interface WorkSpecMeta {
   maxRunning: number;
   maxGetwork: number;
   maxRetries: number;
+  /** Of the units of one partition; 0 is unlimited. */
+  maxRunningPerPartition: number;
+  rate: Rate;
+  ratePerPartition: Rate;
+  /** "partition": the next unit of a partition only when the one before has ended. */
+  order: "" | "partition";
+  /** "partition": partitions take turns, whatever the priorities of their units. */
+  fair: "" | "partition";
   /** What becomes of a unit whose task ends in an error; empty is nothing said. */
   retry: RetryPolicy;
   /** Units that may wait when others are added. */
@@ -114,6 +123,19 @@ const retentionLimit = {
     help: "Seconds since the unit ended for which it is kept",
   },
   max_count: { kind: "count", field: "maxCount", help: "How many units are kept, the newest" },
+} as const satisfies Record<string, WorkSpecField>;
+
+/** Nothing, or by partition. */
+const partitionWords = ["", "partition"] as const;
+
+const rate = {
+  limit: { kind: "amount", field: "limit", help: "Units that may begin in one period; 0 is unlimited" },
+  period: { kind: "duration", field: "periodMs", help: "Seconds; 1 if not given" },
+  burst: {
+    kind: "count",
+    field: "burst",
+    help: "Units that may begin at once after a pause; 1 if not given, which spreads them evenly",
+  },
 } as const satisfies Record<string, WorkSpecField>;
 
 const backoff = {
@@ -286,6 +308,46 @@ export const workSpecFields = {
     settable: true,
     help: "Attempts after which a unit fails instead of being handed out again; 0 is unlimited",
   },
+  max_running_per_partition: {
+    kind: "count",
+    field: "maxRunningPerPartition",
+    default: 0,
+    settable: true,
+    newer: true,
+    help: "Units of one partition that may be pending at once, exactly; 0 is unlimited",
+  },
+  rate: {
+    kind: "object",
+    field: "rate",
+    default: {},
+    newer: true,
+    help: "How many units may begin in a time",
+    keys: rate,
+  },
+  rate_per_partition: {
+    kind: "object",
+    field: "ratePerPartition",
+    default: {},
+    newer: true,
+    help: "How many units of one partition may begin in a time",
+    keys: rate,
+  },
+  order: {
+    kind: "choice",
+    field: "order",
+    default: "",
+    newer: true,
+    words: partitionWords,
+    help: "With partition, the next unit of a partition begins only when the one before has finished or failed",
+  },
+  fair: {
+    kind: "choice",
+    field: "fair",
+    default: "",
+    newer: true,
+    words: partitionWords,
+    help: "With partition, partitions take turns, one unit each, however many units they have and of whatever priority",
+  },
   retry: {
     kind: "object",
     field: "retry",
@@ -445,7 +507,9 @@ const wanted: Readonly<Record<FieldKind, string>> = {
 /** What a value of the field is, in words. */
 export function wantedKind({ kind, words }: Pick<WorkSpecField, "kind" | "words">): string {
   if (words === undefined) return wanted[kind];
-  const known = wordsOf(words).join(", ");
+  const known = wordsOf(words)
+    .filter((word) => word !== "")
+    .join(", ");
   return kind === "choice" ? `one of ${known}` : `${wanted[kind]}, or one of ${known}`;
 }
 

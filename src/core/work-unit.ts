@@ -24,6 +24,11 @@ export interface WorkUnitInput extends UnitRetry {
   queues?: readonly string[];
   /** A few short words to find the unit by; at most 8, each of 1 to 256 bytes. Absent is none, also when added again. */
   labels?: readonly string[];
+  /**
+   * What the unit is counted under where its work spec has limits, rates or an order for each partition: a tenant, a host, an
+   * account. At most 256 bytes. Absent or empty is none, also when added again; units without one are together in one partition.
+   */
+  partition?: string;
   // `maxRetries` and `retry` take the place of what the work spec says; absent is nothing, also when added again
   /** The batch that the unit belongs to, which is made when it does not exist. The unit carries the label `batch:` and this name. */
   batch?: string;
@@ -90,6 +95,8 @@ export interface WorkUnitRow extends UnitRetry {
   /** The queues that hear of its end, and the words it is found by: as they were given, without repetitions. */
   queues: readonly string[];
   labels: readonly string[];
+  /** Empty for a unit that was given none. */
+  partition: string;
 }
 
 /** Whether nothing more will become of a unit by itself; one that is gone has ended, too. */

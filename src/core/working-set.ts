@@ -19,6 +19,7 @@ import {
 import { batchOf, type BatchCounts, type BatchRow } from "./batch.ts";
 import type { Data } from "./data.ts";
 import type { DependencyKind } from "./dependency.ts";
+import type { Hold, LaneState } from "./partitions.ts";
 import type { Happening } from "./history.ts";
 import type { QueueMessage } from "./queue.ts";
 import type { UnitRetry } from "./retry.ts";
@@ -38,6 +39,8 @@ export interface SpecState {
   readonly name: string;
   readonly namespace: string;
   readonly meta: WorkSpecMeta;
+  /** When the bucket of its `rate` is full again. */
+  readonly full: number;
   /** Deleted for everybody, though its rows may still be there. */
   readonly deleted: boolean;
 }
@@ -68,6 +71,8 @@ export interface UnitState {
   readonly status: WorkUnitStatus;
   data: Data | null;
   priority: number;
+  /** Empty is none. Changed only while the unit is in no order. */
+  partition: string;
   notBefore: number;
   readonly created: number;
   /** Attempts ever made, and those that count as tries. */
@@ -172,6 +177,16 @@ export abstract class WorkingSet<Unit extends UnitState> {
     return undefined;
   }
 
+  /** Lanes enough to hand out so many units, with their first units; of a spec that has lanes. */
+  loadLanes(_spec: Unit["spec"], _count: number): Loading {
+    return undefined;
+  }
+
+  /** How many units of these partitions run, exactly: nobody begins another until the verb has ended. */
+  loadRunning(_spec: Unit["spec"], _partition: string): Loading {
+    return undefined;
+  }
+
   /** A batch, which nobody else changes until the verb has ended; `create`: one that is about to be made. */
   loadBatch(_namespace: string, _name: string, _create: boolean): Loading {
     return undefined;
@@ -200,10 +215,31 @@ export abstract class WorkingSet<Unit extends UnitState> {
   /** The next unit to claim: highest priority first, then name order. */
   abstract ready(spec: Unit["spec"]): Unit | undefined;
   abstract extras(unit: Unit): Extras;
+  /** The lane that is next to be served among those with available units that are not held. */
+  abstract nextLane(spec: Unit["spec"]): LaneState | undefined;
+  /** The lane's next unit: highest priority first, then name order; or the first of those that have begun. */
+  abstract nextInLane(spec: Unit["spec"], lane: LaneState, begun: boolean): Unit | undefined;
+  /**
+   * When the last attempt of the work spec ended that a limit no longer counts, as far as was looked: who takes its place begins no
+   * earlier. Only where the daemons' requests may overtake each other.
+   */
+  placeFreed(_spec: Unit["spec"]): number {
+    return 0;
+  }
+
+  /** How many units of a partition run. */
+  abstract running(spec: Unit["spec"], partition: string): number;
 
   abstract batch(namespace: string, name: string): BatchRow | undefined;
 
   // ---- writing
+
+  /** A unit of the lane was handed out: the turn passes to the one after it. Saves the lane. */
+  abstract served(spec: Unit["spec"], lane: LaneState): void;
+  /** Passes the lane over until then, or until something happens to its units. */
+  abstract hold(spec: Unit["spec"], lane: LaneState, hold: Hold): void;
+  /** Saves the bucket of a spec's rate. */
+  abstract setFull(spec: Unit["spec"], full: number): void;
 
   /** A fast path: adds units that are all new and depend on nothing; null, and nothing is written, when that is not so. */
   abstract addNew(spec: Unit["spec"], puts: readonly WorkUnitPut[]): Rule<AddedWorkUnit[] | null> | null;
@@ -391,6 +427,7 @@ export function unitRow(
     dependencies,
     queues,
     labels,
+    partition: unit.partition,
     ...retry,
   };
 }

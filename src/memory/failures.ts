@@ -1,6 +1,5 @@
 /** The failure groups of a work spec. */
-import { failureOf, type FailureRow } from "../core/index.ts";
-import { SortedList } from "./sorted-list.ts";
+import { failureOf, SortedList, type FailureRow } from "../core/index.ts";
 import type { Unit } from "./state.ts";
 
 type Totals = Omit<FailureRow, "workSpec" | "fingerprint" | "count">;

@@ -7,8 +7,11 @@ import {
   byExpiration,
   compareNames,
   isPlainName,
+  hasLanes,
+  laneRules,
   isSpent,
   noExtras,
+  SortedList,
   specTryLimit,
   type ActionRow,
   type BatchRow,
@@ -31,12 +34,13 @@ import {
 import { Failures } from "./failures.ts";
 import { SpaceHistory } from "./history.ts";
 import type { Queue } from "./queues.ts";
-import { SortedList } from "./sorted-list.ts";
+import { SpecLanes } from "./spec-lanes.ts";
 import { UnitNames, type NameChunk } from "./unit-names.ts";
 
 /** What few units have: kept apart so that millions of others do not pay for it. */
 interface Links {
   origin: string | null;
+  partition: string;
   since: number;
   extras: Extras;
   needs: readonly Need[];
@@ -84,7 +88,14 @@ export class Unit implements UnitState {
   }
 
   #link(): Links {
-    this.#links ??= { origin: null, since: 0, extras: noExtras, needs: noNeeds, dependents: null };
+    this.#links ??= {
+      origin: null,
+      partition: "",
+      since: 0,
+      extras: noExtras,
+      needs: noNeeds,
+      dependents: null,
+    };
     return this.#links;
   }
 
@@ -94,6 +105,14 @@ export class Unit implements UnitState {
 
   set origin(origin: string | null) {
     this.#link().origin = origin;
+  }
+
+  get partition(): string {
+    return this.#links?.partition ?? "";
+  }
+
+  set partition(partition: string) {
+    if (partition !== this.partition) this.#link().partition = partition;
   }
 
   get since(): number {
@@ -146,7 +165,7 @@ export const byName = (a: Unit, b: Unit): number =>
           ? 1
           : 0
       : compareNames(a.name, b.name);
-const byClaim = (a: Unit, b: Unit): number => b.priority - a.priority || byName(a, b);
+export const byClaim = (a: Unit, b: Unit): number => b.priority - a.priority || byName(a, b);
 const byDue = (a: Unit, b: Unit): number => a.notBefore - b.notBefore || a.id - b.id;
 const byEnd = (a: Unit, b: Unit): number => endOf(a) - endOf(b) || a.id - b.id;
 const endOf = (unit: Unit): number => unit.attempt?.end ?? 0;
@@ -173,6 +192,11 @@ export class Spec implements SpecState {
   /** Ended units by the time they ended: only where retention asks for it. */
   ended: Record<"finished" | "failed", SortedList<Unit>> | null = null;
   readonly removed = { finished: 0, failed: 0 };
+  /** Only where its units are handed out by partition. */
+  lanes: SpecLanes | null = null;
+  /** The partition that was served last. */
+  cursor = "";
+  full = 0;
   readonly failures = new Failures(byName);
 
   constructor(id: number, space: Space, name: string, data: Data, meta: WorkSpecMeta) {
@@ -192,6 +216,8 @@ export class Spec implements SpecState {
   /** Finds units that were tried too often by a limit that was not there before. */
   setMeta(meta: WorkSpecMeta): void {
     const limit = specTryLimit(this.meta);
+    if (laneRules(meta) !== laneRules(this.meta) || hasLanes(meta) !== (this.lanes !== null))
+      this.lanes = hasLanes(meta) ? new SpecLanes(meta, this.units.values(), this.lanes) : null;
     this.meta = meta;
     if (specTryLimit(meta) === limit) return;
     this.exhausted.clear();

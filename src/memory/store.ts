@@ -10,6 +10,7 @@ import {
   countRetired,
   defaultNamespaceSettings,
   exhaustUnits,
+  hasFlowRules,
   Happened,
   lockAncestors,
   lockKey,
@@ -17,10 +18,13 @@ import {
   missingWorkSpec,
   nothingSwept,
   nameHasPrefix,
+  nextToken,
+  openLane,
   parentCycle,
   putBatches,
   removeUnits,
   settleAttempts,
+  tokensOf,
   workerLifetimeMs,
   workSpecName,
   Watches,
@@ -38,6 +42,7 @@ import {
   type CandidatesAsk,
   type Claim,
   type CountSlice,
+  type Held,
   type FailureRow,
   type HistoryKeeper,
   type HistoryRow,
@@ -252,9 +257,18 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
         pending: spec.leases.size,
         topPriority: spec.ready.first()?.priority ?? 0,
         nextDue: earliest(spec.due.first()?.notBefore, spec.leases.first()?.attempt?.expiration),
+        held: hasFlowRules(spec.meta) ? this.#heldBack(spec, now) : null,
       });
     }
     return { settings: space.settings, candidates, repeated: this.#claimedBefore(space, requestId, now) };
+  }
+
+  #heldBack(spec: Spec, now: number): Held | null {
+    const { meta, full, lanes } = spec;
+    if (tokensOf(meta.rate, full, now) < 1) return { reason: "rate", until: nextToken(meta.rate, full, now) };
+    if (lanes === null || spec.ready.size === 0) return null;
+    if (run(openLane(this.#set.at(now), spec, 1)) !== undefined) return null;
+    return { reason: "partitions", until: lanes.lanes.nextWake };
   }
 
   async listFailures(ns: string, workSpec: string | null, now: number): Promise<FailureRow[]> {
@@ -773,6 +787,7 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
       swept.retired += units.length;
     }
     if (left() <= 0) swept.more = true;
+    spec.lanes?.lanes.prune(now);
   }
 
   async close(): Promise<void> {

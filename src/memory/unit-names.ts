@@ -2,8 +2,7 @@
  * The units of a spec in name order, with exact counts by status, of all and of every stretch of names. A claim or a
  * settle changes two numbers here; a listing by status passes over the stretches that have none of it.
  */
-import { emptyTally, type Tally, type WorkUnitStatus } from "../core/index.ts";
-import { SortedList, type Chunk } from "./sorted-list.ts";
+import { emptyTally, SortedList, type Chunk, type Tally, type WorkUnitStatus } from "../core/index.ts";
 import type { Unit } from "./state.ts";
 
 export type NameChunk = Chunk<Unit, Tally>;

@@ -2,12 +2,16 @@
 import {
   areExtras,
   noExtras,
+  SortedList,
   type Watches,
   workerLifetimeMs,
   WorkingSet,
   type AttemptState,
   type BatchRow,
   type Extras,
+  type Hold,
+  type Lane,
+  type LaneState,
   type Happened,
   type Need,
   type QueueMessage,
@@ -16,7 +20,6 @@ import {
   type WorkUnitStatus,
 } from "../core/index.ts";
 import { Queue } from "./queues.ts";
-import { SortedList } from "./sorted-list.ts";
 import { byName, Unit, Worker, type Space, type Spec, type UnitTable } from "./state.ts";
 
 export class MemorySet extends WorkingSet<Unit> {
@@ -95,7 +98,31 @@ export class MemorySet extends WorkingSet<Unit> {
     return unit.extras;
   }
 
+  nextLane(spec: Spec): Lane | undefined {
+    return spec.lanes?.lanes.next(spec.cursor, this.now);
+  }
+
+  nextInLane(spec: Spec, lane: LaneState, begun: boolean): Unit | undefined {
+    return spec.lanes?.next(lane, begun);
+  }
+
+  running(spec: Spec, partition: string): number {
+    return spec.lanes?.lanes.get(partition)?.running ?? 0;
+  }
+
   // ---- writing
+
+  served(spec: Spec, { partition }: LaneState): void {
+    spec.cursor = partition;
+  }
+
+  hold(spec: Spec, { partition }: LaneState, hold: Hold): void {
+    spec.lanes?.lanes.hold(spec.lanes.lanes.of(partition), hold);
+  }
+
+  setFull(spec: Spec, full: number): void {
+    spec.full = full;
+  }
 
   addNew(): null {
     return null;
@@ -115,6 +142,7 @@ export class MemorySet extends WorkingSet<Unit> {
 
   leave(unit: Unit): void {
     const { spec, status } = unit;
+    spec.lanes?.leave(unit, status);
     if (status === "available") {
       spec.ready.remove(unit);
       if (spec.exhausted.size > 0) spec.exhausted.delete(unit);
@@ -129,6 +157,7 @@ export class MemorySet extends WorkingSet<Unit> {
   enter(unit: Unit, status: WorkUnitStatus): void {
     const { spec } = unit;
     spec.names.change(unit, status);
+    spec.lanes?.enter(unit, status);
     if (status === "available") {
       spec.ready.add(unit);
       spec.noteExhausted(unit);

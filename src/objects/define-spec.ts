@@ -51,6 +51,16 @@ export interface WorkSpecKeys<Result = DataObject> {
   max_getwork?: number;
   /** Attempts after which a unit fails instead of being handed out again; 0 is unlimited */
   max_retries?: number;
+  /** Units of one partition that may be pending at once, exactly; 0 is unlimited */
+  max_running_per_partition?: number;
+  /** How many units may begin in a time */
+  rate?: RateKeys;
+  /** How many units of one partition may begin in a time */
+  rate_per_partition?: RateKeys;
+  /** With partition, the next unit of a partition begins only when the one before has finished or failed */
+  order?: "partition" | "";
+  /** With partition, partitions take turns, one unit each, however many units they have and of whatever priority */
+  fair?: "partition" | "";
   /** What becomes of a unit whose task ends in an error. Without it and max_retries, the unit fails */
   retry?: {
     attempts?: number;
@@ -81,6 +91,16 @@ export interface WorkSpecKeys<Result = DataObject> {
     catch_up?: "skip" | "one" | number;
     overlap?: "allow" | "skip" | "wait";
   };
+}
+
+/** The keys of a rate. */
+export interface RateKeys {
+  /** Units that may begin in one period; 0 is unlimited */
+  limit: number;
+  /** Seconds; 1 if not given */
+  period?: number;
+  /** Units that may begin at once after a pause; 1 if not given, which spreads them evenly */
+  burst?: number;
 }
 
 type Rows = typeof workSpecFields;

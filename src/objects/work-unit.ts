@@ -128,6 +128,11 @@ export class WorkUnit<Given extends object = DataObject, Result extends object =
     return this.#row.labels;
   }
 
+  /** What it is counted under where its work spec has rules for each partition; empty for none. */
+  get partition(): string {
+    return this.#row.partition;
+  }
+
   /** Pending, finished or failed; null while the unit waits. */
   get activeAttempt(): Attempt<Given, Result> | null {
     const { activeAttempt } = this.#row;

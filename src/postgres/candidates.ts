@@ -1,18 +1,22 @@
 /** What the scheduler needs to know, in one statement for all who ask at the same moment. */
 import { createHash } from "node:crypto";
 import {
+  hasFlowRules,
   nameFromBytes,
   nameToBytes,
+  nextToken,
   runsDue,
+  tokensOf,
   type AttemptKey,
   type Candidate,
   type DesiredState,
+  type Held,
   type NamespaceSettings,
   type SchedulingPolicy,
 } from "../core/index.ts";
 import { requestOf, type Seen } from "./claims.ts";
 import type { Row, Session } from "./connection.ts";
-import { readKeys } from "./log.ts";
+import { readRepeated } from "./log.ts";
 import { tallyOf } from "./tally.ts";
 import { byteas, textKey } from "./values.ts";
 import { readMeta } from "./work-specs.ts";
@@ -35,7 +39,10 @@ export const candidatesSql = `
      ORDER BY u.not_before LIMIT 1),
     (SELECT string_agg(g.at || ':' || r.answer, ';') FROM unnest($2::bytea[]) WITH ORDINALITY AS g (id, at)
      CROSS JOIN LATERAL ${requestOf("n.id", "g.id")} r WHERE $2::bytea[] IS NOT NULL),
-    c.arrivals, s.next_run, s.last_run
+    c.arrivals, s.next_run, s.last_run, s.full_at,
+    CASE WHEN s.laned THEN EXISTS (SELECT 1 FROM @lane l WHERE l.spec = s.id AND l.state = 1)
+      OR EXISTS (SELECT 1 FROM @note e WHERE e.spec = s.id) OR (s.build_lanes > 0 AND s.build_lanes <= $4::bigint) END,
+    CASE WHEN s.laned THEN (SELECT l.until FROM @lane l WHERE l.spec = s.id AND l.state = 2 ORDER BY l.until LIMIT 1) END
   FROM @namespace n LEFT JOIN @spec s ON s.namespace = n.id AND NOT s.dead
     LEFT JOIN LATERAL ${tallyOf("s.id")} c ON true
   WHERE n.name = $1 AND NOT n.dead`;
@@ -64,7 +71,7 @@ export async function readCandidates(
   const given = requestIds.some((id) => id !== null)
     ? byteas(requestIds.map((id) => (id === null ? null : textKey(id))))
     : null;
-  const rows = await session.rows(candidatesSql, [nameToBytes(ns), given, now + horizonMs]);
+  const rows = await session.rows(candidatesSql, [nameToBytes(ns), given, now + horizonMs, now]);
   const [first] = rows;
   if (first === undefined) return null;
   const candidates: Candidate[] = [];
@@ -89,6 +96,9 @@ export async function readCandidates(
       topPriority: (row[8] as number | null) ?? 0,
       nextDue: due === Infinity ? 0 : due,
     });
+    const candidate = candidates.at(-1);
+    if (candidate !== undefined && hasFlowRules(candidate.meta))
+      candidate.held = heldBack(row, candidate, now);
   }
   return {
     settings: { policy: first[0] as SchedulingPolicy, desired: first[1] as DesiredState },
@@ -99,10 +109,18 @@ export async function readCandidates(
   };
 }
 
+/** What is known without a claim: notes that are still to be folded may turn out to change nothing. */
+function heldBack(row: Row, { meta, available }: Candidate, now: number): Held | null {
+  const [full, open, until] = row.slice(15) as [number, boolean | null, number | null];
+  if (tokensOf(meta.rate, full, now) < 1) return { reason: "rate", until: nextToken(meta.rate, full, now) };
+  if (open !== false || available === 0 || (until ?? Infinity) <= now) return null;
+  return { reason: "partitions", until: until ?? 0 };
+}
+
 function onlyOne(rows: readonly Row[], candidates: readonly Candidate[]): Seen | null {
   const ready = candidates.filter(({ available }) => available > 0);
   const [one] = ready;
-  if (one === undefined || ready.length > 1 || one.meta.maxRunning > 0) return null;
+  if (one === undefined || ready.length > 1 || one.meta.maxRunning > 0 || hasFlowRules(one.meta)) return null;
   if (candidates.some(({ meta }) => meta.continuous)) return null;
   const row = rows.find((each) => each[2] === one.id);
   if (row === undefined) return null;
@@ -115,13 +133,4 @@ function onlyOne(rows: readonly Row[], candidates: readonly Candidate[]): Seen |
     arrivals: rows.reduce((sum, each) => sum + (each[12] as number), 0),
     specs: `${digest} ${candidates.length} ${newest}`,
   };
-}
-
-function readRepeated(text: string | null): Map<number, AttemptKey[]> {
-  const found = new Map<number, AttemptKey[]>();
-  for (const one of text === null ? [] : text.split(";")) {
-    const [at = "", keys = ""] = one.split(":");
-    found.set(Number(at) - 1, readKeys(keys));
-  }
-  return found;
 }

@@ -7,17 +7,20 @@ import {
   attemptId,
   claimUnits as claimByRules,
   nameToBytes,
+  openLane,
   type AttemptRow,
   type Claim,
+  type Held,
+  type Rule,
   type Notes,
 } from "../core/index.ts";
 import { readAttempts } from "./attempts.ts";
 import { catchUp, isPast } from "./expiry.ts";
 import { isRow, type Database, type Row, type Transaction } from "./connection.ts";
 import { comparePlaces, start, type Floors, type Place } from "./floor.ts";
-import { readKeys, registerWorkers } from "./log.ts";
+import { readKeys, readRepeated, registerWorkers } from "./log.ts";
 import { noArrivals, tallyConflict, tallyInsert } from "./tally.ts";
-import { readSpec, specColumns } from "./units.ts";
+import { readSpec, specColumnCount, specColumns, type Spec } from "./units.ts";
 import { byteas, bytesData, int8s, nameOf, textKey } from "./values.ts";
 import { apply, PostgresSet, type Allocate } from "./working-set.ts";
 
@@ -29,7 +32,7 @@ const supersededAndKnown = `  ), superseded AS (
   ), known AS (
     INSERT INTO @worker (namespace, name, updated, expiration)
     SELECT DISTINCT spec.namespace, g.worker, $3::bigint, $3::bigint + $15::bigint FROM spec, unnest($5::bytea[]) AS g (worker)
-    WHERE NOT (limited OR past OR stale) AND repeated IS NULL
+    WHERE NOT (limited OR flow OR past OR stale) AND repeated IS NULL
       AND (SELECT true FROM @worker w WHERE w.namespace = spec.namespace AND w.name = g.worker) IS NULL
     ORDER BY 2
     ON CONFLICT DO NOTHING
@@ -73,7 +76,7 @@ type ClaimKind = "plain" | "noted" | "whole";
 const claimStatement = (kind: ClaimKind): string => `
   WITH spec AS MATERIALIZED (
     SELECT s.id, s.namespace, s.paused, (s.max_running > 0 OR s.continuous) AND NOT $8::boolean AS limited,
-      s.continuous, ${isPast("s", "$3::bigint")} AS past,
+      s.continuous, s.flow, ${isPast("s", "$3::bigint")} AS past,
       ${
         kind === "plain"
           ? "NULL::text"
@@ -81,17 +84,18 @@ const claimStatement = (kind: ClaimKind): string => `
       } AS repeated,
       ${isStale} AS stale,
       CASE WHEN s.max_running = 0 THEN $2::bigint
-        ELSE s.max_running - (SELECT coalesce(sum(t.pending), 0) FROM @tally t WHERE t.spec = s.id) END AS room
+        ELSE s.max_running - (SELECT coalesce(sum(t.pending), 0) FROM @tally t WHERE t.spec = s.id) END AS room,
+      CASE WHEN s.max_running = 0 THEN 0 ELSE (SELECT max(t.freed) FROM @tally t WHERE t.spec = s.id) END AS freed
     FROM @spec s JOIN @namespace n ON n.id = s.namespace
     WHERE s.id = $1 AND NOT s.dead AND n.name = $9
   ), places AS MATERIALIZED (
-    SELECT CASE WHEN paused OR limited OR past OR stale OR repeated IS NOT NULL THEN 0
+    SELECT CASE WHEN paused OR limited OR flow OR past OR stale OR repeated IS NOT NULL THEN 0
       ELSE greatest(0, least($2::bigint, room)) END AS places
     FROM spec
   ), picked AS MATERIALIZED (
     SELECT u.id, u.attempts, u.tries, u.max_tries, u.attempt_status, u.attempt_late, u.attempt_start, u.attempt_end,
       u.attempt_expiration, u.attempt_worker, u.attempt_errors, u.attempt_own, u.attempt_data,
-      greatest($3::bigint, u.since, u.attempt_end) AS begins,
+      greatest($3::bigint, u.since, u.attempt_end, (SELECT freed FROM spec)) AS begins,
       greatest(coalesce(u.since, u.created), u.not_before, u.attempt_end) AS waits
     FROM @unit u WHERE u.spec = $1 AND u.status = 0
       AND (u.place, u.key) >= ($10::float8, $11::bytea)
@@ -125,7 +129,8 @@ ${kind === "whole" ? supersededAndKnown : ""}${kind === "plain" ? "" : notedRequ
     ${tallyConflict}
   )
   SELECT spec.paused, spec.limited, spec.past, fit.exhausted, spec.continuous, spec.repeated,
-    c.id, c.key, c.long_name, c.attempts, c.data, c.place, fit.tried, c.caller, spec.stale, c.attempt_start, c.waited
+    c.id, c.key, c.long_name, c.attempts, c.data, c.place, fit.tried, c.caller, spec.stale, c.attempt_start, c.waited,
+    spec.flow
   FROM spec CROSS JOIN fit LEFT JOIN claimed c ON true`;
 
 /**
@@ -162,6 +167,8 @@ export interface ClaimHints {
   floors: Floors;
   /** Specs with `max_running`, or continuous: their claims take a lock at once. */
   limited: Set<number>;
+  /** Specs with rates or rules for partitions: the rules of core decide at once. */
+  flow: Set<number>;
   /** Specs that had units which were tried before, and how many more claims to expect so. */
   tried: Map<number, number>;
   /** Workers that were there a moment ago. */
@@ -213,7 +220,7 @@ async function tryClaim(claiming: Claiming, claims: readonly Claim[]): Promise<C
   if (first === undefined) return [];
   const { workSpec, maxRetries, requestId } = first;
   const { id } = workSpec;
-  const { floors, limited, tried, workers } = hints;
+  const { floors, limited, flow, tried, workers } = hints;
   // by the spec's id: that of a namespace which was deleted and made again is another
   const who = claims.map(({ worker }) => `${id} ${worker}`);
   const repeat = { repeatable: requestId !== null };
@@ -235,11 +242,7 @@ async function tryClaim(claiming: Claiming, claims: readonly Claim[]): Promise<C
     ...(kind === "plain" ? [] : [requests]),
     ...(kind === "whole" ? [workerLifetimeMs] : []),
   ];
-  const byRule = async (tx: Transaction): Promise<Claimed[]> => {
-    const answers: Claimed[] = [];
-    for (const claim of claims) answers.push(await claimByRule(tx, ns, claim, allocate, now));
-    return answers;
-  };
+  const byRule = (tx: Transaction): Promise<Claimed[]> => claimTogether(tx, ns, claims, allocate, now);
   const holding = async <Answer>(work: (tx: Transaction) => Promise<Answer>): Promise<Answer> =>
     db.transaction(async (tx) => {
       await tx.rows("SELECT 1 FROM @spec WHERE id = $1 FOR UPDATE", [id]);
@@ -249,6 +252,7 @@ async function tryClaim(claiming: Claiming, claims: readonly Claim[]): Promise<C
     await catchUp(db, id, now, Infinity, { fast: false, allocate });
     return holding(byRule);
   }
+  if (flow.has(id) && seen === null) return holding(byRule);
   for (let tries = 0; ; tries++) {
     const { at, raise } = floors.begin(id);
     const expected = tried.get(id) ?? 0;
@@ -285,7 +289,8 @@ async function tryClaim(claiming: Claiming, claims: readonly Claim[]): Promise<C
       floors.reset(id);
     } else if (answer === "limited") limited.add(id);
     else if (answer === "tried") tried.set(id, 50);
-    else return holding(byRule);
+    else if (answer === "flow") flow.add(id);
+    if (answer === "exhausted" || answer === "generate" || answer === "flow") return holding(byRule);
   }
 }
 
@@ -319,7 +324,8 @@ type ClaimAnswer =
   | "limited"
   | "tried"
   | "exhausted"
-  | "generate";
+  | "generate"
+  | "flow";
 
 function readClaim(
   rows: readonly Row[],
@@ -344,6 +350,7 @@ function readClaim(
   if (paused) return { claimed };
   if (limited) return "limited";
   if (past) return "past";
+  if (first[17] === true) return "flow";
   if (exhausted) return "exhausted";
   if (first[12] === true) return "tried";
   if (first[6] === null) return continuous ? "generate" : { claimed };
@@ -379,35 +386,74 @@ function readClaim(
   return { claimed, last: placed.at(-1)!.at };
 }
 
-/** The claim as the rules say it, unit by unit; the spec's row is locked. */
-async function claimByRule(
+/** Claims of one spec as the rules say it, one after the other, unit by unit; the spec's row is locked. */
+async function claimTogether(
   tx: Transaction,
   ns: string,
-  claim: Claim,
+  claims: readonly Claim[],
   allocate: Allocate,
   now: number,
-): Promise<Claimed> {
+): Promise<Claimed[]> {
+  const [first] = claims;
+  if (first === undefined) return [];
   const [row] = await tx.rows(
     `SELECT ${specColumns},
-       (SELECT r.answer FROM @request r WHERE r.namespace = s.namespace AND r.spec = 0 AND r.id = $3::bytea)
+       (SELECT string_agg(g.at || ':' || r.answer, ';') FROM unnest($3::bytea[]) WITH ORDINALITY AS g (id, at)
+        JOIN @request r ON r.namespace = s.namespace AND r.spec = 0 AND r.id = g.id)
      FROM @spec s JOIN @namespace n ON n.id = s.namespace WHERE s.id = $1 AND NOT s.dead AND n.name = $2`,
-    [claim.workSpec.id, nameToBytes(ns), claim.requestId === null ? null : textKey(claim.requestId)],
+    [
+      first.workSpec.id,
+      nameToBytes(ns),
+      byteas(claims.map(({ requestId }) => (requestId === null ? null : textKey(requestId)))),
+    ],
   );
-  if (row === undefined) return nothing();
-  const before = row[6] as string | null;
-  if (before !== null)
-    return { attempts: await readAttempts(tx, ns, readKeys(before), now, true), more: false };
-  const spec = readSpec(claim.workSpec.id, row);
+  if (row === undefined) return claims.map(nothing);
+  const before = readRepeated(row[specColumnCount] as string | null);
+  const spec = readSpec(first.workSpec.id, row);
   const set = new PostgresSet(tx, now, allocate);
-  const answer = await apply(set, claimByRules(set, spec, claim));
+  const answers = await apply(set, claimAll(set, spec, claims, before));
+  for (const [i, keys] of before)
+    answers[i] = { attempts: await readAttempts(tx, ns, keys, now, true), more: false };
   // one that was given nothing is known all the same
-  if (answer.attempts.length === 0) await registerWorkers(tx, spec.namespaceId, [claim.worker], now);
-  if (claim.requestId !== null && answer.attempts.length > 0)
-    await tx.rows("INSERT INTO @request (namespace, spec, id, time, answer) VALUES ($1, 0, $2, $3, $4)", [
-      spec.namespaceId,
-      textKey(claim.requestId),
-      now,
-      answer.attempts.map(({ id }) => id).join(","),
-    ]);
-  return answer;
+  const idle = claims.filter((_, i) => !before.has(i) && answers[i]?.attempts.length === 0);
+  if (idle.length > 0)
+    await registerWorkers(tx, spec.namespaceId, [...new Set(idle.map(({ worker }) => worker))], now);
+  for (const [i, { requestId }] of claims.entries())
+    if (requestId !== null && !before.has(i) && (answers[i]?.attempts.length ?? 0) > 0)
+      await tx.rows("INSERT INTO @request (namespace, spec, id, time, answer) VALUES ($1, 0, $2, $3, $4)", [
+        spec.namespaceId,
+        textKey(requestId),
+        now,
+        answers[i]?.attempts.map(({ id }) => id).join(","),
+      ]);
+  return answers;
+}
+
+function* claimAll(
+  set: PostgresSet,
+  spec: Spec,
+  claims: readonly Claim[],
+  before: ReadonlyMap<number, unknown>,
+): Rule<Claimed[]> {
+  const answers: Claimed[] = [];
+  for (const [i, claim] of claims.entries())
+    answers.push(before.has(i) ? nothing() : yield* claimByRules(set, spec, claim));
+  return answers;
+}
+
+/** Whether all lanes of a spec are held, with the notes that there are. */
+export async function heldLanes(tx: Transaction, id: number, now: number): Promise<Held | null> {
+  const [row] = await tx.rows(
+    `SELECT ${specColumns} FROM @spec s JOIN @namespace n ON n.id = s.namespace WHERE s.id = $1 AND NOT s.dead FOR UPDATE OF s`,
+    [id],
+  );
+  if (row === undefined) return null;
+  const set = new PostgresSet(tx, now, () => Promise.resolve([]));
+  const open = await apply(set, openLane(set, readSpec(id, row), 1));
+  if (open !== undefined) return null;
+  const [until] = await tx.rows(
+    "SELECT until FROM @lane WHERE spec = $1 AND state = 2 ORDER BY until LIMIT 1",
+    [id],
+  );
+  return { reason: "partitions", until: (until?.[0] as number | undefined) ?? 0 };
 }

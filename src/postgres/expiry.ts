@@ -13,6 +13,7 @@ import {
   type WorkSpecRef,
 } from "../core/index.ts";
 import { isRow, type Database } from "./connection.ts";
+import { noteGroups, noteInsert } from "./lanes.ts";
 import { epochOf, tallyConflict, tallyInsert } from "./tally.ts";
 import { readSpec, specColumns, type Spec } from "./units.ts";
 import { apply, PostgresSet, type Allocate } from "./working-set.ts";
@@ -74,9 +75,14 @@ export const moveSql = `
   ), expired AS (
     UPDATE @unit u SET status = CASE WHEN u.not_before > $2::bigint THEN 1 ELSE 0 END, attempt_status = 1,
       attempt_end = greatest(u.attempt_expiration, u.attempt_start)
-    FROM lapsed WHERE ${isRow("u.id", "lapsed.id")} AND NOT lapsed.needs RETURNING u.status, u.place, u.key
+    FROM lapsed WHERE ${isRow("u.id", "lapsed.id")} AND NOT lapsed.needs RETURNING u.status, u.place, u.key, u.lane, u.partition, u.attempt_end
   ), ready AS (
-    UPDATE @unit u SET status = 0 FROM due WHERE ${isRow("u.id", "due.id")} RETURNING u.place, u.key
+    UPDATE @unit u SET status = 0 FROM due WHERE ${isRow("u.id", "due.id")} RETURNING u.status, u.place, u.key, u.lane, u.partition
+  ), noted AS (
+    ${noteInsert}
+    SELECT s.id, ${noteGroups}
+    FROM (SELECT status, place, key, lane, partition FROM expired UNION ALL SELECT * FROM ready) AS c JOIN @spec s ON s.id = $1
+    WHERE s.laned AND c.lane IS NOT NULL GROUP BY s.id, c.lane
   ), moved AS MATERIALIZED (
     SELECT count(*) FILTER (WHERE status = 0) AS available, count(*) FILTER (WHERE status = 1) AS delayed,
       (SELECT count(*) FROM ready) AS due, (SELECT count(*) FROM lapsed WHERE needs) AS needy
@@ -88,7 +94,7 @@ export const moveSql = `
     ${tallyInsert}
     SELECT $1, pg_backend_pid(), available + due, delayed - due, 0, -(available + delayed), 0, 0, 0, 0,
       available + due, CASE WHEN available + due > 0 THEN $4::bigint ELSE 0 END,
-      (SELECT place FROM first), (SELECT key FROM first)
+      (SELECT place FROM first), (SELECT key FROM first), (SELECT coalesce(max(attempt_end), 0) FROM expired)
     FROM moved WHERE available + delayed + due > 0
     ${tallyConflict}
   )

@@ -6,6 +6,7 @@
  */
 import {
   actionStatus,
+  hasLanes,
   nameToBytes,
   readOutputs,
   unchanged,
@@ -18,9 +19,10 @@ import { isRow, type Database, type Row, type Transaction } from "./connection.t
 import { isNeedyPast } from "./expiry.ts";
 import { extraArrays, extrasFrom, labelRows, retryArrays } from "./extras.ts";
 import { comparePlaces, placeOf, type Place } from "./floor.ts";
+import { LaneNotes, noteGroups, noteInsert, notesFrom, writeNotes } from "./lanes.ts";
 import { takeSeqs } from "./queues.ts";
 import { emptyDelta, epochOf, tallyConflict, tallyInsert, writeTallies } from "./tally.ts";
-import type { Spec } from "./units.ts";
+import { laneOf, type Spec } from "./units.ts";
 import { bools, byteas, CopyRows, dataBytes, float8s, int2s, int4s, int8s } from "./values.ts";
 
 // ---- adding
@@ -30,15 +32,15 @@ import { bools, byteas, CopyRows, dataBytes, float8s, int2s, int4s, int8s } from
  * answers false when the work spec is not there any more; then nothing was written.
  */
 const insertStatement = (named: boolean): string => `
-  WITH spec AS MATERIALIZED (SELECT id, namespace FROM @spec WHERE id = $1 AND NOT dead),
+  WITH spec AS MATERIALIZED (SELECT id, namespace, laned FROM @spec WHERE id = $1 AND NOT dead),
   added AS (
-    INSERT INTO @unit (id, spec, key, status, place, not_before, created, data${named ? ", queues, labels, retry, max_tries" : ""})
-    SELECT g.id, spec.id, g.key, g.status, g.place, g.not_before, $2, g.data${named ? ", e.queues, e.labels, r.retry, r.max_tries" : ""}
-    FROM spec, unnest($3::bigint[], $4::bytea[], $5::smallint[], $6::float8[], $7::bigint[], $8::bytea[])
-      AS g (id, key, status, place, not_before, data)${
+    INSERT INTO @unit (id, spec, key, status, place, not_before, created, data${named ? ", lane, partition, queues, labels, retry, max_tries" : ""})
+    SELECT g.id, spec.id, g.key, g.status, g.place, g.not_before, $2, g.data${named ? ", g.lane, g.partition, e.queues, e.labels, r.retry, r.max_tries" : ""}
+    FROM spec, unnest($3::bigint[], $4::bytea[], $5::smallint[], $6::float8[], $7::bigint[], $8::bytea[]${named ? ", $14::bytea[], $15::bytea[]" : ""})
+      AS g (id, key, status, place, not_before, data${named ? ", lane, partition" : ""})${
         named
-          ? ` LEFT JOIN (${extrasFrom(14)}) e ON e.id = g.id
-      LEFT JOIN unnest($21::bigint[], $22::text[], $23::int[]) AS r (id, retry, max_tries) ON r.id = g.id`
+          ? ` LEFT JOIN (${extrasFrom(16)}) e ON e.id = g.id
+      LEFT JOIN unnest($28::bigint[], $29::text[], $30::int[]) AS r (id, retry, max_tries) ON r.id = g.id`
           : ""
       }
     RETURNING status
@@ -46,8 +48,10 @@ const insertStatement = (named: boolean): string => `
     named
       ? `, labelled AS (
     INSERT INTO @label (spec, label, key, unit)
-    SELECT l.* FROM spec, unnest($17::bigint[], $18::bytea[], $19::bytea[], $20::bigint[]) AS l (spec, label, key, unit)
+    SELECT l.* FROM spec, unnest($19::bigint[], $20::bytea[], $21::bytea[], $22::bigint[]) AS l (spec, label, key, unit)
     ON CONFLICT (spec, label, key) DO UPDATE SET unit = excluded.unit
+  ), told AS (
+    ${noteInsert} SELECT n.* FROM spec, ${notesFrom(23)} WHERE spec.laned
   )`
       : ""
   }, noted AS (
@@ -57,14 +61,14 @@ const insertStatement = (named: boolean): string => `
     ${tallyInsert}
     SELECT $1, pg_backend_pid(), count(*) FILTER (WHERE status = 0), count(*) FILTER (WHERE status = 1), 0, 0, 0, 0, 0, 0,
       count(*) FILTER (WHERE status = 0), CASE WHEN bool_or(status = 0) THEN $13::bigint ELSE 0 END,
-      $11::float8, $12::bytea
+      $11::float8, $12::bytea, 0
     FROM added HAVING count(*) > 0
     ${tallyConflict}
   )
   SELECT 1 FROM spec`;
 
 export const insertSql = insertStatement(false);
-/** For units of which some have queues, labels or a limit of their own. */
+/** For units of which some have queues, labels, a partition or a limit of their own. */
 export const insertNamedSql = insertStatement(true);
 
 /** From so many on, adds go by COPY: a third less work for the server, for two more round trips. */
@@ -108,8 +112,9 @@ export async function copyUnits(
   now: number,
 ): Promise<boolean> {
   const copy = new CopyRows(rows.length);
+  const partitioned = hasLanes(spec.meta) || rows.some(({ put }) => put.partition !== undefined);
   for (const { id, put, key } of rows) {
-    copy.row(8);
+    copy.row(partitioned ? 10 : 8);
     copy.int8(id);
     copy.int8(spec.id);
     copy.bytes(key);
@@ -118,9 +123,13 @@ export async function copyUnits(
     copy.int8(put.notBefore);
     copy.int8(now);
     copy.data(put.data);
+    if (!partitioned) continue;
+    const { lane, long: partition } = laneOf(put.partition, spec.meta);
+    copy.bytes(lane);
+    copy.bytes(partition);
   }
   await tx.copy(
-    `COPY @unit (id, spec, key, status, place, not_before, created, data) FROM STDIN (FORMAT binary)`,
+    `COPY @unit (id, spec, key, status, place, not_before, created, data${partitioned ? ", lane, partition" : ""}) FROM STDIN (FORMAT binary)`,
     copy.end(),
   );
   const [alive] = await tx.rows("SELECT 1 FROM @spec WHERE id = $1 AND NOT dead", [spec.id]);
@@ -133,6 +142,7 @@ export async function copyUnits(
       now,
       request.answer,
     ]);
+  if (hasLanes(spec.meta)) await writeNotes(tx, arrivalNotes(spec, rows, now));
   const { first, available } = firstPlace(rows, now);
   const delta = { ...emptyDelta(), available, delayed: rows.length - available, arrivals: available, first };
   await writeTallies(tx, new Map([[spec.id, delta]]), now);
@@ -163,14 +173,36 @@ export function insertValues(
   ];
 }
 
-export const isNamed = ({ queues, labels, retry }: WorkUnitPut): boolean =>
+export const hasExtras = ({ queues, labels, retry }: WorkUnitPut): boolean =>
   queues !== undefined || labels !== undefined || retry !== undefined;
 
+export const isNamed = (put: WorkUnitPut): boolean => put.partition !== undefined || hasExtras(put);
+
 /** What the statement for such units is given besides. */
-export function namedValues(spec: number, rows: readonly NewRow[]): unknown[] {
-  const named = rows.filter(({ put }) => isNamed(put)).map(({ id, put, key }) => ({ ...put, id, spec, key }));
+export function namedValues(spec: Spec, rows: readonly NewRow[], now: number): unknown[] {
+  const named = rows
+    .filter(({ put }) => hasExtras(put))
+    .map(({ id, put, key }) => ({ ...put, id, spec: spec.id, key }));
   const { ids, kinds, values } = extraArrays(named);
-  return [ids, kinds, values, ...labelRows(named).values, ...retryArrays(named)];
+  const lanes = rows.map(({ put }) => laneOf(put.partition, spec.meta));
+  return [
+    byteas(lanes.map(({ lane }) => lane)),
+    byteas(lanes.map(({ long }) => long)),
+    ...[ids, kinds, values],
+    ...labelRows(named).values,
+    ...arrivalNotes(spec, rows, now).values(),
+    ...retryArrays(named),
+  ];
+}
+
+/** For the next claim: the lanes of the units, and the first of each that can be claimed now. */
+function arrivalNotes(spec: Spec, rows: readonly NewRow[], now: number): LaneNotes {
+  const notes = new LaneNotes();
+  if (hasLanes(spec.meta))
+    for (const { put, key } of rows)
+      if (put.notBefore <= now)
+        notes.add(spec.id, put.partition ?? "", { place: placeOf(put.priority), key });
+  return notes;
 }
 
 // ---- settling
@@ -191,6 +223,12 @@ const toldSql = `told AS (
     WHERE c.status >= 4
   ), `;
 
+/** For the next claim of a work spec whose units are handed out by partition: these lanes may go on. */
+const notedSql = `noted AS (
+    ${noteInsert}
+    SELECT c.spec, ${noteGroups}
+    FROM changed c JOIN @spec s ON s.id = c.spec WHERE s.laned AND c.status <> 3 AND c.lane IS NOT NULL GROUP BY c.spec, c.lane
+  ), `;
 const happeningOf = {
   finish: "finished",
   fail: "failed",
@@ -217,7 +255,7 @@ const fastActions = { finish: 0, fail: 1, retry: 2, renew: 3 } as const;
  * $1 namespace, $2 now, $3 how many; then per change the unit, number, action, time, data, and whether it may chain; $10 the
  * second of arrivals.
  */
-const settleStatement = (queued: boolean, fails: boolean): string => `
+const settleStatement = (queued: boolean, laned: boolean, fails: boolean): string => `
   WITH given AS MATERIALIZED (
     SELECT * FROM unnest($4::bigint[], $5::int[], $6::smallint[], $7::bigint[], $8::bytea[], $9::boolean[])
       WITH ORDINALITY AS g (id, number, action, time, data, chains, at)
@@ -232,7 +270,7 @@ const settleStatement = (queued: boolean, fails: boolean): string => `
   ), fit AS MATERIALIZED (
     SELECT sum(f.units) AS units${queued ? ", coalesce(sum(f.messages), 0) <= cardinality($11::bigint[]) AS enough" : ""}
     FROM found f JOIN @spec s ON s.id = f.spec JOIN @namespace n ON n.id = s.namespace
-    WHERE NOT s.dead AND n.name = $1 AND NOT (f.chains AND s.next_spec <> '') AND NOT (SELECT past FROM needy)
+    WHERE NOT s.dead AND n.name = $1 AND NOT (f.chains AND s.next_spec <> '') AND NOT (SELECT past FROM needy)${laned ? "" : " AND NOT s.laned"}
   ), changed AS (
     UPDATE @unit u SET
       status = CASE g.action WHEN 0 THEN 4 WHEN 1 THEN 5 WHEN 3 THEN 3 ELSE CASE WHEN g.time > $2::bigint THEN 1 ELSE 0 END END,
@@ -243,35 +281,43 @@ const settleStatement = (queued: boolean, fails: boolean): string => `
       attempt_own = u.attempt_own OR g.data IS NOT NULL,
       attempt_data = coalesce(g.data, u.attempt_data)
     FROM fit, given g WHERE ${isRow("u.id", "g.id")} AND ${plainUnit(queued)} AND fit.units = $3::bigint${queued ? " AND fit.enough" : ""}
-    RETURNING u.spec, u.status, u.attempt_expiration, u.place, u.key, g.at, u.attempt_end - u.attempt_start AS took${queued ? toldColumns : fails ? ", u.id" : ""}
-  ), ${queued ? toldSql : ""}${fails ? failedSql : ""}tallied AS (
+    RETURNING u.spec, u.status, u.attempt_expiration, u.place, u.key, g.at, u.attempt_end - u.attempt_start AS took, u.attempt_end AS ended${laned ? ", u.lane, u.partition" : ""}${queued ? toldColumns : fails ? ", u.id" : ""}
+  ), ${queued ? toldSql : ""}${laned ? notedSql : ""}${fails ? failedSql : ""}tallied AS (
     ${tallyInsert}
     SELECT spec, pg_backend_pid(), count(*) FILTER (WHERE status = 0), count(*) FILTER (WHERE status = 1), 0,
       -count(*) FILTER (WHERE status <> 3), count(*) FILTER (WHERE status = 4), count(*) FILTER (WHERE status = 5), 0, 0,
       count(*) FILTER (WHERE status = 0), CASE WHEN bool_or(status = 0) THEN $10::bigint ELSE 0 END,
       (array_agg(place ORDER BY place, key) FILTER (WHERE status = 0))[1],
-      (array_agg(key ORDER BY place, key) FILTER (WHERE status = 0))[1]
+      (array_agg(key ORDER BY place, key) FILTER (WHERE status = 0))[1], max(ended)
     FROM changed WHERE status <> 3 GROUP BY spec
     ${tallyConflict}
   )
   SELECT at, attempt_expiration, spec, took FROM changed UNION ALL SELECT 0, 0, 0, 0 FROM needy WHERE past`;
 
-export const settleSql = settleStatement(false, false);
-const settleFailedSql = settleStatement(false, true);
-/** The same for units of which some have queues. $11 numbers for their messages, $12 the order of the changes. */
-export const settleQueuedSql = settleStatement(true, false);
-const settleFailedQueuedSql = settleStatement(true, true);
+/**
+ * `queued`: for units of which some have queues; $11 numbers for their messages, $12 the order of the changes. `laned`: where units
+ * are handed out by partition. `fails`: where some fail.
+ */
+const settleStatements = new Map(
+  Array.from({ length: 8 }, (_, bits) => [
+    bits,
+    settleStatement((bits & 1) > 0, (bits & 2) > 0, (bits & 4) > 0),
+  ]),
+);
+export const settleSql = (queued: boolean, laned: boolean, fails: boolean): string =>
+  settleStatements.get(Number(queued) + 2 * Number(laned) + 4 * Number(fails)) ?? "";
 
 /**
  * Answers each change in its place; undefined where the rules have to decide. `queues` is how many queues a unit may have:
- * so many numbers of messages are taken first. `needyPast`: leases of units with dependencies may have ended, and what follows
- * from that comes first.
+ * so many numbers of messages are taken first. `laned`: units may be handed out by partition. `needyPast`: leases of units with
+ * dependencies may have ended, and what follows from that comes first.
  */
 export async function settlePlain(
   db: Database,
   ns: string,
   changes: readonly Settle[],
   queues: number,
+  laned: boolean,
   now: number,
 ): Promise<{ answers: (AttemptChanged | undefined)[]; needyPast: boolean }> {
   const answers = new Array<AttemptChanged | undefined>(changes.length).fill(undefined);
@@ -287,12 +333,12 @@ export async function settlePlain(
   const ends = changes.filter(({ action }) => action === "finish" || action === "fail").length;
   let rows: Row[];
   const fails = changes.some(({ action }) => action === "fail");
-  if (queues === 0 || ends === 0)
-    rows = await db.write(fails ? settleFailedSql : settleSql, plain, { repeatable: true });
+  const tells = queues > 0 && ends > 0;
+  const sql = settleSql(tells, laned, fails);
+  if (!tells) rows = await db.write(sql, plain, { repeatable: true });
   else {
     const seqs = await takeSeqs(db, ends * queues);
     const order = int4s(sorted.map(({ i }) => i));
-    const sql = fails ? settleFailedQueuedSql : settleQueuedSql;
     rows = await db.write(sql, [...plain, int8s(seqs), order], { repeatable: true });
   }
   for (const [at, expirationTime, spec, took] of rows as [number, number, number, number][]) {

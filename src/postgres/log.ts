@@ -40,3 +40,13 @@ export const readKeys = (text: string): AttemptKey[] =>
     const [unitId = 0, number = 0] = id.split(".").map(Number);
     return { unitId, number };
   });
+
+/** What earlier requests were given, by their place among those who ask. */
+export function readRepeated(text: string | null): Map<number, AttemptKey[]> {
+  const found = new Map<number, AttemptKey[]>();
+  for (const one of text === null ? [] : text.split(";")) {
+    const [at = "", keys = ""] = one.split(":");
+    found.set(Number(at) - 1, readKeys(keys));
+  }
+  return found;
+}

@@ -346,6 +346,54 @@ export const migrations: readonly Migration[] = [
       ) WITH (fillfactor = 50)`,
     ],
   },
+  {
+    // a daemon that does not know limits per partition and rates would exceed them
+    worksWith: 4,
+    statements: [
+      // lane: the partition, empty for none in a work spec whose units are handed out by partition; partition: only one that is long
+      "ALTER TABLE @unit ADD COLUMN lane bytea, ADD COLUMN partition bytea",
+      "CREATE INDEX unit_lane ON @unit (spec, lane, place, key) WHERE status = 0 AND lane IS NOT NULL",
+      // what was claimed and has not ended
+      `CREATE INDEX unit_begun ON @unit (spec, lane)
+        WHERE lane IS NOT NULL AND status < 4 AND attempt_status IS NOT NULL`,
+      // flow: claims look at more than max_running; laned: units are handed out by partition; cursor: the one that was served last;
+      // full_at: when the bucket of the rate is full again; build_lanes: when to look for partitions that lanes does not have, 0 is never
+      `ALTER TABLE @spec ADD COLUMN flow boolean NOT NULL DEFAULT false, ADD COLUMN laned boolean NOT NULL DEFAULT false,
+        ADD COLUMN cursor bytea NOT NULL DEFAULT '', ADD COLUMN full_at double precision NOT NULL DEFAULT 0,
+        ADD COLUMN build_lanes bigint NOT NULL DEFAULT 0`,
+      `CREATE TABLE @lane (
+        spec bigint NOT NULL,
+        state smallint NOT NULL,
+        rank double precision NOT NULL,
+        until double precision NOT NULL,
+        full_at double precision NOT NULL,
+        place double precision,
+        lane bytea NOT NULL,
+        partition bytea NOT NULL,
+        long_partition bytea,
+        key bytea,
+        PRIMARY KEY (spec, lane)
+      ) WITH (
+        fillfactor = 50,
+        autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0
+      )`,
+      "CREATE INDEX lane_ring ON @lane (spec, rank, partition) WHERE state = 1",
+      "CREATE INDEX lane_until ON @lane (spec, until) WHERE state = 2",
+      "CREATE INDEX lane_idle ON @lane (full_at) WHERE place IS NULL",
+      `CREATE TABLE @note (
+        spec bigint NOT NULL,
+        place double precision,
+        lane bytea NOT NULL,
+        partition bytea,
+        key bytea
+      ) WITH (
+        autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0
+      )`,
+      "CREATE INDEX note_spec ON @note (spec)",
+      // when the last attempt ended
+      "ALTER TABLE @tally ADD COLUMN freed bigint NOT NULL DEFAULT 0",
+    ],
+  },
 ];
 
 export const schemaVersion = migrations.length;

@@ -10,6 +10,8 @@ import {
   CoordinateError,
   defaultNamespaceSettings,
   follow,
+  hasFlowRules,
+  hasLanes,
   isCoordinateError,
   makeAttempts,
   missingWorkSpec,
@@ -71,11 +73,12 @@ import {
 import { findAttempts, readAttempts } from "./attempts.ts";
 import { dropBatches, pageBatches, readBatches } from "./batches.ts";
 import { readCandidates } from "./candidates.ts";
-import { claimUnits, type Claimed, type ClaimHints } from "./claims.ts";
+import { claimUnits, heldLanes, type Claimed, type ClaimHints } from "./claims.ts";
 import { catchUp, expireNeedy, isPast, lookUp, type Ways } from "./expiry.ts";
 import {
   copyFromUnits,
   copyUnits,
+  hasExtras,
   inKeyOrder,
   insertNamedSql,
   insertSql,
@@ -119,6 +122,7 @@ import {
   readPast,
   readSpec,
   readUnit,
+  specColumnCount,
   specColumns,
   unitColumns,
   type Spec,
@@ -188,11 +192,14 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
   readonly #hints: ClaimHints = {
     floors: new Floors(),
     limited: new Set(),
+    flow: new Set(),
     tried: new Map(),
     workers: new Map(),
   };
   /** How many queues a unit has that ended lately, by namespace: so many messages the next settle is prepared for. */
   readonly #queues = new Map<string, number>();
+  /** Namespaces with work specs whose units are handed out by partition. */
+  readonly #laned = new Set<string>();
   /** Specs whose adds met units that exist, lately: the next one does not try the shorter way first. */
   readonly #upserts = new Map<number, number>();
 
@@ -329,7 +336,14 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
         Math.max(...asked.map((one) => one.now)),
       );
     const merge = mergeOf(this.#merges.looks, ns, () => new Merge(look, 1, 1000));
-    return merge.ask({ requestId, now });
+    const answer = await merge.ask({ requestId, now });
+    if (fresh)
+      for (const candidate of answer.candidates)
+        if (hasLanes(candidate.meta) && candidate.available > 0 && candidate.held === null)
+          candidate.held = await this.#db.transaction((tx) => heldLanes(tx, candidate.id, now), {
+            repeatable: true,
+          });
+    return answer;
   }
 
   /** One look for all who ask, and for each the attempts of its own earlier request. */
@@ -341,9 +355,15 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
         return requestIds.map(() => ({ settings: defaultNamespaceSettings, candidates: [], repeated: null }));
       const past = read.candidates.filter(({ nextDue }) => nextDue > 0 && nextDue <= now);
       if (past.length === 0 || tries === 3) {
-        for (const { id, meta } of read.candidates)
-          if (meta.maxRunning > 0 || meta.continuous) this.#hints.limited.add(id);
-          else this.#hints.limited.delete(id);
+        for (const { id, meta } of read.candidates) {
+          const { limited, flow } = this.#hints;
+          if (meta.maxRunning > 0 || meta.continuous) limited.add(id);
+          else limited.delete(id);
+          if (hasFlowRules(meta)) flow.add(id);
+          else flow.delete(id);
+        }
+        if (read.candidates.some(({ meta }) => hasLanes(meta))) this.#laned.add(ns);
+        else this.#laned.delete(ns);
         const { settings, candidates, repeated, arrivals } = read;
         for (const { id, available } of candidates)
           if (available > 0) await this.#hints.floors.look(this.#db, id, arrivals.get(id) ?? -1);
@@ -483,8 +503,7 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
     });
     const note = request === null ? null : { id: request, answer: JSON.stringify(answer) };
     try {
-      const named = puts.some(isNamed);
-      if (puts.length >= copyFromUnits && !named) {
+      if (puts.length >= copyFromUnits && !puts.some(hasExtras)) {
         const done = await this.#db.transaction((tx) => copyUnits(tx, spec, rows, note, now), {
           repeatable: request !== null,
           conflicts: false,
@@ -493,10 +512,11 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
         this.#db.happened.note(spec.id, "added", now, -1, puts.length);
         return answer;
       }
+      const named = hasLanes(spec.meta) || puts.some(isNamed);
       const values = insertValues(spec.id, rows, note, now);
       const written = await this.#db.write(
         named ? insertNamedSql : insertSql,
-        named ? [...values, ...namedValues(spec.id, rows)] : values,
+        named ? [...values, ...namedValues(spec, rows, now)] : values,
         { repeatable: request !== null, conflicts: false },
       );
       if (written.length === 0) return null;
@@ -527,7 +547,7 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
       )
       .then((rows) => (row = rows[0]));
     if (row === undefined) throw missingWorkSpec(ref);
-    const before = row[6] as string | null;
+    const before = row[specColumnCount] as string | null;
     if (before !== null) return JSON.parse(before) as AddedWorkUnit[];
     const spec = readSpec(id, row);
     const answer = yield* addUnits(set, spec, puts);
@@ -753,7 +773,7 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
   async #settle(ns: string, changes: readonly Settle[], now: number): Promise<AttemptChanged[]> {
     const queues = this.#queues.get(ns) ?? 0;
     const { answers: plain, needyPast } = this.#parts.fastPaths
-      ? await settlePlain(this.#parts.timely, ns, changes, queues, now)
+      ? await settlePlain(this.#parts.timely, ns, changes, queues, this.#laned.has(ns), now)
       : { answers: [], needyPast: true };
     // what is not plain, and what another transaction changed at the same moment
     const left = changes.filter((_, i) => plain[i] === undefined);

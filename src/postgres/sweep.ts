@@ -12,10 +12,12 @@ import {
 } from "../core/index.ts";
 import { isRow, type Database, type Session } from "./connection.ts";
 import { catchUp, isPast, type Ways } from "./expiry.ts";
+import { sweepLanes } from "./lanes.ts";
 import { dropRecords } from "./records.ts";
 import { dropEmptyGroups, groupFailures } from "./failures.ts";
 import { purgeQueues } from "./queues.ts";
 import { foldTallies, tallyOf } from "./tally.ts";
+import { int8s } from "./values.ts";
 import { readMeta } from "./work-specs.ts";
 import { apply, PostgresSet, type Allocate } from "./working-set.ts";
 
@@ -57,6 +59,10 @@ export async function purgeUnits(
             "DELETE FROM @tally t WHERE NOT EXISTS (SELECT 1 FROM @spec s WHERE s.id = t.spec AND $1)",
             [true],
           );
+          for (const table of ["lane", "note"])
+            await tx.rows(`DELETE FROM @${table} WHERE spec = ANY ($1::bigint[])`, [
+              int8s((gone as [number][]).map(([id]) => id)),
+            ]);
           await tx.rows(
             "DELETE FROM @failure f WHERE NOT EXISTS (SELECT 1 FROM @spec s WHERE s.id = f.spec AND $1)",
             [true],
@@ -260,6 +266,7 @@ async function retire(
 /** Passed locks, old request ids, and workers that were not seen for long and hold nothing. */
 async function forgetOld(tx: Session, limits: SweepLimits, now: number): Promise<number> {
   await foldTallies(tx, 1000, now);
+  await sweepLanes(tx, 1000, now);
   await dropEmptyGroups(tx, null);
   await tx.rows("DELETE FROM @lock WHERE deadline < $1::float8", [now]);
   await tx.rows("DELETE FROM @request WHERE time < $1::bigint", [limits.requestsBefore]);

@@ -14,6 +14,8 @@ export type Delta = Tally & {
   /** Units that became available or changed their place, and the first of them. */
   arrivals: number;
   first: Place | null;
+  /** The latest end of an attempt. */
+  freed: number;
 };
 
 export const emptyDelta = (): Delta => ({
@@ -27,6 +29,7 @@ export const emptyDelta = (): Delta => ({
   removedFailed: 0,
   arrivals: 0,
   first: null,
+  freed: 0,
 });
 
 const countColumns =
@@ -34,9 +37,10 @@ const countColumns =
 
 /**
  * Adds rows of changes, one per spec, to the counts. Beside the counts stand how many units became available, when (in
- * seconds), and the first place among them: see floor.ts.
+ * seconds), and the first place among them: see floor.ts. `freed` is when the last attempt ended: whoever takes its place under a
+ * limit begins no earlier, also when another daemon ended it and this one's request is older than that.
  */
-export const tallyInsert = `INSERT INTO @tally AS t (spec, shard, ${countColumns}, arrivals, epoch, place, key)`;
+export const tallyInsert = `INSERT INTO @tally AS t (spec, shard, ${countColumns}, arrivals, epoch, place, key, freed)`;
 
 /** The second that arrivals are noted under. A request that waited may bring an earlier one: it counts for the latest. */
 export const epochOf = (now: number): number => Math.floor(now / 1000);
@@ -55,10 +59,11 @@ export const tallyConflict = `ON CONFLICT (spec, shard) DO UPDATE SET
   before_key = CASE WHEN ${newer} THEN t.key ELSE t.before_key END,
   epoch = CASE WHEN ${newer} THEN excluded.epoch ELSE t.epoch END,
   place = CASE WHEN ${first} THEN excluded.place ELSE t.place END,
-  key = CASE WHEN ${first} THEN excluded.key ELSE t.key END`;
+  key = CASE WHEN ${first} THEN excluded.key ELSE t.key END,
+  freed = greatest(t.freed, excluded.freed)`;
 
-/** A change of counts without arrivals. */
-export const noArrivals = "0, 0, NULL::float8, NULL::bytea";
+/** A change of counts without arrivals, and without ends. */
+export const noArrivals = "0, 0, NULL::float8, NULL::bytea, 0";
 
 export async function writeTallies(
   tx: Session,
@@ -73,10 +78,10 @@ export async function writeTallies(
   await tx.rows(
     `${tallyInsert}
      SELECT d.spec, pg_backend_pid(), d.a, d.b, d.c, d.d, d.e, d.f, d.g, d.h, d.arrivals,
-       CASE WHEN d.arrivals > 0 THEN $13::bigint ELSE 0 END, d.place, d.key
+       CASE WHEN d.arrivals > 0 THEN $13::bigint ELSE 0 END, d.place, d.key, d.freed
      FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[],
-       $8::bigint[], $9::bigint[], $10::bigint[], $11::float8[], $12::bytea[])
-       AS d (spec, a, b, c, d, e, f, g, h, arrivals, place, key)
+       $8::bigint[], $9::bigint[], $10::bigint[], $11::float8[], $12::bytea[], $14::bigint[])
+       AS d (spec, a, b, c, d, e, f, g, h, arrivals, place, key, freed)
      ${tallyConflict}`,
     [
       int8s(rows.map(([spec]) => spec)),
@@ -87,6 +92,7 @@ export async function writeTallies(
       float8s(rows.map(([, { first }]) => first?.place ?? null)),
       byteas(rows.map(([, { first }]) => first?.key ?? null)),
       epochOf(now),
+      column((delta) => delta.freed),
     ],
   );
 }
@@ -144,7 +150,7 @@ export async function foldTallies(tx: Session, limit: number, now: number): Prom
        .split(", ")
        .map((column) => `sum(${column})::bigint`)
        .join(", ")}, sum(arrivals)::bigint,
-       $2::bigint, '-Infinity'::float8, ''::bytea
+       $2::bigint, '-Infinity'::float8, ''::bytea, max(freed)
      FROM gone GROUP BY spec
      ${tallyConflict}`,
     [limit, epochOf(now)],

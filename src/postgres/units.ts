@@ -1,6 +1,7 @@
 /** Units, work specs and attempts as rows of the tables. */
 import {
   attemptStatuses,
+  hasLanes,
   nameFromBytes,
   noExtras,
   workUnitStatuses,
@@ -13,11 +14,12 @@ import {
   type SpecState,
   type UnitRetry,
   type UnitState,
+  type WorkSpecMeta,
   type WorkUnitStatus,
 } from "../core/index.ts";
 import type { Row } from "./connection.ts";
 import { placeOf } from "./floor.ts";
-import { bytesData, nameOf } from "./values.ts";
+import { bytesData, laneKey, nameOf } from "./values.ts";
 import { readMeta } from "./work-specs.ts";
 
 export const statusCode = Object.fromEntries(workUnitStatuses.map((status, i) => [status, i])) as Record<
@@ -31,6 +33,9 @@ export const attemptCode = Object.fromEntries(attemptStatuses.map((status, i) =>
 
 export interface Spec extends SpecState {
   readonly namespaceId: number;
+  full: number;
+  /** The partition that was served last. */
+  cursor: string;
 }
 
 export interface Unit extends UnitState {
@@ -50,6 +55,8 @@ interface Stored {
   /** Undefined when the attempt's data is the unit's. */
   readonly attemptData: Data | null | undefined;
   readonly labels: readonly string[];
+  readonly partition: string;
+  readonly begun: boolean;
   /** Whether it says anything of its tries. */
   readonly retry: boolean;
 }
@@ -58,12 +65,13 @@ interface Stored {
 export const unitColumns = `u.id, u.spec, u.key, u.long_name, u.status, u.place, u.not_before, u.created, u.attempts, u.tries,
    u.origin, u.needs, u.dependents, u.attempt_status, u.attempt_worker, u.attempt_start, u.attempt_end,
    u.attempt_expiration, u.attempt_late, u.attempt_own, u.attempt_errors, u.data, u.attempt_data, u.since, u.queues, u.labels,
-   u.attempt_progress, u.reason, u.retry`;
-const unitColumnCount = 29;
+   u.attempt_progress, u.reason, u.retry, coalesce(u.partition, u.lane)`;
+const unitColumnCount = 30;
 
 /** The columns of a unit's work spec and namespace, in the order that `readSpec` expects them. */
-export const specColumns = "s.name, s.namespace, n.name, s.meta, s.next_continuous, s.dead";
-const specColumnCount = 6;
+export const specColumns =
+  "s.name, s.namespace, n.name, s.meta, s.next_continuous, s.dead, s.full_at, s.cursor";
+export const specColumnCount = 8;
 
 /** A unit's columns, its spec's, and whatever else was asked for. */
 export const fullColumns = `${unitColumns}, ${specColumns}`;
@@ -77,6 +85,8 @@ export function readSpec(id: number, row: Row): Spec {
     namespace: nameFromBytes(row[2] as Buffer),
     meta: readMeta(row[3] as string, row[4] as number),
     deleted: row[5] as boolean,
+    full: row[6] as number,
+    cursor: nameFromBytes(row[7] as Buffer),
   };
 }
 
@@ -92,6 +102,7 @@ export function readUnit(row: Row, spec: Spec): Unit {
   const own = row[19] === true;
   const attempt = readCurrentAttempt(row, attempts, own ? bytesData(row[22] as Buffer | null) : data);
   const extras = readExtras(row[24], row[25], row[28] as string | null);
+  const partition = readPartition(row[29] as Buffer | null);
   return {
     id: row[0] as number,
     spec,
@@ -108,6 +119,7 @@ export function readUnit(row: Row, spec: Spec): Unit {
     dependents: row[12] as boolean,
     attempt,
     since: (row[23] as number | null) ?? 0,
+    partition,
     extras,
     stored: {
       status,
@@ -115,6 +127,8 @@ export function readUnit(row: Row, spec: Spec): Unit {
       attemptData: own ? attempt?.data : undefined,
       labels: extras.labels,
       retry: extras.retry !== null,
+      partition,
+      begun: attempt !== null && status !== "finished" && status !== "failed",
     },
   };
 }
@@ -179,6 +193,20 @@ function readExtras(queues: unknown, labels: unknown, retry: string | null): Ext
 
 const readNames = (value: unknown): readonly string[] =>
   value === null ? noExtras.queues : (value as Buffer[]).map(nameFromBytes);
+
+const readPartition = (bytes: Buffer | null): string => (bytes === null ? "" : nameFromBytes(bytes));
+
+/** The lane of a unit and its partition where that is long: none is null, or empty where units are handed out by partition. */
+export function laneOf(
+  partition: string | undefined,
+  meta: WorkSpecMeta,
+): { lane: Buffer | null; long: Buffer | null } {
+  return partition === undefined || partition === ""
+    ? { lane: hasLanes(meta) ? noLane : null, long: null }
+    : laneKey(partition);
+}
+
+const noLane = Buffer.alloc(0);
 
 const readErrors = (text: string | null): readonly string[] =>
   text === null ? [] : (JSON.parse(text) as string[]);

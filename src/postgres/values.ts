@@ -5,7 +5,8 @@
  * (a text array of 1,000 byte strings took four times as long to write here as the binary one). Names and data are
  * `bytea`: they may have zero bytes and bytes that are not UTF-8, which `text` refuses, and `bytea` is ordered by bytes.
  */
-import { nameFromBytes, storedData, type Data } from "../core/index.ts";
+import { createHash } from "node:crypto";
+import { nameFromBytes, nameToBytes, storedData, type Data } from "../core/index.ts";
 
 const oid = { bool: 16, bytea: 17, int8: 20, int2: 21, int4: 23, text: 25, float8: 701 } as const;
 
@@ -211,6 +212,19 @@ export const longestKey = 2536;
 
 /** As much of a name as keys begin with: it is not after the name's own key. */
 export const keyPrefix = (name: Buffer): Buffer => name.subarray(0, longestKey);
+
+/**
+ * A partition as units are found by it: a long one is shortened to its beginning and a hash, so that it fits into an index entry with
+ * the longest key; then it is kept beside it in full.
+ */
+export function laneKey(partition: string): { lane: Buffer; long: Buffer | null } {
+  const whole = nameToBytes(partition);
+  if (whole.length <= 48) return { lane: whole, long: null };
+  return {
+    lane: Buffer.concat([whole.subarray(0, 16), createHash("sha256").update(whole).digest()]),
+    long: whole,
+  };
+}
 
 export const nameOf = (key: Buffer, long: Buffer | null): string => nameFromBytes(long ?? key);
 

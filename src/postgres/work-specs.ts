@@ -1,6 +1,9 @@
 /** Namespaces and work specs: few rows, read by name. */
 import {
   defaultNamespaceSettings,
+  hasFlowRules,
+  hasLanes,
+  laneRules,
   missingWorkSpec,
   nameFromBytes,
   nameToBytes,
@@ -179,17 +182,26 @@ export async function writeWorkSpecs(
       nameToBytes(meta.nextWorkSpecName),
       meta.nextRun > 0 ? meta.nextRun : null,
       meta.lastRun > 0 ? meta.lastRun : null,
+      hasFlowRules(meta),
+      hasLanes(meta),
     ];
+    const hadLanes = old !== undefined && hasLanes(old.meta);
+    const build = hasLanes(meta) && (old === undefined || laneRules(meta) !== laneRules(old.meta));
     const [written] = await tx.rows(
       old === undefined
         ? `INSERT INTO @spec (data, meta, paused, continuous, max_running, next_continuous, next_spec, next_run, last_run,
-             namespace, name)
-           VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) RETURNING id`
+             flow, laned, namespace, name, build_lanes)
+           VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) RETURNING id`
         : `UPDATE @spec SET data = $1, meta = $2, paused = $3, continuous = $4, max_running = $5, next_continuous = $6,
-             next_spec = $7, next_run = $8, last_run = $9
-           WHERE id = $10 RETURNING id`,
-      old === undefined ? [...values, namespace, nameToBytes(name)] : [...values, old.id],
+             next_spec = $7, next_run = $8, last_run = $9, flow = $10, laned = $11,
+             build_lanes = CASE WHEN $13::bigint = 0 THEN build_lanes ELSE $13 END
+           WHERE id = $12 RETURNING id`,
+      old === undefined
+        ? [...values, namespace, nameToBytes(name), build ? 1 : 0]
+        : [...values, old.id, build ? 1 : 0],
     );
+    if (hadLanes && !hasLanes(meta))
+      for (const table of ["lane", "note"]) await tx.rows(`DELETE FROM @${table} WHERE spec = $1`, [old.id]);
     const row = { id: written?.[0] as number, name, data, meta };
     specs.set(name, row);
     rows.push(row);

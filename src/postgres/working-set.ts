@@ -9,6 +9,8 @@ import {
   areExtras,
   batchOf,
   compareNames,
+  hasLanes,
+  hasRate,
   nameToBytes,
   noExtras,
   workUnitStatuses,
@@ -17,6 +19,8 @@ import {
   type AttemptState,
   type BatchRow,
   type Extras,
+  type Hold,
+  type LaneState,
   type Loading,
   type Need,
   type QueueMessage,
@@ -27,9 +31,10 @@ import {
 } from "../core/index.ts";
 import { holdBatch, writeBatch } from "./batches.ts";
 import { isRow, type Row, type Session, type Transaction } from "./connection.ts";
-import { comparePlaces, placeOf } from "./floor.ts";
+import { comparePlaces, placeOf, type Place } from "./floor.ts";
 import { extraArrays, extrasFrom, labelRows, retryArrays } from "./extras.ts";
 import { dropFailed, noteFailed } from "./failures.ts";
+import { LaneNotes, placeOfUnit, SpecLanes, writeNotes, type LaneHost, type PgLane } from "./lanes.ts";
 import { registerWorkers, writeLog } from "./log.ts";
 import { findKeys, makeKeys } from "./long-names.ts";
 import { readNeeds, type ReadNeed } from "./needs.ts";
@@ -38,6 +43,7 @@ import { emptyDelta, tallyOf, writeTallies, type Delta } from "./tally.ts";
 import {
   attemptCode,
   fullColumns,
+  laneOf,
   pastColumns,
   readFullUnit,
   readPast,
@@ -55,6 +61,7 @@ import {
   int4s,
   int8s,
   keyPrefix,
+  laneKey,
   longestKey,
   texts,
 } from "./values.ts";
@@ -80,6 +87,12 @@ const loadByTarget = loadSql(
 const pickReady = `
   SELECT u.id FROM @unit u WHERE u.spec = $1 AND u.status = 0 AND NOT u.id = ANY ($3::bigint[])
   ORDER BY u.place, u.key LIMIT $2 FOR UPDATE SKIP LOCKED`;
+
+/** Units that are to be handed out: what others have locked is passed over. */
+const lockReady = `
+  SELECT ${fullColumns}
+  FROM @unit u JOIN @spec s ON s.id = u.spec JOIN @namespace n ON n.id = s.namespace
+  WHERE u.id = ANY ($1::bigint[]) AND u.status = 0 ORDER BY u.id FOR UPDATE OF u SKIP LOCKED`;
 
 const pastKey = (unit: number, number: number): string => `${unit}.${number}`;
 
@@ -115,6 +128,11 @@ export class PostgresSet extends WorkingSet<Unit> {
   readonly #runs = new Map<number, { nextRun: number; lastRun: number }>();
   readonly #messages: NewMessage[] = [];
   readonly #told = new Map<string, number>();
+  /** Only while a claim by partition looks at them. */
+  readonly #lanes = new Map<number, SpecLanes>();
+  readonly #running = new Map<string, number>();
+  readonly #freed = new Map<number, number>();
+  readonly #flow = new Set<Spec>();
   readonly #woken: { namespace: string; unit: number }[] = [];
   readonly #retired = new Map<number, { finished: number; failed: number }>();
   #ready: { spec: number; units: Unit[] } | null = null;
@@ -293,13 +311,16 @@ export class PostgresSet extends WorkingSet<Unit> {
     // leases that have ended are counted out; units of this set are counted by `count`
     const [row] = await this.#tx.rows(
       `SELECT c.available, c.delayed, c.blocked, c.pending - (SELECT count(*) FROM @unit u WHERE u.spec = $1 AND u.status = 3
-         AND u.attempt_expiration <= $2::bigint AND NOT u.id = ANY ($3::bigint[])), c.finished, c.failed
+         AND u.attempt_expiration <= $2::bigint AND NOT u.id = ANY ($3::bigint[])), c.finished, c.failed,
+         (SELECT max(t.freed) FROM @tally t WHERE t.spec = $1)
        FROM ${tallyOf("$1")} c`,
       [spec.id, this.now, int8s([...this.#units.keys()])],
     );
     const counts = {} as Tally;
     for (const [i, status] of workUnitStatuses.entries()) counts[status] = row?.[i] as number;
     this.#counts.set(spec.id, counts);
+    if (spec.meta.maxRunning > 0 || hasRate(spec.meta.rate))
+      this.#freed.set(spec.id, (row?.[workUnitStatuses.length] as number | null) ?? 0);
   }
 
   override loadReady(spec: Spec, count: number): Loading {
@@ -311,6 +332,41 @@ export class PostgresSet extends WorkingSet<Unit> {
     const rows = await this.#tx.rows(pickReady, [spec.id, count, int8s(here.map(({ id }) => id))]);
     await this.loadUnits((rows as [number][]).map(([id]) => id));
     this.#ready = null;
+  }
+
+  override loadLanes(spec: Spec, count: number): Loading {
+    let lanes = this.#lanes.get(spec.id);
+    if (lanes === undefined) {
+      lanes = new SpecLanes(this.#laneHost(), spec);
+      this.#lanes.set(spec.id, lanes);
+      // what this claim made available before it looked at lanes
+      for (const unit of this.#units.values())
+        if (unit.spec.id === spec.id && unit.stored?.status !== "available") lanes.enter(unit, unit.status);
+    }
+    return lanes.load(count);
+  }
+
+  #laneHost(): LaneHost {
+    return {
+      now: this.now,
+      tx: this.#tx,
+      units: () => this.#units.values(),
+      unit: (id) => this.unit(id),
+      lockReady: async (ids) => {
+        const missing = ids.filter((id) => !this.#units.has(id));
+        if (missing.length > 0) await this.#keep(await this.#tx.rows(lockReady, [int8s(missing)]));
+      },
+    };
+  }
+
+  override loadRunning(spec: Spec, partition: string): Loading {
+    const sql = `
+      SELECT count(*) FROM @unit u WHERE u.spec = $1 AND u.lane = $2 AND u.lane IS NOT NULL AND u.status = 3 AND u.status < 4
+        AND u.attempt_status IS NOT NULL AND u.attempt_expiration > $3::bigint AND NOT u.id = ANY ($4::bigint[])`;
+    const known = int8s([...this.#units.keys()]);
+    return this.#tx.rows(sql, [spec.id, laneKey(partition).lane, this.now, known]).then(([row]) => {
+      this.#running.set(`${spec.id} ${partition}`, row?.[0] as number);
+    });
   }
 
   override reserve(count: number): Loading {
@@ -400,6 +456,27 @@ export class PostgresSet extends WorkingSet<Unit> {
     return unit.extras;
   }
 
+  nextLane(spec: Spec): PgLane | undefined {
+    return this.#lanes.get(spec.id)?.next();
+  }
+
+  nextInLane(spec: Spec, { partition }: LaneState, begun: boolean): Unit | undefined {
+    const lanes = this.#lanes.get(spec.id);
+    const lane = lanes?.lane(partition);
+    return lane === undefined ? undefined : lanes?.nextUnit(lane, begun);
+  }
+
+  override placeFreed(spec: Spec): number {
+    return Math.max(this.#freed.get(spec.id) ?? 0, this.#lanes.get(spec.id)?.freed ?? 0);
+  }
+
+  running(spec: Spec, partition: string): number {
+    let count = this.#running.get(`${spec.id} ${partition}`) ?? 0;
+    for (const unit of this.#units.values())
+      if (unit.spec.id === spec.id && unit.partition === partition && unit.status === "pending") count++;
+    return count;
+  }
+
   // ---- writing: remembered until `flush`
 
   addNew(): null {
@@ -416,6 +493,7 @@ export class PostgresSet extends WorkingSet<Unit> {
       status: "available",
       data,
       priority,
+      partition: "",
       notBefore,
       created: this.now,
       attempts: 0,
@@ -437,7 +515,27 @@ export class PostgresSet extends WorkingSet<Unit> {
     this.#changed.add(unit);
   }
 
+  served(spec: Spec, { partition }: LaneState): void {
+    const lanes = this.#lanes.get(spec.id);
+    const lane = lanes?.lane(partition);
+    if (lane !== undefined) lanes?.served(lane);
+    spec.cursor = partition;
+    this.#flow.add(spec);
+  }
+
+  hold(spec: Spec, { partition }: LaneState, hold: Hold): void {
+    const lanes = this.#lanes.get(spec.id);
+    const lane = lanes?.lane(partition);
+    if (lane !== undefined) lanes?.hold(lane, hold);
+  }
+
+  setFull(spec: Spec, full: number): void {
+    spec.full = full;
+    this.#flow.add(spec);
+  }
+
   leave(unit: Unit): void {
+    this.#lanes.get(unit.spec.id)?.leave(unit, unit.status);
     if (unit.status === "failed" && unit.stored?.status === "failed") this.#leftFailed.add(unit);
     this.#changed.add(unit);
   }
@@ -445,6 +543,7 @@ export class PostgresSet extends WorkingSet<Unit> {
   enter(unit: Unit, status: WorkUnitStatus): void {
     unit.status = status;
     if (status === "available") this.#ready = null;
+    this.#lanes.get(unit.spec.id)?.enter(unit, status);
     this.#changed.add(unit);
   }
 
@@ -594,6 +693,14 @@ export class PostgresSet extends WorkingSet<Unit> {
     await this.#writeBegun();
     for (const [spec, time] of this.#nextContinuous)
       await this.#tx.rows("UPDATE @spec SET next_continuous = $2 WHERE id = $1", [spec, time]);
+    for (const lanes of this.#lanes.values()) await lanes.save();
+    for (const { id, cursor, full } of this.#flow)
+      await this.#tx.rows("UPDATE @spec SET cursor = $2, full_at = $3 WHERE id = $1", [
+        id,
+        nameToBytes(cursor),
+        full,
+      ]);
+    await writeNotes(this.#tx, this.#notes(changed));
     for (const { namespace, batch } of this.#savedBatches.values())
       await writeBatch(this.#tx, namespace, batch);
     for (const [spec, { nextRun, lastRun }] of this.#runs)
@@ -603,6 +710,23 @@ export class PostgresSet extends WorkingSet<Unit> {
         lastRun > 0 ? lastRun : null,
       ]);
     await writeTallies(this.#tx, deltas, this.now);
+  }
+
+  /** What may let lanes go on that are not at hand: units that are available, that run no more, or that have ended or begun anew. */
+  #notes(changed: readonly Unit[]): LaneNotes {
+    const notes = new LaneNotes();
+    const note = (spec: Spec, partition: string, at: Place | null): void => {
+      if (!spec.deleted && this.#lanes.get(spec.id)?.lane(partition) === undefined)
+        notes.add(spec.id, partition, at);
+    };
+    for (const unit of [...changed, ...this.#removed]) {
+      const { spec, stored, status } = unit;
+      if (!hasLanes(spec.meta)) continue;
+      if (stored !== null && (stored.status === "pending" || stored.begun))
+        note(spec, stored.partition, null);
+      if (status === "available" && !this.#removed.has(unit)) note(spec, unit.partition, placeOfUnit(unit));
+    }
+    return notes;
   }
 
   #deltas(changed: readonly Unit[]): Map<number, Delta> {
@@ -616,12 +740,17 @@ export class PostgresSet extends WorkingSet<Unit> {
       const delta = deltaOf(unit.spec.id);
       if (unit.stored !== null) delta[unit.stored.status]--;
       delta[unit.status]++;
+      delta.freed = Math.max(delta.freed, unit.attempt?.end ?? 0);
       if (unit.status !== "available") continue;
       const at = { place: placeOf(unit.priority), key: keyPrefix(nameToBytes(unit.name)) };
       delta.arrivals++;
       if (delta.first === null || comparePlaces(at, delta.first) < 0) delta.first = at;
     }
     for (const { spec, stored } of this.#removed) if (stored !== null) deltaOf(spec.id)[stored.status]--;
+    for (const { unit, attempt } of this.#archived) {
+      const delta = deltaOf(unit.spec.id);
+      delta.freed = Math.max(delta.freed, attempt.end);
+    }
     for (const [spec, { finished, failed }] of this.#retired) {
       deltaOf(spec).removedFinished += finished;
       deltaOf(spec).removedFailed += failed;
@@ -646,10 +775,12 @@ export class PostgresSet extends WorkingSet<Unit> {
 
   async #insert(units: readonly Unit[]): Promise<void> {
     await this.#makeKeys(units);
+    const lanes = units.map(({ partition, spec }) => laneOf(partition, spec.meta));
     await this.#tx.rows(
-      `INSERT INTO @unit (id, spec, key, long_name, status, place, not_before, created, data, origin, needs, dependents)
+      `INSERT INTO @unit (id, spec, key, long_name, status, place, not_before, created, data, origin, needs, dependents,
+         lane, partition)
        SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bytea[], $4::bytea[], $5::smallint[], $6::float8[],
-         $7::bigint[], $8::bigint[], $9::bytea[], $10::text[], $11::boolean[], $12::boolean[])`,
+         $7::bigint[], $8::bigint[], $9::bytea[], $10::text[], $11::boolean[], $12::boolean[], $13::bytea[], $14::bytea[])`,
       [
         int8s(units.map(({ id }) => id)),
         int8s(units.map(({ spec }) => spec.id)),
@@ -663,6 +794,8 @@ export class PostgresSet extends WorkingSet<Unit> {
         texts(units.map(({ origin }) => origin)),
         bools(units.map(({ needs }) => needs)),
         bools(units.map(({ dependents }) => dependents)),
+        byteas(lanes.map(({ lane }) => lane)),
+        byteas(lanes.map(({ long }) => long)),
       ],
     );
   }
@@ -714,6 +847,7 @@ export class PostgresSet extends WorkingSet<Unit> {
     const attempt = <Value>(read: (attempt: AttemptState) => Value): (Value | null)[] =>
       units.map((unit) => (unit.attempt === null ? null : read(unit.attempt)));
     const own = units.map(({ attempt: one, data }) => (one === null ? null : one.data !== data));
+    const lanes = units.map(({ partition, spec }) => laneOf(partition, spec.meta));
     const dataChanged = units.map(({ data, stored }) => stored?.data !== data);
     const attemptChanged = units.map(
       (unit, i) => (own[i] === true ? unit.attempt?.data : undefined) !== unit.stored?.attemptData,
@@ -727,14 +861,14 @@ export class PostgresSet extends WorkingSet<Unit> {
          attempt_own = c.attempt_own, attempt_errors = c.attempt_errors,
          data = CASE WHEN c.has_data THEN c.data ELSE u.data END,
          attempt_data = CASE WHEN c.has_attempt_data THEN c.attempt_data ELSE u.attempt_data END,
-         since = c.since, attempt_progress = c.attempt_progress, reason = c.reason
+         since = c.since, attempt_progress = c.attempt_progress, lane = c.lane, partition = c.partition, reason = c.reason
        FROM unnest($1::bigint[], $2::smallint[], $3::float8[], $4::bigint[], $5::int[], $6::int[], $7::text[],
          $8::boolean[], $9::boolean[], $10::smallint[], $11::bytea[], $12::bigint[], $13::bigint[], $14::bigint[],
          $15::boolean[], $16::boolean[], $17::text[], $18::boolean[], $19::bytea[], $20::boolean[], $21::bytea[], $22::bigint[], $23::text[],
-         $24::text[])
+         $24::bytea[], $25::bytea[], $26::text[])
          AS c (id, status, place, not_before, attempts, tries, origin, needs, dependents, attempt_status,
            attempt_worker, attempt_start, attempt_end, attempt_expiration, attempt_late, attempt_own, attempt_errors,
-           has_data, data, has_attempt_data, attempt_data, since, attempt_progress, reason)
+           has_data, data, has_attempt_data, attempt_data, since, attempt_progress, lane, partition, reason)
        WHERE ${isRow("u.id", "c.id")}`,
       [
         int8s(units.map(({ id }) => id)),
@@ -764,6 +898,8 @@ export class PostgresSet extends WorkingSet<Unit> {
         ),
         int8s(units.map(({ since }) => (since > 0 ? since : null))),
         texts(attempt(({ progress }) => (progress === null ? null : JSON.stringify(progress)))),
+        byteas(lanes.map(({ lane }) => lane)),
+        byteas(lanes.map(({ long }) => long)),
         texts(attempt(({ reason }) => reason)),
       ],
     );

@@ -1,7 +1,7 @@
 /**
  * The plain course of add, claim, settle, expire and delete, many units to a statement. Each of these does what the rules of
  * core would do, or nothing; `State.fastPaths` switches all of them off, and the same random histories are run with and
- * without. Nothing else in this store decides what becomes of a unit.
+ * without. Nothing else in this store decides what becomes of a unit. None is taken where units are handed out by partition.
  *
  * | path          | when it is taken                                                                        |
  * | ------------- | --------------------------------------------------------------------------------------- |
@@ -15,6 +15,8 @@
 import {
   actionStatus,
   attemptId,
+  hasFlowRules,
+  hasLanes,
   batchOf,
   availableSince,
   extrasOfPut,
@@ -42,7 +44,7 @@ import { attemptCode, unitState } from "./schema.ts";
 import type { Spec, State } from "./state.ts";
 import { manyRows } from "./statements.ts";
 import { exactName } from "./units.ts";
-import { dataValue, isUsualName, nameValue, readData } from "./values.ts";
+import { dataValue, isUsualName, nameValue, partitionValue, readData } from "./values.ts";
 import type { Steps } from "./work-units.ts";
 import { logAttempts } from "./workers.ts";
 import { applied } from "./working-set.ts";
@@ -61,7 +63,7 @@ export function* addNew(
 ): Steps<AddedWorkUnit[] | null> {
   const plain = (put: WorkUnitPut): boolean =>
     put.dependencies === null && isUsualName(put.name) && batchOf(put.labels) === null;
-  if (!state.fastPaths || !puts.every(plain)) return null;
+  if (!state.fastPaths || hasLanes(spec.meta) || !puts.every(plain)) return null;
   const first = state.counters.unit + 1;
   state.writes++;
   for (let at = 0; at < puts.length; at += manyRows) {
@@ -79,7 +81,7 @@ function insert(state: State, spec: Spec, puts: readonly WorkUnitPut[], first: n
   const { sql } = state;
   if (puts.length < manyRows) {
     let created = 0;
-    for (const [i, { name, data, priority, notBefore, origin }] of puts.entries())
+    for (const [i, { name, data, priority, notBefore, origin, partition }] of puts.entries())
       created += sql.addOneUnit.run(
         first + i,
         spec.id,
@@ -89,18 +91,29 @@ function insert(state: State, spec: Spec, puts: readonly WorkUnitPut[], first: n
         now,
         dataValue(data),
         ...originValues(origin),
+        partitionValue(partition ?? ""),
       );
     return created;
   }
   const values: Value[] = [first, spec.id, now];
   if (
-    puts.every(({ priority, notBefore, origin }) => priority === 0 && notBefore === 0 && origin === undefined)
+    puts.every(
+      ({ priority, notBefore, origin, partition }) =>
+        priority === 0 && notBefore === 0 && origin === undefined && partition === undefined,
+    )
   ) {
     for (const { name, data } of puts) values.push(name, dataValue(data));
     return sql.addPlainUnits.run(...values);
   }
-  for (const { name, data, priority, notBefore, origin } of puts)
-    values.push(name, dataValue(data), priority, notBefore, ...originValues(origin));
+  for (const { name, data, priority, notBefore, origin, partition } of puts)
+    values.push(
+      name,
+      dataValue(data),
+      priority,
+      notBefore,
+      ...originValues(origin),
+      partitionValue(partition ?? ""),
+    );
   return sql.addUnits.run(...values);
 }
 
@@ -148,7 +161,12 @@ function enterNew(
 export function* claimPlain(state: State, spec: Spec, claim: Claim, now: number): Steps<AttemptRow[]> {
   const { meta, counts } = spec;
   const attempts: AttemptRow[] = [];
-  if (!state.fastPaths || meta.paused || mayGenerate(meta, counts.available, counts.pending, now))
+  if (
+    !state.fastPaths ||
+    meta.paused ||
+    hasFlowRules(meta) ||
+    mayGenerate(meta, counts.available, counts.pending, now)
+  )
     return attempts;
   const room = meta.maxRunning > 0 ? meta.maxRunning - counts.pending : Infinity;
   let places = Math.min(claim.limit, room);
@@ -328,6 +346,7 @@ function readPlain(state: State, ns: string, change: Settle, now: number): Plain
   const lease = state.leases.get(change.unitId);
   const spec = state.specs.get(lease?.spec ?? 0);
   if (lease === undefined || spec === undefined || spec.deleted || spec.namespace !== ns) return null;
+  if (hasLanes(spec.meta)) return null;
   const { action, data } = change;
   if (lease.number !== change.number || lease.expiration <= now || (lease.own && data === null)) return null;
   if ((action !== "finish" && action !== "fail") || change.reason !== undefined) return null;
@@ -484,7 +503,7 @@ class Ends {
 
 /** Leases that ended, in a store without dependencies. */
 export function expirePlain(state: State, spec: Spec, leases: readonly Lease[], now: number): boolean {
-  if (!state.fastPaths || state.counters.needs > 0) return false;
+  if (!state.fastPaths || state.counters.needs > 0 || hasLanes(spec.meta)) return false;
   const { sql } = state;
   const ids = JSON.stringify(leases.map(({ unit }) => unit));
   state.touch(spec);
@@ -504,7 +523,7 @@ export function expirePlain(state: State, spec: Spec, leases: readonly Lease[], 
 
 /** Units whose delay is over, the first ones in the order of their times. */
 export function releasePlain(state: State, spec: Spec, units: readonly number[], last: number): boolean {
-  if (!state.fastPaths) return false;
+  if (!state.fastPaths || hasLanes(spec.meta)) return false;
   state.touch(spec);
   state.writes++;
   (state.counters.extras === 0 ? state.sql.readyMany : state.sql.readyManyLimited).run(JSON.stringify(units));
@@ -519,7 +538,8 @@ export function releasePlain(state: State, spec: Spec, units: readonly number[],
 
 /** Deletes units of one spec, in a store without dependencies. */
 export function* deletePlain(state: State, spec: Spec, ids: readonly number[]): Steps<boolean> {
-  if (!state.fastPaths || state.counters.needs > 0 || anyInBatch(state, ids)) return false;
+  if (!state.fastPaths || state.counters.needs > 0 || hasLanes(spec.meta) || anyInBatch(state, ids))
+    return false;
   state.noteEnds(ids);
   for (let at = 0; at < ids.length; at += unitsAtOnce) {
     if (at > 0) yield;

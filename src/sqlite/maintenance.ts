@@ -132,6 +132,13 @@ const rules = {
       EXISTS (SELECT 1 FROM ready AS r WHERE r.spec = u.spec AND r.place = 0 - u.priority AND r.name = u.name)
       + EXISTS (SELECT 1 FROM delayed AS d WHERE d.spec = u.spec AND d.not_before = u.not_before AND d.unit = u.id)
       + EXISTS (SELECT 1 FROM lease AS l WHERE l.unit = u.id) <> 1`,
+  "an entry of a partition without its waiting unit": `
+    SELECT l.unit FROM ready_lane AS l LEFT JOIN unit AS u ON u.id = l.unit
+    WHERE u.id IS NULL OR ifnull(u.partition, x'') <> l.partition
+      OR NOT EXISTS (SELECT 1 FROM ready AS r WHERE r.spec = l.spec AND r.place = l.place AND r.name = l.name)`,
+  "a wrong number of entries of partitions": `
+    SELECT spec FROM (SELECT spec, count(*) AS n FROM ready_lane GROUP BY spec) AS l
+    WHERE n <> (SELECT count(*) FROM ready AS r WHERE r.spec = l.spec)`,
   "an attempt of the past without its unit":
     "SELECT unit FROM history WHERE unit NOT IN (SELECT id FROM unit)",
   "a dependency of a unit that is not there": "SELECT unit FROM need WHERE unit NOT IN (SELECT id FROM unit)",

@@ -293,6 +293,28 @@ export const migrations: readonly string[] = [
   ) WITHOUT ROWID;
   CREATE INDEX record_time ON record (step, time);
   `,
+  `
+  -- null for none
+  ALTER TABLE unit ADD COLUMN partition BLOB;
+  -- units that were claimed, do not run and have not ended
+  CREATE INDEX unit_begun ON unit (spec, partition) WHERE state < 2 AND status IS NOT NULL;
+
+  -- of specs whose units are handed out by partition: what waits, once more, by partition; empty where there is none
+  CREATE TABLE ready_lane (
+    spec INTEGER NOT NULL,
+    partition BLOB NOT NULL,
+    place REAL NOT NULL,
+    name TEXT NOT NULL,
+    unit INTEGER NOT NULL,
+    PRIMARY KEY (spec, partition, place, name)
+  ) WITHOUT ROWID;
+  -- when the bucket of a partition's rate is full again
+  CREATE TABLE lane (spec INTEGER NOT NULL, partition BLOB NOT NULL, full REAL NOT NULL, PRIMARY KEY (spec, partition))
+    WITHOUT ROWID;
+  -- the partition that was served last, and when the bucket of the spec's rate is full again
+  ALTER TABLE tally ADD COLUMN cursor BLOB;
+  ALTER TABLE tally ADD COLUMN full REAL NOT NULL DEFAULT 0;
+  `,
 ];
 
 export const schemaVersion = migrations.length;

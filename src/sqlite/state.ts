@@ -13,6 +13,7 @@ import {
   Watches,
   workerLifetimeMs,
   type Data,
+  type Lanes,
   type NamespaceSettings,
   type SpecState,
   type Tally,
@@ -22,7 +23,7 @@ import {
 import type { Connection, Statement, Value } from "./driver.ts";
 import { Leases, type Lease } from "./leases.ts";
 import { prepare, type Statements } from "./statements.ts";
-import { readData } from "./values.ts";
+import { partitionValue, readData, readPartition } from "./values.ts";
 import { SqliteSet } from "./working-set.ts";
 
 export class Space {
@@ -58,6 +59,11 @@ export class Spec implements SpecState {
   /** The highest priority that waits, and when the first delayed unit is due: undefined is not known, null is none. */
   top: number | null | undefined;
   due: number | null | undefined;
+  /** Null where its units are not handed out by partition, and until they are looked at: see `lanesOf`. */
+  lanes: Lanes | null = null;
+  /** The partition that was served last. */
+  cursor = "";
+  full = 0;
 
   constructor(id: number, space: Space, name: string, data: Data, meta: WorkSpecMeta) {
     this.id = id;
@@ -177,7 +183,7 @@ export class State {
         readStoredMeta(String(meta)),
       );
       const [available, delayed, blocked, pending, finished, failed, removedFinished, removedFailed] = row
-        .slice(8)
+        .slice(8, 16)
         .map(Number);
       spec.counts = {
         available: available!,
@@ -188,6 +194,8 @@ export class State {
         failed: failed!,
       };
       spec.removed = { finished: removedFinished!, failed: removedFailed! };
+      spec.full = Number(row[16]);
+      spec.cursor = readPartition(row[17]);
       spec.plain = plain === 1;
       spec.retained = Number(retained) as 0 | 1 | 2;
       spec.deleted = dead === 1 || this.deadSpaces.has(space.id);
@@ -223,7 +231,9 @@ export class State {
     if (this.#dirty.has(spec)) return;
     const counts = { ...spec.counts };
     const removed = { ...spec.removed };
+    const { full, cursor } = spec;
     this.#undo.push(() => {
+      Object.assign(spec, { full, cursor, lanes: null });
       spec.counts = counts;
       spec.removed = removed;
       spec.top = spec.due = undefined;
@@ -252,7 +262,7 @@ export class State {
   /** Writes the counts: the last thing before a commit. */
   flush(): void {
     const { sql, counters } = this;
-    for (const { id, counts, removed, deleted } of this.#dirty) {
+    for (const { id, counts, removed, deleted, full, cursor } of this.#dirty) {
       if (deleted && !this.specs.has(id)) continue;
       const { available, delayed, blocked, pending, finished, failed } = counts;
       sql.setTally.run(
@@ -264,6 +274,8 @@ export class State {
         failed,
         removed.finished,
         removed.failed,
+        full,
+        partitionValue(cursor),
         id,
       );
     }

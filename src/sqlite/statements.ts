@@ -14,7 +14,7 @@ const unitColumns = `
   l.expiration AS lease_expiration, l.late AS lease_late, l.own AS lease_own, l.data AS lease_data,
   u.not_before > 0 AND EXISTS (
     SELECT 1 FROM delayed AS d WHERE d.spec = u.spec AND d.not_before = u.not_before AND d.unit = u.id
-  ) AS is_delayed, u.since, l.progress, u.reason`;
+  ) AS is_delayed, u.since, l.progress, u.reason, u.partition`;
 
 const ids = "(SELECT value FROM json_each(?))";
 
@@ -39,7 +39,7 @@ export const sql = {
   namespaces: "SELECT id, name, settings, dead FROM namespace ORDER BY id",
   specs: `
     SELECT s.id, s.namespace, s.name, s.data, s.meta, s.dead, s.plain, s.retained, t.available, t.delayed, t.blocked,
-      t.pending, t.finished, t.failed, t.removed_finished, t.removed_failed
+      t.pending, t.finished, t.failed, t.removed_finished, t.removed_failed, t.full, t.cursor
     FROM spec AS s JOIN tally AS t ON t.spec = s.id ORDER BY s.id`,
   leases: `
     SELECT unit, spec, number, worker, started, expiration, late, own,
@@ -47,7 +47,7 @@ export const sql = {
     FROM lease`,
   setTally: `
     UPDATE tally SET available = ?, delayed = ?, blocked = ?, pending = ?, finished = ?, failed = ?,
-      removed_finished = ?, removed_failed = ? WHERE spec = ?`,
+      removed_finished = ?, removed_failed = ?, full = ?, cursor = ? WHERE spec = ?`,
 
   // ---- the history
 
@@ -66,7 +66,7 @@ export const sql = {
   buryNamespace: "UPDATE namespace SET dead = 1 WHERE id = ?",
   dropNamespace: "DELETE FROM namespace WHERE id = ?",
   addSpec: "INSERT INTO spec VALUES (?, ?, ?, ?, ?, 0, 1, ?)",
-  addTally: "INSERT INTO tally VALUES (?, 0, 0, 0, 0, 0, 0, 0, 0)",
+  addTally: "INSERT INTO tally VALUES (?, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0)",
   setSpec: "UPDATE spec SET data = ?, meta = ?, retained = ? WHERE id = ?",
   setSpecMeta: "UPDATE spec SET meta = ? WHERE id = ?",
   setSpecPlain: "UPDATE spec SET plain = 0 WHERE id = ?",
@@ -93,12 +93,13 @@ export const sql = {
     SELECT ? + column1, ?, column2, 0, 0.0, 0, ?, 0, 0, column3 FROM (VALUES ${rows(2)})`,
   addUnits: `
     INSERT OR IGNORE INTO unit
-      (id, spec, name, state, priority, not_before, created, attempts, tries, data, origin_unit, origin_number)
-    SELECT ? + column1, ?, column2, 0, column4, column5, ?, 0, 0, column3, column6, column7 FROM (VALUES ${rows(6)})`,
+      (id, spec, name, state, priority, not_before, created, attempts, tries, data, origin_unit, origin_number, partition)
+    SELECT ? + column1, ?, column2, 0, column4, column5, ?, 0, 0, column3, column6, column7, column8
+    FROM (VALUES ${rows(7)})`,
   addOneUnit: `
     INSERT OR IGNORE INTO unit
-      (id, spec, name, state, priority, not_before, created, attempts, tries, data, origin_unit, origin_number)
-    VALUES (?, ?, ?, 0, ?, ?, ?, 0, 0, ?, ?, ?)`,
+      (id, spec, name, state, priority, not_before, created, attempts, tries, data, origin_unit, origin_number, partition)
+    VALUES (?, ?, ?, 0, ?, ?, ?, 0, 0, ?, ?, ?, ?)`,
   dropUnitRange: "DELETE FROM unit WHERE id BETWEEN ? AND ?",
   readyRange: `
     INSERT INTO ready SELECT spec, 0 - priority, name, id, 0 FROM unit WHERE id BETWEEN ? AND ? AND not_before <= ?`,
@@ -107,7 +108,7 @@ export const sql = {
   setUnit: `
     UPDATE unit SET state = ?, priority = ?, not_before = ?, attempts = ?, tries = ?, origin_unit = ?,
       origin_number = ?, status = ?, worker = ?, started = ?, ended = ?, expiration = ?, late = ?, errors = ?, own = ?,
-      data = ?, attempt_data = ?, since = ?, reason = ?
+      data = ?, attempt_data = ?, since = ?, partition = ?, reason = ?
     WHERE id = ?`,
   dropUnit: "DELETE FROM unit WHERE id = ?",
   dropHistory: "DELETE FROM history WHERE unit = ?",
@@ -164,6 +165,35 @@ export const sql = {
     INSERT INTO ready SELECT u.spec, 0 - u.priority, u.name, u.id, ${readyTries}
     FROM json_each(?) AS j CROSS JOIN unit AS u ON u.id = j.value LEFT JOIN extra AS e ON e.unit = u.id`,
   dropDue: "DELETE FROM delayed WHERE spec = ? AND (not_before, unit) <= (?, ?)",
+
+  // ---- what waits by partition
+
+  addReadyLane: "INSERT INTO ready_lane VALUES (?, ?, ?, CAST(? AS TEXT), ?)",
+  dropReadyLane:
+    "DELETE FROM ready_lane WHERE spec = ? AND partition = ? AND place = ? AND name = CAST(? AS TEXT)",
+  fillReadyLane: `
+    INSERT INTO ready_lane SELECT r.spec, ifnull(u.partition, x''), r.place, r.name, r.unit
+    FROM ready AS r CROSS JOIN unit AS u ON u.id = r.unit WHERE r.spec = ?`,
+  clearReadyLane: "DELETE FROM ready_lane WHERE spec = ?",
+  firstInLane: "SELECT unit FROM ready_lane WHERE spec = ? AND partition = ? ORDER BY place, name LIMIT 1",
+  firstBegun: `
+    SELECT r.unit FROM unit AS u INDEXED BY unit_begun CROSS JOIN ready_lane AS r
+      ON r.spec = u.spec AND r.partition = ifnull(u.partition, x'') AND r.place = 0 - u.priority AND r.name = u.name
+    WHERE u.spec = ? AND u.partition IS ? AND u.state < 2 AND u.status IS NOT NULL
+    ORDER BY r.place, r.name LIMIT 1`,
+  lanes: "SELECT partition, full FROM lane WHERE spec = ?",
+  laneCounts: "SELECT partition, place, count(*) FROM ready_lane WHERE spec = ? GROUP BY partition, place",
+  laneLeases: `
+    SELECT u.partition, count(*) FROM lease AS l CROSS JOIN unit AS u ON u.id = l.unit WHERE l.spec = ?
+    GROUP BY u.partition`,
+  laneBegun: `
+    SELECT u.partition, EXISTS (SELECT 1 FROM ready_lane AS r WHERE r.spec = u.spec
+      AND r.partition = ifnull(u.partition, x'') AND r.place = 0 - u.priority AND r.name = u.name)
+    FROM unit AS u INDEXED BY unit_begun WHERE u.spec = ? AND u.state < 2 AND u.status IS NOT NULL
+      AND NOT EXISTS (SELECT 1 FROM lease AS l WHERE l.unit = u.id)`,
+  setLane: "INSERT OR REPLACE INTO lane VALUES (?, ?, ?)",
+  dropLane: "DELETE FROM lane WHERE spec = ? AND partition = ?",
+  clearLanes: "DELETE FROM lane WHERE spec = ?",
 
   // ---- claiming and settling
 

@@ -12,13 +12,19 @@ import {
   conclude,
   CoordinateError,
   defaultNamespaceSettings,
+  hasFlowRules,
+  hasLanes,
+  laneRules,
   lockAncestors,
   lockKey,
   makeAttempts,
   missingWorkSpec,
   nameToBytes,
+  nextToken,
+  openLane,
   putBatches,
   settleAttempts,
+  tokensOf,
   workSpecName,
   type ActionInput,
   type ActionRow,
@@ -34,6 +40,7 @@ import {
   type CandidatesAsk,
   type Claim,
   type CountSlice,
+  type Held,
   type FailureRow,
   type Happened,
   type HistoryKeeper,
@@ -97,6 +104,7 @@ import {
   putActions,
   takeMessages,
 } from "./queues.ts";
+import { lanesOf, syncLanes } from "./lanes.ts";
 import { Space, Spec, State, topPriority } from "./state.ts";
 import { deleteUnits, purge, setRetained, sweep } from "./sweep.ts";
 import { findUnit, findUnitByName, pastAttempt, pastAttempts } from "./units.ts";
@@ -111,7 +119,7 @@ import {
   type Steps,
 } from "./work-units.ts";
 import { checkParents, childrenOf, findWorkers, getWorker, loggedAttempts, putWorker } from "./workers.ts";
-import { applied } from "./working-set.ts";
+import { applied, apply } from "./working-set.ts";
 
 export interface OpenedFile {
   readonly file: string;
@@ -331,13 +339,13 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
       const space = state.spaces.get(ns);
       if (space === undefined) return noCandidates();
       if (![...space.specs.values()].some((spec) => isBehind(state, spec, now)))
-        return listCandidates(state, space, null);
+        return listCandidates(state, space, null, now);
     }
     return this.#read(() => {
       const space = state.spaces.get(ns);
       if (space === undefined) return noCandidates();
       if (!this.#caughtUp(space.specs.values(), now)) return again;
-      return listCandidates(state, space, claimedBefore(state, space, requestId));
+      return listCandidates(state, space, claimedBefore(state, space, requestId), now);
     });
   }
 
@@ -922,7 +930,7 @@ const noCandidates = (): Candidates => ({
   repeated: null,
 });
 
-function listCandidates(state: State, space: Space, repeated: AttemptRow[] | null): Candidates {
+function listCandidates(state: State, space: Space, repeated: AttemptRow[] | null, now: number): Candidates {
   const candidates: Candidate[] = [];
   for (const spec of space.specs.values())
     candidates.push({
@@ -933,8 +941,17 @@ function listCandidates(state: State, space: Space, repeated: AttemptRow[] | nul
       pending: spec.counts.pending,
       topPriority: topPriority(state, spec) ?? 0,
       nextDue: earliest(firstDue(state, spec), state.leases.first(spec.id)?.expiration ?? null),
+      held: hasFlowRules(spec.meta) ? heldBack(state, spec, now) : null,
     });
   return { settings: space.settings, candidates, repeated };
+}
+
+function heldBack(state: State, spec: Spec, now: number): Held | null {
+  const { meta, full } = spec;
+  if (tokensOf(meta.rate, full, now) < 1) return { reason: "rate", until: nextToken(meta.rate, full, now) };
+  if (!hasLanes(meta) || spec.counts.available === 0) return null;
+  if (apply(state, now, (set) => openLane(set, spec, 1)) !== undefined) return null;
+  return { reason: "partitions", until: lanesOf(state, spec).nextWake };
 }
 
 function earliest(a: number | null, b: number | null): number {
@@ -990,9 +1007,11 @@ function putSpec(state: State, space: Space, put: WorkSpecPut, meta: WorkSpecRow
   state.undo(() => {
     changed.data = oldData;
     changed.meta = oldMeta;
+    changed.lanes = null;
   });
   if (put.data !== null) spec.data = put.data;
   spec.meta = meta;
+  if (laneRules(meta) !== laneRules(oldMeta)) syncLanes(state, spec, hasLanes(oldMeta));
   // from now on, or no longer, `ended` has each unit that ends; `sweep` sees to those that ended before
   if (retains && spec.retained === 0) setRetained(state, spec, 1);
   else if (!retains && spec.retained === 2) setRetained(state, spec, 1);

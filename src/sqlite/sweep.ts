@@ -13,6 +13,7 @@ import type { Value } from "./driver.ts";
 import { catchUp, maxMoved } from "./expiry.ts";
 import { groupFailures } from "./failures.ts";
 import { deletePlain } from "./fast-paths.ts";
+import { pruneLanes } from "./lanes.ts";
 import { forgetTaken, purgeQueues } from "./queues.ts";
 import { unitState } from "./schema.ts";
 import { spentTries } from "./statements.ts";
@@ -90,6 +91,7 @@ function* exhaust(state: State, space: Space, limits: SweepLimits, now: number, 
 
 function* sweepSpec(state: State, spec: Spec, limits: SweepLimits, now: number, swept: Swept): Steps<void> {
   const left = (): number => limits.units - swept.expired - swept.due - swept.exhausted - swept.retired;
+  pruneLanes(state, spec, now);
   if (!groupFailures(state, spec, limits.units)) swept.more = true;
   if (!syncEnded(state, spec)) swept.more = true;
   for (const status of ["finished", "failed"] as const) {
@@ -216,6 +218,7 @@ function* purgeSpec(state: State, spec: Spec, limit: number, now: number): Steps
   state.writes++;
   sql.dropSpec.run(spec.id);
   sql.dropTally.run(spec.id);
+  sql.clearLanes.run(spec.id);
   sql.dropFailures.run(spec.id);
   sql.dropSpecRecords.run(spec.space.id, spec.id);
   state.specs.delete(spec.id);

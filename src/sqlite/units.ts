@@ -12,7 +12,16 @@ import {
 import type { Row, Value } from "./driver.ts";
 import { attemptCode, unitState } from "./schema.ts";
 import type { Spec, State } from "./state.ts";
-import { dataValue, errorsValue, nameValue, readData, readErrors, readProgress } from "./values.ts";
+import {
+  dataValue,
+  errorsValue,
+  nameValue,
+  partitionValue,
+  readData,
+  readErrors,
+  readPartition,
+  readProgress,
+} from "./values.ts";
 
 export interface Unit {
   readonly id: number;
@@ -21,6 +30,7 @@ export interface Unit {
   status: WorkUnitStatus;
   data: Data | null;
   priority: number;
+  partition: string;
   notBefore: number;
   readonly created: number;
   /** With the lease, if there is one; the row counts it when it ends. */
@@ -101,6 +111,7 @@ function readUnit(state: State, row: Row): Unit {
     origin: row[9] === null ? null : attemptId(row[9] as number, row[10] as number),
     attempt,
     since: (row[29] as number | null) ?? 0,
+    partition: readPartition(row[32]),
   };
 }
 
@@ -144,6 +155,7 @@ export function saveUnit(state: State, unit: Unit, now: number): void {
     dataValue(unit.data),
     own ? dataValue(ended.data) : null,
     unit.since > 0 ? unit.since : null,
+    partitionValue(unit.partition),
     ended?.reason ?? null,
     unit.id,
   );

@@ -1,5 +1,5 @@
 /** How names and data stand in columns. */
-import { nameToBytes, storedData, type AttemptProgress, type Data } from "../core/index.ts";
+import { nameFromBytes, nameToBytes, storedData, type AttemptProgress, type Data } from "../core/index.ts";
 import type { Value } from "./driver.ts";
 
 /** Names that not every driver writes and reads as they are, because of a zero byte or an escaped one. */
@@ -9,6 +9,13 @@ export const isUsualName = (name: string): boolean => !unusual.test(name);
 
 /** A unit's name for a statement, which must cast it to TEXT. */
 export const nameValue = (name: string): Value => (unusual.test(name) ? nameToBytes(name) : name);
+
+/** No partition is null. */
+export const partitionValue = (partition: string): Value =>
+  partition === "" ? null : nameToBytes(partition);
+
+export const readPartition = (value: Value | undefined): string =>
+  value instanceof Uint8Array ? nameFromBytes(value) : "";
 
 const loneSurrogate = /[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/;
 const anySurrogate = /[\ud800-\udfff]/;

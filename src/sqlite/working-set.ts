@@ -1,5 +1,6 @@
 /** The rows of a verb in SQLite: read when a rule looks at them, and written at once within the open transaction. */
 import {
+  hasRate,
   isSpent,
   nameFromBytes,
   nameToBytes,
@@ -10,6 +11,9 @@ import {
   type AttemptState,
   type BatchRow,
   type Extras,
+  type Hold,
+  type Lane,
+  type LaneState,
   type Need,
   type QueueMessage,
   type Rule,
@@ -20,13 +24,14 @@ import {
 import { extrasOf, isHeard, setExtras } from "./extras.ts";
 import { dropFailed, noteFailed } from "./failures.ts";
 import { addNew } from "./fast-paths.ts";
+import { enterLane, lanesOf, laneValue, leaveLane } from "./lanes.ts";
 import { readBatch } from "./batches.ts";
 import { addMessage } from "./queues.ts";
 import { attemptCode, unitState } from "./schema.ts";
 import { spentTries } from "./statements.ts";
 import type { Spec, State } from "./state.ts";
 import { findUnit, findUnitByName, pastAttempt, saveUnit, standing, type Unit } from "./units.ts";
-import { dataValue, errorsValue, isUsualName, nameValue, progressValue } from "./values.ts";
+import { dataValue, errorsValue, isUsualName, nameValue, partitionValue, progressValue } from "./values.ts";
 import { logAttempts } from "./workers.ts";
 
 export class SqliteSet extends WorkingSet<Unit> {
@@ -137,7 +142,42 @@ export class SqliteSet extends WorkingSet<Unit> {
     return extrasOf(this.#state, unit.id);
   }
 
+  nextLane(spec: Spec): Lane | undefined {
+    return lanesOf(this.#state, spec).next(spec.cursor, this.now);
+  }
+
+  nextInLane(spec: Spec, { partition }: LaneState, begun: boolean): Unit | undefined {
+    const { sql } = this.#state;
+    const row = begun
+      ? sql.firstBegun.get(spec.id, partitionValue(partition))
+      : sql.firstInLane.get(spec.id, laneValue(partition));
+    return row === undefined ? undefined : this.unit(row[0] as number);
+  }
+
+  running(spec: Spec, partition: string): number {
+    return lanesOf(this.#state, spec).get(partition)?.running ?? 0;
+  }
+
   // ---- writing
+
+  served(spec: Spec, { partition, full }: LaneState): void {
+    this.#state.touch(spec);
+    spec.cursor = partition;
+    if (!hasRate(spec.meta.ratePerPartition)) return;
+    lanesOf(this.#state, spec).of(partition).full = full;
+    this.#state.sql.setLane.run(spec.id, laneValue(partition), full);
+  }
+
+  hold(spec: Spec, { partition }: LaneState, hold: Hold): void {
+    const lanes = lanesOf(this.#state, spec);
+    lanes.hold(lanes.of(partition), hold);
+  }
+
+  setFull(spec: Spec, full: number): void {
+    this.#state.touch(spec);
+    this.#state.writes++;
+    spec.full = full;
+  }
 
   addNew(spec: Spec, puts: readonly WorkUnitPut[]): Rule<AddedWorkUnit[] | null> | null {
     // a unit of this verb may have no row yet
@@ -152,6 +192,7 @@ export class SqliteSet extends WorkingSet<Unit> {
       status: "available",
       data,
       priority,
+      partition: "",
       notBefore,
       created: this.now,
       attempts: 0,
@@ -186,6 +227,7 @@ export class SqliteSet extends WorkingSet<Unit> {
     state.touch(spec);
     state.writes++;
     spec.counts[status]--;
+    leaveLane(state, unit, status);
     switch (status) {
       case "available":
         sql.dropReady.run(spec.id, 0 - unit.priority, nameValue(unit.name));
@@ -217,15 +259,16 @@ export class SqliteSet extends WorkingSet<Unit> {
     spec.counts[status]++;
     this.#write(unit);
     this.#enterOrder(unit);
+    enterLane(state, unit, status);
   }
 
   #write(unit: Unit): void {
     const state = this.#state;
-    const { id, spec, name, priority, notBefore, data, attempt, origin, since, status } = unit;
+    const { id, spec, name, priority, partition, notBefore, data, attempt, origin, since, status } = unit;
     if (this.#unwritten.delete(unit)) {
       state.sql.addUnit.run(id, spec.id, nameValue(name), priority, notBefore, this.now, dataValue(data));
       const plain = status === "available" || status === "delayed";
-      if (plain && attempt === null && origin === null && since === 0) return;
+      if (plain && attempt === null && origin === null && since === 0 && partition === "") return;
     }
     saveUnit(state, unit, this.now);
   }

@@ -22,6 +22,7 @@ import { labels } from "./cases/labels.ts";
 import { locks } from "./cases/locks.ts";
 import { names } from "./cases/names.ts";
 import { namespaces } from "./cases/namespaces.ts";
+import { partitions } from "./cases/partitions.ts";
 import { progress } from "./cases/progress.ts";
 import { queueAge } from "./cases/queue-age.ts";
 import { queues } from "./cases/queues.ts";
@@ -63,6 +64,7 @@ export const caseGroups: readonly CaseGroup[] = [
   batches,
   actions,
   labels,
+  partitions,
   ending,
   queueAge,
   locks,

@@ -4,7 +4,7 @@ import { quote, show, showJson, showText, unescape } from "../../src/cli/escape.
 import { rawData, withData, writeJson } from "../../src/cli/json.ts";
 import { splitWords } from "../../src/cli/shell.ts";
 import { cut, tableLines, width, wrap } from "../../src/cli/table.ts";
-import { bytes, count, duration, rate, readCount, readDuration, time } from "../../src/cli/units.ts";
+import { bytes, count, duration, rate, readCount, readDuration, time, unitsIn } from "../../src/cli/units.ts";
 import { jsonData, nameFromBytes } from "../../src/core/index.ts";
 
 describe("names", () => {
@@ -123,6 +123,11 @@ describe("numbers and times", () => {
     [-1500, "-1.5 s"],
     [Infinity, "for ever"],
   ])("%d ms is %s", (ms, shown) => expect(duration(ms)).toBe(shown));
+
+  test("a rate is shown with its period, and with its burst where it has one", () => {
+    expect(unitsIn({ limit: 100, periodMs: 60_000, burst: 10 })).toBe("100 in 1 min, 10 at once");
+    expect(unitsIn({ limit: 0.5 })).toBe("0.5 in 1.0 s");
+  });
 
   test.each([
     ["90", 90_000],

@@ -12,7 +12,7 @@ import {
 } from "../../src/core/data.ts";
 
 function unit(name: string, data: unknown = null, priority = 0, delayMs = 0): unknown {
-  return { name, data, priority, delayMs };
+  return { name, data, priority, delayMs, partition: "" };
 }
 
 /** With data decoded, so that both encodings can be compared with one expectation. */

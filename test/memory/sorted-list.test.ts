@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { SortedList } from "../../src/memory/sorted-list.ts";
+import { SortedList } from "../../src/core/index.ts";
 
 /** Items with identity: the list finds them by order, and may find them again by where the last one was. */
 interface Item {

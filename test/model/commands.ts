@@ -19,11 +19,13 @@ import {
 import type { Difference } from "./known-differences.ts";
 import type { Measure } from "./measure.ts";
 import {
+  isLaned,
   Model,
   type ModelAction,
   type ModelAttempt,
   type ModelMessage,
   type ModelPut,
+  type ModelRate,
   type ModelSpec,
   type ModelUnit,
 } from "./model.ts";
@@ -131,6 +133,7 @@ const put = fc.record({
   ),
   queues,
   labels,
+  partition: fc.constantFrom("", "p", "p", "q", "r"),
   maxRetries: fc.constantFrom(undefined, undefined, undefined, undefined, 0, 1, 2),
   conflict: fc.oneof(
     { weight: 5, arbitrary: fc.constant(undefined) },
@@ -147,6 +150,7 @@ type Put = {
   after?: { pick: number; hard: boolean }[] | undefined;
   queues: string[];
   labels: string[];
+  partition?: string;
   maxRetries?: number | undefined;
   conflict?: ModelPut["conflict"];
 };
@@ -236,6 +240,7 @@ operations.define(
         delay: 0,
         queues: queueNames,
         labels: [],
+        partition: "",
         needs: before === undefined ? [] : [{ spec: before.spec, name: before.name, hard: i !== soft }],
       };
     });
@@ -549,6 +554,7 @@ operations.define(
     change: fc.record({
       paused: fc.constantFrom(false, false, false, true),
       maxRunning: fc.constantFrom(0, 0, 1, 3),
+      maxRunningPerPartition: fc.constantFrom(0, 0, 1, 2),
       maxGetwork: fc.constantFrom(0, 0, 1, 3),
       maxRetries: fc.constantFrom(0, 0, 1, 2),
       maxWaiting: fc.constantFrom(0, 0, 0, 4),
@@ -558,6 +564,7 @@ operations.define(
     const found = both.model.spec(spec);
     if (found === undefined) return [0, 0];
     Object.assign(found, change);
+    forgetLanes(found);
     await both.engine.setWorkSpecMeta(both.ns, spec, change);
     return true;
   },
@@ -568,6 +575,11 @@ const limit = fc.record(
   { requiredKeys: [] },
 );
 
+const rates: ModelRate[] = [
+  { limit: 2, periodMs: 100, burst: 1 },
+  { limit: 3, periodMs: 1000, burst: 2 },
+];
+
 operations.define(
   "set spec",
   3,
@@ -576,15 +588,23 @@ operations.define(
     name: spec,
     then: fc.constantFrom("a", "b", "c", "c", "", "nowhere"),
     maxRetries: fc.constantFrom(0, 0, 1, 2),
+    flow: fc.record({
+      maxRunningPerPartition: fc.constantFrom(0, 0, 1, 2),
+      rate: fc.constantFrom({}, {}, ...rates),
+      ratePerPartition: fc.constantFrom({}, {}, ...rates),
+      order: fc.constantFrom(false, false, true),
+      fair: fc.constantFrom(false, false, true),
+    }),
     backoff: fc.constantFrom(null, null, 0, 100),
     finished: fc.option(limit, { freq: 1, nil: undefined }),
     failed: fc.option(limit, { freq: 1, nil: undefined }),
   }),
-  async (both, { name, then, maxRetries, backoff, finished, failed }) => {
+  async (both, { name, then, maxRetries, backoff, flow, finished, failed }) => {
     await setSpec(both, {
       name,
       then,
       maxRetries,
+      ...flow,
       backoff,
       retention: { ...(finished && { finished }), ...(failed && { failed }) },
     });
@@ -594,7 +614,14 @@ operations.define(
 
 async function setSpec(
   { model, engine, ns }: Both,
-  { name, then = "", maxRetries = 0, backoff = null, retention = {} }: Partial<ModelSpec> & { name: string },
+  {
+    name,
+    then = "",
+    maxRetries = 0,
+    backoff = null,
+    retention = {},
+    ...flow
+  }: Partial<ModelSpec> & { name: string },
 ): Promise<void> {
   const there = model.spec(name);
   const fresh: ModelSpec = {
@@ -607,8 +634,18 @@ async function setSpec(
     paused: false,
     maxRunning: 0,
     maxGetwork: 0,
+    maxRunningPerPartition: 0,
+    rate: {},
+    ratePerPartition: {},
+    order: false,
+    fair: false,
+    ...flow,
+    cursor: there?.cursor ?? "",
+    full: there?.full ?? 0,
+    fullOf: there?.fullOf ?? new Map<string, number>(),
     removed: there?.removed ?? { finished: 0, failed: 0 },
   };
+  forgetLanes(fresh);
   if (there === undefined) model.specs.push(fresh);
   else Object.assign(there, fresh);
   const limit = (given: { maxAge?: number; maxCount?: number }): object => ({
@@ -621,6 +658,11 @@ async function setSpec(
         name,
         then,
         max_retries: maxRetries,
+        max_running_per_partition: fresh.maxRunningPerPartition,
+        rate: rateKeys(fresh.rate),
+        rate_per_partition: rateKeys(fresh.ratePerPartition),
+        order: fresh.order ? "partition" : "",
+        fair: fresh.fair ? "partition" : "",
         ...(backoff !== null && { retry: { backoff: { kind: "linear", delay: backoff / 1000 } } }),
         retention: Object.fromEntries(
           Object.entries(retention).map(([status, given]) => [status, limit(given)]),
@@ -628,6 +670,14 @@ async function setSpec(
       }),
     },
   ]);
+}
+
+const rateKeys = ({ limit, periodMs, burst }: ModelRate): object =>
+  limit === undefined ? {} : { limit, period: (periodMs ?? 1000) / 1000, burst };
+
+/** The buckets of partitions are kept only while there are rules for partitions. */
+function forgetLanes(spec: ModelSpec): void {
+  if (!isLaned(spec)) spec.fullOf.clear();
 }
 
 /** The work specs of the beginning: `a` goes to `b`, `c` to itself. */
@@ -816,6 +866,7 @@ function compareUnit(both: Both, row: WorkUnitRow, unit: ModelUnit): void {
       })),
       queues: unit.queues,
       labels: unit.labels,
+      partition: unit.partition,
       ...(unit.maxRetries !== undefined && { maxRetries: unit.maxRetries }),
     },
   );

@@ -51,6 +51,7 @@ import {
   name,
   nameOf,
   occupied,
+  partition,
   paths,
   priority,
   queueNames,
@@ -143,6 +144,7 @@ const unit = fc.record({
   after,
   queues: mostly(fc.subarray(queueNames)),
   labels: seldom(fc.subarray(labelNames)),
+  partition: mostly(partition),
   maxRetries: seldom(fc.constantFrom(0, 1, 2)),
   retry: seldom(
     fc.constantFrom<RetryPolicy>(
@@ -162,6 +164,7 @@ type Unit = {
   after?: { pick: number; kind: "hard" | "soft" }[] | undefined;
   queues?: readonly string[] | undefined;
   labels?: readonly string[] | undefined;
+  partition?: string | undefined;
   maxRetries?: number | undefined;
   retry?: RetryPolicy | undefined;
   onConflict?: ConflictPolicy | undefined;
@@ -189,7 +192,19 @@ operation(
     const there = waits ? await everyUnit(pair) : [];
     const inputs: WorkUnitInput[] = [];
     for (const one of units as Unit[]) {
-      const { name, data, after, queues, labels, maxRetries, retry, onConflict, throttleMs, ...rest } = one;
+      const {
+        name,
+        data,
+        after,
+        queues,
+        labels,
+        partition,
+        maxRetries,
+        retry,
+        onConflict,
+        throttleMs,
+        ...rest
+      } = one;
       if (waits && pair.known.has("names given twice") && inputs.some((input) => input.name === nameOf(name)))
         continue;
       inputs.push({
@@ -204,6 +219,7 @@ operation(
         }),
         ...(queues && { queues }),
         ...(labels && { labels }),
+        ...(partition !== undefined && { partition }),
         ...(maxRetries !== undefined && { maxRetries }),
         ...(retry && { retry }),
         ...(onConflict && { onConflict }),
@@ -225,6 +241,7 @@ const many = (count: number, from: number, kind: string, delayMs: number): WorkU
     ...(kind === "labelled" && i % 5 === 0 && { labels: ["red"], queues: ["q"] }),
     ...(kind === "labelled" && i % 11 === 0 && { maxRetries: 1 }),
     ...(kind === "queued" && { queues: ["q"] }),
+    ...(kind === "partitioned" && { partition: `p${i % 7}` }),
   }));
 
 operation(
@@ -238,7 +255,7 @@ operation(
       { weight: 1, arbitrary: fc.integer({ min: 490, max: 700 }) },
     ),
     from: fc.integer({ min: 0, max: 60 }),
-    kind: fc.constantFrom("plain", "various", "labelled"),
+    kind: fc.constantFrom("plain", "various", "labelled", "partitioned"),
     delayMs: span,
   }),
   async (pair, { spec, count, from, kind, delayMs }) =>
@@ -793,6 +810,12 @@ operation("delete actions", 1, 1, fc.record({ keys: fc.subarray(actionKeys) }), 
 
 // ---- work specs and namespaces
 
+const rate = fc.constantFrom(
+  { limit: 10 },
+  { limit: 2, burst: 3 },
+  { limit: 1, period: 0.05 },
+  { limit: 3, period: 10, burst: 5 },
+);
 const specData = fc.record({
   name: spec,
   then: fc.oneof(
@@ -806,6 +829,11 @@ const specData = fc.record({
   min_gb: seldom(fc.constantFrom(0.5, 2), 4),
   runtime: seldom(fc.constantFrom("node", "python"), 4),
   max_running: seldom(fc.constantFrom(2, 5), 4),
+  max_running_per_partition: seldom(fc.constantFrom(1, 2), 4),
+  rate: seldom(rate, 6),
+  rate_per_partition: seldom(rate, 6),
+  order: seldom(fc.constant("partition"), 4),
+  fair: seldom(fc.constant("partition"), 4),
   max_getwork: seldom(fc.constantFrom(1, 3), 4),
   max_retries: seldom(fc.constantFrom(1, 2, 3), 1),
   retry: seldom(
@@ -877,6 +905,7 @@ operation(
         intervalMs: fc.constantFrom(0, 50),
         nextContinuous: fc.constantFrom(0, 0, 2_000_000),
         maxRunning: fc.constantFrom(0, 0, 2, 5),
+        maxRunningPerPartition: fc.constantFrom(0, 0, 1, 2),
         maxGetwork: fc.constantFrom(0, 0, 2),
         maxRetries: fc.constantFrom(0, 0, 1, 2),
         maxWaiting: fc.constantFrom(0, 0, 0, 6),

@@ -1,10 +1,19 @@
 /**
  * A model of the whole life of a unit that is small enough to be believed: plain lists, looked through from end to end, and
- * every rule written a second time. It shares no code with the engine or a store.
+ * every rule written a second time. It shares no code with the engine or a store but the bytes of names.
  *
  * Each verb is one call. The ends of units in it are told in the order of its changes; what follows for dependents comes
  * after them, level by level, in the order of unit ids; a change to a unit for which something still follows has that first.
  */
+import { nameToBytes } from "../../src/core/index.ts";
+
+/** `periodMs` and `burst` are always given. */
+export interface ModelRate {
+  limit?: number;
+  periodMs?: number;
+  burst?: number;
+}
+
 export type ModelAction = "finish" | "fail" | "error" | "retry" | "expire" | "renew";
 
 export interface ModelAttempt {
@@ -48,6 +57,7 @@ export interface ModelUnit {
   needs: ModelNeed[];
   queues: readonly string[];
   labels: readonly string[];
+  partition: string;
   /** In place of what its work spec says; 0 is unlimited. */
   maxRetries: number | undefined;
   /** The attempt whose output made it. */
@@ -62,6 +72,15 @@ export interface ModelSpec {
   maxRunning: number;
   maxGetwork: number;
   maxRetries: number;
+  maxRunningPerPartition: number;
+  rate: ModelRate;
+  ratePerPartition: ModelRate;
+  order: boolean;
+  fair: boolean;
+  /** The partition that was served last, and when the buckets are full again. */
+  cursor: string;
+  full: number;
+  fullOf: Map<string, number>;
   /** The wait after each try is so much longer than the one before; null is not said. */
   backoff: number | null;
   maxWaiting: number;
@@ -91,6 +110,7 @@ export interface ModelPut {
   needs?: { spec: string; name: string; hard: boolean }[];
   queues: readonly string[];
   labels: readonly string[];
+  partition?: string;
   maxRetries?: number | undefined;
   /** What becomes of a unit that exists; undefined is `update`. */
   conflict?: "replace" | "data" | "ignore" | "refuse" | undefined;
@@ -100,6 +120,24 @@ export type ModelStatus = "available" | "delayed" | "blocked" | "pending" | "fin
 
 const isRunningOrEnded = (status: string): status is "pending" | "finished" | "failed" =>
   status === "pending" || status === "finished" || status === "failed";
+
+/** How long the bucket takes to be full again; no longer than one that is empty. */
+const filling = ({ limit = 0, periodMs = 0, burst = 0 }: ModelRate, full: number, now: number): number =>
+  Math.min(Math.max(0, full - now), (burst * periodMs) / limit);
+
+const tokensOf = (rate: ModelRate, full: number, now: number): number => {
+  const { limit = 0, periodMs = 0, burst = 0 } = rate;
+  if (limit === 0) return Infinity;
+  return Math.floor(burst - (filling(rate, full, now) * limit) / periodMs + 1e-6);
+};
+
+const takeTokens = (rate: ModelRate, full: number, now: number, count: number): number => {
+  const { limit = 0, periodMs = 0 } = rate;
+  return limit === 0 || count === 0 ? full : now + filling(rate, full, now) + (count * periodMs) / limit;
+};
+
+export const isLaned = ({ maxRunningPerPartition, ratePerPartition, order, fair }: ModelSpec): boolean =>
+  maxRunningPerPartition > 0 || (ratePerPartition.limit ?? 0) > 0 || order || fair;
 
 const withMembers = (data: string | null, members: object): string =>
   JSON.stringify({ ...(JSON.parse(data ?? "{}") as object), ...members });
@@ -439,6 +477,7 @@ export class Model {
       needs: [],
       queues: [],
       labels: [],
+      partition: "",
       maxRetries: undefined,
       origin: null,
       deleted: false,
@@ -467,6 +506,7 @@ export class Model {
     unit.notBefore = put.delay > 0 ? this.now + put.delay : 0;
     unit.queues = put.queues;
     unit.labels = put.labels;
+    unit.partition = put.partition ?? "";
     unit.maxRetries = put.maxRetries;
     if (origin !== null) unit.origin = origin;
     if (put.needs !== undefined)
@@ -490,28 +530,71 @@ export class Model {
     let places = count;
     if (spec.maxGetwork > 0) places = Math.min(places, spec.maxGetwork);
     if (spec.maxRunning > 0) places = Math.min(places, spec.maxRunning - this.counts(specName).pending);
+    places = Math.min(places, tokensOf(spec.rate, spec.full, this.now));
     const limit = places;
     const given: ModelAttempt[] = [];
     while (given.length === 0 && limit > 0) {
       for (places = limit; places > 0; places--) {
         const unit = this.#best(specName);
-        if (unit === undefined) return given;
+        if (unit === undefined) return this.#paid(spec, given);
         if (this.#isExhausted(unit)) {
           this.#exhaust(unit, worker);
           this.#follow();
         } else {
           given.push(this.#attempt(unit, worker, lease));
           unit.tries++;
+          if (isLaned(spec)) {
+            const { partition } = unit;
+            spec.cursor = partition;
+            spec.fullOf.set(
+              partition,
+              takeTokens(spec.ratePerPartition, spec.fullOf.get(partition) ?? 0, this.now, 1),
+            );
+          }
         }
       }
     }
+    return this.#paid(spec, given);
+  }
+
+  #paid(spec: ModelSpec, given: ModelAttempt[]): ModelAttempt[] {
+    spec.full = takeTokens(spec.rate, spec.full, this.now, given.length);
     return given;
   }
 
-  #best(spec: string): ModelUnit | undefined {
-    return this.list(spec)
-      .filter((unit) => this.status(unit) === "available")
-      .sort((a, b) => b.priority - a.priority)[0];
+  #best(name: string): ModelUnit | undefined {
+    const spec = this.spec(name);
+    const units = this.list(name);
+    const first = (some: readonly ModelUnit[]): ModelUnit | undefined =>
+      some.filter((unit) => this.status(unit) === "available").sort((a, b) => b.priority - a.priority)[0];
+    if (spec === undefined || !isLaned(spec)) return first(units);
+    const open: ModelUnit[] = [];
+    for (const partition of new Set(units.map((unit) => unit.partition))) {
+      const lane = units.filter((unit) => unit.partition === partition);
+      const begun = lane.filter((unit) => this.current(unit) !== undefined && !this.#hasEnded(unit));
+      const running = lane.filter((unit) => this.status(unit) === "pending").length;
+      if (spec.order && running > 0) continue;
+      if (spec.maxRunningPerPartition > 0 && running >= spec.maxRunningPerPartition) continue;
+      if (tokensOf(spec.ratePerPartition, spec.fullOf.get(partition) ?? 0, this.now) < 1) continue;
+      const unit = first(spec.order && begun.length > 0 ? begun : lane);
+      if (unit !== undefined) open.push(unit);
+    }
+    // the lane's rank is that of all its units, also where one that has begun goes before them
+    const rank = (unit: ModelUnit): number =>
+      spec.fair ? 0 : (first(units.filter((one) => one.partition === unit.partition))?.priority ?? 0);
+    const bytes = (text: string): Uint8Array => nameToBytes(text);
+    const behind = (unit: ModelUnit): boolean =>
+      Buffer.compare(bytes(unit.partition), bytes(spec.cursor)) <= 0;
+    return open.sort(
+      (a, b) =>
+        rank(b) - rank(a) ||
+        Number(behind(a)) - Number(behind(b)) ||
+        Buffer.compare(bytes(a.partition), bytes(b.partition)),
+    )[0];
+  }
+
+  #hasEnded(unit: ModelUnit): boolean {
+    return this.status(unit) === "finished" || this.status(unit) === "failed";
   }
 
   #limit(unit: ModelUnit): number {
@@ -588,7 +671,7 @@ export class Model {
       return { error: "not_pending", changed: false };
     const release = action === "expire" || (action === "renew" && time <= 0);
     const { maxRunning } = this.spec(unit.spec) ?? { maxRunning: 0 };
-    const isFull = maxRunning > 0 && this.counts(unit.spec).pending >= maxRunning;
+    const isFull = (maxRunning > 0 && this.counts(unit.spec).pending >= maxRunning) || this.#isLaneFull(unit);
     const taken = attempt.replaced && status === "expired" && (attempt.end ?? 0) < (attempt.expiration ?? 0);
     if (taken && recordTaken && ["finish", "fail", "retry"].includes(action)) {
       if (data !== null) attempt.data = data;
@@ -626,6 +709,17 @@ export class Model {
     return { error: null, changed: true };
   }
 
+  #isLaneFull({ spec: name, partition }: ModelUnit): boolean {
+    const { maxRunningPerPartition = 0, order = false } = this.spec(name) ?? {};
+    const running = this.list(name).filter(
+      (one) => one.partition === partition && this.status(one) === "pending",
+    );
+    return (
+      (order && running.length > 0) ||
+      (maxRunningPerPartition > 0 && running.length >= maxRunningPerPartition)
+    );
+  }
+
   #err(unit: ModelUnit, attempt: ModelAttempt): void {
     attempt.data = withMembers(attempt.data, { traceback: "Error: boom" });
     const limit = this.#limit(unit);
@@ -657,7 +751,7 @@ export class Model {
     for (const name of new Set(output)) {
       const there = this.find(then.name, name);
       this.#beforeChange(there);
-      const put = { name, data: null, priority: 0, delay: 0, queues: [], labels: [] };
+      const put = { name, data: null, priority: 0, delay: 0, queues: [], labels: [], partition: "" };
       this.#put(there ?? this.#make(then.name, name), put, attempt);
     }
   }

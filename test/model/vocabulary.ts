@@ -59,6 +59,9 @@ export const seldom = <Value>(arbitrary: fc.Arbitrary<Value>, times = 5): fc.Arb
 export const mostly = <Value>(arbitrary: fc.Arbitrary<Value>): fc.Arbitrary<Value | undefined> =>
   fc.oneof({ weight: 1, arbitrary: fc.constant(undefined) }, { weight: 4, arbitrary });
 
+/** One of them is longer than what partitions are found by. */
+export const partition = fc.constantFrom("", "p0", "p1", "p2", "\udc80", "p".repeat(70));
+
 export const output = fc.array(
   fc.oneof(
     { weight: 6, arbitrary: name },

@@ -8,7 +8,7 @@ import { candidatesSql } from "../../src/postgres/candidates.ts";
 import { claimSql, notedClaimSql, plainClaimSql } from "../../src/postgres/claims.ts";
 import { forSchema, planSettings } from "../../src/postgres/connection.ts";
 import { moveSql } from "../../src/postgres/expiry.ts";
-import { insertSql, settleQueuedSql, settleSql } from "../../src/postgres/fast-paths.ts";
+import { insertSql, settleSql } from "../../src/postgres/fast-paths.ts";
 import { marksSql } from "../../src/postgres/watching.ts";
 import { openServer, query, type Server } from "./server.ts";
 
@@ -163,12 +163,12 @@ describe("plans", () => {
     "text",
   ];
   const hot = {
-    candidates: [candidatesSql, ["bytea", "bytea[]", "bigint"]],
+    candidates: [candidatesSql, ["bytea", "bytea[]", "bigint", "bigint"]],
     claim: [claimSql, [...claimTypes, "bytea[]", "bigint"]],
     noted: [notedClaimSql, [...claimTypes, "bytea[]"]],
     plain: [plainClaimSql, claimTypes],
     settle: [
-      settleSql,
+      settleSql(false, false, false),
       [
         "bytea",
         "bigint",
@@ -183,7 +183,7 @@ describe("plans", () => {
       ],
     ],
     queued: [
-      settleQueuedSql,
+      settleSql(true, false, false),
       [
         "bytea",
         "bigint",

@@ -81,7 +81,20 @@ async function compare(history: readonly Step[], measure: Measure): Promise<void
   }
 }
 
-const tables = ["namespace", "spec", "unit", "history", "need", "tally", "log", "request", "worker", "lock"];
+const tables = [
+  "namespace",
+  "spec",
+  "unit",
+  "history",
+  "need",
+  "tally",
+  "log",
+  "request",
+  "worker",
+  "lock",
+  "lane",
+  "note",
+];
 
 function random(name: string, steps: fc.Arbitrary<Step[]>, fixed: number, fresh: number): void {
   const run = async (): Promise<void> => {

@@ -138,23 +138,26 @@ async function downgrade(url: string, from: string, to: string, version: number)
   );
   for (const { name, columns } of tables)
     await client.query(`INSERT INTO ${to}.${name} (${columns}) SELECT ${columns} FROM ${from}.${name}`);
-  // long names had a hash in their keys
+  const fields = ["maxRunningPerPartition", "rate", "ratePerPartition", "order", "fair"];
+  await client.query(`UPDATE ${to}.spec SET meta = (meta::jsonb - $1::text[])::text`, [fields]);
+  // long names had a hash in their keys before version 3
   const key =
     "CASE WHEN length(long_name) > 2600 THEN substring(long_name FROM 1 FOR 2568) || sha256(long_name) ELSE long_name END";
-  if (version > 1)
+  if (version === 2)
     await client.query(
       `UPDATE ${to}.label b SET key = u.key FROM (SELECT id, ${key} AS key FROM ${to}.unit WHERE long_name IS NOT NULL) u WHERE u.id = b.unit`,
     );
-  await client.query(
-    `UPDATE ${to}.unit SET key = ${key}, long_name = CASE WHEN length(long_name) > 2600 THEN long_name END WHERE long_name IS NOT NULL`,
-  );
+  if (version < 3)
+    await client.query(
+      `UPDATE ${to}.unit SET key = ${key}, long_name = CASE WHEN length(long_name) > 2600 THEN long_name END WHERE long_name IS NOT NULL`,
+    );
   await client.query(`DELETE FROM ${to}.migration WHERE version > ${version}`);
   await client.query(`SELECT setval('${to}.unit_block', (SELECT last_value FROM ${from}.unit_block))`);
   await client.query(`DROP SCHEMA ${from} CASCADE`);
   await client.end();
 }
 
-test.each([1, 2])(
+test.each([1, 2, 3])(
   "a database of schema %i, with work in it, is brought up to date",
   async (version) => {
     const url = await server.createDatabase();
@@ -230,6 +233,17 @@ test.each([1, 2])(
      UNION ALL SELECT tgname FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid WHERE NOT t.tgisinternal`,
     );
     expect(code).toEqual([]);
+    // attempts of before still run: a limit counts them
+    const claimed = async (number: number): Promise<string[]> =>
+      (await engine.requestAttempts("", { worker: "w", number })).map(({ workUnit }) => workUnit);
+    const running = version > 1 ? 1 : 2;
+    await engine.setWorkSpecs("", [
+      { data: encodeData({ name: "s", max_running_per_partition: running + 1 }) },
+    ]);
+    await engine.addWorkUnits("", "s", [{ name: "other", partition: "a" }]);
+    expect(await claimed(5)).toEqual(["other", "fresh"]);
+    await engine.settleAttempts("", [{ attempt: attempts[5]!.id, action: "finish" }]);
+    expect(await claimed(5)).toEqual(["u06"]);
     await engine.close();
   },
   60_000,

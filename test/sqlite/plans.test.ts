@@ -12,6 +12,8 @@ const scans: Record<string, RegExp> = {
   namespaces: /^SCAN namespace$/,
   specs: /^SCAN s$/,
   leases: /^SCAN lease$/,
+  // what runs is little; once for a spec with partitions
+  laneLeases: /^SCAN l$/,
   // what runs is little, and here it is few enough to be sorted
   pendingByName: /^SCAN l$/,
 };
@@ -24,6 +26,9 @@ const sorts = new Set([
   "anyWorker",
   "oldWorkers",
   "dependents",
+  // units of one partition that were begun and given back
+  "firstBegun",
+  "laneLeases",
 ]);
 
 const connection = loadDriver().open(":memory:");

@@ -1,11 +1,14 @@
 import pg from "pg";
-import { afterAll, beforeAll, describe, test } from "vitest";
+import { afterAll, beforeAll, describe, test, vi } from "vitest";
 import { Engine, ManualClock, type Random } from "../../src/core/index.ts";
 import { openPostgres, type Pool, type PostgresOptions } from "../../src/postgres/index.ts";
 import { conformance, type Stack } from "../../src/testing/index.ts";
 import { findPgBouncer, startPgBouncer } from "../postgres/pgbouncer.ts";
 import { openServer } from "../postgres/server.ts";
 import { failingOn } from "./failing.ts";
+
+// housekeeping looks at the work specs of all cases before: many, on a machine that does other things as well
+vi.setConfig({ testTimeout: 120_000 });
 
 interface Way {
   options: PostgresOptions;

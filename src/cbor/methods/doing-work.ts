@@ -161,8 +161,9 @@ async function updateWaiting(call: Call, update: Update, row: WorkUnitRow): Prom
   const { coordinate, ns, fencing } = call;
   if (update.status === status.none || update.status === status.available) {
     if (update.data === null) return unchanged;
-    const { name, priority, notBefore } = row;
-    await coordinate.addWorkUnits(ns, update.spec, [{ name, data: update.data, priority, notBefore }]);
+    const { name, priority, notBefore, partition } = row;
+    const unit = { name, data: update.data, priority, notBefore, partition };
+    await coordinate.addWorkUnits(ns, update.spec, [unit]);
     return yes;
   }
   if (fencing.mode === "strict" && row.attempts > 0 && update.status !== status.pending) {

@@ -47,7 +47,8 @@ export default command<Options>({
 
 const forms = `
 A line of JSON is one of
-  {"name": "u1", "data": {"url": "…"}, "priority": 5, "delay": 60}
+  {"name": "u1", "data": {"url": "…"}, "priority": 5, "delay": 60,
+   "partition": "tenant-1"}
   {"u1": {"url": "…"}, "u2": {}}                  several units by name
   ["u1", {"url": "…"}, {"priority": 5}]
   "u1"

@@ -2,6 +2,7 @@
 import {
   defaultMeta,
   eachRow,
+  hasRate,
   hasSchedule,
   metaFields,
   type Coordinate,
@@ -12,7 +13,7 @@ import { command } from "../command.ts";
 import { show as showName } from "../escape.ts";
 import { exit } from "../failure.ts";
 import { aboutEmptyNamespace } from "../naming.ts";
-import { duration } from "../units.ts";
+import { duration, unitsIn } from "../units.ts";
 import { show } from "./set.ts";
 
 /** All of them, page after page: there are dozens, and where there are thousands nobody holds them all at once. */
@@ -29,6 +30,8 @@ const notNoted: ReadonlySet<string> = new Set<keyof WorkSpecMeta>([
   "retention",
   "retry",
   "schedule",
+  "rate",
+  "ratePerPartition",
 ]);
 
 /** What is set otherwise than usual, in a few words. */
@@ -40,6 +43,8 @@ function notes({ meta }: WorkSpecRow): string {
   return [
     hasSchedule(meta.schedule) && "scheduled",
     meta.retry.attempts !== undefined && `${meta.retry.attempts} tries`,
+    hasRate(meta.rate) && `rate ${unitsIn(meta.rate)}`,
+    hasRate(meta.ratePerPartition) && `rate_per_partition ${unitsIn(meta.ratePerPartition)}`,
     meta.canBeContinuous && (meta.continuous ? `continuous${every}` : "continuous is off"),
     ...unusual.map((row) => (meta[row.field] === true ? row.name : `${row.name} ${String(show(row, meta))}`)),
   ]

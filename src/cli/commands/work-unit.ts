@@ -156,6 +156,7 @@ function print(context: Context, { unit, attempts, lineage }: Record_, options: 
   const facts: [label: string, text: string][] = [
     ["Work spec", show(unit.workSpec)],
     ["Priority", unit.priority === 0 ? "" : String(unit.priority)],
+    ["Partition", unit.partition === "" ? "" : show(unit.partition)],
     ["Created", `${time(unit.createdTime, now)}, ${relative(unit.createdTime, now)}`],
     [
       "Runs",

@@ -108,14 +108,18 @@ async function print(
 }
 
 function jsonOf(row: WorkUnitRow, { details }: Options): string {
-  const { name, status, priority, notBefore, createdTime, attempts } = row;
-  const value =
-    details === true ? withData(row) : { name, status, priority, notBefore, createdTime, attempts };
+  const { name, status, priority, partition, notBefore, createdTime, attempts } = row;
+  const brief = { name, status, priority, ...(partition !== "" && { partition }) };
+  const value = details === true ? withData(row) : { ...brief, notBefore, createdTime, attempts };
   return showJson(writeJson(value));
 }
 
 function printDetails({ out }: Context, row: WorkUnitRow): void {
-  const facts = [row.priority !== 0 && `priority ${row.priority}`, row.attempts > 0 && attempted(row)];
+  const facts = [
+    row.priority !== 0 && `priority ${row.priority}`,
+    row.partition !== "" && `partition ${show(row.partition)}`,
+    row.attempts > 0 && attempted(row),
+  ];
   const after = facts.filter((fact) => fact !== false).join(", ");
   out.line(`${out.paint("bold", show(row.name))} (${row.status}${after === "" ? "" : `; ${after}`})`);
   const traceback = row.data === null ? null : dataGetText(row.data, "traceback");

@@ -63,6 +63,7 @@ export const workUnits: CaseGroup = {
           origin: null,
           dependencies: [],
           queues: [],
+          partition: "",
           labels: [],
         });
       },

@@ -1,0 +1,104 @@
+/**
+ * Partitions, rates and limits: which of a work spec's units may be handed out now, beyond its `max_running`.
+ *
+ * A lane is what a work spec knows of one partition: how many of its units run, which of them have begun, when its rate has the next
+ * token. Lanes are served in turns: the lane with the most urgent unit first, or with `fair` every lane alike; among equals, the
+ * next in the order of names after the one that was served last. One turn is one unit. Within a lane the order is that of every
+ * claim: highest priority first, then names.
+ */
+import type { WorkSpecMeta } from "./work-spec.ts";
+
+/** So many units in so much time, with a burst of so many at once. Without a limit, or with 0, there is no rate. */
+export interface Rate {
+  limit?: number;
+  /** A second when absent. */
+  periodMs?: number;
+  /** 1 when absent: the units are spread evenly. */
+  burst?: number;
+}
+
+export const hasRate = ({ limit = 0, periodMs = 1000 }: Rate): boolean => limit > 0 && periodMs > 0;
+
+const tokenMs = ({ limit = 0, periodMs = 1000 }: Rate): number => periodMs / limit;
+
+const burstOf = ({ burst = 1 }: Rate): number => Math.max(1, burst);
+
+/**
+ * A token bucket in one number (GCRA): `full` is when the bucket will be full again. What an earlier, slower rate or a clock that was
+ * ahead left behind counts no more than an empty bucket.
+ */
+const fillTime = (rate: Rate, full: number, now: number): number =>
+  Math.min(Math.max(full, now), now + burstOf(rate) * tokenMs(rate));
+
+/** How many units the rate allows now. */
+export function tokensOf(rate: Rate, full: number, now: number): number {
+  if (!hasRate(rate)) return Infinity;
+  const missing = (fillTime(rate, full, now) - now) / tokenMs(rate);
+  // a hair less than a whole token is one: times are sums of fractions
+  return Math.max(0, Math.floor(burstOf(rate) - missing + 1e-6));
+}
+
+/** The bucket after so many units. Tokens do not come back when a unit ends. */
+export const takeTokens = (rate: Rate, full: number, now: number, count: number): number =>
+  hasRate(rate) && count > 0 ? fillTime(rate, full, now) + count * tokenMs(rate) : full;
+
+/** When the rate allows one more. */
+export const nextToken = (rate: Rate, full: number, now: number): number =>
+  Math.max(now, Math.ceil(fillTime(rate, full, now) - (burstOf(rate) - 1) * tokenMs(rate) - 1e-6));
+
+/** Whether the units of the work spec are handed out by partition. */
+export const hasLanes = ({ maxRunningPerPartition, ratePerPartition, order, fair }: WorkSpecMeta): boolean =>
+  maxRunningPerPartition > 0 || order !== "" || fair !== "" || hasRate(ratePerPartition);
+
+/** What of the metadata concerns lanes, to see whether it has changed. */
+export const laneRules = ({ maxRunningPerPartition, ratePerPartition, order, fair }: WorkSpecMeta): string =>
+  JSON.stringify([maxRunningPerPartition, ratePerPartition, order, fair]);
+
+/** Whether claims of the work spec have to look at more than its units and `max_running`. */
+export const hasFlowRules = (meta: WorkSpecMeta): boolean => hasRate(meta.rate) || hasLanes(meta);
+
+export interface LaneState {
+  readonly partition: string;
+  /** Units that are pending. */
+  readonly running: number;
+  /** Units that were claimed and have not ended: pending, or given back, or waiting for another try. */
+  readonly begun: number;
+  /** Those of them that are available. */
+  readonly begunAvailable: number;
+  /** When the bucket of `rate_per_partition` is full again. */
+  full: number;
+}
+
+/** `nothing`: it turned out to have no unit that can be handed out at this moment. */
+export type HoldReason = "max_running_per_partition" | "rate_per_partition" | "order" | "nothing";
+
+/** Why nothing of a lane is handed out. `until` is when that changes by itself; 0 is when something happens to its units. */
+export interface Hold {
+  reason: HoldReason;
+  until: number;
+}
+
+/** What holds a lane back now, or null. */
+export function holdOf(meta: WorkSpecMeta, lane: LaneState, now: number): Hold | null {
+  const { maxRunningPerPartition, ratePerPartition, order } = meta;
+  if (order !== "" && lane.begun > 0 && (lane.running > 0 || lane.begunAvailable === 0))
+    return { reason: "order", until: 0 };
+  if (maxRunningPerPartition > 0 && lane.running >= maxRunningPerPartition)
+    return { reason: "max_running_per_partition", until: 0 };
+  if (tokensOf(ratePerPartition, lane.full, now) < 1)
+    return { reason: "rate_per_partition", until: nextToken(ratePerPartition, lane.full, now) };
+  return null;
+}
+
+/** With an order, a unit that has begun goes before all others of its partition until it has ended. */
+export const begunFirst = (meta: WorkSpecMeta, lane: LaneState): boolean =>
+  meta.order !== "" && lane.begun > 0;
+
+/** Whether an attempt that lost its lease may run again: another unit of its partition may have its place. */
+export const mayRunAgain = (meta: WorkSpecMeta, running: number): boolean =>
+  !(meta.order !== "" && running > 0) &&
+  !(meta.maxRunningPerPartition > 0 && running >= meta.maxRunningPerPartition);
+
+/** The rank of a lane: lower goes first. */
+export const rankOf = ({ fair }: WorkSpecMeta, priority: number): number =>
+  fair !== "" || priority === 0 ? 0 : -priority;

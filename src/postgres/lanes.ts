@@ -1,0 +1,613 @@
+/**
+ * The lanes of work specs whose units are handed out by partition.
+ *
+ * Only claims write rows of `lane`, and they hold the work spec's row meanwhile, so that they take turns. Whoever else does something
+ * that may let a lane go on (adds a unit, settles, expires one, …) leaves a row in `note`, which names the lane and the first place
+ * that became available; the next claim folds the notes into the lanes. Nobody waits for a lane, and no note is lost. How many
+ * units of a lane run is not stored but counted, with an index and no further than the limit: it can be seen too high for a moment,
+ * while a settle is being committed, and never too low.
+ *
+ * A lane keeps its head: the place where its available units begin. It stands in the ring (state 1) while it may be served, and
+ * is passed over when it has nothing, or is held (state 0) or held until a time (state 2).
+ */
+import {
+  compareNames,
+  nameFromBytes,
+  nameToBytes,
+  rankOf,
+  type Hold,
+  type LaneState,
+  type WorkUnitStatus,
+} from "../core/index.ts";
+import type { Session } from "./connection.ts";
+import { comparePlaces, placeOf, start, type Place } from "./floor.ts";
+import type { Spec, Unit } from "./units.ts";
+import { byteas, float8s, int2s, int8s, keyPrefix, laneKey } from "./values.ts";
+
+/** Notes that one claim folds. */
+const notesAtOnce = 5000;
+
+/** After so long every add that began before a work spec had lanes has ended. */
+const buildAgainMs = 60_000;
+
+// ---- notes
+
+export interface Note {
+  spec: number;
+  partition: string;
+  /** The first unit that became available; null when none did. */
+  first: Place | null;
+}
+
+/** One note for each lane. */
+export class LaneNotes {
+  readonly #notes = new Map<string, Note>();
+
+  add(spec: number, partition: string, at: Place | null): void {
+    const key = `${spec} ${partition}`;
+    const note = this.#notes.get(key);
+    if (note === undefined) this.#notes.set(key, { spec, partition, first: at });
+    else if (at !== null && (note.first === null || comparePlaces(at, note.first) < 0)) note.first = at;
+  }
+
+  get size(): number {
+    return this.#notes.size;
+  }
+
+  /** Arrays of spec, lane, long partition, place and key. */
+  values(): Buffer[] {
+    const notes = [...this.#notes.values()];
+    const keys = notes.map(({ partition }) => laneKey(partition));
+    return [
+      int8s(notes.map(({ spec }) => spec)),
+      byteas(keys.map(({ lane }) => lane)),
+      byteas(keys.map(({ long }) => long)),
+      float8s(notes.map(({ first }) => first?.place ?? null)),
+      byteas(notes.map(({ first }) => first?.key ?? null)),
+    ];
+  }
+}
+
+/** From this parameter on, the arrays of `LaneNotes.values`. */
+export const notesFrom = (parameter: number): string =>
+  `unnest($${parameter}::bigint[], $${parameter + 1}::bytea[], $${parameter + 2}::bytea[], $${parameter + 3}::float8[], $${parameter + 4}::bytea[])
+    AS n (spec, lane, partition, place, key)`;
+
+export const noteInsert = "INSERT INTO @note (spec, lane, partition, place, key)";
+
+export async function writeNotes(tx: Session, notes: LaneNotes): Promise<void> {
+  if (notes.size > 0) await tx.rows(`${noteInsert} SELECT n.* FROM ${notesFrom(1)}`, notes.values());
+}
+
+/** The columns of notes of changed units `c`, grouped by lane. */
+export const noteGroups = `c.lane, (array_agg(c.partition))[1],
+      (array_agg(c.place ORDER BY c.place, c.key) FILTER (WHERE c.status = 0))[1],
+      (array_agg(c.key ORDER BY c.place, c.key) FILTER (WHERE c.status = 0))[1]`;
+
+const foldSql = `
+  WITH gone AS (
+    DELETE FROM @note WHERE ctid = ANY (ARRAY(SELECT ctid FROM @note WHERE spec = $1 LIMIT $4)) AND spec = $1
+    RETURNING lane, partition, place, key
+  ), woken AS MATERIALIZED (
+    SELECT lane, long_partition, NULL::float8, NULL::bytea FROM @lane
+    WHERE spec = $1 AND state = 2 AND until <= $2::float8 ORDER BY until LIMIT $4
+  ), noted AS (
+    SELECT lane, (array_agg(partition))[1] AS partition,
+      (array_agg(place ORDER BY place, key) FILTER (WHERE place IS NOT NULL))[1] AS place,
+      (array_agg(key ORDER BY place, key) FILTER (WHERE place IS NOT NULL))[1] AS key
+    FROM (SELECT * FROM gone UNION ALL SELECT * FROM woken) AS n GROUP BY lane
+  )
+  INSERT INTO @lane AS l (spec, lane, partition, long_partition, state, rank, until, full_at, place, key)
+  SELECT $1, lane, coalesce(partition, lane), partition, CASE WHEN place IS NULL THEN 0 ELSE 1 END,
+    CASE WHEN $3::boolean THEN 0 ELSE coalesce(place, 0) END, 0, 0, place, key
+  FROM noted
+  ON CONFLICT (spec, lane) DO UPDATE SET
+    state = CASE WHEN coalesce(l.place, excluded.place) IS NULL THEN 0 ELSE 1 END,
+    rank = CASE WHEN $3::boolean THEN 0 ELSE coalesce(least(l.place, excluded.place), 0) END,
+    until = 0,
+    place = least(l.place, excluded.place),
+    key = CASE WHEN l.place IS NULL OR (excluded.place, excluded.key) < (l.place, l.key) THEN excluded.key ELSE l.key END`;
+
+/** Folds notes into lanes, and lets those go on that were held until now. The work spec's row is locked. */
+export async function foldNotes(tx: Session, spec: Spec, now: number): Promise<void> {
+  await tx.rows(foldSql, [spec.id, now, spec.meta.fair !== "", notesAtOnce]);
+}
+
+// ---- building
+
+/**
+ * Makes the lanes of the units that are there: at the first claim after the rules were set, and once more a minute later, for units
+ * whose add had begun before. The work spec's row is locked.
+ */
+export async function buildLanes(tx: Session, spec: Spec, now: number): Promise<void> {
+  const [row] = await tx.rows("SELECT build_lanes FROM @spec WHERE id = $1", [spec.id]);
+  const at = row?.[0] as number | undefined;
+  if (at === undefined || at === 0 || at > now) return;
+  for (const status of [0, 1, 2, 3])
+    await tx.rows(`UPDATE @unit SET lane = '' WHERE spec = $1 AND status = ${status} AND lane IS NULL`, [
+      spec.id,
+    ]);
+  await tx.rows(
+    `UPDATE @lane SET state = CASE WHEN place IS NULL THEN 0 ELSE 1 END,
+       rank = CASE WHEN $2::boolean THEN 0 ELSE coalesce(place, 0) END, until = 0
+     WHERE spec = $1`,
+    [spec.id, spec.meta.fair !== ""],
+  );
+  const first = (where: string): string => `
+    SELECT u.lane, u.partition, u.place, u.key FROM @unit u
+    WHERE u.spec = $1 AND u.status = 0 AND u.lane IS NOT NULL ${where} ORDER BY u.lane, u.place, u.key LIMIT 1`;
+  await tx.rows(
+    `WITH RECURSIVE walk AS (
+       (${first("")}) UNION ALL SELECT n.* FROM walk w CROSS JOIN LATERAL (${first("AND u.lane > w.lane")}) n
+     ) ${noteInsert} SELECT $1, * FROM walk`,
+    [spec.id],
+  );
+  await tx.rows("UPDATE @spec SET build_lanes = $2 WHERE id = $1", [
+    spec.id,
+    at === 1 ? now + buildAgainMs : 0,
+  ]);
+}
+
+/** Lanes and notes of work specs that have none any more, and lanes that are as good as new. */
+export async function sweepLanes(tx: Session, limit: number, now: number): Promise<void> {
+  await tx.rows(
+    `DELETE FROM @lane WHERE ctid = ANY (ARRAY(SELECT ctid FROM @lane WHERE place IS NULL AND full_at <= $1::float8 LIMIT $2))
+       AND place IS NULL AND full_at <= $1::float8`,
+    [now, limit],
+  );
+  await tx.rows(`DELETE FROM @note n USING @spec s WHERE s.id = n.spec AND NOT s.laned AND $1`, [true]);
+}
+
+// ---- the lanes of one claim
+
+/** A unit that waits in a lane, as it was seen. */
+interface Entry {
+  id: number;
+  at: Place;
+}
+
+export class PgLane implements LaneState {
+  readonly key: Buffer;
+  readonly name: Buffer;
+  readonly partition: string;
+  running = 0;
+  begun = 0;
+  begunAvailable = 0;
+  full: number;
+  rank: number;
+  hold: Hold | null = null;
+  inRing = false;
+  touched = false;
+  /** Units that are locked, in claim order, before all others that waited. */
+  ready: Unit[] = [];
+  /** Units that became available by this claim. */
+  arrivals: Unit[] = [];
+  /** Those of them that have begun, or others that have. */
+  begunReady: Unit[] = [];
+  /** What waits behind them, as far as it was looked at. */
+  entries: Entry[] = [];
+  /** Nothing waits behind the entries. */
+  seenAll = false;
+  /** The first unit that another transaction has locked. */
+  passed: Place | null = null;
+  /** Where to go on looking. */
+  from: Place;
+
+  constructor(key: Buffer, name: Buffer, rank: number, full: number, from: Place) {
+    this.key = key;
+    this.name = name;
+    this.partition = nameFromBytes(name);
+    this.rank = rank;
+    this.full = full;
+    this.from = from;
+  }
+
+  /** Whether it has to be looked at before it can be ranked or served. */
+  get isHungry(): boolean {
+    dropUnavailable(this.ready);
+    return this.ready.length === 0 && (this.entries.length > 0 || !this.seenAll);
+  }
+
+  /** The next unit, where it is not hungry. */
+  get first(): Unit | undefined {
+    dropUnavailable(this.ready);
+    dropUnavailable(this.arrivals);
+    const [waited] = this.ready;
+    const [arrived] = this.arrivals;
+    if (waited === undefined || arrived === undefined) return waited ?? arrived;
+    return byClaim(waited, arrived) <= 0 ? waited : arrived;
+  }
+
+  /** Where its available units begin; null when there are none. */
+  head(): Place | null {
+    const places = [this.passed, this.first === undefined ? null : placeOfUnit(this.first)];
+    if (this.isHungry) places.push(this.entries[0]?.at ?? this.from);
+    return places.reduce((a, b) => (a === null || (b !== null && comparePlaces(b, a) < 0) ? b : a), null);
+  }
+}
+
+function dropUnavailable(units: Unit[]): void {
+  while (units[0] !== undefined && units[0].status !== "available") units.shift();
+}
+
+/** Not after the place of the unit: see `keyPrefix`. */
+export const placeOfUnit = ({ priority, name }: Unit): Place => ({
+  place: placeOf(priority),
+  key: keyPrefix(nameToBytes(name)),
+});
+
+const byClaim = (a: Unit, b: Unit): number => b.priority - a.priority || compareNames(a.name, b.name);
+const byRing = (a: PgLane, b: PgLane): number => a.rank - b.rank || Buffer.compare(a.name, b.name);
+
+/** What the lanes need of the set that they belong to. */
+export interface LaneHost {
+  readonly now: number;
+  readonly tx: Session;
+  units(): Iterable<Unit>;
+  unit(id: number): Unit | undefined;
+  /** Locks and reads units that are still available; what others have locked is passed over. */
+  lockReady(ids: readonly number[]): Promise<void>;
+}
+
+const laneRow = "l.lane, l.partition, l.rank, l.full_at, l.place, l.key";
+
+/** Of the lowest rank that is left, those after the cursor, and those before it. $1 spec, $2 cursor, $3 how many, $4 known ones. */
+const ringSql = `
+  WITH first AS MATERIALIZED (
+    SELECT l.rank FROM @lane l WHERE l.spec = $1 AND l.state = 1 AND NOT l.lane = ANY ($4::bytea[])
+    ORDER BY l.spec, l.rank, l.partition LIMIT 1
+  )
+  (SELECT ${laneRow} FROM @lane l WHERE l.spec = $1 AND l.state = 1 AND l.rank = (SELECT rank FROM first)
+     AND l.partition > $2 AND NOT l.lane = ANY ($4::bytea[]) ORDER BY l.partition LIMIT $3)
+  UNION ALL
+  (SELECT ${laneRow} FROM @lane l WHERE l.spec = $1 AND l.state = 1 AND l.rank = (SELECT rank FROM first)
+     AND l.partition <= $2 AND NOT l.lane = ANY ($4::bytea[]) ORDER BY l.partition LIMIT $3)`;
+
+/**
+ * How many units of each lane run, and which have begun; without those that are at hand; and when the last attempt of the spec ended,
+ * as the same look shows it. $1 spec, $2 lanes, $3 now, $4 known units.
+ */
+const begunSql = `
+  SELECT g.at::int, u.id, u.status = 0, u.status = 3 AND u.attempt_expiration > $3::bigint
+  FROM unnest($2::bytea[]) WITH ORDINALITY AS g (lane, at) CROSS JOIN LATERAL (
+    SELECT u.id, u.status, u.attempt_expiration FROM @unit u
+    WHERE u.spec = $1 AND u.lane = g.lane AND u.lane IS NOT NULL AND u.status < 4 AND u.attempt_status IS NOT NULL
+      AND NOT u.id = ANY ($4::bigint[])
+  ) u UNION ALL SELECT 0, max(t.freed), false, false FROM @tally t WHERE t.spec = $1`;
+
+/** The first units of each lane from a place on. $1 spec, $2 lanes, $3 places, $4 keys, $5 how many. */
+const entriesSql = `
+  SELECT g.at::int, u.id, u.place, u.key
+  FROM unnest($2::bytea[], $3::float8[], $4::bytea[]) WITH ORDINALITY AS g (lane, place, key, at) CROSS JOIN LATERAL (
+    SELECT u.id, u.place, u.key FROM @unit u
+    WHERE u.spec = $1 AND u.lane = g.lane AND u.lane IS NOT NULL AND u.status = 0 AND (u.place, u.key) >= (g.place, g.key)
+    ORDER BY u.place, u.key LIMIT $5
+  ) u ORDER BY g.at, u.place, u.key`;
+
+/** The lanes of one work spec that a claim has looked at. The work spec's row is locked. */
+export class SpecLanes {
+  readonly #host: LaneHost;
+  readonly spec: Spec;
+  readonly #lanes = new Map<string, PgLane>();
+  readonly #ring: PgLane[] = [];
+  #sorted = true;
+  #folded = false;
+  /** How many lanes may be looked at before more have to be loaded; all are here when it is infinite. */
+  #budget = 0;
+  /** No lane that is not here has a lower rank: ranks that are stored may be lower than they are by now, never higher. */
+  #frontier = -Infinity;
+  /** Units of lanes that are not here and became available by this claim. */
+  #arrived: Unit[] = [];
+  readonly #hungry = new Set<PgLane>();
+  /** When the last attempt ended that was not counted. */
+  freed = 0;
+
+  constructor(host: LaneHost, spec: Spec) {
+    this.#host = host;
+    this.spec = spec;
+  }
+
+  /** Undefined when there is nothing to load. */
+  load(count: number): Promise<void> | undefined {
+    const isReady = this.#arrived.length === 0 && this.#hungry.size === 0 && this.#isEnough();
+    return isReady ? undefined : this.#load(count);
+  }
+
+  async #load(count: number): Promise<void> {
+    if (!this.#folded) {
+      this.#folded = true;
+      await buildLanes(this.#host.tx, this.spec, this.#host.now);
+      await foldNotes(this.#host.tx, this.spec, this.#host.now);
+    }
+    do {
+      if (!this.#isEnough()) await this.#loadRing(count);
+      if (this.#arrived.length > 0) await this.#loadArrived();
+      while (this.#hungry.size > 0) await this.#feed(count);
+    } while (!this.#isEnough());
+  }
+
+  /** Whether the lane that is next is here. */
+  #isEnough(): boolean {
+    if (this.#budget === Infinity) return true;
+    this.#sort();
+    return this.#budget > 0 && (this.#ring[0]?.rank ?? -Infinity) <= this.#frontier;
+  }
+
+  #sort(): void {
+    if (!this.#sorted) this.#ring.sort(byRing);
+    this.#sorted = true;
+  }
+
+  async #loadRing(count: number): Promise<void> {
+    for (let found = 0; found < count;) {
+      const known = byteas([...this.#lanes.values()].map(({ key }) => key));
+      const rows = await this.#host.tx.rows(ringSql, [this.spec.id, this.#cursor(), count, known]);
+      if (rows.length === 0) {
+        this.#budget = Infinity;
+        return;
+      }
+      found += rows.length;
+      this.#frontier = rows[0]?.[2] as number;
+      await this.#keep(rows);
+    }
+    this.#budget = count;
+  }
+
+  #cursor(): Buffer {
+    return nameToBytes(this.spec.cursor);
+  }
+
+  async #loadArrived(): Promise<void> {
+    const units = this.#arrived;
+    this.#arrived = [];
+    const missing = [...new Set(units.map(({ partition }) => partition))].filter(
+      (one) => !this.#lanes.has(one),
+    );
+    const keys = missing.map((partition) => laneKey(partition).lane);
+    const rows = await this.#host.tx.rows(
+      `SELECT ${laneRow} FROM @lane l WHERE l.spec = $1 AND l.lane = ANY ($2::bytea[])`,
+      [this.spec.id, byteas(keys)],
+    );
+    const found = new Set(rows.map((row) => nameFromBytes(row[1] as Buffer)));
+    const fresh = missing
+      .filter((partition) => !found.has(partition))
+      .map((partition) => [laneKey(partition).lane, nameToBytes(partition), 0, 0, null, null]);
+    await this.#keep([...rows, ...fresh]);
+    for (const unit of units) this.arrive(unit);
+  }
+
+  /** Takes lanes in, with how many of their units run. */
+  async #keep(rows: readonly (readonly unknown[])[]): Promise<void> {
+    const lanes = rows.map(([key, name, rank, full, place, placeKey]) => {
+      const from = place === null ? start : { place: place as number, key: placeKey as Buffer };
+      const lane = new PgLane(key as Buffer, name as Buffer, rank as number, full as number, from);
+      lane.seenAll = place === null;
+      this.#lanes.set(lane.partition, lane);
+      this.#enterRing(lane);
+      return lane;
+    });
+    const { maxRunningPerPartition, order } = this.spec.meta;
+    if (maxRunningPerPartition === 0 && order === "") return;
+    const known = [...this.#host.units()];
+    const begun = await this.#host.tx.rows(begunSql, [
+      this.spec.id,
+      byteas(lanes.map(({ key }) => key)),
+      this.#host.now,
+      int8s(known.map(({ id }) => id)),
+    ]);
+    const available: { lane: PgLane; id: number }[] = [];
+    for (const [at, id, isAvailable, runs] of begun as [number, number, boolean, boolean][]) {
+      const lane = lanes[at - 1];
+      if (lane === undefined) {
+        this.freed = Math.max(this.freed, id);
+        continue;
+      }
+      lane.begun++;
+      if (runs) lane.running++;
+      if (!isAvailable) continue;
+      lane.begunAvailable++;
+      if (order !== "") available.push({ lane, id });
+    }
+    const fresh = new Set(lanes.map(({ partition }) => partition));
+    for (const unit of known) if (fresh.has(unit.partition)) this.#count(unit, unit.status, 1);
+    if (available.length === 0) return;
+    await this.#host.lockReady(available.map(({ id }) => id));
+    for (const { lane, id } of available) {
+      const unit = this.#host.unit(id);
+      if (unit !== undefined) lane.begunReady.push(unit);
+    }
+    for (const { lane } of available) lane.begunReady.sort(byClaim);
+  }
+
+  /** Looks for the next units of lanes that have none at hand. */
+  async #feed(count: number): Promise<void> {
+    const share = Math.max(1, Math.ceil(count / Math.max(1, this.#ring.length)));
+    const hungry = [...this.#hungry].filter((lane) => lane.isHungry);
+    this.#hungry.clear();
+    const empty = hungry.filter(({ entries, seenAll }) => entries.length === 0 && !seenAll);
+    if (empty.length > 0) {
+      const rows = await this.#host.tx.rows(entriesSql, [
+        this.spec.id,
+        byteas(empty.map(({ key }) => key)),
+        float8s(empty.map(({ from }) => from.place)),
+        byteas(empty.map(({ from }) => from.key)),
+        share + 1,
+      ]);
+      for (const [at, id, place, key] of rows as [number, number, number, Buffer][])
+        empty[at - 1]!.entries.push({ id, at: { place, key } });
+      for (const lane of empty) {
+        lane.seenAll = lane.entries.length <= share;
+        const last = lane.entries.at(-1);
+        if (last !== undefined) lane.from = after(last.at);
+      }
+    }
+    const wanted = hungry.flatMap((lane) => lane.entries.splice(0, share).map((entry) => ({ lane, entry })));
+    if (wanted.length > 0) await this.#host.lockReady(wanted.map(({ entry }) => entry.id));
+    for (const { lane, entry } of wanted) {
+      const unit = this.#host.unit(entry.id);
+      if (unit === undefined) lane.passed ??= entry.at;
+      else if (unit.status === "available" && !lane.arrivals.includes(unit)) lane.ready.push(unit);
+    }
+    for (const lane of hungry) {
+      lane.ready.sort(byClaim);
+      this.#rank(lane);
+      if (lane.isHungry) this.#hungry.add(lane);
+    }
+  }
+
+  #rank(lane: PgLane): void {
+    const { first } = lane;
+    if (first === undefined) return;
+    const rank = rankOf(this.spec.meta, first.priority);
+    if (rank === lane.rank) return;
+    lane.rank = rank;
+    lane.touched = true;
+    this.#sorted = false;
+  }
+
+  #enterRing(lane: PgLane): void {
+    if (lane.isHungry) this.#hungry.add(lane);
+    else if (lane.first === undefined) return;
+    this.#rank(lane);
+    if (lane.inRing) return;
+    lane.inRing = true;
+    this.#ring.push(lane);
+    this.#sorted = false;
+  }
+
+  #leaveRing(lane: PgLane): void {
+    this.#hungry.delete(lane);
+    if (!lane.inRing) return;
+    lane.inRing = false;
+    this.#ring.splice(this.#ring.indexOf(lane), 1);
+  }
+
+  /** The first in turn after the cursor among those of the lowest rank. */
+  next(): PgLane | undefined {
+    this.#sort();
+    const [first] = this.#ring;
+    if (first === undefined) return undefined;
+    const cursor = this.#cursor();
+    let low = 0;
+    let high = this.#ring.length;
+    while (low < high) {
+      const middle = (low + high) >>> 1;
+      const lane = this.#ring[middle]!;
+      if (lane.rank > first.rank || Buffer.compare(lane.name, cursor) > 0) high = middle;
+      else low = middle + 1;
+    }
+    const next = this.#ring[low];
+    this.#budget--;
+    return next?.rank === first.rank ? next : first;
+  }
+
+  nextUnit(lane: PgLane, begun: boolean): Unit | undefined {
+    if (!begun) return lane.isHungry ? undefined : lane.first;
+    dropUnavailable(lane.begunReady);
+    return lane.begunReady[0];
+  }
+
+  served(lane: PgLane): void {
+    lane.touched = true;
+    this.#look(lane);
+  }
+
+  /** Its first unit may be another now. */
+  #look(lane: PgLane): void {
+    if (lane.isHungry) this.#hungry.add(lane);
+    else if (lane.first === undefined) this.#leaveRing(lane);
+    else this.#rank(lane);
+  }
+
+  hold(lane: PgLane, hold: Hold): void {
+    lane.touched = true;
+    lane.hold = hold;
+    this.#leaveRing(lane);
+  }
+
+  lane(partition: string): PgLane | undefined {
+    return this.#lanes.get(partition);
+  }
+
+  // ---- what happens to units meanwhile
+
+  enter(unit: Unit, status: WorkUnitStatus): void {
+    const lane = this.#lanes.get(unit.partition);
+    if (lane?.inRing === true) this.#look(lane);
+    if (status === "finished" || status === "failed") return;
+    if (lane === undefined) {
+      if (status === "available") this.#arrived.push(unit);
+      return;
+    }
+    this.#count(unit, status, 1);
+    if (status === "available") this.arrive(unit);
+  }
+
+  leave(unit: Unit, status: WorkUnitStatus): void {
+    if (status === "finished" || status === "failed") return;
+    const lane = this.#lanes.get(unit.partition);
+    if (lane === undefined) {
+      this.#arrived = this.#arrived.filter((one) => one !== unit);
+      return;
+    }
+    this.#count(unit, status, -1);
+    lane.touched = true;
+    if (lane.hold === null) return;
+    lane.hold = null;
+    this.#enterRing(lane);
+  }
+
+  #count(unit: Unit, status: WorkUnitStatus, by: number): void {
+    const lane = this.#lanes.get(unit.partition);
+    if (lane === undefined) return;
+    const lapsed = (unit.attempt?.expiration ?? 0) <= this.#host.now;
+    if (status === "pending" && !lapsed) lane.running += by;
+    if (unit.attempt === null || status === "finished" || status === "failed") return;
+    lane.begun += by;
+    if (status === "available") lane.begunAvailable += by;
+  }
+
+  arrive(unit: Unit): void {
+    const lane = this.#lanes.get(unit.partition);
+    if (lane === undefined || unit.status !== "available") return;
+    lane.touched = true;
+    lane.hold = null;
+    if (!lane.ready.includes(unit) && !lane.arrivals.includes(unit)) lane.arrivals.push(unit);
+    lane.arrivals.sort(byClaim);
+    if (unit.attempt !== null && !lane.begunReady.includes(unit)) lane.begunReady.push(unit);
+    lane.begunReady.sort(byClaim);
+    this.#enterRing(lane);
+    this.#rank(lane);
+  }
+
+  async save(): Promise<void> {
+    const lanes = [...this.#lanes.values()].filter(({ touched }) => touched);
+    if (lanes.length === 0) return;
+    const heads = lanes.map((lane) => lane.head());
+    const untils = lanes.map(({ hold }) => hold?.until ?? 0);
+    const isFree = lanes.map(({ hold }) => hold === null || hold.reason === "nothing");
+    await this.#host.tx.rows(
+      `INSERT INTO @lane AS l (spec, lane, partition, long_partition, state, rank, until, full_at, place, key)
+       SELECT $1, g.lane, g.partition, CASE WHEN g.partition = g.lane THEN NULL ELSE g.partition END, g.state, g.rank, g.until,
+         g.full_at, g.place, g.key
+       FROM unnest($2::bytea[], $3::bytea[], $4::smallint[], $5::float8[], $6::float8[], $7::float8[], $8::float8[], $9::bytea[])
+         AS g (lane, partition, state, rank, until, full_at, place, key)
+       ON CONFLICT (spec, lane) DO UPDATE SET state = excluded.state, rank = excluded.rank, until = excluded.until,
+         full_at = excluded.full_at, place = excluded.place, key = excluded.key`,
+      [
+        this.spec.id,
+        byteas(lanes.map(({ key }) => key)),
+        byteas(lanes.map(({ name }) => name)),
+        int2s(heads.map((head, i) => (head === null ? 0 : isFree[i] === true ? 1 : untils[i]! > 0 ? 2 : 0))),
+        float8s(heads.map((head) => (this.spec.meta.fair === "" ? (head?.place ?? 0) : 0))),
+        float8s(untils),
+        float8s(lanes.map(({ full }) => full)),
+        float8s(heads.map((head) => head?.place ?? null)),
+        byteas(heads.map((head) => head?.key ?? null)),
+      ],
+    );
+  }
+}
+
+/** The place right behind another: no key is between a key and the same with a zero byte more. */
+const after = ({ place, key }: Place): Place => ({ place, key: Buffer.concat([key, Buffer.of(0)]) });

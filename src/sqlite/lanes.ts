@@ -1,0 +1,79 @@
+/**
+ * The lanes of work specs whose units are handed out by partition. They are in memory, and read from the tables when they are first
+ * looked at; buckets stand in table `lane`, whose turn it is in `tally`. What waits stands in `ready_lane` as well as in `ready`.
+ */
+import { hasLanes, Lanes, nameFromBytes, nameToBytes, type WorkUnitStatus } from "../core/index.ts";
+import type { Value } from "./driver.ts";
+import type { Spec, State } from "./state.ts";
+import type { Unit } from "./units.ts";
+import { nameValue } from "./values.ts";
+
+/** A partition as table `ready_lane` has it: never null. */
+export const laneValue = (partition: string): Value => nameToBytes(partition);
+
+const partitionOf = (value: Value | undefined): string =>
+  value instanceof Uint8Array ? nameFromBytes(value) : "";
+
+/** Of a spec that has lanes. */
+export function lanesOf(state: State, spec: Spec): Lanes {
+  if (spec.lanes !== null) return spec.lanes;
+  const { sql } = state;
+  const lanes = new Lanes(spec.meta);
+  for (const [partition, full] of sql.lanes.all(spec.id))
+    lanes.of(partitionOf(partition)).full = full as number;
+  for (const [partition, place, count] of sql.laneCounts.all(spec.id))
+    lanes.count(
+      { partition: partitionOf(partition), priority: 0 - (place as number), attempt: null },
+      "available",
+      count as number,
+    );
+  for (const [partition, count] of sql.laneLeases.all(spec.id)) {
+    const lane = lanes.of(partitionOf(partition));
+    lane.running = lane.begun = count as number;
+  }
+  for (const [partition, available] of sql.laneBegun.all(spec.id)) {
+    const lane = lanes.of(partitionOf(partition));
+    lane.begun++;
+    lane.begunAvailable += available as number;
+  }
+  spec.lanes = lanes;
+  return lanes;
+}
+
+export function enterLane(state: State, unit: Unit, status: WorkUnitStatus): void {
+  const { spec, id, priority, partition, name } = unit;
+  if (!hasLanes(spec.meta)) return;
+  const lanes = lanesOf(state, spec);
+  if (status === "available")
+    state.sql.addReadyLane.run(spec.id, laneValue(partition), 0 - priority, nameValue(name), id);
+  lanes.enter(unit, status);
+}
+
+export function leaveLane(state: State, unit: Unit, status: WorkUnitStatus): void {
+  const { spec, priority, partition, name } = unit;
+  if (!hasLanes(spec.meta)) return;
+  const lanes = lanesOf(state, spec);
+  if (status === "available")
+    state.sql.dropReadyLane.run(spec.id, laneValue(partition), 0 - priority, nameValue(name));
+  lanes.leave(unit, status);
+}
+
+/** The rules of a spec have changed: what waits is put into `ready_lane`, or taken from it. */
+export function syncLanes(state: State, spec: Spec, had: boolean): void {
+  const has = hasLanes(spec.meta);
+  spec.lanes = null;
+  if (has === had) return;
+  state.writes++;
+  if (has) state.sql.fillReadyLane.run(spec.id);
+  else {
+    state.sql.clearReadyLane.run(spec.id);
+    state.sql.clearLanes.run(spec.id);
+  }
+}
+
+/** Forgets lanes that are as good as new. */
+export function pruneLanes(state: State, spec: Spec, now: number): void {
+  if (!hasLanes(spec.meta)) return;
+  for (const partition of lanesOf(state, spec).prune(now))
+    if (state.sql.dropLane.run(spec.id, laneValue(partition)) > 0) state.writes++;
+}

@@ -1,0 +1,377 @@
+import assert from "node:assert/strict";
+import { encodeData, type AttemptRow, type Exclusion, type WorkUnitInput } from "../../core/index.ts";
+import { present, type CaseGroup, type Context } from "../stack.ts";
+
+/** `a1`, `a2`, … of partition a, and so on: three for each letter unless said otherwise. */
+const units = (letters: string, count = 3): WorkUnitInput[] =>
+  Array.from(letters).flatMap((partition) =>
+    Array.from({ length: count }, (_, i) => ({ name: `${partition}${i + 1}`, partition })),
+  );
+
+async function start(t: Context, keys: Record<string, unknown>, letters = "abc", count = 3): Promise<void> {
+  await t.spec("s", keys);
+  await t.add("s", ...units(letters, count));
+}
+
+async function excluded(t: Context): Promise<Exclusion | null> {
+  return present((await t.c.explain(t.ns)).find(({ workSpec }) => workSpec === "s")).excluded;
+}
+
+const finish = async (t: Context, attempts: readonly AttemptRow[]): Promise<void> => {
+  for (const attempt of attempts) await t.settled(attempt, "finish");
+};
+
+export const partitions: CaseGroup = {
+  concept: "partitions",
+  cases: [
+    {
+      name: "a unit has the partition that it was added with, also when it is added again",
+      async run(t) {
+        await t.spec("s");
+        await t.add("s", { name: "u", partition: "tenant" }, "v");
+        assert.equal((await t.unit("s", "u")).partition, "tenant");
+        assert.equal((await t.unit("s", "v")).partition, "");
+        await t.add("s", "u", { name: "v", partition: "\udc80 é" });
+        assert.equal((await t.unit("s", "u")).partition, "");
+        assert.equal((await t.unit("s", "v")).partition, "\udc80 é");
+        const { rows } = await t.c.listWorkUnits(t.ns, "s");
+        assert.deepEqual(
+          rows.map(({ partition }) => partition),
+          ["", "\udc80 é"],
+        );
+      },
+    },
+    {
+      name: "a partition of more than 256 bytes is refused, and nothing is stored",
+      async run(t) {
+        await t.spec("s");
+        const add = t.c.addWorkUnits(t.ns, "s", [{ name: "u" }, { name: "v", partition: "p".repeat(257) }]);
+        await t.refuses("too_large", add, /partition/);
+        assert.deepEqual(await t.statuses("s"), {});
+      },
+    },
+    {
+      name: "an output may say its partition",
+      async run(t) {
+        await t.spec("s", { then: "next" });
+        await t.spec("next");
+        await t.add("s", "u");
+        const data = encodeData({ output: [["x", {}, { partition: "p" }], "y"] });
+        await t.settled(await t.claimOne(), "finish", { data });
+        assert.equal((await t.unit("next", "x")).partition, "p");
+        assert.equal((await t.unit("next", "y")).partition, "");
+      },
+    },
+    {
+      name: "many units of many partitions are added at once",
+      async run(t) {
+        await t.spec("s", { max_running_per_partition: 1 });
+        const many = Array.from({ length: 700 }, (_, i) => ({
+          name: `u${String(i).padStart(4, "0")}`,
+          partition: i % 3 === 0 ? "" : `p${i % 50}`,
+        }));
+        await t.add("s", ...many);
+        assert.equal((await t.unit("s", "u0001")).partition, "p1");
+        assert.equal((await t.claim({ number: 700 })).length, 51);
+      },
+    },
+    {
+      name: "no more units of a partition run than max_running_per_partition says",
+      async run(t) {
+        await start(t, { max_running_per_partition: 2 });
+        const first = await t.claim({ number: 100 });
+        assert.deepEqual(
+          first.map(({ workUnit }) => workUnit),
+          ["a1", "b1", "c1", "a2", "b2", "c2"],
+        );
+        assert.deepEqual(await t.claimNames(), []);
+        await t.settled(first[1]!, "fail");
+        await t.settled(first[4]!, "retry");
+        assert.deepEqual(await t.claimNames(), ["b2", "b3"]);
+        assert.deepEqual(await t.claimNames(), []);
+        await finish(t, [first[0]!, first[3]!]);
+        assert.deepEqual(await t.claimNames(), ["a3"]);
+      },
+    },
+    {
+      name: "a place is given back when a lease ends, a unit is reset, or is deleted",
+      async run(t) {
+        await start(t, { max_running_per_partition: 1 });
+        assert.deepEqual(await t.claimNames({ lifetimeMs: 1000 }), ["a1", "b1", "c1"]);
+        await t.c.deleteWorkUnits(t.ns, "s", { names: ["b1"] });
+        await t.c.resetWorkUnits(t.ns, "s", { names: ["c1"] });
+        assert.deepEqual(await t.claimNames({ lifetimeMs: 60_000 }), ["b2", "c1"]);
+        await t.advance(1000);
+        assert.deepEqual(await t.claimNames(), ["a1"]);
+      },
+    },
+    {
+      name: "a lease that ended is not renewed when another unit of the partition has its place",
+      async run(t) {
+        await start(t, { max_running_per_partition: 1 }, "ab");
+        const [a1, b1] = await t.claim({ number: 2, lifetimeMs: 1000 });
+        await t.advance(1000);
+        await t.c.setWorkUnitPriorities(t.ns, "s", { names: ["a2"] }, { set: 5 });
+        assert.deepEqual(await t.claimNames({ number: 1 }), ["a2"]);
+        assert.equal((await t.settle(a1!, "renew", { lifetimeMs: 1000 })).error, "lost_lease");
+        await t.settled(b1!, "renew", { lifetimeMs: 1000 });
+        assert.deepEqual(await t.claimNames(), []);
+      },
+    },
+    {
+      name: "a unit that moves to another partition is counted there",
+      async run(t) {
+        await start(t, { max_running_per_partition: 1 }, "a");
+        assert.deepEqual(await t.claimNames(), ["a1"]);
+        await t.add("s", { name: "a1", partition: "b" }, { name: "a3", partition: "b" });
+        assert.deepEqual(await t.claimNames(), ["a2"]);
+      },
+    },
+    {
+      name: "units without a partition are together in one",
+      async run(t) {
+        await t.spec("s", { max_running_per_partition: 1 });
+        await t.add("s", "u", "v", { name: "w", partition: "p" });
+        assert.deepEqual(await t.claimNames(), ["w", "u"]);
+        assert.deepEqual(await t.claimNames(), []);
+      },
+    },
+    {
+      name: "the unit of the highest priority is next, whatever its partition; within a partition too",
+      async run(t) {
+        await start(t, { max_running_per_partition: 2 });
+        await t.add(
+          "s",
+          { name: "b3", partition: "b", priority: 7 },
+          { name: "c3", partition: "c", priority: 5 },
+        );
+        assert.deepEqual(await t.claimNames({ number: 4 }), ["b3", "c3", "a1", "b1"]);
+      },
+    },
+    {
+      name: "limits hold for units that were there, and run, before the limit was set",
+      async run(t) {
+        await start(t, {});
+        const running = await t.claim({ number: 4 });
+        await t.c.setWorkSpecMeta(t.ns, "s", { maxRunningPerPartition: 1 });
+        assert.deepEqual(await t.claimNames(), ["c1"]);
+        await finish(t, running);
+        assert.deepEqual(await t.claimNames(), ["b2"]);
+        await t.c.setWorkSpecMeta(t.ns, "s", { maxRunningPerPartition: 0 });
+        assert.deepEqual(await t.claimNames(), ["b3", "c2", "c3"]);
+      },
+    },
+    {
+      name: "a unit that was tried too often is failed, and takes nobody's turn",
+      async run(t) {
+        await start(t, { max_running_per_partition: 1, max_retries: 1 }, "ab", 2);
+        await t.settled(await t.claimOne(), "retry");
+        assert.deepEqual(await t.claimNames({ number: 3 }), ["b1", "a2"]);
+        assert.equal(await t.status("s", "a1"), "failed");
+      },
+    },
+    {
+      name: "rate: no more units begin than the rate allows, tokens do not come back, and a burst is allowed after a pause",
+      async run(t) {
+        await start(t, { rate: { limit: 2, period: 1, burst: 3 } }, "a", 9);
+        const first = await t.claim({ number: 100 });
+        assert.equal(first.length, 3);
+        await finish(t, first);
+        assert.deepEqual(await t.claimNames(), []);
+        assert.equal(await excluded(t), "rate");
+        await t.advance(499);
+        assert.deepEqual(await t.claimNames(), []);
+        await t.advance(1);
+        assert.deepEqual(await t.claimNames(), ["a4"]);
+        await t.advance(60_000);
+        assert.deepEqual(await t.claimNames(), ["a5", "a6", "a7"]);
+      },
+    },
+    {
+      name: "rate: a request that waits is given a unit when the rate allows it",
+      async run(t) {
+        await start(t, { rate: { limit: 1, period: 10 } }, "a");
+        assert.deepEqual(await t.claimNames(), ["a1"]);
+        const waiting = t.claimNames({ waitMs: 60_000 });
+        await t.untilWaiting(1);
+        await t.advance(10_000);
+        assert.deepEqual(await waiting, ["a2"]);
+      },
+    },
+    {
+      name: "rate: without a limit there is none, and a limit that is no number is refused",
+      async run(t) {
+        await start(t, { rate: { limit: 0 } }, "a");
+        assert.equal((await t.claimNames()).length, 3);
+        await t.refuses("bad_work_spec", t.spec("s", { rate: { limit: "many" } }), /rate\.limit/);
+        await t.refuses("bad_work_spec", t.spec("s", { rate: 5 }), /rate/);
+      },
+    },
+    {
+      name: "rate_per_partition: each partition has a rate of its own",
+      async run(t) {
+        await start(t, { rate_per_partition: { limit: 1, period: 1, burst: 2 } }, "ab", 4);
+        assert.deepEqual(await t.claimNames(), ["a1", "b1", "a2", "b2"]);
+        assert.equal(await excluded(t), "partitions");
+        await t.add("s", { name: "c1", partition: "c" });
+        assert.deepEqual(await t.claimNames(), ["c1"]);
+        await t.advance(1000);
+        assert.deepEqual(await t.claimNames({ number: 1 }), ["a3"]);
+        assert.deepEqual(await t.claimNames(), ["b3"]);
+        assert.deepEqual(await t.claimNames(), []);
+        await t.advance(2000);
+        assert.deepEqual(await t.claimNames(), ["a4", "b4"]);
+      },
+    },
+    {
+      name: "rate_per_partition: a request that waits is given a unit when a partition has a token",
+      async run(t) {
+        await start(t, { rate_per_partition: { limit: 1, period: 10 } }, "a");
+        assert.deepEqual(await t.claimNames(), ["a1"]);
+        const waiting = t.claimNames({ waitMs: 60_000 });
+        await t.untilWaiting(1);
+        await t.advance(10_000);
+        assert.deepEqual(await waiting, ["a2"]);
+      },
+    },
+    {
+      name: "order: the next unit of a partition begins when the one before has ended, and not during a delay before its next try",
+      async run(t) {
+        await start(t, { order: "partition" }, "ab");
+        const [a1, b1] = await t.claim({ number: 100 });
+        assert.deepEqual([a1?.workUnit, b1?.workUnit], ["a1", "b1"]);
+        assert.deepEqual(await t.claimNames(), []);
+        await t.settled(a1!, "retry", { delayMs: 5000 });
+        await t.settled(b1!, "fail");
+        assert.deepEqual(await t.claimNames(), ["b2"]);
+        assert.equal(await excluded(t), "partitions");
+        await t.advance(5000);
+        const again = await t.claimOne();
+        assert.equal(again.workUnit, "a1");
+        await t.settled(again, "finish");
+        assert.deepEqual(await t.claimNames(), ["a2"]);
+      },
+    },
+    {
+      name: "order: a unit that was begun goes first, whatever came before it meanwhile",
+      async run(t) {
+        await start(t, { order: "partition" }, "a");
+        const a1 = await t.claimOne();
+        await t.add("s", { name: "a0", partition: "a", priority: 9 });
+        await t.settled(a1, "retry");
+        assert.deepEqual(await t.claimNames(), ["a1"]);
+      },
+    },
+    {
+      name: "order: a lease that ends keeps the place, a reset or a deletion gives it up",
+      async run(t) {
+        await start(t, { order: "partition" }, "ab");
+        const [a1] = await t.claim({ number: 2, lifetimeMs: 1000 });
+        await t.c.deleteWorkUnits(t.ns, "s", { names: ["b1"] });
+        await t.advance(1000);
+        const next = await t.claim({ number: 100 });
+        assert.deepEqual(
+          next.map(({ workUnit }) => workUnit),
+          ["a1", "b2"],
+        );
+        assert.equal((await t.settle(a1!, "finish")).error, "lost_lease");
+        await t.c.setWorkUnitPriorities(t.ns, "s", { names: ["a3"] }, { set: 1 });
+        await t.c.resetWorkUnits(t.ns, "s", { names: ["a1"] });
+        assert.deepEqual(await t.claimNames(), ["a3"]);
+      },
+    },
+    {
+      name: "fair: partitions take turns, one unit each, whatever their sizes and priorities",
+      async run(t) {
+        await t.spec("s", { fair: "partition" });
+        await t.add("s", ...units("b", 6), ...units("a", 2), { name: "c1", partition: "c", priority: 9 });
+        await t.add("s", { name: "b6", partition: "b", priority: 5 });
+        assert.deepEqual(await t.claimNames({ number: 2 }), ["a1", "b6"]);
+        assert.deepEqual(await t.claimNames({ number: 1 }), ["c1"]);
+        assert.deepEqual(await t.claimNames({ number: 1 }), ["a2"]);
+        await t.add("s", { name: "d1", partition: "d" }, { name: "a9", partition: "a" });
+        assert.deepEqual(await t.claimNames(), ["b1", "d1", "a9", "b2", "b3", "b4", "b5"]);
+      },
+    },
+    {
+      name: "fair: a partition that comes later waits for no more than one unit of each other",
+      async run(t) {
+        await start(t, { fair: "partition" }, "m", 50);
+        await t.claimNames({ number: 10 });
+        for (const name of ["a", "z"]) {
+          await t.add("s", { name, partition: name });
+          assert.ok((await t.claimNames({ number: 2 })).includes(name));
+        }
+      },
+    },
+    {
+      name: "all of it together, with max_running and dependencies",
+      async run(t) {
+        await t.spec("s", {
+          fair: "partition",
+          order: "partition",
+          rate_per_partition: { limit: 1, period: 1 },
+          rate: { limit: 3, period: 1, burst: 3 },
+          max_running: 2,
+        });
+        await t.add("s", ...units("abc", 2));
+        await t.add("s", { name: "a9", partition: "a", dependencies: [{ workUnit: "a1" }] });
+        const [a1, b1] = await t.claim({ number: 100 });
+        assert.deepEqual([a1?.workUnit, b1?.workUnit], ["a1", "b1"]);
+        await t.settled(a1!, "finish");
+        assert.deepEqual(await t.claimNames(), ["c1"]);
+        await t.settled(b1!, "finish");
+        assert.deepEqual(await t.claimNames(), []);
+        await t.advance(1000);
+        assert.deepEqual(await t.claimNames(), ["a2"]);
+      },
+    },
+    {
+      name: "explain says what holds a work spec back",
+      async run(t) {
+        await start(t, { max_running_per_partition: 1 }, "a");
+        assert.equal(await excluded(t), null);
+        await t.claimOne();
+        const [row] = await t.c.explain(t.ns);
+        assert.equal(row?.excluded, "partitions");
+        assert.match(present(row).reason, /max_running_per_partition/);
+      },
+    },
+    {
+      name: "a unit that was tried too often does not cost its partition the turn",
+      async run(t) {
+        await t.spec("s", { order: "partition", max_retries: 1 });
+        await t.add("s", { name: "a1", partition: "a", priority: 5 });
+        await t.claimOne({ lifetimeMs: 1000 });
+        await t.add("s", { name: "a2", partition: "a", priority: 1 }, { name: "b1", partition: "b" });
+        await t.advance(1000);
+        assert.deepEqual(await t.claimNames({ number: 2 }), ["a2"]);
+        assert.equal((await t.unit("s", "a1")).status, "failed");
+        assert.deepEqual(await t.claimNames(), ["b1"]);
+      },
+    },
+    {
+      name: "a word that is no order or share is refused",
+      async run(t) {
+        await t.refuses(
+          "bad_work_spec",
+          t.spec("s", { order: "random" }),
+          /order: expected one of partition/,
+        );
+        await t.refuses("bad_work_spec", t.spec("s", { fair: true }), /fair/);
+      },
+    },
+    {
+      name: "housekeeping forgets partitions that are as good as new, and nothing else",
+      async run(t) {
+        await start(t, { rate_per_partition: { limit: 1, period: 10 } }, "ab", 2);
+        await finish(t, await t.claim({ number: 100 }));
+        await t.sweep();
+        assert.deepEqual(await t.claimNames(), []);
+        await t.advance(10_000);
+        await t.sweep();
+        assert.deepEqual(await t.claimNames(), ["a2", "b2"]);
+      },
+    },
+  ],
+};

@@ -1,0 +1,239 @@
+/**
+ * Limits, rates, order and turns over several engines on one database, with sessions that are killed and leases that end: what the
+ * records of the attempts show must keep to the rules.
+ */
+import { afterAll, beforeAll, expect, test } from "vitest";
+import {
+  encodeData,
+  Engine,
+  ManualClock,
+  seededRandom,
+  type AttemptRow,
+  type WorkUnitInput,
+} from "../../src/core/index.ts";
+import { openPostgres, type PostgresStore } from "../../src/postgres/index.ts";
+import { openServer, query, type Server } from "./server.ts";
+
+let server: Server;
+let url: string;
+const stores: PostgresStore[] = [];
+const engines: Engine[] = [];
+
+beforeAll(async () => {
+  server = await openServer();
+  url = await server.createDatabase();
+  for (let i = 0; i < 3; i++) {
+    const store = await openPostgres({ url });
+    stores.push(store);
+    // one clock for all, as every daemon goes by that of the database
+    engines.push(new Engine(store, { clock: await stores[0]!.clock() }));
+  }
+}, 60_000);
+afterAll(async () => {
+  for (const engine of engines) await engine.close();
+  await server.stop();
+});
+
+const set = (ns: string, keys: Record<string, unknown>): Promise<unknown> =>
+  engines[0]!.setWorkSpecs(ns, [{ data: encodeData({ name: "s", ...keys }) }]);
+
+const units = (partitions: number, each: number): WorkUnitInput[] =>
+  Array.from({ length: partitions * each }, (_, i) => ({
+    name: `${String(Math.floor(i / partitions)).padStart(4, "0")} ${i % partitions}`,
+    partition: `p${i % partitions}`,
+  }));
+
+/** Workers on all engines, some of which lose their sessions or abandon what they hold, until everything has ended. */
+async function work(ns: string, seed: number): Promise<AttemptRow[]> {
+  const random = seededRandom(seed);
+  let over = false;
+  const worker = async (i: number): Promise<void> => {
+    const engine = engines[i % engines.length]!;
+    while (!over) {
+      const request = {
+        worker: `w${i}`,
+        number: 1 + Math.floor(random() * 4),
+        lifetimeMs: 2000,
+        waitMs: 200,
+      };
+      const attempts = await engine.requestAttempts(ns, request).catch(lostSession);
+      for (const { id } of attempts) {
+        const draw = random();
+        // abandoned: its lease ends
+        if (draw < 0.03) continue;
+        const action = draw < 0.1 ? "retry" : draw < 0.15 ? "fail" : "finish";
+        await new Promise((resolve) => setTimeout(resolve, random() * 5));
+        const change = {
+          attempt: id,
+          action,
+          ...(action === "retry" && { delayMs: Math.floor(random() * 50) }),
+        } as const;
+        await engine.settleAttempts(ns, [change]).catch(lostSession);
+      }
+    }
+  };
+  const kills = async (): Promise<void> => {
+    while (!over) {
+      await new Promise((resolve) => setTimeout(resolve, 150));
+      await query(
+        url,
+        `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+         WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
+         ORDER BY random() LIMIT 1`,
+      );
+    }
+  };
+  const workers = Array.from({ length: 12 }, (_, i) => worker(i));
+  const killing = kills();
+  try {
+    await expect
+      .poll(
+        async () => {
+          const [row] = await engines[0]!.tally(ns).catch(() => []);
+          return row === undefined ? 1 : row.counts.available + row.counts.delayed + row.counts.pending;
+        },
+        { timeout: 120_000, interval: 200 },
+      )
+      .toBe(0);
+  } finally {
+    over = true;
+    await Promise.all([...workers, killing]);
+  }
+  return records(ns);
+}
+
+const lostSession = (): never[] => [];
+
+async function records(ns: string): Promise<AttemptRow[]> {
+  const attempts: AttemptRow[] = [];
+  const { rows } = await engines[0]!.listWorkUnits(ns, "s", { limit: 10_000 });
+  for (const { name } of rows) attempts.push(...(await engines[0]!.listUnitAttempts(ns, "s", name)));
+  return attempts;
+}
+
+const partitionOf = ({ workUnit }: AttemptRow): string => workUnit.slice(5);
+
+function byPartition(attempts: readonly AttemptRow[]): Map<string, AttemptRow[]> {
+  const found = new Map<string, AttemptRow[]>();
+  for (const attempt of attempts) {
+    const list = found.get(partitionOf(attempt)) ?? [];
+    found.set(partitionOf(attempt), list);
+    list.push(attempt);
+  }
+  return found;
+}
+
+/** How many ran at once at most. An attempt that ends in the millisecond in which another begins is over then. */
+function mostAtOnce(attempts: readonly AttemptRow[]): number {
+  // one that was settled after its lease had ended held its place until then
+  const events = attempts.flatMap(({ startTime, endTime, expirationTime, late }) => [
+    { at: startTime, by: 1 },
+    { at: late ? expirationTime : endTime, by: -1 },
+  ]);
+  events.sort((a, b) => a.at - b.at || a.by - b.by);
+  let running = 0;
+  let most = 0;
+  for (const { by } of events) most = Math.max(most, (running += by));
+  return most;
+}
+
+test("no partition ever has more units running than it may, and all are done", async () => {
+  await set("limit", { max_running_per_partition: 3 });
+  await engines[1]!.addWorkUnits("limit", "s", units(7, 40));
+  const attempts = await work("limit", 1);
+  for (const [partition, list] of byPartition(attempts))
+    expect(mostAtOnce(list), partition).toBeLessThanOrEqual(3);
+  expect(byPartition(attempts).size).toBe(7);
+}, 180_000);
+
+test("a work spec never has more units running than it may", async () => {
+  await set("whole", { max_running: 3 });
+  await engines[1]!.addWorkUnits("whole", "s", units(7, 30));
+  const attempts = await work("whole", 4);
+  expect(mostAtOnce(attempts)).toBeLessThanOrEqual(3);
+  expect(byPartition(attempts).size).toBe(7);
+}, 180_000);
+
+test("the order within a partition is never broken, also over retries, expired leases and lost sessions", async () => {
+  await set("order", { order: "partition" });
+  await engines[1]!.addWorkUnits("order", "s", units(10, 12));
+  const attempts = await work("order", 2);
+  for (const [partition, list] of byPartition(attempts)) {
+    expect(mostAtOnce(list), partition).toBeLessThanOrEqual(1);
+    list.sort((a, b) => a.startTime - b.startTime || a.endTime - b.endTime);
+    const order = list.map(({ workUnit }) => workUnit).filter((name, i, all) => all[i - 1] !== name);
+    expect(order, partition).toEqual([...order].sort());
+  }
+}, 180_000);
+
+test("rates hold for a work spec and for each partition", async () => {
+  const rate = { limit: 100, period: 1, burst: 10 };
+  const perPartition = { limit: 20, period: 1, burst: 2 };
+  await set("rate", { rate, rate_per_partition: perPartition });
+  await engines[1]!.addWorkUnits("rate", "s", units(10, 20));
+  const attempts = (await work("rate", 3)).filter(({ worker }) => worker !== "");
+  const keeps = (list: readonly AttemptRow[], { limit, burst }: typeof rate): void => {
+    const starts = list.map(({ startTime }) => startTime).sort((a, b) => a - b);
+    // of so many in a row, all but the burst had to wait for a token
+    for (let i = 0; i < starts.length; i++)
+      for (let j = i + burst; j < starts.length; j++)
+        expect(starts[j]! - starts[i]!).toBeGreaterThanOrEqual(((j - i + 1 - burst) * 1000) / limit - 2);
+  };
+  keeps(attempts, rate);
+  for (const list of byPartition(attempts).values()) keeps(list, perPartition);
+}, 180_000);
+
+test("one partition with many units delays the others by one turn", async () => {
+  await set("fair", { fair: "partition" });
+  const many = Array.from({ length: 3000 }, (_, i) => ({ name: `0000 large ${i}`, partition: "large" }));
+  await engines[0]!.addWorkUnits("fair", "s", many);
+  await engines[0]!.addWorkUnits("fair", "s", units(99, 2));
+  const given: string[] = [];
+  for (let i = 0; i < 100; i++) {
+    const engine = engines[i % engines.length]!;
+    for (const attempt of await engine.requestAttempts("fair", { worker: `w${i}`, number: 2 })) {
+      given.push(attempt.workUnit);
+      await engine.settleAttempts("fair", [{ attempt: attempt.id, action: "finish" }]);
+    }
+  }
+  const isLarge = (name: string): boolean => name.startsWith("0000 large");
+  expect(given).toHaveLength(200);
+  expect(given.filter(isLarge)).toHaveLength(2);
+}, 60_000);
+
+test("a claim by partition takes a fixed number of statements, however many units and partitions there are", async () => {
+  const store = await openPostgres({ url: await server.createDatabase(), notify: false });
+  const engine = new Engine(store, { clock: new ManualClock(1_000_000), random: () => 0 });
+  const data = { max_running_per_partition: 2, rate_per_partition: { limit: 1000 }, fair: "partition" };
+  await engine.setWorkSpecs("", [{ data: encodeData({ name: "s", ...data }) }]);
+  const statements = async (): Promise<number> => {
+    await engine.requestAttempts("", { worker: "w", number: 20 });
+    const before = store.counters.statements;
+    const attempts = await engine.requestAttempts("", { worker: "w", number: 20 });
+    const after = store.counters.statements;
+    expect(attempts).toHaveLength(20);
+    const changes = attempts.map(({ id }) => ({ attempt: id, action: "finish" as const }));
+    await engine.settleAttempts("", changes);
+    // the first settle of a namespace finds out that it has partitions
+    const settles = store.counters.statements;
+    await engine.settleAttempts(
+      "",
+      (await engine.requestAttempts("", { worker: "v", number: 1 })).map(({ id }) => ({
+        attempt: id,
+        action: "finish",
+      })),
+    );
+    expect(store.counters.statements - settles).toBeLessThan(30);
+    return after - before;
+  };
+  await engine.addWorkUnits("", "s", units(100, 5));
+  const few = await statements();
+  await engine.addWorkUnits(
+    "",
+    "s",
+    Array.from({ length: 5000 }, (_, i) => ({ name: `more ${i}`, partition: `m${i % 1000}` })),
+  );
+  expect(await statements()).toBe(few);
+  expect(few).toBeLessThanOrEqual(20);
+  await engine.close();
+}, 60_000);
