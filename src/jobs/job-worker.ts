@@ -192,7 +192,7 @@ export class JobWorker {
   }
 
   /** Something happened to the process that belongs to no job. Before the first one is ready, there is no worker then. */
-  trouble(text: string): void {
+  crashed(text: string): void {
     this.#told.error = text;
     this.#setting.dataLoop.tell("E", this.name, { message: text });
     this.#setting.show(`${this.name}: ${text}`);

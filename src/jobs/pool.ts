@@ -236,7 +236,7 @@ export class JobPool {
       ...settings,
       graceMs,
       onLine: (stream, line) => show(`${name}: ${stream}: ${line}`),
-      onCrash: (text) => worker.trouble(text),
+      onCrash: (text) => worker.crashed(text),
       onStarted: () => worker.checkIn(),
     });
     const worker: JobWorker = new JobWorker({

@@ -50,7 +50,7 @@ export async function runSingle(
           ...settings,
           graceMs,
           onLine: (stream, line) => show(`${name}: ${stream}: ${line}`),
-          onCrash: (text) => worker.trouble(text),
+          onCrash: (text) => worker.crashed(text),
           onStarted: () => worker.checkIn(),
         });
   const worker: JobWorker = new JobWorker({

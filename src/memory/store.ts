@@ -749,6 +749,7 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
       swept.generated += generated;
       swept.expired += expired;
       swept.due += due;
+      this.#exhaust(space, limits, now, swept);
       for (const spec of space.specs.values()) this.#sweepSpec(spec, limits, now, swept);
       forgetTaken(space, limits.requestsBefore);
       for (const [id, { time }] of space.requests) {
@@ -771,17 +772,28 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
     worker.trimmed = worker.log.length;
   }
 
+  /** One work spec after the other, until no spec has any: what one of them frees may have been tried too often as well. */
+  #exhaust(space: Space, limits: SweepLimits, now: number, swept: Swept): void {
+    const left = (): number => limits.units - swept.expired - swept.due - swept.exhausted - swept.retired;
+    let stuck = 0;
+    for (let before = -1; before !== swept.exhausted;) {
+      before = swept.exhausted;
+      stuck = 0;
+      for (const spec of space.specs.values())
+        while (spec.exhausted.size > 0 && left() > 0) {
+          const units = [...spec.exhausted].slice(0, left());
+          const failed = run(exhaustUnits(this.#set.at(now), units));
+          swept.exhausted += failed;
+          if (failed > 0) continue;
+          stuck += units.length;
+          break;
+        }
+    }
+    swept.stuck += stuck;
+  }
+
   #sweepSpec(spec: Spec, limits: SweepLimits, now: number, swept: Swept): void {
     const left = (): number => limits.units - swept.expired - swept.due - swept.exhausted - swept.retired;
-    // what one of them frees may have been tried too often as well
-    while (spec.exhausted.size > 0 && left() > 0) {
-      const units = [...spec.exhausted].slice(0, left());
-      const failed = run(exhaustUnits(this.#set.at(now), units));
-      swept.exhausted += failed;
-      if (failed > 0) continue;
-      swept.stuck += units.length;
-      break;
-    }
     if (!spec.failures.group(limits.units)) swept.more = true;
     for (const status of ["finished", "failed"] as const) {
       const limit = spec.meta.retention[status];

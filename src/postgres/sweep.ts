@@ -105,24 +105,34 @@ export async function sweepStore(
   const changed: Buffer[] = [];
   const total = (): number => swept.expired + swept.due + swept.exhausted + swept.retired;
   const left = (): number => Math.max(0, limits.units - total());
-  for (const spec of await readSpecs(db, null, now)) {
+  const specs = await readSpecs(db, null, now);
+  for (const spec of specs) {
+    if (!spec.past) continue;
+    const { expired, due, generated } = await catchUp(db, spec.id, now, left(), ways);
+    swept.expired += expired;
+    swept.due += due;
+    swept.generated += generated;
+    if (expired + due + generated > 0) changed.push(spec.namespace);
+  }
+  // one work spec after the other, until no spec has any: what was past its time may have been tried too often, and so may what
+  // one of them frees
+  for (let before = -1; before !== swept.exhausted;) {
+    const again = before >= 0;
+    before = swept.exhausted;
+    for (const spec of specs)
+      while ((spec.limit > 0 || spec.spent || spec.past || again) && left() > 0) {
+        const failed = await failExhausted(db, spec, left(), now, ways.allocate);
+        if (failed === 0) break;
+        swept.exhausted += failed;
+        changed.push(spec.namespace);
+      }
+  }
+  for (const spec of specs) {
     const before = total();
-    if (spec.past) {
-      const { expired, due, generated } = await catchUp(db, spec.id, now, left(), ways);
-      swept.expired += expired;
-      swept.due += due;
-      swept.generated += generated;
-      if (generated > 0) changed.push(spec.namespace);
-    }
-    // what was past its time may have been tried too often, and so may what one of them frees
-    while ((spec.limit > 0 || spec.spent || spec.past) && left() > 0) {
-      const failed = await failExhausted(db, spec, left(), now, ways.allocate);
-      if (failed === 0) break;
-      swept.exhausted += failed;
-    }
     if (!(await groupFailures(db, spec.id, Math.max(1, left())))) swept.more = true;
     // what was failed just now counts: here, or in another spec whose units this one's waited for
-    const { retention } = swept.exhausted > 0 ? ((await readSpecs(db, spec.id, now))[0] ?? spec) : spec;
+    const { retention } =
+      swept.expired + swept.exhausted > 0 ? ((await readSpecs(db, spec.id, now))[0] ?? spec) : spec;
     for (const kept of retention)
       if (left() > 0) swept.retired += await retire(db, spec.id, kept, left(), now, ways.allocate);
     if (total() > before) changed.push(spec.namespace);

@@ -17,7 +17,7 @@ import { pruneLanes } from "./lanes.ts";
 import { forgetTaken, purgeQueues } from "./queues.ts";
 import { unitState } from "./schema.ts";
 import { spentTries } from "./statements.ts";
-import type { Spec, State } from "./state.ts";
+import type { Space, Spec, State } from "./state.ts";
 import type { Steps } from "./work-units.ts";
 import { forgetWorkers, unpackAttempts } from "./workers.ts";
 import { applied } from "./working-set.ts";
@@ -42,6 +42,7 @@ export function* sweep(state: State, cursor: SweepCursor, limits: SweepLimits, n
       ({ done } = moved);
       if (!done) yield;
     }
+    yield* exhaust(state, space, limits, now, swept);
     for (const spec of space.specs.values()) yield* sweepSpec(state, spec, limits, now, swept);
     if (total() > before) state.changed.add(space.name);
   }
@@ -60,24 +61,36 @@ export function* sweep(state: State, cursor: SweepCursor, limits: SweepLimits, n
   return swept;
 }
 
+/** One work spec after the other, until no spec has any: what one of them frees may have been tried too often as well. */
+function* exhaust(state: State, space: Space, limits: SweepLimits, now: number, swept: Swept): Steps<void> {
+  const left = (): number => limits.units - swept.expired - swept.due - swept.exhausted - swept.retired;
+  let stuck = 0;
+  for (let before = -1; before !== swept.exhausted;) {
+    before = swept.exhausted;
+    stuck = 0;
+    for (const spec of space.specs.values()) {
+      const limit = specTryLimit(spec.meta);
+      while ((limit > 0 || state.counters.extras > 0) && left() > 0) {
+        const ids = state.sql.spent.all(spec.id, limit || spentTries, left()).map(([id]) => id as number);
+        if (ids.length === 0) break;
+        const failed = yield* applied(state, now, (set) =>
+          exhaustUnits(
+            set,
+            ids.map((id) => set.unit(id)).filter((unit) => unit !== undefined),
+          ),
+        );
+        swept.exhausted += failed;
+        if (failed > 0) continue;
+        stuck += ids.length;
+        break;
+      }
+    }
+  }
+  swept.stuck += stuck;
+}
+
 function* sweepSpec(state: State, spec: Spec, limits: SweepLimits, now: number, swept: Swept): Steps<void> {
   const left = (): number => limits.units - swept.expired - swept.due - swept.exhausted - swept.retired;
-  // what one of them frees may have been tried too often as well
-  const limit = specTryLimit(spec.meta);
-  while ((limit > 0 || state.counters.extras > 0) && left() > 0) {
-    const ids = state.sql.spent.all(spec.id, limit || spentTries, left()).map(([id]) => id as number);
-    if (ids.length === 0) break;
-    const failed = yield* applied(state, now, (set) =>
-      exhaustUnits(
-        set,
-        ids.map((id) => set.unit(id)).filter((unit) => unit !== undefined),
-      ),
-    );
-    swept.exhausted += failed;
-    if (failed > 0) continue;
-    swept.stuck += ids.length;
-    break;
-  }
   pruneLanes(state, spec, now);
   if (!groupFailures(state, spec, limits.units)) swept.more = true;
   if (!syncEnded(state, spec)) swept.more = true;

@@ -1,6 +1,6 @@
 /**
- * Things to be done at a time, for all batches of a worker with one timer. Most are cancelled before their time comes, so that setting
- * and cancelling must cost nothing: a timer and a signal for each was a fifth of the time of a batch.
+ * Things to be done at a time, for all claims of a worker with one timer. Most are cancelled before their time comes, so that setting
+ * and cancelling must cost nothing: a timer and a signal for each was a fifth of the time of a claim.
  */
 import type { Clock } from "../core/index.ts";
 

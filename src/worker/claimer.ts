@@ -21,7 +21,7 @@ import { askOf } from "./asks.ts";
 import { ClaimSizes } from "./claim-size.ts";
 import type { Runtime } from "./runtime.ts";
 import type { KnownSpec, Specs } from "./specs.ts";
-import type { Trouble } from "./trouble.ts";
+import type { Outage } from "./outage.ts";
 
 /** What a slot runs at a time: one unit, or all units of a bulk task. */
 export interface Runnable {
@@ -44,7 +44,7 @@ export interface ClaimSetting<Run extends Runnable> {
   readonly clock: Clock;
   readonly random: Random;
   readonly alarms: Alarms;
-  readonly trouble: Trouble;
+  readonly outage: Outage;
   readonly specs: Pick<Specs, "get">;
   /** What to ask for besides worker, number, runtimes and tasks. */
   readonly request: Pick<AttemptRequest, "lifetimeMs" | "workSpecs" | "availableGb">;
@@ -365,7 +365,7 @@ export class Claimer<Run extends Runnable> {
     waitMs: number,
     signal: AbortSignal | null,
   ): Promise<readonly AttemptRow[]> {
-    const { verbs, ns, trouble, request } = this.#setting;
+    const { verbs, ns, outage, request } = this.#setting;
     const requestId = unanswered.shift() ?? `${this.#nonce}-${this.#requests++}`;
     const ask: AttemptRequest = {
       ...request,
@@ -378,13 +378,13 @@ export class Claimer<Run extends Runnable> {
     };
     for (let tries = 0; ; tries++) {
       try {
-        const asked = trouble.asked();
+        const call = outage.began();
         const rows = await verbs.requestAttempts(ns, ask);
-        trouble.over(asked);
+        outage.answered(call);
         return rows;
       } catch (error) {
-        trouble.met("claim", error);
-        if (signal !== null && !signal.aborted) await trouble.pause(tries, signal);
+        outage.failed("claim", error);
+        if (signal !== null && !signal.aborted) await outage.pause(tries, signal);
         if (signal === null || signal.aborted) {
           unanswered.push(requestId);
           return [];
@@ -454,7 +454,7 @@ export class Claimer<Run extends Runnable> {
 
   /** Null when the work spec is not there any more, or is not for this runtime. Asks until it is answered. */
   async #specOf(name: string, { names }: Runtime): Promise<KnownSpec | null> {
-    const { specs, trouble } = this.#setting;
+    const { specs, outage } = this.#setting;
     for (let tries = 0, fresh = false; ; tries++) {
       try {
         const spec = await specs.get(name, fresh);
@@ -463,9 +463,9 @@ export class Claimer<Run extends Runnable> {
         if (fresh) return null;
         fresh = true;
       } catch (error) {
-        trouble.met("read a work spec", error);
+        outage.failed("read a work spec", error);
         if (this.#stopped) return null;
-        await trouble.pause(tries);
+        await outage.pause(tries);
       }
     }
   }

@@ -13,7 +13,7 @@ import {
 } from "../core/index.ts";
 import { environment } from "./environment.ts";
 import type { ServerTime } from "./lease.ts";
-import type { Trouble } from "./trouble.ts";
+import type { Outage } from "./outage.ts";
 
 export interface HeartbeatSetting {
   readonly verbs: Coordinate;
@@ -24,7 +24,7 @@ export interface HeartbeatSetting {
   readonly everyMs: number;
   readonly environment: object;
   readonly clock: Clock;
-  readonly trouble: Trouble;
+  readonly outage: Outage;
   readonly serverTime: ServerTime;
   /** What the process says it does, and each slot. */
   readonly modeOf: (worker: string) => string;
@@ -43,7 +43,7 @@ export class Heartbeat {
    * `terminate` that was meant for an earlier process of the same name is cleared.
    */
   async begin(signal: AbortSignal): Promise<void> {
-    const { trouble, verbs, ns } = this.#setting;
+    const { outage, verbs, ns } = this.#setting;
     for (let tries = 0; !signal.aborted; tries++) {
       try {
         const rows = await this.#checkIn();
@@ -56,22 +56,22 @@ export class Heartbeat {
         return;
       } catch (error) {
         if (isRefusal(error) || isForbidden(error)) throw error;
-        trouble.met("check in", error);
-        await trouble.pause(tries, signal);
+        outage.failed("check in", error);
+        await outage.pause(tries, signal);
       }
     }
   }
 
   /** Checks in until the signal aborts. What fails is said again the next time. Never rejects. */
   async run(signal: AbortSignal): Promise<void> {
-    const { clock, everyMs, trouble } = this.#setting;
+    const { clock, everyMs, outage } = this.#setting;
     for (;;) {
       await clock.waitUntil(clock.now() + everyMs, signal);
       if (signal.aborted) return;
       try {
         this.#obey(await this.#checkIn());
       } catch (error) {
-        trouble.met("check in", error);
+        outage.failed("check in", error);
       }
     }
   }
@@ -86,7 +86,7 @@ export class Heartbeat {
   }
 
   async #checkIn(): Promise<WorkerRow[]> {
-    const { verbs, ns, name, parent, slots, modeOf, clock, serverTime, trouble } = this.#setting;
+    const { verbs, ns, name, parent, slots, modeOf, clock, serverTime, outage } = this.#setting;
     const own: WorkerChange = {
       name,
       active: true,
@@ -100,11 +100,11 @@ export class Heartbeat {
       active: modeOf(slot) !== "stopped",
       mode: modeOf(slot),
     }));
-    const asked = trouble.asked();
+    const call = outage.began();
     const rows = await verbs.updateWorkers(ns, [own, ...children]);
     const now = clock.now();
     for (const row of rows) if (row.name === name) serverTime.sample(row.lastUpdate, now);
-    trouble.over(asked);
+    outage.answered(call);
     return rows;
   }
 

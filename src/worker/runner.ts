@@ -24,7 +24,7 @@ export interface RuntimeChoice {
   readonly processes?: number;
   /** Units at once of `node`, of tasks that are plain functions; shared out among the children. 10 in each child when absent. */
   readonly concurrency?: number;
-  /** Attempts of a batch. A Python job or a command is claimed by itself when absent: the lease is for one. */
+  /** Attempts of a claim. A Python job or a command is claimed by itself when absent: the lease is for one. */
   readonly maxAttempts?: number;
   /** The interpreter. */
   readonly python?: string;

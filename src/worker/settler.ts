@@ -1,7 +1,7 @@
 /**
  * One settler for all slots of a process: what their tasks settle at about the same time is one call of the
  * coordinator. Nothing is waited for: the first goes at the end of this turn of the event loop, and what comes while calls are
- * under way goes with the next, so that batches grow with the load.
+ * under way goes with the next, so that calls grow with the load.
  *
  * A settle resolves when it is stored. Until it is, it is asked again: a second same settle does nothing.
  */
@@ -13,7 +13,7 @@ import {
   type AttemptChanged,
   type Coordinate,
 } from "../core/index.ts";
-import type { Trouble } from "./trouble.ts";
+import type { Outage } from "./outage.ts";
 
 /** More than this in one call keeps others waiting longer than it saves. */
 const largest = 1000;
@@ -26,7 +26,7 @@ type Done = (answers: AttemptChanged[] | null) => void;
 export class Settler {
   readonly #verbs: Coordinate;
   readonly #ns: string;
-  readonly #trouble: Trouble;
+  readonly #outage: Outage;
   readonly #abandoned = new AbortController();
   #waiting: Part[] = [];
   #scheduled = false;
@@ -37,14 +37,14 @@ export class Settler {
   /** Attempts in a call that is under way: another change of one waits for its answer, so that they stay in order. */
   readonly #busy = new Set<string>();
 
-  constructor(verbs: Coordinate, ns: string, trouble: Trouble) {
+  constructor(verbs: Coordinate, ns: string, outage: Outage) {
     this.#verbs = verbs;
     this.#ns = ns;
-    this.#trouble = trouble;
+    this.#outage = outage;
   }
 
   /**
-   * As the verb, for changes of any attempts. Rejects with a refusal, or with the last trouble when abandoned. `done` is
+   * As the verb, for changes of any attempts. Rejects with a refusal, or with the last failure when abandoned. `done` is
    * called before it resolves or rejects, with null when it rejects.
    */
   settle(changes: readonly AttemptChange[], done: Done = nothing): Promise<AttemptChanged[]> {
@@ -131,14 +131,14 @@ export class Settler {
   async #ask(changes: readonly AttemptChange[]): Promise<AttemptChanged[]> {
     for (let tries = 0; ; tries++) {
       try {
-        const asked = this.#trouble.asked();
+        const call = this.#outage.began();
         const answers = await this.#verbs.settleAttempts(this.#ns, changes);
-        this.#trouble.over(asked);
+        this.#outage.answered(call);
         return answers;
       } catch (error) {
         if (isRefusal(error)) throw error;
-        this.#trouble.met("settle", error);
-        if (!this.#abandoned.signal.aborted) await this.#trouble.pause(tries, this.#abandoned.signal);
+        this.#outage.failed("settle", error);
+        if (!this.#abandoned.signal.aborted) await this.#outage.pause(tries, this.#abandoned.signal);
         if (this.#abandoned.signal.aborted && tries > 0) throw error;
       }
     }

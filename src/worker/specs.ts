@@ -2,7 +2,7 @@
 import { decodeData, specTryLimit, type Clock, type Coordinate } from "../core/index.ts";
 import type { TaskSpec } from "./task.ts";
 
-/** A task may see the data of its work spec this long after it was changed. A read for every batch would double the requests. */
+/** A task may see the data of its work spec this long after it was changed. A read for every claim would double the requests. */
 const freshMs = 1000;
 /** What was read longer ago is read again while it is used, so that the units of a busy worker do not wait for it. */
 const renewMs = 500;

@@ -27,7 +27,7 @@ import { Specs, type KnownSpec } from "./specs.ts";
 import { Stop } from "./stops.ts";
 import { bulk, isBulk, type Task } from "./task.ts";
 import { PlainError } from "./traceback.ts";
-import { Trouble } from "./trouble.ts";
+import { Outage } from "./outage.ts";
 
 /** A stop at once waits no longer than this for the coordinator to be told. */
 const lastWordsMs = 2000;
@@ -74,9 +74,9 @@ export class Worker extends EventEmitter<WorkerEvents> {
     this.#graceMs = settings.graceMs;
     this.#stopped = new Promise((resolve) => (this.#hasStopped = resolve));
 
-    const trouble = new Trouble(clock, random, log.child({ worker: this.name }));
+    const outage = new Outage(clock, random, log.child({ worker: this.name }));
     const serverTime = new ServerTime();
-    const settler = new Settler(verbs, ns, trouble);
+    const settler = new Settler(verbs, ns, outage);
     this.#settler = settler;
     const alarms = new Alarms(clock);
     this.#alarms = alarms;
@@ -114,7 +114,7 @@ export class Worker extends EventEmitter<WorkerEvents> {
       clock,
       random,
       alarms,
-      trouble,
+      outage,
       runtimes,
       specs: new Specs(verbs, ns, clock),
       maxAttempts: settings.maxAttempts,
@@ -148,7 +148,7 @@ export class Worker extends EventEmitter<WorkerEvents> {
       verbs,
       ns,
       clock,
-      trouble,
+      outage,
       serverTime,
       name: this.name,
       parent: settings.parent,

@@ -1,11 +1,9 @@
 import { execFileSync, spawn, type ChildProcess } from "node:child_process";
-import { existsSync, readdirSync, statSync, symlinkSync } from "node:fs";
+import { existsSync, readdirSync, renameSync, rmSync, statSync, symlinkSync } from "node:fs";
 import path from "node:path";
 
 const root = path.join(import.meta.dirname, "..", "..");
 const cache = path.join(root, "node_modules", ".cache", "daemon-test");
-const out = path.join(cache, "dist");
-let built = false;
 const found = new Map<string, string>();
 
 /** An executable as JavaScript: a process cannot run the sources themselves on Node 20. */
@@ -19,8 +17,13 @@ function build(name: "coordinate" | "coordinated"): string {
   const file = path.join("cli", name === "coordinate" ? "main.js" : "coordinated.js");
   // after `npm run build`, as in CI, there is nothing to do
   const dist = path.join(root, "dist", file);
-  if (existsSync(dist) && statSync(dist).mtimeMs > newest(path.join(root, "src"))) return dist;
-  if (!built) {
+  const sources = newest(path.join(root, "src"));
+  if (existsSync(dist) && statSync(dist).mtimeMs > sources) return dist;
+  // one folder for each state of the sources, and moved there when it is whole: test files that run at the same time build it at the
+  // same time, and none may see half of it
+  const out = path.join(cache, `dist-${Math.floor(sources).toString(36)}`);
+  if (!existsSync(out)) {
+    const own = `${out}-${process.pid}`;
     const tsc = path.join(root, "node_modules", "typescript", "bin", "tsc");
     // types are checked elsewhere; without that it takes two seconds
     const options = [
@@ -34,14 +37,24 @@ function build(name: "coordinate" | "coordinated"): string {
       "--inlineSources",
       "false",
     ];
-    const args = ["-p", "tsconfig.build.json", "--outDir", out, "--tsBuildInfoFile", "null", ...options];
+    const args = ["-p", "tsconfig.build.json", "--outDir", own, "--tsBuildInfoFile", "null", ...options];
     execFileSync(process.execPath, [tsc, ...args], { cwd: root, stdio: "inherit" });
     // beside what is built, as in the package: the Python runtime starts its children from there
     const python = path.join(cache, "python");
-    if (!existsSync(python)) symlinkSync(path.join(root, "python"), python);
-    built = true;
+    first(python, () => symlinkSync(path.join(root, "python"), python));
+    first(out, () => renameSync(own, out));
+    rmSync(own, { recursive: true, force: true });
   }
   return path.join(out, file);
+}
+
+/** Makes what is not there; another process may have been first. */
+function first(file: string, make: () => void): void {
+  try {
+    if (!existsSync(file)) make();
+  } catch (error) {
+    if (!existsSync(file)) throw error;
+  }
 }
 
 function newest(directory: string): number {

@@ -34,6 +34,10 @@ describe.each(Object.keys(stores))("%s", (name) => {
     await behind.settleAttempts("", [{ attempt: second!.id, action: "finish" }]);
     const [dependent] = await behind.requestAttempts("", request);
     expect(dependent).toMatchObject({ workUnit: "b", startTime: 2000, expirationTime: 2500 });
+    // the dependency had ended already when the unit was added
+    await behind.addWorkUnits("", "s", [{ name: "c", dependencies: [{ workUnit: "a" }] }]);
+    const [late] = await behind.requestAttempts("", request);
+    expect(late).toMatchObject({ workUnit: "c", startTime: 2000, expirationTime: 2500 });
     const ends = (await behind.listUnitAttempts("", "s", "a")).map(({ startTime, endTime }) => [
       startTime,
       endTime,

@@ -8,7 +8,7 @@ import { Alarms } from "../../src/worker/alarms.ts";
 import { Claimer, type Runnable, type Taken } from "../../src/worker/claimer.ts";
 import { silentLogger } from "../../src/worker/log.ts";
 import type { Runtime } from "../../src/worker/runtime.ts";
-import { Trouble } from "../../src/worker/trouble.ts";
+import { Outage } from "../../src/worker/outage.ts";
 
 /** A clock that jumps from one event to the next. */
 class EventClock implements Clock {
@@ -189,7 +189,7 @@ export async function runSchedule(
     clock,
     random,
     alarms,
-    trouble: new Trouble(clock, random, silentLogger),
+    outage: new Outage(clock, random, silentLogger),
     specs: {
       get: async (name) => {
         if (random() < 0.2) await clock.waitUntil(clock.now() + latency);

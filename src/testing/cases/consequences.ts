@@ -535,6 +535,19 @@ const others: Case[] = [
     },
   },
   {
+    name: "one sweep fails an exhausted unit that one of a later work spec released",
+    async run(t) {
+      for (const spec of ["a", "b"]) {
+        await t.spec(spec, { max_retries: 1 });
+        await t.add(spec, "u");
+        await t.settled(await t.claimOne({ workSpecs: [spec] }), "retry");
+      }
+      await t.add("a", { name: "u", dependencies: [{ workSpec: "b", workUnit: "u", kind: "soft" }] });
+      await t.sweep();
+      assert.deepEqual([await t.status("b", "u"), await t.status("a", "u")], ["failed", "failed"]);
+    },
+  },
+  {
     name: "a name given twice in one add waits for a dependency that the same add makes available in between",
     async run(t) {
       await t.spec("s");

@@ -216,6 +216,48 @@ export const settling: CaseGroup = {
       },
     ),
     {
+      name: "a finish at the moment when more than a thousand leases end is marked late",
+      async run(t) {
+        await t.spec("s");
+        await t.add("s", ...Array.from({ length: 1100 }, (_, i) => `u${i}`));
+        const attempts = await t.claim({ number: 1100, lifetimeMs: 1000 });
+        await t.advance(1000);
+        const last = attempts.at(-1)!;
+        await t.settled(last, "finish");
+        assert.equal((await t.attempt(last.id)).late, true);
+      },
+    },
+    {
+      name: "of two attempts that are finished together only the one that was renewed late is late",
+      async run(t) {
+        await t.spec("s");
+        await t.add("s", "a", "b");
+        const [a, b] = (await t.claim({ number: 2, lifetimeMs: 1000 })).map(({ id }) => id);
+        const renew = async (attempt: string, lifetimeMs: number): Promise<unknown> =>
+          t.c.settleAttempts(t.ns, [{ attempt, action: "renew", lifetimeMs }]);
+        await t.advance(500);
+        await renew(b!, 1500);
+        await t.advance(1000);
+        await renew(a!, 500);
+        await t.c.settleAttempts(
+          t.ns,
+          [a!, b!].map((attempt) => ({ attempt, action: "finish" })),
+        );
+        const rows = [await t.attempt(a!), await t.attempt(b!)];
+        assert.deepEqual(
+          rows.map(({ status, expirationTime, late }) => [
+            status,
+            expirationTime - rows[0]!.expirationTime,
+            late,
+          ]),
+          [
+            ["finished", 0, true],
+            ["finished", 0, false],
+          ],
+        );
+      },
+    },
+    {
       name: "what is settled in time is not late, and its end is now",
       async run(t) {
         await t.spec("s");

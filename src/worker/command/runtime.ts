@@ -15,7 +15,7 @@ import {
   type Data,
 } from "../../core/index.ts";
 import type { Attempt } from "../../objects/index.ts";
-import { jobExpired } from "../process/batch.ts";
+import { jobExpired } from "../process/child-run.ts";
 import { childEnvironment } from "../process/environment.ts";
 import { defaultGraceMs } from "../process/group.ts";
 import type { Runtime } from "../runtime.ts";
@@ -29,7 +29,7 @@ export interface CommandRuntimeOptions {
   readonly processes?: number;
   /** Values of the `runtime` key that are served; `["command"]` when absent. */
   readonly names?: readonly string[];
-  /** Attempts of a batch at most; 1 when absent. */
+  /** Attempts of a claim at most; 1 when absent. */
   readonly maxAttempts?: number;
   /** Bytes of standard output that are kept; 8 MiB when absent. */
   readonly maxOutput?: number;
@@ -55,7 +55,7 @@ export function commandRuntime(options: CommandRuntimeOptions = {}): Runtime {
     names,
     timedOut: jobExpired,
     capacity: processes,
-    // They run one after the other, and the lease is that of the whole batch: a program may take as long as it is.
+    // They run one after the other, and the lease is that of the whole claim: a program may take as long as it is.
     maxAttempts: options.maxAttempts ?? 1,
     task: ({ data }) => {
       const spec = readCommandSpec(data);

@@ -146,7 +146,7 @@ function failureOf(thrown: unknown): TaskFailure {
   return { text, decision: null, delayMs: 0 };
 }
 
-/** What a handle of an attempt needs: to be made out of the rows of the batch, and to be settled. */
+/** What a handle of an attempt needs: to be made out of the rows of the claim, and to be settled. */
 function verbsOf(rows: AttemptRow[]): Coordinate {
   const known: Partial<Coordinate> = {
     requestAttempts: () => Promise.resolve(rows),

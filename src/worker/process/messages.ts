@@ -1,9 +1,9 @@
 /**
- * The messages of a batch: a table of what a supervisor and a child may say, and how to read what a child said.
+ * The messages of a run: a table of what a supervisor and a child may say, and how to read what a child said.
  *
  *   to the child
  *     start     what it shall load; answered with `ready`
- *     run       a batch: the units as rows, the data of the work spec and of each unit
+ *     run       a claim: the units as rows, the data of the work spec and of each unit
  *     signal    time to come to an end
  *     expired   it is over
  *     answer    to the request of this `ref`: a value, or an error
@@ -12,9 +12,9 @@
  *     failed    it could not load, and why; it ends then
  *     begin     from here on it runs this attempt. Who dies after that has died of it
  *     settle    finish, fail, err, retry, expire or renew an attempt
- *     progress  says how far an attempt has come, or writes data on it; renew extends all leases of the batch
+ *     progress  says how far an attempt has come, or writes data on it; renew extends all leases of the run
  *     log       a line for a person
- *     done      the batch has ended, with an error or without; the data is what a retry leaves behind
+ *     done      the run has ended, with an error or without; the data is what a retry leaves behind
  *
  * A request without a `ref` (0) is not answered.
  */

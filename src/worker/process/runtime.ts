@@ -2,7 +2,7 @@
  * Runs tasks in child processes: a task that blocks, leaks, crashes or runs for too long costs its own child and nothing else.
  *
  * The worker's own process claims, renews and settles; it never loads the tasks. A child loads the file of tasks, and runs
- * one batch at a time.
+ * one claim at a time.
  */
 import { availableParallelism } from "node:os";
 import path from "node:path";
@@ -14,7 +14,7 @@ import { defaultConcurrency } from "../options.ts";
 import { findTaskName, taskName, taskRuntimeNames, type Runtime } from "../runtime.ts";
 import { bulk, type BulkContext, type TaskSpec } from "../task.ts";
 import { checkTasksFile } from "../tasks-file.ts";
-import { jobExpired, runInChildren, type BatchHost } from "./batch.ts";
+import { jobExpired, runInChildren, type ChildRunHost } from "./child-run.ts";
 import type { Child, ChildProgram } from "./child.ts";
 import type { Message } from "./frame.ts";
 import { defaultGraceMs } from "./group.ts";
@@ -23,11 +23,11 @@ import { readTaskNames, type RunHead, type UnitHead } from "./messages.ts";
 import { ProcessPool, type PoolOptions } from "./pool.ts";
 
 export interface ChildrenOptions extends Omit<PoolOptions, "size" | "program"> {
-  /** Children at most, and batches at once; one for each core when absent. */
+  /** Children at most, and claims at once; one for each core when absent. */
   readonly processes?: number;
   /** Values of the `runtime` key that are served. */
   readonly names?: readonly string[];
-  /** Attempts of a batch at most; the worker's setting when absent. */
+  /** Attempts of a claim at most; the worker's setting when absent. */
   readonly maxAttempts?: number;
   readonly log?: Logger;
   /** Added to the environment of this process. */
@@ -101,12 +101,12 @@ const childMain = (): string =>
     new URL(import.meta.url.endsWith(".ts") ? "./child-main.ts" : "./child-main.js", import.meta.url),
   );
 
-/** A pool that tells the log what happens, and what a batch needs of it. */
+/** A pool that tells the log what happens, and what a run needs of it. */
 export function childHost(
   { processes = availableParallelism(), log = stderrLogger, env = {}, cwd, ...options }: ChildrenOptions,
   program: () => ChildProgram,
-  kind: Pick<BatchHost, "tellsBegin" | "endsWithWorker" | "stopEarlyMs">,
-): BatchHost {
+  kind: Pick<ChildRunHost, "tellsBegin" | "endsWithWorker" | "stopEarlyMs">,
+): ChildRunHost {
   if (!Number.isSafeInteger(processes) || processes < 1)
     throw new CoordinateError(
       "bad_argument",
@@ -128,17 +128,17 @@ export function childHost(
     pool,
     graceMs: options.graceMs ?? defaultGraceMs,
     message: runMessage,
-    attach: (child, batchLog) => {
-      if (batchLog === null) logs.delete(child);
-      else logs.set(child, batchLog);
+    attach: (child, runLog) => {
+      if (runLog === null) logs.delete(child);
+      else logs.set(child, runLog);
     },
   };
 }
 
-function logPool(pool: ProcessPool, log: Logger, batchLog: (child: Child) => Logger | undefined): void {
+function logPool(pool: ProcessPool, log: Logger, runLog: (child: Child) => Logger | undefined): void {
   pool.on("started", ({ pid }) => log.debug({ pid }, "a child process was started"));
   pool.on("line", (child, stream, line) => {
-    (batchLog(child) ?? log)[stream === "stdout" ? "info" : "warn"]({ pid: child.pid, stream }, line);
+    (runLog(child) ?? log)[stream === "stdout" ? "info" : "warn"]({ pid: child.pid, stream }, line);
   });
   pool.on("exit", ({ pid }, { cause, text }) => {
     log[cause === "stopped" ? "debug" : "warn"]({ pid, cause }, `a child process ${text}`);
@@ -174,7 +174,7 @@ const unitHead = (attempt: Attempt): UnitHead => ({
   progress: null,
 });
 
-/** The same work spec comes again with every batch. */
+/** The same work spec comes again with every claim. */
 const encodedSpecs = new WeakMap<object, Data>();
 
 function encodedSpec({ data }: TaskSpec): Data {

@@ -1,4 +1,4 @@
-/** Runs a plain function in a child process: for every unit of a batch, several at once. */
+/** Runs a plain function in a child process: for every unit of a claim, several at once. */
 import type { Attempt } from "../../objects/index.ts";
 import { settleEach, settleReturned, settleThrown } from "../outcome.ts";
 import { Unit, type BulkContext, type UnitContext, type UnitTask } from "../task.ts";

@@ -7,7 +7,7 @@
  */
 import { fileURLToPath } from "node:url";
 import type { DataObject } from "../../core/index.ts";
-import { jobExpired, runInChildren } from "../process/batch.ts";
+import { jobExpired, runInChildren } from "../process/child-run.ts";
 import type { ChildProgram } from "../process/child.ts";
 import { bulk } from "../task.ts";
 import { childHost, firstReady, type ChildRuntime, type ChildrenOptions } from "../process/runtime.ts";

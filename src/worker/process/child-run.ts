@@ -1,5 +1,5 @@
 /**
- * A batch of attempts, run by child processes.
+ * The attempts of a claim, run by child processes.
  *
  * What a child reports is settled as it comes, so that its death takes no result back. When it dies, the attempts that
  * are still open are looked at:
@@ -35,19 +35,19 @@ import {
 } from "./messages.ts";
 import type { ProcessPool } from "./pool.ts";
 
-export interface BatchHost {
+export interface ChildRunHost {
   readonly pool: ProcessPool;
   /** The message that makes a child run these attempts. */
   message(attempts: readonly Attempt[], context: BulkContext): Message;
   /** From SIGTERM to SIGKILL, for a child whose time is up. */
   readonly graceMs: number;
-  /** Its children say which unit they begin, and run one after the other; else a batch is begun as a whole. */
+  /** Its children say which unit they begin, and run one after the other; else all of them are begun at once. */
   readonly tellsBegin: boolean;
   /** Its children cannot be asked to come to an end: when the worker stops and its grace time is over, they are ended. */
   readonly endsWithWorker: boolean;
   /** Children are ended this long before the leases of their attempts are; 0 leaves it to the worker, which has its own rule. */
   readonly stopEarlyMs: number;
-  /** What the child prints meanwhile belongs to this batch. */
+  /** What the child prints meanwhile belongs to this run. */
   attach(child: Child, log: Logger | null): void;
 }
 
@@ -65,39 +65,39 @@ type Outcome = Done | { readonly exit: Exit };
 export async function runInChildren(
   attempts: readonly Attempt[],
   context: BulkContext,
-  host: BatchHost,
+  host: ChildRunHost,
 ): Promise<void> {
-  const batch = new Batch(attempts, context, host);
+  const run = new ChildRun(attempts, context, host);
   const groups: (readonly Attempt[])[] = [attempts];
   for (let group = groups.shift(); group !== undefined; group = groups.shift()) {
     const child = await host.pool.acquire(AbortSignal.any([context.signal, context.expired]));
     if (child === null) {
-      await batch.giveBack([...group, ...groups.flat()]);
+      await run.giveBack([...group, ...groups.flat()]);
       return;
     }
-    const outcome = await batch.run(child, group);
+    const outcome = await run.run(child, group);
     if (context.expired.aborted) return;
-    const left = batch.open(group);
+    const left = run.open(group);
     if ("failure" in outcome) {
       if (outcome.failure === null) continue;
       const thrown = thrownError(outcome.failure, outcome.data);
       // The worker's rule for what a task throws; it must not reach those that have not had their turn.
       if (groups.length === 0) throw thrown;
-      await batch.fail(left, thrown);
-    } else groups.unshift(...(await batch.afterDeath(left, outcome.exit)));
+      await run.fail(left, thrown);
+    } else groups.unshift(...(await run.afterDeath(left, outcome.exit)));
   }
 }
 
-class Batch {
+class ChildRun {
   readonly #context: BulkContext;
-  readonly #host: BatchHost;
+  readonly #host: ChildRunHost;
   readonly #open: Map<string, Attempt>;
   readonly #settling = new Set<Promise<unknown>>();
   readonly #begun = new Set<string>();
   readonly #clockOffset: number;
   #running: string | null = null;
 
-  constructor(attempts: readonly Attempt[], context: BulkContext, host: BatchHost) {
+  constructor(attempts: readonly Attempt[], context: BulkContext, host: ChildRunHost) {
     this.#context = context;
     this.#host = host;
     this.#open = new Map(attempts.map((attempt) => [attempt.id, attempt]));
@@ -155,7 +155,7 @@ class Batch {
     const { stopEarlyMs } = this.#host;
     if (stopEarlyMs <= 0) return undefined;
     const { clock } = this.#context;
-    // Leases are in the coordinator's time; what it said when the batch was claimed tells how far its clock is off.
+    // Leases are in the coordinator's time; what it said when they were claimed tells how far its clock is off.
     const isOverdue = ({ expirationTime }: Attempt): boolean =>
       expirationTime - this.#clockOffset - clock.now() < stopEarlyMs;
     return setInterval(() => {
@@ -319,7 +319,7 @@ class Batch {
 
   #attempt(id: string): Attempt {
     const attempt = this.#open.get(id);
-    if (attempt === undefined) throw new Error(`attempt ${id} is not of this batch, or settled`);
+    if (attempt === undefined) throw new Error(`attempt ${id} is not of this run, or settled`);
     return attempt;
   }
 }

@@ -1,6 +1,6 @@
 /**
- * Troubles that pass: a daemon that restarts, a database that fails over. What failed is asked again, later and later, with
- * chance so that a thousand workers do not come back at the same instant; and it is logged once, not once a try.
+ * Outages that pass: a daemon restarts, a database fails over. A call that failed is repeated after a growing pause, with chance
+ * in it so that a thousand workers do not come back at the same instant. An outage is logged when it begins and when it is over.
  */
 import { backOffMs, type Clock, type Random } from "../core/index.ts";
 import type { Logger } from "./log.ts";
@@ -8,14 +8,14 @@ import type { Logger } from "./log.ts";
 const firstPauseMs = 100;
 const longestPauseMs = 5000;
 
-export class Trouble {
+export class Outage {
   readonly #clock: Clock;
   readonly #random: Random;
   readonly #log: Logger;
   #since: number | null = null;
-  #asked = 0;
-  /** Requests up to this one were begun before the last failure. */
-  #askedBefore = 0;
+  #begun = 0;
+  /** Calls up to this one began before the last failure. */
+  #begunBefore = 0;
 
   constructor(clock: Clock, random: Random, log: Logger) {
     this.#clock = clock;
@@ -23,21 +23,21 @@ export class Trouble {
     this.#log = log;
   }
 
-  /** A request begins. Answers its number, for `over`. */
-  asked(): number {
-    return ++this.#asked;
+  /** A call begins. Answers its number, for `answered`. */
+  began(): number {
+    return ++this.#begun;
   }
 
-  /** A request went through. One that began before the last failure says nothing about how things are now. */
-  over(asked: number): void {
-    if (this.#since === null || asked <= this.#askedBefore) return;
+  /** A call was answered. One that began before the last failure says nothing about how things are now. */
+  answered(call: number): void {
+    if (this.#since === null || call <= this.#begunBefore) return;
     this.#log.info({ forMs: this.#clock.now() - this.#since }, "the coordinator answers again");
     this.#since = null;
   }
 
-  /** Something did not. */
-  met(what: string, error: unknown): void {
-    this.#askedBefore = this.#asked;
+  /** A call was not answered. */
+  failed(what: string, error: unknown): void {
+    this.#begunBefore = this.#begun;
     if (this.#since !== null) return;
     this.#since = this.#clock.now();
     this.#log.warn({ what, err: error }, "the coordinator does not answer; it is asked again until it does");
