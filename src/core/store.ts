@@ -332,6 +332,9 @@ export interface AttemptKey {
   number: number;
 }
 
+export const compareKeys = (a: AttemptKey, b: AttemptKey): number =>
+  a.unitId - b.unitId || a.number - b.number;
+
 /** A place in a list of attempts. `position` is the store's own, in its log of what a worker claimed: the row may be gone since. */
 export interface AttemptCursor extends AttemptKey {
   position: readonly number[] | null;

@@ -114,7 +114,7 @@ import {
   putActions,
   takeMessages,
 } from "./queues.ts";
-import { dropOldRecords, putRecords, readRecords } from "./records.ts";
+import { dropOldRecords, putRecords, readRecords } from "./history.ts";
 import { purgeUnits, sweepStore, type LogCursor } from "./sweep.ts";
 import { readTallies } from "./tally.ts";
 import {
