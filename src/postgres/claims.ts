@@ -399,7 +399,7 @@ async function claimTogether(
   const [row] = await tx.rows(
     `SELECT ${specColumns},
        (SELECT string_agg(g.at || ':' || r.answer, ';') FROM unnest($3::bytea[]) WITH ORDINALITY AS g (id, at)
-        JOIN @request r ON r.namespace = s.namespace AND r.spec = 0 AND r.id = g.id)
+        CROSS JOIN LATERAL ${requestOf("s.namespace", "g.id")} r)
      FROM @spec s JOIN @namespace n ON n.id = s.namespace WHERE s.id = $1 AND NOT s.dead AND n.name = $2`,
     [
       first.workSpec.id,
