@@ -57,7 +57,7 @@ export class Settler {
         },
         reject(error) {
           done(null);
-          reject(error as Error);
+          reject(error);
         },
       }),
     );
