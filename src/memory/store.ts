@@ -188,10 +188,11 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
       .map((spec) => spec.row());
   }
 
-  async deleteWorkSpecs(ns: string, refs: readonly WorkSpecRef[]): Promise<boolean[]> {
+  async deleteWorkSpecs(ns: string, refs: readonly WorkSpecRef[], now: number): Promise<boolean[]> {
     const answer = refs.map((ref) => {
       const spec = this.#find(ns, ref);
       if (spec === undefined) return false;
+      catchUp(this.#set, spec, now);
       spec.space.specs.delete(spec.name);
       this.#bury(spec);
       return true;

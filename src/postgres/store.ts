@@ -312,7 +312,9 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
     return pageWorkSpecs(this.#slow, ns, previous, limit);
   }
 
-  async deleteWorkSpecs(ns: string, refs: readonly WorkSpecRef[]): Promise<boolean[]> {
+  async deleteWorkSpecs(ns: string, refs: readonly WorkSpecRef[], now: number): Promise<boolean[]> {
+    // of what is past its time, only such leases have consequences that outlive their unit
+    await expireNeedy(this.#db, now, Infinity, this.#ways.allocate);
     const answer = await this.#db.transaction((tx) => killWorkSpecs(tx, ns, refs));
     await this.#changed(ns);
     return answer;

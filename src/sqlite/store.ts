@@ -298,8 +298,10 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
     );
   }
 
-  async deleteWorkSpecs(ns: string, refs: readonly WorkSpecRef[]): Promise<boolean[]> {
+  async deleteWorkSpecs(ns: string, refs: readonly WorkSpecRef[], now: number): Promise<boolean[]> {
     return this.#write((state) => {
+      const found = refs.map((ref) => findSpec(state, ns, ref)).filter((spec) => spec !== undefined);
+      if (!this.#caughtUp(found, now)) return again;
       const answer = refs.map((ref) => {
         const spec = findSpec(state, ns, ref);
         if (spec === undefined) return false;
