@@ -2,6 +2,7 @@
 import {
   addUnits,
   attemptRow,
+  checkParents,
   changeUnits,
   claimUnits,
   compareKeys,
@@ -79,7 +80,7 @@ import { listActions, listQueues, putActions, takeFrom, takeMessages } from "./q
 import { Space, Spec, UnitTable, type Unit, type Worker } from "./state.ts";
 import { sweepSpace } from "./sweep.ts";
 import { countUnits, findUnits, readUnit, takeSlice, waitingSince } from "./work-units.ts";
-import { checkParents, findWorkers, putWorker } from "./workers.ts";
+import { findWorkers, putWorker } from "./workers.ts";
 import { MemorySet, registerWorker, run } from "./working-set.ts";
 
 export class MemoryStore implements Store, Watchable, HistoryKeeper {
@@ -525,7 +526,7 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
   // ---- workers
 
   async putWorkers(ns: string, changes: readonly WorkerChange[], now: number): Promise<WorkerRow[]> {
-    checkParents(this.#spaces.get(ns), changes);
+    checkParents(changes, (name) => this.#spaces.get(ns)?.workers.get(name)?.parent);
     const space = this.#open(ns);
     return changes.map((change) => putWorker(space, change, now));
   }

@@ -1,29 +1,14 @@
 /** Workers: what they say of themselves, who is below whom, and when they are forgotten. */
 import {
+  changeWorker,
   compareNames,
-  CoordinateError,
   nameHasPrefix,
-  parentCycle,
-  workerLifetimeMs,
   type WorkerChange,
   type WorkerQuery,
   type WorkerRow,
 } from "../core/index.ts";
 import type { Space, Worker } from "./state.ts";
 import { registerWorker } from "./working-set.ts";
-
-/** Throws `worker_cycle` when a worker would be below itself, these changes taken one after the other. */
-export function checkParents(space: Space | undefined, changes: readonly WorkerChange[]): void {
-  const parents = new Map<string, string | null>();
-  const parentOf = (name: string): string | null | undefined =>
-    parents.has(name) ? parents.get(name) : space?.workers.get(name)?.parent;
-  for (const { name, parent } of changes) {
-    if (parent === undefined) continue;
-    if (parentCycle(name, parent, parentOf))
-      throw new CoordinateError("worker_cycle", `${name} below ${parent ?? ""}`);
-    parents.set(name, parent);
-  }
-}
 
 export function putWorker(space: Space, change: WorkerChange, now: number): WorkerRow {
   const worker = registerWorker(space, change.name, now);
@@ -32,14 +17,7 @@ export function putWorker(space: Space, change: WorkerChange, now: number): Work
     worker.parent = change.parent;
     if (change.parent !== null) registerWorker(space, change.parent, now).children.add(worker.name);
   }
-  if (change.active === true) {
-    worker.deactivated = false;
-    worker.mode = change.mode ?? worker.mode;
-    if (change.data !== undefined) worker.data = change.data;
-    worker.lastUpdate = change.lastUpdate ?? now;
-    worker.expiration = change.expiration ?? now + workerLifetimeMs;
-  } else if (change.active === false) worker.deactivated = true;
-  if (change.desired !== undefined) worker.desired = change.desired;
+  changeWorker(worker, change, now);
   return worker.row(space.settings, now);
 }
 

@@ -6,6 +6,7 @@ import { randomInt } from "node:crypto";
 import {
   addUnits,
   attemptRow,
+  checkParents,
   changeUnits,
   claimUnits,
   compareKeys,
@@ -109,7 +110,7 @@ import {
   waitingSince,
   type Steps,
 } from "./work-units.ts";
-import { checkParents, childrenOf, findWorkers, getWorker, putWorker } from "./workers.ts";
+import { childrenOf, findWorkers, getWorker, parentOf, putWorker } from "./workers.ts";
 import { applied } from "./working-set.ts";
 
 export interface OpenedFile {
@@ -663,7 +664,7 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
 
   async putWorkers(ns: string, changes: readonly WorkerChange[], now: number): Promise<WorkerRow[]> {
     return this.#write((state) => {
-      checkParents(state, state.spaces.get(ns), changes);
+      checkParents(changes, (name) => parentOf(state, state.spaces.get(ns), name));
       const space = openSpace(state, ns);
       return changes.map((change) => putWorker(state, space, change, now));
     });
