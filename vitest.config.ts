@@ -1,4 +1,5 @@
 import { defineConfig } from "vitest/config";
+import { LongFirst } from "./test/long-first.ts";
 import { SkippedReporter } from "./test/skipped-reporter.ts";
 
 export default defineConfig({
@@ -8,6 +9,7 @@ export default defineConfig({
     pool: "forks",
     // The default, one less than the cores, would be a single worker on a two-core machine.
     maxWorkers: 2,
+    sequence: { sequencer: LongFirst },
     testTimeout: 30_000,
     hookTimeout: 30_000,
     reporters: ["default", new SkippedReporter()],

@@ -30,11 +30,12 @@ export class HousekeptHandle extends CoordinateHandle {
     if (this.#busy) return;
     this.#busy = true;
     try {
-      for (let more = true; more && !this.#closed; await nextTurn()) {
-        const swept = await engine.sweep();
-        ({ more } = swept);
-        if (swept.stuck > 0 && !this.#warned) process.emitWarning(stuckText);
-        this.#warned = swept.stuck > 0;
+      while (!this.#closed) {
+        const { more, stuck } = await engine.sweep();
+        if (stuck > 0 && !this.#warned) process.emitWarning(stuckText);
+        this.#warned = stuck > 0;
+        if (!more) break;
+        await nextTurn();
       }
     } finally {
       this.#busy = false;

@@ -25,7 +25,10 @@ export async function askTogether<Item, Answer>(
     else for (const { reject } of callers) reject(error);
     return;
   }
-  if (alone) return only.resolve(answers);
+  if (alone) {
+    only.resolve(answers);
+    return;
+  }
   let at = 0;
   for (const { items, resolve } of callers) resolve(answers.slice(at, (at += items.length)));
 }

@@ -322,6 +322,7 @@ export class Engine implements Coordinate {
     const found = await this.#store.deleteWorkSpecs(
       this.#ns(ns),
       this.#batch("work specs", refs).map(checkRef),
+      this.#clock.now(),
     );
     await this.#purge();
     return found;

@@ -100,7 +100,7 @@ export interface Store extends QueueStore, ActionStore, LockStore, HousekeepingS
   /** In name order, after `previous`. */
   listWorkSpecs(ns: string, previous: string | null, limit: number): Promise<WorkSpecRow[]>;
   /** Gone for everybody at once; `purge` takes their rows away. Answers per name whether it was there. */
-  deleteWorkSpecs(ns: string, refs: readonly WorkSpecRef[]): Promise<boolean[]>;
+  deleteWorkSpecs(ns: string, refs: readonly WorkSpecRef[], now: number): Promise<boolean[]>;
   /**
    * What a choice needs, in one look; `repeated` are the attempts that this request was given before. Unless it must be
    * fresh, a store may answer from an earlier look, which it then names, and which `claim` is told.
@@ -339,6 +339,9 @@ export interface AttemptKey {
   unitId: number;
   number: number;
 }
+
+export const compareKeys = (a: AttemptKey, b: AttemptKey): number =>
+  a.unitId - b.unitId || a.number - b.number;
 
 /** A place in a list of attempts. `position` is the store's own, in its log of what a worker claimed: the row may be gone since. */
 export interface AttemptCursor extends AttemptKey {

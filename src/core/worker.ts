@@ -1,5 +1,6 @@
 /** A worker is a process that runs work units. Workers check in; one parent may manage many children. */
 import type { Data } from "./data.ts";
+import { CoordinateError } from "./errors.ts";
 
 export const desiredStates = ["run", "idle", "terminate"] as const;
 /** What a controller asks of a worker. It finishes what it holds before it obeys. */
@@ -52,14 +53,42 @@ export interface WorkerQuery {
   limit?: number;
 }
 
-/** Would this parent make the worker its own ancestor? */
-export function parentCycle(
-  worker: string,
-  parent: string | null,
-  parentOf: (name: string) => string | null | undefined,
-): boolean {
-  for (let at: string | null | undefined = parent; at !== null && at !== undefined; at = parentOf(at)) {
-    if (at === worker) return true;
+/**
+ * Throws `worker_cycle` if one of these changes, applied in order, would make a worker its own ancestor. `storedParent` gives the
+ * parent that a worker has before any of them.
+ */
+export function checkParents(
+  changes: readonly WorkerChange[],
+  storedParent: (name: string) => string | null | undefined,
+): void {
+  const changed = new Map<string, string | null>();
+  const parentOf = (name: string): string | null | undefined =>
+    changed.has(name) ? changed.get(name) : storedParent(name);
+  for (const { name, parent } of changes) {
+    if (parent === undefined) continue;
+    for (let at: string | null | undefined = parent; at !== null && at !== undefined; at = parentOf(at))
+      if (at === name) throw new CoordinateError("worker_cycle", `${name} below ${parent ?? ""}`);
+    changed.set(name, parent);
   }
-  return false;
+}
+
+/** What a change sets besides the parent. */
+export interface ChangedWorker {
+  deactivated: boolean;
+  mode: string;
+  data: Data | null;
+  lastUpdate: number;
+  expiration: number;
+  desired: DesiredState | null;
+}
+
+export function changeWorker(worker: ChangedWorker, change: WorkerChange, now: number): void {
+  if (change.active === true) {
+    worker.deactivated = false;
+    worker.mode = change.mode ?? worker.mode;
+    if (change.data !== undefined) worker.data = change.data;
+    worker.lastUpdate = change.lastUpdate ?? now;
+    worker.expiration = change.expiration ?? now + workerLifetimeMs;
+  } else if (change.active === false) worker.deactivated = true;
+  if (change.desired !== undefined) worker.desired = change.desired;
 }

@@ -2,14 +2,14 @@
 import {
   addUnits,
   attemptRow,
+  checkParents,
   changeUnits,
   claimUnits,
+  compareKeys,
   compareNames,
   conclude,
   CoordinateError,
-  countRetired,
   defaultNamespaceSettings,
-  exhaustUnits,
   hasFlowRules,
   Happened,
   lockAncestors,
@@ -17,15 +17,12 @@ import {
   makeAttempts,
   missingWorkSpec,
   nothingSwept,
-  nameHasPrefix,
   nextToken,
   openLane,
-  parentCycle,
   putBatches,
   removeUnits,
   settleAttempts,
   tokensOf,
-  workerLifetimeMs,
   workSpecName,
   Watches,
   type ActionInput,
@@ -79,10 +76,12 @@ import {
   type WorkUnitRow,
   type WorkUnitWhere,
 } from "../core/index.ts";
-import { catchUp, catchUpSpace, catchUpSpecs } from "./expiry.ts";
-import { forgetTaken, listActions, listQueues, putActions, takeFrom, takeMessages } from "./queues.ts";
+import { catchUp, catchUpSpace } from "./expiry.ts";
+import { listActions, listQueues, putActions, takeFrom, takeMessages } from "./queues.ts";
 import { Space, Spec, UnitTable, type Unit, type Worker } from "./state.ts";
+import { sweepSpace } from "./sweep.ts";
 import { countUnits, findUnits, readUnit, takeSlice, waitingSince } from "./work-units.ts";
+import { findWorkers, putWorker } from "./workers.ts";
 import { MemorySet, registerWorker, run } from "./working-set.ts";
 
 export class MemoryStore implements Store, Watchable, HistoryKeeper {
@@ -191,10 +190,11 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
       .map((spec) => spec.row());
   }
 
-  async deleteWorkSpecs(ns: string, refs: readonly WorkSpecRef[]): Promise<boolean[]> {
+  async deleteWorkSpecs(ns: string, refs: readonly WorkSpecRef[], now: number): Promise<boolean[]> {
     const answer = refs.map((ref) => {
       const spec = this.#find(ns, ref);
       if (spec === undefined) return false;
+      catchUp(this.#set, spec, now);
       spec.space.specs.delete(spec.name);
       this.#bury(spec);
       return true;
@@ -528,38 +528,9 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
   // ---- workers
 
   async putWorkers(ns: string, changes: readonly WorkerChange[], now: number): Promise<WorkerRow[]> {
-    const workers = this.#spaces.get(ns)?.workers;
-    const parents = new Map<string, string | null>();
-    for (const { name, parent } of changes) {
-      if (parent === undefined) continue;
-      if (
-        parentCycle(
-          name,
-          parent,
-          (at) => parents.get(at) ?? (parents.has(at) ? null : workers?.get(at)?.parent),
-        )
-      )
-        throw new CoordinateError("worker_cycle", `${name} below ${parent ?? ""}`);
-      parents.set(name, parent);
-    }
+    checkParents(changes, (name) => this.#spaces.get(ns)?.workers.get(name)?.parent);
     const space = this.#open(ns);
-    return changes.map((change) => {
-      const worker = registerWorker(space, change.name, now);
-      if (change.parent !== undefined && change.parent !== worker.parent) {
-        if (worker.parent !== null) space.workers.get(worker.parent)?.children.delete(worker.name);
-        worker.parent = change.parent;
-        if (change.parent !== null) registerWorker(space, change.parent, now).children.add(worker.name);
-      }
-      if (change.active === true) {
-        worker.deactivated = false;
-        worker.mode = change.mode ?? worker.mode;
-        if (change.data !== undefined) worker.data = change.data;
-        worker.lastUpdate = change.lastUpdate ?? now;
-        worker.expiration = change.expiration ?? now + workerLifetimeMs;
-      } else if (change.active === false) worker.deactivated = true;
-      if (change.desired !== undefined) worker.desired = change.desired;
-      return worker.row(space.settings, now);
-    });
+    return changes.map((change) => putWorker(space, change, now));
   }
 
   async getWorkers(ns: string, names: readonly string[], now: number): Promise<(WorkerRow | null)[]> {
@@ -569,21 +540,7 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
 
   async listWorkers(ns: string, query: WorkerQuery, limit: number, now: number): Promise<WorkerRow[]> {
     const space = this.#spaces.get(ns);
-    if (space === undefined) return [];
-    const { names, prefix = "", active, root, parent, previous } = query;
-    return [...space.workers.values()]
-      .filter(
-        (worker) =>
-          (names === undefined || names.includes(worker.name)) &&
-          nameHasPrefix(worker.name, prefix) &&
-          (active === undefined || worker.isActive(now) === active) &&
-          (root !== true || worker.parent === null) &&
-          (parent === undefined || worker.parent === parent) &&
-          (previous === undefined || compareNames(worker.name, previous) > 0),
-      )
-      .sort((a, b) => compareNames(a.name, b.name))
-      .slice(0, limit)
-      .map((worker) => worker.row(space.settings, now));
+    return space === undefined ? [] : findWorkers(space, query, limit, now);
   }
 
   // ---- queues and actions
@@ -737,97 +694,15 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
 
   async sweep(limits: SweepLimits, now: number): Promise<Swept> {
     const swept = nothingSwept();
-    for (const space of this.#spaces.values()) {
-      const before = swept.expired + swept.due + swept.exhausted + swept.retired;
-      const left = limits.units - swept.expired - swept.due - swept.exhausted - swept.retired;
-      const { expired, due, generated } = catchUpSpecs(
-        this.#set,
-        space.specs.values(),
-        now,
-        Math.max(0, left),
-      );
-      swept.generated += generated;
-      swept.expired += expired;
-      swept.due += due;
-      this.#exhaust(space, limits, now, swept);
-      for (const spec of space.specs.values()) this.#sweepSpec(spec, limits, now, swept);
-      forgetTaken(space, limits.requestsBefore);
-      for (const [id, { time }] of space.requests) {
-        if (time >= limits.requestsBefore) break;
-        space.requests.delete(id);
-      }
-      for (const worker of space.workers.values()) this.#trimLog(worker);
-      for (const worker of space.workers.values())
-        swept.workers += forgetWorker(space, worker, limits.workersBefore);
-      const moved = swept.expired + swept.due + swept.exhausted + swept.retired - before;
-      if (moved + generated > 0) this.#changed(space.name);
-    }
+    for (const space of this.#spaces.values())
+      if (sweepSpace(this.#set, this.#units, space, limits, now, swept)) this.#changed(space.name);
     return swept;
-  }
-
-  /** Forgets attempts of units that are gone, when the log has doubled since it was last looked through. */
-  #trimLog(worker: Worker): void {
-    if (worker.log.length < 2 * worker.trimmed + 3000) return;
-    worker.log = worker.log.filter((_, i, log) => this.#units.get(log[i - (i % 3) + 1] ?? 0) !== undefined);
-    worker.trimmed = worker.log.length;
-  }
-
-  /** One work spec after the other, until no spec has any: what one of them frees may have been tried too often as well. */
-  #exhaust(space: Space, limits: SweepLimits, now: number, swept: Swept): void {
-    const left = (): number => limits.units - swept.expired - swept.due - swept.exhausted - swept.retired;
-    let stuck = 0;
-    for (let before = -1; before !== swept.exhausted;) {
-      before = swept.exhausted;
-      stuck = 0;
-      for (const spec of space.specs.values())
-        while (spec.exhausted.size > 0 && left() > 0) {
-          const units = [...spec.exhausted].slice(0, left());
-          const failed = run(exhaustUnits(this.#set.at(now), units));
-          swept.exhausted += failed;
-          if (failed > 0) continue;
-          stuck += units.length;
-          break;
-        }
-    }
-    swept.stuck += stuck;
-  }
-
-  #sweepSpec(spec: Spec, limits: SweepLimits, now: number, swept: Swept): void {
-    const left = (): number => limits.units - swept.expired - swept.due - swept.exhausted - swept.retired;
-    if (!spec.failures.group(limits.units)) swept.more = true;
-    for (const status of ["finished", "failed"] as const) {
-      const limit = spec.meta.retention[status];
-      const ended = spec.ended?.[status];
-      if (limit === undefined || ended === undefined) continue;
-      const oldest: Unit[] = [];
-      for (const unit of ended) if (oldest.push(unit) >= left()) break;
-      const ends = oldest.map(({ attempt }) => attempt?.end ?? 0);
-      const units = left() <= 0 ? [] : oldest.slice(0, countRetired(limit, ends, ended.size, now));
-      this.#remove(units, now);
-      spec.removed[status] += units.length;
-      swept.retired += units.length;
-    }
-    if (left() <= 0) swept.more = true;
-    spec.lanes?.lanes.prune(now);
   }
 
   async close(): Promise<void> {
     // nothing is held
   }
 }
-
-/** Forgets a worker that was not heard of for long, holds nothing and has no children; and then its parent, if that is so too. */
-function forgetWorker(space: Space, worker: Worker | undefined, before: number): number {
-  if (worker === undefined || worker.expiration >= before) return 0;
-  if (worker.holds.size > 0 || worker.children.size > 0) return 0;
-  space.workers.delete(worker.name);
-  if (worker.parent === null) return 1;
-  const parent = space.workers.get(worker.parent);
-  parent?.children.delete(worker.name);
-  return 1 + forgetWorker(space, parent, before);
-}
-
-const compareKeys = (a: AttemptKey, b: AttemptKey): number => a.unitId - b.unitId || a.number - b.number;
 
 function earliest(a: number | undefined, b: number | undefined): number {
   if (a === undefined) return b ?? 0;

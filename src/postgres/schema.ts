@@ -390,6 +390,14 @@ export const migrations: readonly Migration[] = [
         autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0
       )`,
       "CREATE INDEX note_spec ON @note (spec)",
+      // when the last attempt ended
+      "ALTER TABLE @tally ADD COLUMN freed bigint NOT NULL DEFAULT 0",
+    ],
+  },
+  {
+    // a daemon that does not know limits that work specs share would exceed them
+    worksWith: 5,
+    statements: [
       // limits that work specs share: what they allow, in JSON, and when the bucket of the rate is full again
       `CREATE TABLE @shared_limit (
         namespace bigint NOT NULL,
@@ -399,8 +407,6 @@ export const migrations: readonly Migration[] = [
         PRIMARY KEY (namespace, name)
       ) WITH (fillfactor = 50)`,
       "ALTER TABLE @spec ADD COLUMN limits bytea[]",
-      // when the last attempt ended
-      "ALTER TABLE @tally ADD COLUMN freed bigint NOT NULL DEFAULT 0",
     ],
   },
 ];

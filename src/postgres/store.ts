@@ -116,7 +116,7 @@ import {
   putActions,
   takeMessages,
 } from "./queues.ts";
-import { dropOldRecords, putRecords, readRecords } from "./records.ts";
+import { dropOldRecords, putRecords, readRecords } from "./history.ts";
 import { purgeUnits, sweepStore, type LogCursor } from "./sweep.ts";
 import { readTallies } from "./tally.ts";
 import {
@@ -314,7 +314,9 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
     return pageWorkSpecs(this.#slow, ns, previous, limit);
   }
 
-  async deleteWorkSpecs(ns: string, refs: readonly WorkSpecRef[]): Promise<boolean[]> {
+  async deleteWorkSpecs(ns: string, refs: readonly WorkSpecRef[], now: number): Promise<boolean[]> {
+    // of what is past its time, only such leases have consequences that outlive their unit
+    await expireNeedy(this.#db, now, Infinity, this.#ways.allocate);
     const answer = await this.#db.transaction((tx) => killWorkSpecs(tx, ns, refs));
     await this.#changed(ns);
     return answer;

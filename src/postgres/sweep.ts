@@ -13,7 +13,7 @@ import {
 import { isRow, type Database, type Session } from "./connection.ts";
 import { catchUp, isPast, type Ways } from "./expiry.ts";
 import { sweepLanes } from "./lanes.ts";
-import { dropRecords } from "./records.ts";
+import { dropRecords } from "./history.ts";
 import { dropEmptyGroups, groupFailures } from "./failures.ts";
 import { purgeQueues } from "./queues.ts";
 import { foldTallies, tallyOf } from "./tally.ts";

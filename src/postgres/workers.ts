@@ -1,10 +1,9 @@
 /** Workers: rows by namespace and name, and which attempts they made. */
 import {
   attemptRow,
-  CoordinateError,
+  checkParents,
   nameFromBytes,
   nameToBytes,
-  parentCycle,
   prefixEnd,
   workerLifetimeMs,
   type AttemptCursor,
@@ -127,12 +126,7 @@ async function refuseCycles(tx: Session, namespace: number, changes: readonly Wo
   );
   for (const [name, parent] of rows as [Buffer, Buffer | null][])
     known.set(nameFromBytes(name), parent === null ? null : nameFromBytes(parent));
-  for (const { name, parent } of changes) {
-    if (parent === undefined) continue;
-    if (parentCycle(name, parent, (at) => known.get(at)))
-      throw new CoordinateError("worker_cycle", `${name} below ${parent ?? ""}`);
-    known.set(name, parent);
-  }
+  checkParents(changes, (name) => known.get(name));
 }
 
 /** One statement: what is absent stays, and a worker that is not known is made. */

@@ -1,15 +1,15 @@
 /**
- * The form of requests and answers that share a connection: what both sides of `POST /v1/calls` agree on. A frame is a line with
- * words, the last of which is the length of the text behind it in bytes; a line of one word is a frame by itself.
+ * The frames of `POST /v1/calls`, for both sides. A frame is a line of words and a text; the last word of the line is the length of
+ * the text in bytes. A line of one word has no text.
  */
 import { Buffer, isUtf8 } from "node:buffer";
 
 export const callsPath = "/v1/calls";
 
-/** Of the text of a request. What is longer goes by itself, and is read in pieces. */
+/** The longest text of a request. Longer ones are sent by HTTP, where they are read in pieces. */
 export const maxCallBytes = 64 * 1024;
 
-/** The server's first word: nothing between the two keeps back what they say. */
+/** The server's first line: it tells the client that no proxy holds back the bodies. */
 export const ready = "ready";
 
 /** The longest line: a name takes three times its bytes in a path. */
@@ -23,7 +23,7 @@ export interface Frame {
   readonly text: string;
 }
 
-/** Thrown for what is no frame: nothing that follows can be understood. */
+/** The bytes are not a frame, and what follows them cannot be understood. */
 export class FrameError extends Error {
   override readonly name = "FrameError";
 }
@@ -54,12 +54,12 @@ export class FrameReader {
     for (;;) {
       const end = bytes.indexOf(newline, at);
       const lineBytes = (end < 0 ? bytes.length : end) - at;
-      if (lineBytes > maxLineBytes) throw new FrameError("a line that does not end");
+      if (lineBytes > maxLineBytes) throw new FrameError("the line is too long");
       this.#needed = lineBytes + 1;
       if (end < 0) break;
       const words = bytes.toString("latin1", at, end).split(" ");
       const length = words.length === 1 ? 0 : readLength(words.pop() ?? "");
-      if (length > this.#maxTextBytes) throw new FrameError(`a text of ${length} bytes`);
+      if (length > this.#maxTextBytes) throw new FrameError(`the text is too long: ${length} bytes`);
       this.#needed += length;
       const next = end + 1 + length;
       if (next > bytes.length) break;
@@ -76,6 +76,6 @@ export class FrameReader {
 }
 
 function readLength(word: string): number {
-  if (!/^\d{1,10}$/.test(word)) throw new FrameError("a line without a length");
+  if (!/^\d{1,10}$/.test(word)) throw new FrameError("the line has no length");
   return Number(word);
 }

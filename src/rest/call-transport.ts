@@ -1,19 +1,22 @@
 /**
- * Short requests over one connection, as long as the server and whatever is between can do that; else, and for all others, requests
- * by themselves. See calls.ts for what travels.
+ * Sends short requests over one shared connection, in the frames that calls.ts describes. Long requests, and all requests where the
+ * server or a proxy does not support this, go by HTTP as usual.
  */
 import type { ClientRequest, IncomingMessage } from "node:http";
 import { callsPath, FrameReader, maxCallBytes, ready, writeFrame } from "./call-frames.ts";
-import { callLines } from "./media.ts";
+import { callsType } from "./media.ts";
 import { nodeTransport, wasSent, type Endpoint } from "./node-transport.ts";
 import { TransportError, type Transport, type TransportAnswer, type TransportRequest } from "./transport.ts";
 
-/** A server that can says so at once. A proxy that keeps back a body until it ends never would. */
+/** The server's first line comes at once. It never comes through a proxy that holds back a request body until it is complete. */
 const readyMs = 2000;
+
+/** Half of what the server accepts: it never stops reading, so that other requests and cancellations get through. */
+const maxWaits = 512;
 
 export function callTransport(endpoint: Endpoint): Transport {
   const single = nodeTransport(endpoint);
-  /** The connection, or null where there cannot be one. */
+  /** The shared connection, or null where it is not supported. */
   let opening: Promise<CallConnection | null> | null = null;
   let isClosed = false;
 
@@ -34,11 +37,11 @@ export function callTransport(endpoint: Endpoint): Transport {
   return {
     async send(asked) {
       if (!isShort(asked)) return single.send(asked);
-      // A request that can be called off waits for something to come, and is not urgent: what else is to be done in this turn goes first.
+      // A request that can be cancelled waits for something: the rest of this turn of the event loop goes first.
       if (asked.signal !== undefined) await new Promise(setImmediate);
       if (isClosed) throw new TransportError("the client is closed", false);
       const connection = await open(asked.headers);
-      return connection === null ? single.send(asked) : connection.send(asked);
+      return connection?.takes(asked) === true ? connection.send(asked) : single.send(asked);
     },
     close() {
       isClosed = true;
@@ -54,7 +57,7 @@ export function callTransport(endpoint: Endpoint): Transport {
 const isShort = ({ method, body, stream }: TransportRequest): boolean =>
   method === "POST" && stream !== true && typeof body === "string" && body.length * 3 <= maxCallBytes;
 
-/** "never" where the server does not know this, or something on the way keeps it from working. */
+/** "never": it is not supported here. "not now": the server refused it this time. */
 function openCalls(
   { start, target, base }: Endpoint,
   headers: TransportRequest["headers"],
@@ -65,7 +68,7 @@ function openCalls(
       ...target,
       method: "POST",
       path: base + callsPath,
-      headers: { ...headers, "content-type": callLines },
+      headers: { ...headers, "content-type": callsType },
     });
     const timer = setTimeout(() => {
       resolve("never");
@@ -85,7 +88,7 @@ function openCalls(
         return;
       }
       clearTimeout(timer);
-      // who may not, and when, is told to the request that was to be sent
+      // the request that wanted the connection goes by HTTP, and its caller sees why the server refuses
       resolve([404, 405, 415, 501].includes(response.statusCode ?? 0) ? "never" : "not now");
       request.destroy();
     });
@@ -102,6 +105,10 @@ class CallConnection {
   readonly #request: ClientRequest;
   readonly #reader = new FrameReader(Infinity);
   readonly #waiting = new Map<number, Waiting>();
+  readonly #onClose: () => void;
+  #waits = 0;
+  /** A request timed out on it: no new ones are sent, and it is closed when the others are answered. */
+  #isRetired = false;
   #onReady: ((connection: CallConnection) => void) | null;
   #last = 0;
   #out = "";
@@ -116,40 +123,48 @@ class CallConnection {
   ) {
     this.#request = request;
     this.#onReady = onReady;
+    this.#onClose = onClose;
     let failure = "the connection was closed";
     const note = (error: Error): void => void (failure = error.message);
     request.on("error", note);
     response.on("error", note);
     response.on("data", (chunk: Buffer) => this.#take(chunk));
-    // the server says no more: what was not answered is asked again elsewhere
+    // the server has closed its side: what it has not answered is sent again on another connection
     response.once("end", () => request.destroy());
     request.once("close", () => {
       this.#isClosed = true;
       onClose();
-      for (const { reject } of this.#waiting.values()) reject(new TransportError(failure, true));
+      const left = [...this.#waiting.values()];
       this.#waiting.clear();
+      for (const { reject } of left) reject(new TransportError(failure, true));
     });
     request.socket?.setNoDelay(true);
     request.socket?.unref();
   }
 
-  send({ path, body, timeoutMs, signal }: TransportRequest): Promise<TransportAnswer> {
+  takes({ waits = false }: TransportRequest): boolean {
+    return !waits || this.#waits < maxWaits;
+  }
+
+  send({ path, body, timeoutMs, waits = false, signal }: TransportRequest): Promise<TransportAnswer> {
     if (this.#isClosed) return Promise.reject(new TransportError("the connection was closed", false));
     const number = ++this.#last;
     return new Promise((resolve, reject) => {
-      // what a wait has found by the time it is cancelled is still answered: no attempt is lost on the way
+      // what a wait has found by the time it is cancelled is still answered: no attempt is lost
       const cancel = (): void => this.#write(`${number}\n`);
       const timer =
-        timeoutMs > 0
-          ? setTimeout(() => this.#request.destroy(new Error(`no answer within ${timeoutMs} ms`)), timeoutMs)
-          : undefined;
+        timeoutMs > 0 ? setTimeout(() => this.#timedOut(number, timeoutMs), timeoutMs) : undefined;
       const done = (): void => {
         clearTimeout(timer);
         signal?.removeEventListener("abort", cancel);
-        // an idle connection does not keep the process
-        if (this.#waiting.size === 0) this.#request.socket?.unref();
+        if (waits) this.#waits -= 1;
+        if (this.#waiting.size > 0) return;
+        // an idle connection does not keep the process running
+        if (this.#isRetired) this.close();
+        else this.#request.socket?.unref();
       };
       if (this.#waiting.size === 0) this.#request.socket?.ref();
+      if (waits) this.#waits += 1;
       this.#waiting.set(number, {
         resolve: (answer) => {
           done();
@@ -164,6 +179,15 @@ class CallConnection {
       signal?.addEventListener("abort", cancel, { once: true });
       if (signal?.aborted === true) cancel();
     });
+  }
+
+  /** Only this request fails; new ones go over another connection, in case this one is dead. */
+  #timedOut(number: number, timeoutMs: number): void {
+    this.#isRetired = true;
+    this.#onClose();
+    const waiting = this.#waiting.get(number);
+    this.#waiting.delete(number);
+    waiting?.reject(new TransportError(`no answer within ${timeoutMs} ms`, true));
   }
 
   close(): void {
@@ -190,7 +214,7 @@ class CallConnection {
         else if (words[0] === ready) {
           this.#onReady(this);
           this.#onReady = null;
-        } else throw new Error("an answer that is none of Coordinate's");
+        } else throw new Error("the server did not answer as Coordinate does");
       }
     } catch (error) {
       this.#request.destroy(error as Error);

@@ -1,11 +1,11 @@
 /**
- * Many requests over one connection. The body of `POST /v1/calls` and its answer stay open, and go both ways at once. A request is a
- * line, `7 /v1/namespace/n/tally 2`, and the two bytes of its body; an answer `7 200 83` and a document of 83 bytes: the same
- * path, body, status and document as by themselves. Answers come when they are ready, in any order. A number alone cancels the
- * wait of that request. The server's first line is `ready`.
+ * Many requests over one connection. The bodies of `POST /v1/calls` and of its answer stay open, and data flows both ways. A request
+ * is a line, `7 /v1/namespace/n/tally 2`, followed by a body of two bytes; its answer is a line, `7 200 83`, followed by a document
+ * of 83 bytes. Paths, bodies, statuses and documents are those of the REST interface. Answers are sent as soon as they are
+ * ready, in any order. A line with only a number cancels the wait of that request. The server's first line is `ready`.
  *
- * A request in HTTP's own envelope costs both sides about four times as much, which is most of the time from adding a unit to
- * the start of its task. Who asks is found out for every request: a token that was withdrawn ends at once.
+ * This saves the cost of HTTP's envelope, which was most of the time between adding a unit and the start of its task. Each request
+ * is authorised by itself: a token that is revoked stops working at once.
  */
 import { Readable } from "node:stream";
 import type { FastifyReply, FastifyRequest } from "fastify";
@@ -15,13 +15,13 @@ import { authorise, type Access, type Asking, type Identity } from "./access.ts"
 import { callsPath, FrameReader, maxCallBytes, ready, writeFrame, type Frame } from "./call-frames.ts";
 import { cut, errorAnswer, HttpError, internalAnswer } from "./errors.ts";
 import { endless } from "./listen.ts";
-import { callLines } from "./media.ts";
+import { callsType } from "./media.ts";
 import type { Answered, Call, Route } from "./route.ts";
 import { verbRoutes } from "./verb-routes.ts";
 import { invalid, type Violation } from "./violation.ts";
 import { readWire, type WireLimits } from "./wire.ts";
 
-/** Requests of one connection that run at once, besides those that wait for something; and those that wait. */
+/** How many requests of a connection run at once, not counting those that wait for something; and how many may wait. */
 const maxConcurrent = 128;
 const maxWaits = 1024;
 
@@ -44,16 +44,16 @@ export function callsRoute(options: CallsOptions): Route {
     id: "calls",
     method: "POST",
     path: callsPath,
-    // asked of every request
+    // each request is authorised by itself
     scope: "open",
     family: "stream",
     summary:
       "Many requests over one connection: both bodies stay open, and answers come when they are ready.",
-    bodyType: callLines,
-    answerType: callLines,
+    bodyType: callsType,
+    answerType: callsType,
     handle: async ({ request, reply }) => {
       const { body } = request;
-      if (!(body instanceof Readable)) throw new HttpError("unsupported_media_type", `Send ${callLines}`);
+      if (!(body instanceof Readable)) throw new HttpError("unsupported_media_type", `Send ${callsType}`);
       if (options.stopping?.aborted === true) throw new HttpError("stopping", "The daemon is stopping");
       reply.hijack();
       const calls = new Calls(request, body, reply, options);
@@ -66,7 +66,7 @@ export function callsRoute(options: CallsOptions): Route {
 
 const routesByPath = new Map(verbRoutes.map((route) => [route.path, route]));
 
-/** The route of a path, and the namespace in it as it stands there. */
+/** The route of a path, and the part of the path that names the namespace. */
 function findRoute(path: string): { route: Route; segment: string | undefined } {
   const [, version, kind, segment, verb, ...more] = path.split("/");
   const isNamespaced = kind === "namespace" && verb !== undefined && more.length === 0;
@@ -90,13 +90,13 @@ class Calls {
   readonly #reply: FastifyReply;
   readonly #options: CallsOptions;
   readonly #reader = new FrameReader(maxCallBytes);
-  /** Waits, by the number of their request. */
+  /** Requests that wait for something, by number. */
   readonly #waits = new Map<string, AbortController>();
-  /** Came in, and not begun. */
+  /** Received, and not started. */
   readonly #queue: Frame[] = [];
   #running = 0;
   #waiting = 0;
-  /** Long answers that the caller has not taken yet. */
+  /** Long answers that the caller has not read yet. */
   #held = 0;
   #out = "";
   #scheduled = false;
@@ -110,7 +110,7 @@ class Calls {
     const { raw } = reply;
     endless.add(request.raw);
     raw.writeHead(200, {
-      "content-type": callLines,
+      "content-type": callsType,
       "cache-control": "no-store",
       "x-content-type-options": "nosniff",
     });
@@ -127,10 +127,10 @@ class Calls {
     // a connection that breaks is an ordinary thing
     body.once("error", () => undefined);
     raw.write(`${ready}\n`);
-    this.#settle();
+    this.#markIdle();
   }
 
-  /** Waits end, what runs is answered, and nothing more is begun. */
+  /** Ends waits, lets running requests finish, and starts no more. */
   stop(): void {
     for (const wait of this.#waits.values()) wait.abort();
     if (this.#running === 0) this.#end();
@@ -146,12 +146,12 @@ class Calls {
       this.#queue.push(...this.#reader.push(chunk));
       this.#next();
     } catch {
-      // what is no request ends the connection
+      // nothing that follows a malformed frame can be understood
       this.#reply.raw.destroy();
     }
   }
 
-  /** Nothing is served, or read, while the caller does not take its answers, or as many run as one connection may have. */
+  /** Stops reading while the caller does not read its answers, or the limits of a connection are reached. */
   #next(): void {
     while (this.#queue.length > 0 && !this.#isFull) void this.#serve(this.#queue.shift()!);
     if (this.#isFull) this.#body.pause();
@@ -166,10 +166,14 @@ class Calls {
     );
   }
 
-  /** Never rejects: what is wrong with a request is answered. */
+  /** Never rejects: errors are answered. */
   async #serve({ words, text }: Frame): Promise<void> {
     if (!this.#isOpen) return;
     const [number = "", path] = words;
+    if (!/^\d{1,15}$/.test(number)) {
+      this.#reply.raw.destroy();
+      return;
+    }
     if (path === undefined) {
       this.#waits.get(number)?.abort();
       return;
@@ -192,7 +196,7 @@ class Calls {
       if (known === null) this.#options.onBug?.(error, this.#request);
       answer = known ?? internalAnswer(this.#request.id);
     } finally {
-      if (--this.#running === 0) this.#settle();
+      if (--this.#running === 0) this.#markIdle();
     }
     const frame = writeFrame(`${number} ${answer.status}`, answer.text);
     if (frame.length > longAnswer) {
@@ -253,8 +257,8 @@ class Calls {
     return wait.signal;
   }
 
-  /** Nothing is asked at the moment: the connection is one of those that may be closed for others. */
-  #settle(): void {
+  /** While no request runs, the connection counts as idle and may be closed to make room for others. */
+  #markIdle(): void {
     const { socket } = this.#request.raw;
     limiterOf.get(socket)?.idle(socket);
   }
@@ -274,7 +278,7 @@ class Calls {
     if (out !== "" && this.#isOpen) this.#reply.raw.write(out);
   }
 
-  /** A long answer is counted until the caller has taken it; silence after that is only silence. */
+  /** Counts a long answer until the caller has read it. The socket's time-out applies only that long. */
   #hold(frame: string): void {
     if (!this.#isOpen) return;
     const { socket } = this.#request.raw;

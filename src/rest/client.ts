@@ -215,6 +215,7 @@ class RestLink implements Link {
         body: writeWire(verbBody(verb, rest)),
         headers: this.headers("application/json"),
         timeoutMs: (this.#options.timeoutMs ?? 30_000) * (slow === true ? slowTimes : 1) + waitMs,
+        waits: waitMs > 0,
         signal,
       });
       if (answer.status === 503) throwUndone(answer, repeat);

@@ -9,8 +9,8 @@ export const jsonTypes = [
   "text/json",
 ] as const;
 export const ndjson = "application/x-ndjson";
-/** Many requests and their answers, a line each: see calls.ts. */
-export const callLines = "application/x-coordinate-calls";
+/** Many requests and their answers over one connection: see calls.ts. */
+export const callsType = "application/x-coordinate-calls";
 
 /** What an Accept header's range stands for, and how exact it is: exact types go before `text/*` before everything. */
 function rangeType(range: string): { type: string; rank: number } | null {

@@ -13,7 +13,7 @@ import { callsRoute } from "./calls.ts";
 import { cut, errorAnswer, HttpError, internalAnswer } from "./errors.ts";
 import { guard } from "./guard.ts";
 import { goRoutes } from "./go-routes.ts";
-import { callLines, jsonTypes, ndjson, negotiate, wantsPage } from "./media.ts";
+import { callsType, jsonTypes, ndjson, negotiate, wantsPage } from "./media.ts";
 import type { Answer, Answered, Call, Route } from "./route.ts";
 import { Turn } from "./turn.ts";
 import { nameFromUrl } from "./url-name.ts";
@@ -347,7 +347,7 @@ function addParsers(app: FastifyInstance, bodies: Bodies): void {
     bodies.read(request, payload).then((value) => done(null, value), done);
   });
   // the handler reads it, in its own time
-  app.addContentTypeParser([ndjson, callLines], (_request, payload, done) => done(null, payload));
+  app.addContentTypeParser([ndjson, callsType], (_request, payload, done) => done(null, payload));
 }
 
 /** A path that exists, asked with another method, is 405 and not 404. */

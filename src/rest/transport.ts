@@ -10,6 +10,8 @@ export interface TransportRequest {
   body?: string | AsyncIterable<string>;
   /** Silence of this long is a failure; 0 is never. */
   timeoutMs: number;
+  /** The server answers when something happens, which may take long. */
+  waits?: boolean;
   signal?: AbortSignal | undefined;
   /** Answers with `chunks` in place of `text`. */
   stream?: boolean;

@@ -314,6 +314,8 @@ export const migrations: readonly string[] = [
   -- the partition that was served last, and when the bucket of the spec's rate is full again
   ALTER TABLE tally ADD COLUMN cursor BLOB;
   ALTER TABLE tally ADD COLUMN full REAL NOT NULL DEFAULT 0;
+  `,
+  `
   -- limits that work specs share: what they allow, in JSON, and when the bucket of the rate is full again
   CREATE TABLE shared_limit (
     namespace INTEGER NOT NULL,

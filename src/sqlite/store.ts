@@ -6,47 +6,36 @@ import { randomInt } from "node:crypto";
 import {
   addUnits,
   attemptRow,
+  checkParents,
   changeUnits,
   claimUnits,
+  compareKeys,
   compareNames,
   conclude,
   CoordinateError,
   defaultNamespaceSettings,
-  hasFlowRules,
-  hasLanes,
-  laneRules,
-  lockAncestors,
   lockKey,
   makeAttempts,
   missingWorkSpec,
-  nameToBytes,
-  nextToken,
-  openLane,
   putBatches,
   settleAttempts,
-  tokensOf,
-  workSpecName,
   type ActionInput,
   type ActionRow,
   type AddedWorkUnit,
   type AttemptChanged,
-  type AttemptCursor,
   type AttemptKey,
   type AttemptRow,
   type BatchInput,
   type BatchRow,
-  type Candidate,
   type Candidates,
   type CandidatesAsk,
   type Claim,
   type CountSlice,
-  type Held,
   type SharedLimit,
   type FailureRow,
   type Happened,
   type HistoryKeeper,
   type HistoryRow,
-  type Lock,
   type ListedAttempt,
   type LockDecision,
   type LockPath,
@@ -82,8 +71,13 @@ import {
 import { deleteBatches, listBatches, readBatch } from "./batches.ts";
 import { deleteLimits, putLimits, readLimits } from "./limits.ts";
 import { again, Committer } from "./commit.ts";
-import type { Connection, Driver, Row } from "./driver.ts";
-import { catchUp, firstDue, isBehind } from "./expiry.ts";
+import type { Connection, Driver } from "./driver.ts";
+import { claimedBefore, findAttempt, heldAttempts, logged } from "./attempts.ts";
+import { noCandidates, listCandidates } from "./candidates.ts";
+import { seeLocks, lockBytes } from "./locks.ts";
+import { openSpace, findSpec, needSpec, allSpecs, sortedSpecs, putSpec, bury } from "./work-specs.ts";
+import { dropOldRecords, putRecords, readRecords } from "./history.ts";
+import { catchUp, isBehind } from "./expiry.ts";
 import { claimPlain, settlePlain } from "./fast-paths.ts";
 import { failureRows, groupFailures } from "./failures.ts";
 import { closeFile, type Ownership } from "./file.ts";
@@ -106,11 +100,9 @@ import {
   putActions,
   takeMessages,
 } from "./queues.ts";
-import { lanesOf, syncLanes } from "./lanes.ts";
-import { Space, Spec, State, topPriority } from "./state.ts";
-import { deleteUnits, purge, setRetained, sweep } from "./sweep.ts";
-import { findUnit, findUnitByName, pastAttempt, pastAttempts } from "./units.ts";
-import { dataValue } from "./values.ts";
+import { type Spec, State } from "./state.ts";
+import { deleteUnits, purge, sweep } from "./sweep.ts";
+import { findUnit, findUnitByName, pastAttempts } from "./units.ts";
 import {
   countUnits,
   findUnits,
@@ -120,8 +112,8 @@ import {
   waitingSince,
   type Steps,
 } from "./work-units.ts";
-import { checkParents, childrenOf, findWorkers, getWorker, loggedAttempts, putWorker } from "./workers.ts";
-import { applied, apply } from "./working-set.ts";
+import { childrenOf, findWorkers, getWorker, parentOf, putWorker } from "./workers.ts";
+import { applied } from "./working-set.ts";
 
 export interface OpenedFile {
   readonly file: string;
@@ -309,8 +301,10 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
     );
   }
 
-  async deleteWorkSpecs(ns: string, refs: readonly WorkSpecRef[]): Promise<boolean[]> {
+  async deleteWorkSpecs(ns: string, refs: readonly WorkSpecRef[], now: number): Promise<boolean[]> {
     return this.#write((state) => {
+      const found = refs.map((ref) => findSpec(state, ns, ref)).filter((spec) => spec !== undefined);
+      if (!this.#caughtUp(found, now)) return again;
       const answer = refs.map((ref) => {
         const spec = findSpec(state, ns, ref);
         if (spec === undefined) return false;
@@ -672,7 +666,7 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
 
   async putWorkers(ns: string, changes: readonly WorkerChange[], now: number): Promise<WorkerRow[]> {
     return this.#write((state) => {
-      checkParents(state, state.spaces.get(ns), changes);
+      checkParents(changes, (name) => parentOf(state, state.spaces.get(ns), name));
       const space = openSpace(state, ns);
       return changes.map((change) => putWorker(state, space, change, now));
     });
@@ -844,15 +838,7 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
   }
 
   async putHistory(writer: number, rows: readonly HistoryRow[]): Promise<void> {
-    return this.#write(function* (state): Steps<void> {
-      state.writes++;
-      for (const [i, { namespace, spec, stepMs, time, data }] of rows.entries()) {
-        if (i > 0 && i % rowsAtOnce === 0) yield;
-        const space = state.spaces.get(namespace);
-        const live = spec === 0 || state.specs.get(spec)?.deleted === false;
-        if (space !== undefined && live) state.sql.putRecord.run(space.id, spec, stepMs, time, writer, data);
-      }
-    });
+    return this.#write((state) => putRecords(state, writer, rows));
   }
 
   async readHistory(
@@ -862,28 +848,11 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
     from: number,
     to: number,
   ): Promise<StoredRecord[]> {
-    return this.#read(function* (state): Steps<StoredRecord[]> {
-      const records: StoredRecord[] = [];
-      const space = state.spaces.get(ns);
-      if (space === undefined) return records;
-      for (const spec of specs) {
-        for (const [of, time, data] of state.sql.records.all(space.id, spec, stepMs, from, to))
-          records.push({ spec: of as number, time: time as number, data: data as string });
-        yield;
-      }
-      return records;
-    });
+    return this.#read((state) => readRecords(state, ns, specs, stepMs, from, to));
   }
 
   async dropHistory(stepMs: number, before: number, limit: number): Promise<number> {
-    return this.#write((state) => {
-      const old = state.sql.oldRecords.all(stepMs, before, limit);
-      for (const [namespace, spec, time, writer] of old) {
-        state.writes++;
-        state.sql.dropRecord.run(namespace!, spec!, stepMs, time!, writer!);
-      }
-      return old.length;
-    });
+    return this.#write((state) => dropOldRecords(state, stepMs, before, limit));
   }
 
   // ---- housekeeping
@@ -948,243 +917,4 @@ function* claimSome(
 /** A rule in one go. */
 function runAll(steps: Rule<void>): void {
   while (steps.next().done !== true);
-}
-
-const noCandidates = (): Candidates => ({
-  settings: defaultNamespaceSettings,
-  candidates: [],
-  repeated: null,
-});
-
-function listCandidates(state: State, space: Space, repeated: AttemptRow[] | null, now: number): Candidates {
-  const candidates: Candidate[] = [];
-  for (const spec of space.specs.values())
-    candidates.push({
-      id: spec.id,
-      name: spec.name,
-      meta: spec.meta,
-      available: spec.counts.available,
-      pending: spec.counts.pending,
-      topPriority: topPriority(state, spec) ?? 0,
-      nextDue: earliest(firstDue(state, spec), state.leases.first(spec.id)?.expiration ?? null),
-      held: hasFlowRules(spec.meta) ? heldBack(state, spec, now) : null,
-    });
-  const limited = candidates.some(({ meta }) => meta.limits.length > 0);
-  return {
-    settings: space.settings,
-    candidates,
-    repeated,
-    ...(limited && { limits: readLimits(state, space) }),
-  };
-}
-
-function heldBack(state: State, spec: Spec, now: number): Held | null {
-  const { meta, full } = spec;
-  if (tokensOf(meta.rate, full, now) < 1) return { reason: "rate", until: nextToken(meta.rate, full, now) };
-  if (!hasLanes(meta) || spec.counts.available === 0) return null;
-  if (apply(state, now, (set) => openLane(set, spec, 1)) !== undefined) return null;
-  return { reason: "partitions", until: lanesOf(state, spec).nextWake };
-}
-
-function earliest(a: number | null, b: number | null): number {
-  if (a === null) return b ?? 0;
-  return b === null ? a : Math.min(a, b);
-}
-
-function openSpace(state: State, ns: string): Space {
-  let space = state.spaces.get(ns);
-  if (space === undefined) {
-    space = new Space(state.nextId("namespace"), ns, { ...defaultNamespaceSettings });
-    state.spaces.set(ns, space);
-    state.undo(() => state.spaces.delete(ns));
-    state.writes++;
-    state.sql.addNamespace.run(space.id, nameToBytes(ns), JSON.stringify(space.settings));
-  }
-  return space;
-}
-
-function findSpec(state: State, ns: string, ref: WorkSpecRef): Spec | undefined {
-  const spec = state.spaces.get(ns)?.specs.get(workSpecName(ref));
-  return typeof ref === "string" || spec?.id === ref.id ? spec : undefined;
-}
-
-function needSpec(state: State, ns: string, ref: WorkSpecRef): Spec {
-  const spec = findSpec(state, ns, ref);
-  if (spec === undefined) throw missingWorkSpec(ref);
-  return spec;
-}
-
-/** The specs of one namespace or of all, in order. */
-function allSpecs(state: State, ns: string | null): Spec[] {
-  const names = ns === null ? [...state.spaces.keys()].sort(compareNames) : [ns];
-  return names.flatMap((name) => sortedSpecs(state, name));
-}
-
-const sortedSpecs = (state: State, ns: string): Spec[] =>
-  [...(state.spaces.get(ns)?.specs.values() ?? [])].sort((a, b) => compareNames(a.name, b.name));
-
-function putSpec(state: State, space: Space, put: WorkSpecPut, meta: WorkSpecRow["meta"]): Spec {
-  const name = workSpecName(put.ref);
-  const { finished, failed } = meta.retention;
-  const retains = finished !== undefined || failed !== undefined;
-  state.writes++;
-  // one name twice in a call: the later one finds what the earlier one made
-  let spec = space.specs.get(name);
-  if (spec === undefined) {
-    if (put.data === null) throw missingWorkSpec(put.ref);
-    spec = addSpec(state, space, name, put.data, meta, retains);
-  }
-  const { data: oldData, meta: oldMeta } = spec;
-  const changed = spec;
-  state.undo(() => {
-    changed.data = oldData;
-    changed.meta = oldMeta;
-    changed.lanes = null;
-  });
-  if (put.data !== null) spec.data = put.data;
-  spec.meta = meta;
-  if (laneRules(meta) !== laneRules(oldMeta)) syncLanes(state, spec, hasLanes(oldMeta));
-  // from now on, or no longer, `ended` has each unit that ends; `sweep` sees to those that ended before
-  if (retains && spec.retained === 0) setRetained(state, spec, 1);
-  else if (!retains && spec.retained === 2) setRetained(state, spec, 1);
-  state.sql.setSpec.run(dataValue(spec.data), JSON.stringify(meta), spec.retained, spec.id);
-  return spec;
-}
-
-function addSpec(
-  state: State,
-  space: Space,
-  name: string,
-  data: WorkSpecRow["data"],
-  meta: WorkSpecRow["meta"],
-  retains: boolean,
-): Spec {
-  const spec = new Spec(state.nextId("spec"), space, name, data, meta);
-  spec.retained = retains ? 2 : 0;
-  state.sql.addSpec.run(
-    spec.id,
-    space.id,
-    nameToBytes(name),
-    dataValue(data),
-    JSON.stringify(meta),
-    spec.retained,
-  );
-  state.sql.addTally.run(spec.id);
-  space.specs.set(name, spec);
-  state.specs.set(spec.id, spec);
-  state.undo(() => {
-    space.specs.delete(name);
-    state.specs.delete(spec.id);
-  });
-  return spec;
-}
-
-/** Nobody finds it any more; its rows are taken away later. */
-function bury(state: State, spec: Spec): void {
-  state.noteAllEnded();
-  spec.deleted = true;
-  state.deadSpecs.add(spec);
-  state.undo(() => {
-    spec.deleted = false;
-    state.deadSpecs.delete(spec);
-  });
-  state.writes++;
-  state.sql.burySpec.run(spec.id);
-}
-
-/** The attempts that a request was given before, as far as they are still its own. */
-function claimedBefore(state: State, space: Space, requestId: string | null): AttemptRow[] | null {
-  const before =
-    requestId === null
-      ? undefined
-      : state.sql.request.get(space.id, JSON.stringify(`claim ${requestId}`))?.[0];
-  if (typeof before !== "string") return null;
-  return (JSON.parse(before) as string[])
-    .map((id) => {
-      const [unitId = 0, number = 0] = id.split(".").map(Number);
-      return findAttempt(state, space.name, { unitId, number });
-    })
-    .filter((row) => row !== null)
-    .filter((row) => row.status === "pending" && row.active);
-}
-
-function findAttempt(state: State, ns: string, { unitId, number }: AttemptKey): AttemptRow | null {
-  const unit = findUnit(state, unitId);
-  if (unit === undefined || unit.spec.deleted || unit.spec.space.name !== ns) return null;
-  const attempt = unit.attempt?.number === number ? unit.attempt : pastAttempt(state, unitId, number);
-  return attempt === undefined ? null : attemptRow(unit, attempt);
-}
-
-/** What a worker holds, and what it lost while its lease had not ended. */
-function heldAttempts(state: State, worker: number, now: number): AttemptKey[] {
-  const held = [...state.leases.heldBy(worker)].map((unitId) => ({
-    unitId,
-    number: state.leases.get(unitId)?.number ?? 0,
-  }));
-  const lost = state.sql.heldPast
-    .all(worker, now)
-    .map(([unitId, number]) => ({ unitId: unitId as number, number: number as number }));
-  return [...held, ...lost];
-}
-
-const compareKeys = (a: AttemptKey, b: AttemptKey): number => a.unitId - b.unitId || a.number - b.number;
-
-/** Newest first. Attempts of units that are gone are passed over. */
-function logged(
-  state: State,
-  ns: string,
-  worker: number,
-  previous: AttemptCursor | null,
-  limit: number,
-): ListedAttempt[] {
-  const rows: ListedAttempt[] = [];
-  const place = previous?.position ?? null;
-  const [time = Number.MAX_SAFE_INTEGER, number] =
-    place ?? (previous === null ? [] : [findAttempt(state, ns, previous)?.startTime]);
-  let skipping = previous !== null;
-  for (const { position, ...key } of loggedAttempts(state, worker, time, number)) {
-    if (rows.length === limit) break;
-    // the row of the page before was removed: this is one after it
-    if (place !== null && (position[0] !== place[0] || position[1] !== place[1])) skipping = false;
-    if (skipping) skipping = key.unitId !== previous?.unitId || key.number !== previous.number;
-    else {
-      const row = findAttempt(state, ns, key);
-      if (row !== null) rows.push({ row, position });
-    }
-  }
-  return rows;
-}
-
-/** The live locks at, above and below the paths. */
-function seeLocks(state: State, ns: string, paths: readonly LockPath[], now: number): LockView {
-  const { sql } = state;
-  const view = new Map<string, Lock>();
-  const space = state.spaces.get(ns);
-  if (space === undefined) return view;
-  const see = (row: Row | undefined): void => {
-    if (row === undefined || (row[3] as number) < now) return;
-    const path = JSON.parse(row[1] as string) as LockPath;
-    view.set(lockKey(path), {
-      path,
-      owner: JSON.parse(row[2] as string) as string,
-      deadline: row[3] as number,
-    });
-  };
-  for (const path of paths) {
-    const key = lockKey(path);
-    for (const ancestor of lockAncestors(path)) see(sql.lockAt.get(space.id, lockBytes(ancestor)));
-    for (const row of sql.locksUnder.all(space.id, lockBytes(key), lockEnd(key))) see(row);
-  }
-  return view;
-}
-
-/** Of a key every beginning is a beginning of the bytes, and no two keys have the same. */
-const lockBytes = (key: string): Buffer => Buffer.from(key, "utf16le");
-
-/** Above all keys that begin with this one, which ends in a zero unit or is empty. */
-function lockEnd(key: string): Buffer {
-  const bytes = lockBytes(key);
-  if (bytes.length === 0) return Buffer.alloc(64, 0xff);
-  bytes[bytes.length - 1] = 1;
-  return bytes;
 }

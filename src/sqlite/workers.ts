@@ -1,11 +1,9 @@
 /** Workers, and which attempts each of them made. */
 import {
-  CoordinateError,
+  changeWorker,
   nameFromBytes,
   nameToBytes,
-  parentCycle,
   prefixEnd,
-  workerLifetimeMs,
   type AttemptCursor,
   type AttemptKey,
   type Data,
@@ -64,22 +62,9 @@ const workerRow = (space: Space, worker: Worker, now: number): WorkerRow => ({
   desired: worker.desired ?? space.settings.desired,
 });
 
-/** Before anything is changed: throws when a worker would become its own ancestor. */
-export function checkParents(state: State, space: Space | undefined, changes: readonly WorkerChange[]): void {
-  const parents = new Map<string, string | null>();
-  const parentOf = (name: string): string | null | undefined =>
-    parents.has(name)
-      ? parents.get(name)
-      : space === undefined
-        ? undefined
-        : findWorker(state, space, name)?.parent;
-  for (const { name, parent } of changes) {
-    if (parent === undefined) continue;
-    if (parentCycle(name, parent, parentOf))
-      throw new CoordinateError("worker_cycle", `${name} below ${parent ?? ""}`);
-    parents.set(name, parent);
-  }
-}
+/** The parent that is stored; undefined for a worker that is not known. */
+export const parentOf = (state: State, space: Space | undefined, name: string): string | null | undefined =>
+  space === undefined ? undefined : findWorker(state, space, name)?.parent;
 
 export function putWorker(state: State, space: Space, change: WorkerChange, now: number): WorkerRow {
   state.worker(space, change.name, now);
@@ -89,14 +74,7 @@ export function putWorker(state: State, space: Space, change: WorkerChange, now:
     worker.parent = change.parent;
     if (change.parent !== null) state.worker(space, change.parent, now);
   }
-  if (change.active === true) {
-    worker.deactivated = false;
-    worker.mode = change.mode ?? worker.mode;
-    if (change.data !== undefined) worker.data = change.data;
-    worker.lastUpdate = change.lastUpdate ?? now;
-    worker.expiration = change.expiration ?? now + workerLifetimeMs;
-  } else if (change.active === false) worker.deactivated = true;
-  if (change.desired !== undefined) worker.desired = change.desired;
+  changeWorker(worker, change, now);
   state.writes++;
   state.sql.setWorker.run(
     worker.parent === null ? null : nameToBytes(worker.parent),

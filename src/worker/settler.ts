@@ -48,7 +48,8 @@ export class Settler {
    * called before it resolves or rejects, with null when it rejects.
    */
   settle(changes: readonly AttemptChange[], done: Done = nothing): Promise<AttemptChanged[]> {
-    return new Promise((resolve, reject) =>
+    return new Promise((resolve, reject) => {
+      const refuse: (error: unknown) => void = reject;
       this.#take({
         items: changes,
         resolve(answers) {
@@ -57,10 +58,10 @@ export class Settler {
         },
         reject(error) {
           done(null);
-          reject(error as Error);
+          refuse(error);
         },
-      }),
-    );
+      });
+    });
   }
 
   /** The same where nobody waits for it but `done`. */

@@ -4,6 +4,7 @@ import { afterEach, describe, expect, test, vi } from "vitest";
 import {
   attemptId,
   attemptStatuses,
+  checkParents,
   continuousName,
   CoordinateError,
   decideLock,
@@ -15,7 +16,6 @@ import {
   judge,
   lockKey,
   ManualClock,
-  parentCycle,
   parseAttemptId,
   seededRandom,
   systemClock,
@@ -128,7 +128,18 @@ describe("workers", () => {
     ["other", "child", false],
     ["top", null, false],
   ])("%s below %s: a cycle is %s", (worker, parent, cycle) => {
-    expect(parentCycle(worker, parent, (name) => parents[name])).toBe(cycle);
+    const check = (): void => checkParents([{ name: worker, parent }], (name) => parents[name]);
+    if (cycle) expect(check).toThrow(`${worker} below ${parent}`);
+    else expect(check).not.toThrow();
+  });
+
+  test("changes are taken in order: what an earlier one sets counts for the later", () => {
+    const changes = [
+      { name: "top", parent: "child" },
+      { name: "child", parent: null },
+    ];
+    expect(() => checkParents(changes, (name) => parents[name])).toThrow("top below child");
+    expect(() => checkParents(changes.toReversed(), (name) => parents[name])).not.toThrow();
   });
 });
 

@@ -148,12 +148,19 @@ export async function startServer(
   let child: ChildProcess | null = null;
   const start = async (): Promise<void> => {
     let log = "";
-    child = spawn(path.join(bin, "postgres"), ["-D", directory], {
-      ...as,
-      stdio: ["ignore", "ignore", "pipe"],
-    });
-    child.stderr?.on("data", (chunk: Buffer) => (log = (log + chunk.toString()).slice(-10_000)));
+    const begin = (): ChildProcess => {
+      log = "";
+      const begun = spawn(path.join(bin, "postgres"), ["-D", directory], {
+        ...as,
+        stdio: ["ignore", "ignore", "pipe"],
+      });
+      begun.stderr.on("data", (chunk: Buffer) => (log = (log + chunk.toString()).slice(-10_000)));
+      return begun;
+    };
+    child = begin();
     for (let tries = 0; ; tries++) {
+      // sessions of a server that was killed live on until they notice, and keep the next one from starting
+      if (child.exitCode !== null && log.includes("still in use") && tries <= 600) child = begin();
       if (child.exitCode !== null || tries > 600) throw new Error(`the server did not start:\n${log}`);
       const up = await query(url(), "SELECT 1").catch(() => null);
       if (up !== null) return;

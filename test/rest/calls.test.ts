@@ -207,6 +207,7 @@ describe("bad input", () => {
     ["no number of bytes", "1 /v1/namespace/n/tally x\n{}"],
     ["a line without end", "1 /" + "x".repeat(40_000)],
     ["a text that is too long", "1 /v1/namespace/n/tally 65537\n"],
+    ["a number that is none", frame("x /v1/namespace/n/tally", "{}")],
     ["invalid UTF-8", Buffer.concat([Buffer.from("1 /v1/namespace/n/tally 2\n"), Buffer.of(0xff, 0xfe)])],
   ])("%s ends the connection", async (_, bytes) => {
     const { listener, client } = await serve();
@@ -351,6 +352,48 @@ test("a connection that breaks is made anew, and what was under way is sent agai
   await vi.waitFor(() => expect(through.size).toBeGreaterThan(1));
   await client.addWorkUnits("n", "s", [{ name: "u", data: encodeData({}) }]);
   expect(await waiting).toMatchObject([{ workUnit: "u" }]);
+});
+
+test("a request that is not answered in time fails alone, and the next ones use another connection", async () => {
+  let stuck: () => void = () => undefined;
+  const { listener, engine, connections } = await serve({
+    wrap: (engine) =>
+      override(engine, {
+        getNamespace: async (...args) => {
+          await new Promise<void>((resolve) => (stuck = resolve));
+          return engine.getNamespace(...args);
+        },
+      }),
+  });
+  const client = new RestClient(listener.url, { retries: 0, timeoutMs: 300 });
+  closing.push(() => client.close());
+  const waiting = client.requestAttempts("n", { worker: "w", runtimes: ["node"], waitMs: 60_000 });
+  await vi.waitFor(() => expect(engine.waiting).toBe(1));
+  await expect(client.getNamespace("n")).rejects.toThrow("no answer within 300 ms");
+  await client.addWorkUnits("n", "s", [{ name: "u", data: encodeData({}) }]);
+  expect(await waiting).toMatchObject([{ workUnit: "u" }]);
+  expect(connections()).toBe(2);
+  stuck();
+});
+
+test("more waits than the connection takes leave it open for other requests", async () => {
+  const { client, engine, connections } = await serve();
+  const coordinate = client();
+  const controller = new AbortController();
+  const waits = Array.from({ length: 600 }, (_, i) =>
+    coordinate.requestAttempts("n", {
+      worker: `w${i}`,
+      runtimes: ["node"],
+      waitMs: 60_000,
+      signal: controller.signal,
+    }),
+  );
+  await vi.waitFor(() => expect(engine.waiting).toBe(600), { timeout: 20_000 });
+  // 512 share one connection, the others have one each
+  expect(connections()).toBe(1 + 88);
+  expect(await coordinate.tally("n")).toHaveLength(1);
+  controller.abort();
+  expect((await Promise.all(waits)).flat()).toEqual([]);
 });
 
 test("a stop ends waits with an answer, and refuses what comes later as not done", async () => {

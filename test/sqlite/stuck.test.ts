@@ -42,7 +42,11 @@ test("the daemon logs it once, and goes on", async () => {
   const logged: string[] = [];
   let told: () => void = () => undefined;
   const seen = new Promise<void>((resolve) => (told = resolve));
-  const log = pino({ level: "error" }, { write: (line: string) => void (logged.push(line), told()) });
+  const write = (line: string): void => {
+    logged.push(line);
+    told();
+  };
+  const log = pino({ level: "error" }, { write });
   const daemon = await startDaemon(
     configOf({
       backend: `sqlite:${file}`,

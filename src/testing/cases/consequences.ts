@@ -440,6 +440,14 @@ const expiry: Case[] = table<{ verb: string; see: (t: Context) => Promise<unknow
         (await t.c.awaitWorkUnits(t.ns, "a", ["hard"], { waitMs: 0 })).map((unit) => unit?.status),
       expected: ["failed"],
     },
+    {
+      verb: "deleteWorkSpecs of its own",
+      see: async (t) => {
+        await t.c.deleteWorkSpecs(t.ns, ["b"]);
+        return told(t);
+      },
+      expected: ["x failed", "hard failed", "next failed"],
+    },
   ],
   ({ verb }) => `expiry reaches dependents in other work specs at once: ${verb}`,
   async (t, { see, expected }) => {

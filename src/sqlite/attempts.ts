@@ -1,0 +1,72 @@
+/** Reading attempts: by key, by the request they were given to, and by worker. */
+import {
+  attemptRow,
+  type AttemptCursor,
+  type AttemptKey,
+  type AttemptRow,
+  type ListedAttempt,
+} from "../core/index.ts";
+import type { Space, State } from "./state.ts";
+import { findUnit, pastAttempt } from "./units.ts";
+import { loggedAttempts } from "./workers.ts";
+
+/** The attempts that a request was given before, as far as they are still its own. */
+export function claimedBefore(state: State, space: Space, requestId: string | null): AttemptRow[] | null {
+  const before =
+    requestId === null
+      ? undefined
+      : state.sql.request.get(space.id, JSON.stringify(`claim ${requestId}`))?.[0];
+  if (typeof before !== "string") return null;
+  return (JSON.parse(before) as string[])
+    .map((id) => {
+      const [unitId = 0, number = 0] = id.split(".").map(Number);
+      return findAttempt(state, space.name, { unitId, number });
+    })
+    .filter((row) => row !== null)
+    .filter((row) => row.status === "pending" && row.active);
+}
+
+export function findAttempt(state: State, ns: string, { unitId, number }: AttemptKey): AttemptRow | null {
+  const unit = findUnit(state, unitId);
+  if (unit === undefined || unit.spec.deleted || unit.spec.space.name !== ns) return null;
+  const attempt = unit.attempt?.number === number ? unit.attempt : pastAttempt(state, unitId, number);
+  return attempt === undefined ? null : attemptRow(unit, attempt);
+}
+
+/** What a worker holds, and what it lost while its lease had not ended. */
+export function heldAttempts(state: State, worker: number, now: number): AttemptKey[] {
+  const held = [...state.leases.heldBy(worker)].map((unitId) => ({
+    unitId,
+    number: state.leases.get(unitId)?.number ?? 0,
+  }));
+  const lost = state.sql.heldPast
+    .all(worker, now)
+    .map(([unitId, number]) => ({ unitId: unitId as number, number: number as number }));
+  return [...held, ...lost];
+}
+
+/** Newest first. Attempts of units that are gone are passed over. */
+export function logged(
+  state: State,
+  ns: string,
+  worker: number,
+  previous: AttemptCursor | null,
+  limit: number,
+): ListedAttempt[] {
+  const rows: ListedAttempt[] = [];
+  const place = previous?.position ?? null;
+  const [time = Number.MAX_SAFE_INTEGER, number] =
+    place ?? (previous === null ? [] : [findAttempt(state, ns, previous)?.startTime]);
+  let skipping = previous !== null;
+  for (const { position, ...key } of loggedAttempts(state, worker, time, number)) {
+    if (rows.length === limit) break;
+    // the row of the page before was removed: this is one after it
+    if (place !== null && (position[0] !== place[0] || position[1] !== place[1])) skipping = false;
+    if (skipping) skipping = key.unitId !== previous?.unitId || key.number !== previous.number;
+    else {
+      const row = findAttempt(state, ns, key);
+      if (row !== null) rows.push({ row, position });
+    }
+  }
+  return rows;
+}

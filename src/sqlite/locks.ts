@@ -1,0 +1,38 @@
+/** Locks: rows by path, in the order of their keys. */
+import { lockAncestors, lockKey, type Lock, type LockPath, type LockView } from "../core/index.ts";
+import type { Row } from "./driver.ts";
+import type { State } from "./state.ts";
+
+/** The live locks at, above and below the paths. */
+export function seeLocks(state: State, ns: string, paths: readonly LockPath[], now: number): LockView {
+  const { sql } = state;
+  const view = new Map<string, Lock>();
+  const space = state.spaces.get(ns);
+  if (space === undefined) return view;
+  const see = (row: Row | undefined): void => {
+    if (row === undefined || (row[3] as number) < now) return;
+    const path = JSON.parse(row[1] as string) as LockPath;
+    view.set(lockKey(path), {
+      path,
+      owner: JSON.parse(row[2] as string) as string,
+      deadline: row[3] as number,
+    });
+  };
+  for (const path of paths) {
+    const key = lockKey(path);
+    for (const ancestor of lockAncestors(path)) see(sql.lockAt.get(space.id, lockBytes(ancestor)));
+    for (const row of sql.locksUnder.all(space.id, lockBytes(key), lockEnd(key))) see(row);
+  }
+  return view;
+}
+
+/** Of a key every beginning is a beginning of the bytes, and no two keys have the same. */
+export const lockBytes = (key: string): Buffer => Buffer.from(key, "utf16le");
+
+/** Above all keys that begin with this one, which ends in a zero unit or is empty. */
+export function lockEnd(key: string): Buffer {
+  const bytes = lockBytes(key);
+  if (bytes.length === 0) return Buffer.alloc(64, 0xff);
+  bytes[bytes.length - 1] = 1;
+  return bytes;
+}

@@ -1,0 +1,14 @@
+/** The order of test files: those that take minutes first, so that none of them is left alone at the end. */
+import { BaseSequencer, type TestSpecification } from "vitest/node";
+
+const long = ["python/package", "stacks/pgbouncer", "stacks/postgres", "dashboard/pages", "postgres/wakeups"];
+
+export class LongFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const rank = ({ moduleId }: TestSpecification): number => {
+      const at = long.findIndex((name) => moduleId.endsWith(`${name}.test.ts`));
+      return at < 0 ? long.length : at;
+    };
+    return (await super.sort(files)).sort((a, b) => rank(a) - rank(b));
+  }
+}

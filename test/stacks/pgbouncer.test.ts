@@ -1,0 +1,36 @@
+import pg from "pg";
+import { afterAll, beforeAll, describe, test, vi } from "vitest";
+import type { Pool } from "../../src/postgres/index.ts";
+import { conformance } from "../../src/testing/index.ts";
+import { findPgBouncer, startPgBouncer } from "../postgres/pgbouncer.ts";
+import { stack, testTimeout, type Way } from "./postgres-stack.ts";
+
+vi.setConfig({ testTimeout });
+
+const bouncer = findPgBouncer();
+
+async function behindPgBouncer(program: string, url: string): Promise<Way> {
+  const pooler = await startPgBouncer(program, url);
+  return { options: { url: pooler.url, pgBouncer: true }, end: () => pooler.stop() };
+}
+
+/** Where there is no PgBouncer, what it does: every transaction has another session, in which nothing was left. */
+function behindTransactionPool(url: string): Way {
+  const pool = new pg.Pool({ connectionString: url, max: 6 });
+  pool.on("error", () => undefined);
+  const shared: Pool = {
+    async connect() {
+      const client = await pool.connect();
+      await client.query("DISCARD ALL");
+      return client;
+    },
+  };
+  return { options: { pool: shared, pgBouncer: true }, end: () => pool.end() };
+}
+
+conformance(
+  bouncer === null
+    ? stack("engine on the postgres store behind a transaction pool", behindTransactionPool)
+    : stack("engine on the postgres store behind PgBouncer", (url) => behindPgBouncer(bouncer, url)),
+  { afterAll, beforeAll, describe, test },
+);
