@@ -157,7 +157,7 @@ async function downgrade(url: string, from: string, to: string, version: number)
   await client.end();
 }
 
-test.each([1, 2, 3])(
+test.each([1, 2, 3, 4])(
   "a database of schema %i, with work in it, is brought up to date",
   async (version) => {
     const url = await server.createDatabase();

@@ -35,7 +35,7 @@ function downgrade(from: string, to: string, version: number): void {
   connection.close();
 }
 
-test.each([1, 2, 3])("work of a file of schema %i goes on, and may have what is new", async (version) => {
+test.each([1, 2, 3, 4])("work of a file of schema %i goes on, and may have what is new", async (version) => {
   const clock = new ManualClock(1_000_000);
   const newer = path.join(directory, `new-${version}.sqlite`);
   const older = path.join(directory, `old-${version}.sqlite`);
