@@ -325,8 +325,9 @@ export class PostgresSet extends WorkingSet<Unit> {
     const counts = {} as Tally;
     for (const [i, status] of workUnitStatuses.entries()) counts[status] = row?.[i] as number;
     this.#counts.set(spec.id, counts);
-    if (spec.meta.maxRunning > 0 || hasRate(spec.meta.rate))
-      this.#freed.set(spec.id, (row?.[workUnitStatuses.length] as number | null) ?? 0);
+    // read with the counts: several claims of one transaction look again, and a place that came free in between has its time too
+    if (spec.meta.maxRunning > 0 || hasRate(spec.meta.rate) || spec.meta.limits.length > 0)
+      this.#raiseFreed(spec, row?.[workUnitStatuses.length] as number | null);
   }
 
   override loadReady(spec: Spec, count: number): Loading {
@@ -369,8 +370,12 @@ export class PostgresSet extends WorkingSet<Unit> {
     if (this.#limits.has(spec.id)) return undefined;
     return holdLimits(this.#tx, spec, [...this.#units.keys()], this.now).then(({ limits, freed }) => {
       this.#limits.set(spec.id, limits);
-      this.#freed.set(spec.id, Math.max(freed, this.#freed.get(spec.id) ?? 0));
+      this.#raiseFreed(spec, freed);
     });
+  }
+
+  #raiseFreed({ id }: Spec, freed: number | null): void {
+    this.#freed.set(id, Math.max(freed ?? 0, this.#freed.get(id) ?? 0));
   }
 
   override loadRunning(spec: Spec, partition: string): Loading {
