@@ -40,13 +40,7 @@ import {
   type BatchInput,
   type BatchRow,
 } from "./batch.ts";
-import {
-  checkLimit,
-  holdByLimits,
-  limitRows,
-  type SharedLimitInput,
-  type SharedLimitRow,
-} from "./limits.ts";
+import { checkLimit, holdByLimits, limitRows, type SharedLimitInput, type SharedLimitRow } from "./limits.ts";
 import { nextTurn, systemClock, systemRandom, type Clock, type Random } from "./clock.ts";
 import type {
   AddWorkUnitsOptions,
@@ -649,7 +643,8 @@ export class Engine implements Coordinate {
       const now = this.#clock.now();
       const found = await this.#store.candidates(ns, { requestId: ask.requestId, fresh: tries > 0 }, now);
       const { settings, repeated, look, limits } = found;
-      const candidates = limits === undefined ? found.candidates : holdByLimits(found.candidates, limits, now);
+      const candidates =
+        limits === undefined ? found.candidates : holdByLimits(found.candidates, limits, now);
       if (repeated !== null && repeated.length > 0) return { found: repeated, again: 0 };
       if (asksForTasks(ask.schedule) && (await this.#deriveTasks(ns, candidates))) continue;
       // in one order whatever the store, so that the same draw is the same choice

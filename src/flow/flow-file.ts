@@ -119,8 +119,10 @@ function readRate(given: Readonly<Record<string, unknown>>, at: string, wrong: s
   for (const [key, value] of Object.entries(given)) {
     const field = known[key];
     const read = field === undefined ? undefined : readField(field, value);
-    if (field === undefined) wrong.push(`${at}.${key}: not a known key${didYouMean(key, Object.keys(known))}`);
-    else if (read === undefined) wrong.push(`${at}.${key}: expected ${wantedKind(field)}, got ${shown(value)}`);
+    if (field === undefined)
+      wrong.push(`${at}.${key}: not a known key${didYouMean(key, Object.keys(known))}`);
+    else if (read === undefined)
+      wrong.push(`${at}.${key}: expected ${wantedKind(field)}, got ${shown(value)}`);
     else rate[field.field ?? key] = read;
   }
   return rate;

@@ -15,7 +15,11 @@ export function flowSchema(): Record<string, unknown> {
       limits: {
         description: "Limits that work specs share by their key limits",
         type: "object",
-        additionalProperties: { type: "object", properties: propertiesOf(limitKeys), additionalProperties: false },
+        additionalProperties: {
+          type: "object",
+          properties: propertiesOf(limitKeys),
+          additionalProperties: false,
+        },
       },
       yakonfig_modules: {
         description: "Names of Python modules; accepted, and without a meaning here",
