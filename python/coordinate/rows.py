@@ -101,6 +101,8 @@ class WorkSpecMeta:
     order: str = ""
     #: "partition" where partitions take turns.
     fair: str = ""
+    #: With `fair`, how many units a turn of a partition is, by its name; 1 for those that are not named.
+    partition_weights: Mapping[str, int] = field(default_factory=dict)
     #: The limits of the namespace that its units come under.
     limits: Sequence[str] = ()
     #: In the words of the work spec's data, as are the next ones: spans are seconds.

@@ -196,6 +196,7 @@ const fieldShapes: Readonly<Record<Exclude<FieldKind, "object">, Shape>> = {
   time,
   times: list(time),
   names: list(text()),
+  weights: objectOf({}),
   choice: text(),
 };
 const fieldShape = ({ kind, keys = {}, words }: MetaField): Shape => {

@@ -97,5 +97,10 @@ const forms: Readonly<Record<FieldKind, Record<string, unknown>>> = {
   time: { type: ["number", "string", "null"], ...time },
   times: { type: ["array", "null"], items: { type: ["number", "string"], ...time } },
   names: { type: ["array", "null"], items: { type: "string" } },
+  weights: {
+    type: ["object", "null"],
+    additionalProperties: { type: "integer", minimum: 1, maximum: 1_000_000 },
+    maxProperties: 1000,
+  },
   choice: { type: ["string", "null"] },
 };

@@ -195,8 +195,9 @@ export class Spec implements SpecState {
   readonly removed = { finished: 0, failed: 0 };
   /** Only where its units are handed out by partition. */
   lanes: SpecLanes | null = null;
-  /** The partition that was served last. */
+  /** The partition that was served last, and how many units it has had of its turn. */
   cursor = "";
+  turn = 0;
   full = 0;
   readonly failures = new Failures(byName);
 

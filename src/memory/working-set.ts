@@ -2,6 +2,7 @@
 import {
   areExtras,
   limitNames,
+  nextTurnOf,
   noExtras,
   refersTo,
   SortedList,
@@ -102,7 +103,7 @@ export class MemorySet extends WorkingSet<Unit> {
   }
 
   nextLane(spec: Spec): Lane | undefined {
-    return spec.lanes?.lanes.next(spec.cursor, this.now);
+    return spec.lanes?.lanes.next(spec, this.now);
   }
 
   nextInLane(spec: Spec, lane: LaneState, begun: boolean): Unit | undefined {
@@ -144,7 +145,7 @@ export class MemorySet extends WorkingSet<Unit> {
   }
 
   served(spec: Spec, { partition }: LaneState): void {
-    spec.cursor = partition;
+    Object.assign(spec, nextTurnOf(spec.meta, spec, partition));
   }
 
   hold(spec: Spec, { partition }: LaneState, hold: Hold): void {

@@ -406,7 +406,8 @@ export const migrations: readonly Migration[] = [
         full_at double precision NOT NULL,
         PRIMARY KEY (namespace, name)
       ) WITH (fillfactor = 50)`,
-      "ALTER TABLE @spec ADD COLUMN limits bytea[]",
+      // turn: how many units the partition that was served last has had of its turn
+      "ALTER TABLE @spec ADD COLUMN limits bytea[], ADD COLUMN turn integer NOT NULL DEFAULT 0",
     ],
   },
 ];

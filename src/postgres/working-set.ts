@@ -12,6 +12,7 @@ import {
   hasLanes,
   hasRate,
   nameToBytes,
+  nextTurnOf,
   noExtras,
   refersTo,
   workUnitStatuses,
@@ -551,7 +552,7 @@ export class PostgresSet extends WorkingSet<Unit> {
     const lanes = this.#lanes.get(spec.id);
     const lane = lanes?.lane(partition);
     if (lane !== undefined) lanes?.served(lane);
-    spec.cursor = partition;
+    Object.assign(spec, nextTurnOf(spec.meta, spec, partition));
     this.#flow.add(spec);
   }
 
@@ -732,11 +733,12 @@ export class PostgresSet extends WorkingSet<Unit> {
     for (const [spec, time] of this.#nextContinuous)
       await this.#tx.rows("UPDATE @spec SET next_continuous = $2 WHERE id = $1", [spec, time]);
     for (const lanes of this.#lanes.values()) await lanes.save();
-    for (const { id, cursor, full } of this.#flow)
-      await this.#tx.rows("UPDATE @spec SET cursor = $2, full_at = $3 WHERE id = $1", [
+    for (const { id, cursor, full, turn } of this.#flow)
+      await this.#tx.rows("UPDATE @spec SET cursor = $2, full_at = $3, turn = $4 WHERE id = $1", [
         id,
         nameToBytes(cursor),
         full,
+        turn,
       ]);
     for (const { namespace, name, full } of this.#paid.values())
       await saveFull(this.#tx, namespace, name, full);

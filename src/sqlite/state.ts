@@ -61,8 +61,9 @@ export class Spec implements SpecState {
   due: number | null | undefined;
   /** Null where its units are not handed out by partition, and until they are looked at: see `lanesOf`. */
   lanes: Lanes | null = null;
-  /** The partition that was served last. */
+  /** The partition that was served last, and how many units it has had of its turn. */
   cursor = "";
+  turn = 0;
   full = 0;
 
   constructor(id: number, space: Space, name: string, data: Data, meta: WorkSpecMeta) {
@@ -196,6 +197,7 @@ export class State {
       spec.removed = { finished: removedFinished!, failed: removedFailed! };
       spec.full = Number(row[16]);
       spec.cursor = readPartition(row[17]);
+      spec.turn = Number(row[18]);
       spec.plain = plain === 1;
       spec.retained = Number(retained) as 0 | 1 | 2;
       spec.deleted = dead === 1 || this.deadSpaces.has(space.id);
@@ -231,9 +233,9 @@ export class State {
     if (this.#dirty.has(spec)) return;
     const counts = { ...spec.counts };
     const removed = { ...spec.removed };
-    const { full, cursor } = spec;
+    const { full, cursor, turn } = spec;
     this.#undo.push(() => {
-      Object.assign(spec, { full, cursor, lanes: null });
+      Object.assign(spec, { full, cursor, turn, lanes: null });
       spec.counts = counts;
       spec.removed = removed;
       spec.top = spec.due = undefined;
@@ -262,7 +264,7 @@ export class State {
   /** Writes the counts: the last thing before a commit. */
   flush(): void {
     const { sql, counters } = this;
-    for (const { id, counts, removed, deleted, full, cursor } of this.#dirty) {
+    for (const { id, counts, removed, deleted, full, cursor, turn } of this.#dirty) {
       if (deleted && !this.specs.has(id)) continue;
       const { available, delayed, blocked, pending, finished, failed } = counts;
       sql.setTally.run(
@@ -276,6 +278,7 @@ export class State {
         removed.failed,
         full,
         partitionValue(cursor),
+        turn,
         id,
       );
     }

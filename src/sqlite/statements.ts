@@ -39,7 +39,7 @@ export const sql = {
   namespaces: "SELECT id, name, settings, dead FROM namespace ORDER BY id",
   specs: `
     SELECT s.id, s.namespace, s.name, s.data, s.meta, s.dead, s.plain, s.retained, t.available, t.delayed, t.blocked,
-      t.pending, t.finished, t.failed, t.removed_finished, t.removed_failed, t.full, t.cursor
+      t.pending, t.finished, t.failed, t.removed_finished, t.removed_failed, t.full, t.cursor, t.turn
     FROM spec AS s JOIN tally AS t ON t.spec = s.id ORDER BY s.id`,
   leases: `
     SELECT unit, spec, number, worker, started, expiration, late, own,
@@ -47,7 +47,7 @@ export const sql = {
     FROM lease`,
   setTally: `
     UPDATE tally SET available = ?, delayed = ?, blocked = ?, pending = ?, finished = ?, failed = ?,
-      removed_finished = ?, removed_failed = ?, full = ?, cursor = ? WHERE spec = ?`,
+      removed_finished = ?, removed_failed = ?, full = ?, cursor = ?, turn = ? WHERE spec = ?`,
 
   // ---- the history
 

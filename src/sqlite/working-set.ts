@@ -4,6 +4,7 @@ import {
   isSpent,
   nameFromBytes,
   nameToBytes,
+  nextTurnOf,
   noExtras,
   ownTryLimit,
   WorkingSet,
@@ -145,7 +146,7 @@ export class SqliteSet extends WorkingSet<Unit> {
   }
 
   nextLane(spec: Spec): Lane | undefined {
-    return lanesOf(this.#state, spec).next(spec.cursor, this.now);
+    return lanesOf(this.#state, spec).next(spec, this.now);
   }
 
   nextInLane(spec: Spec, { partition }: LaneState, begun: boolean): Unit | undefined {
@@ -164,7 +165,7 @@ export class SqliteSet extends WorkingSet<Unit> {
 
   served(spec: Spec, { partition, full }: LaneState): void {
     this.#state.touch(spec);
-    spec.cursor = partition;
+    Object.assign(spec, nextTurnOf(spec.meta, spec, partition));
     if (!hasRate(spec.meta.ratePerPartition)) return;
     lanesOf(this.#state, spec).of(partition).full = full;
     this.#state.sql.setLane.run(spec.id, laneValue(partition), full);

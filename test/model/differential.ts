@@ -861,6 +861,7 @@ const specData = fc.record({
   rate_per_partition: seldom(rate, 6),
   order: seldom(fc.constant("partition"), 4),
   fair: seldom(fc.constant("partition"), 4),
+  partition_weights: seldom(fc.constantFrom({ p1: 2 }, { "": 3, p0: 2, p2: 3 }), 3),
   limits: seldom(fc.constantFrom(["x"], ["y"], ["y", "x", "y"], ["nowhere"]), 3),
   max_getwork: seldom(fc.constantFrom(1, 3), 4),
   max_retries: seldom(fc.constantFrom(1, 2, 3), 1),

@@ -77,9 +77,12 @@ export interface ModelSpec {
   ratePerPartition: ModelRate;
   order: boolean;
   fair: boolean;
+  weights: Readonly<Record<string, number>>;
   limits: readonly string[];
   /** The partition that was served last, and when the buckets are full again. */
   cursor: string;
+  /** How many units it has had of its turn. */
+  turn: number;
   full: number;
   fullOf: Map<string, number>;
   /** The wait after each try is so much longer than the one before; null is not said. */
@@ -143,6 +146,10 @@ const takeTokens = (rate: ModelRate, full: number, now: number, count: number): 
   const { limit = 0, periodMs = 0 } = rate;
   return limit === 0 || count === 0 ? full : now + filling(rate, full, now) + (count * periodMs) / limit;
 };
+
+/** Whether the partition that was served last has more units to come in its turn. */
+const goesOn = ({ fair, weights, cursor, turn }: ModelSpec): boolean =>
+  fair && turn > 0 && turn < (weights[cursor] ?? 1);
 
 export const isLaned = ({ maxRunningPerPartition, ratePerPartition, order, fair }: ModelSpec): boolean =>
   maxRunningPerPartition > 0 || (ratePerPartition.limit ?? 0) > 0 || order || fair;
@@ -558,6 +565,7 @@ export class Model {
           unit.tries++;
           if (isLaned(spec)) {
             const { partition } = unit;
+            spec.turn = partition === spec.cursor && goesOn(spec) ? spec.turn + 1 : 1;
             spec.cursor = partition;
             spec.fullOf.set(
               partition,
@@ -610,7 +618,7 @@ export class Model {
       spec.fair ? 0 : (first(units.filter((one) => one.partition === unit.partition))?.priority ?? 0);
     const bytes = (text: string): Uint8Array => nameToBytes(text);
     const behind = (unit: ModelUnit): boolean =>
-      Buffer.compare(bytes(unit.partition), bytes(spec.cursor)) <= 0;
+      Buffer.compare(bytes(unit.partition), bytes(spec.cursor)) < (goesOn(spec) ? 0 : 1);
     return open.sort(
       (a, b) =>
         rank(b) - rank(a) ||

@@ -28,6 +28,7 @@ const readers: Readonly<Record<FieldKind, (text: string, name: string) => unknow
   time: readTime,
   times: readJson,
   names: readJson,
+  weights: readJson,
   choice: (text) => text,
 };
 
