@@ -66,7 +66,7 @@ export const sql = {
   buryNamespace: "UPDATE namespace SET dead = 1 WHERE id = ?",
   dropNamespace: "DELETE FROM namespace WHERE id = ?",
   addSpec: "INSERT INTO spec VALUES (?, ?, ?, ?, ?, 0, 1, ?)",
-  addTally: "INSERT INTO tally VALUES (?, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0)",
+  addTally: "INSERT INTO tally VALUES (?, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0)",
   setSpec: "UPDATE spec SET data = ?, meta = ?, retained = ? WHERE id = ?",
   setSpecMeta: "UPDATE spec SET meta = ? WHERE id = ?",
   setSpecPlain: "UPDATE spec SET plain = 0 WHERE id = ?",
