@@ -460,6 +460,32 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
     return attempt === undefined ? null : attemptRow(unit, attempt);
   }
 
+  // ---- logs
+
+  async writeLogs(ns: string, writes: readonly LogWrite[]): Promise<boolean[]> {
+    return writes.map((write) => {
+      const unit = this.#attempted(ns, write);
+      if (unit === undefined) return false;
+      const log = appendLog(unit.logs?.get(write.number) ?? null, write);
+      if (log !== null) (unit.logs ??= new Map<number, StoredLog>()).set(write.number, log);
+      return true;
+    });
+  }
+
+  async readLogs(ns: string, keys: readonly AttemptKey[]): Promise<(StoredLog | null | undefined)[]> {
+    return keys.map((key) => {
+      const unit = this.#attempted(ns, key);
+      return unit === undefined ? undefined : (unit.logs?.get(key.number) ?? null);
+    });
+  }
+
+  /** The unit of an attempt that was made. */
+  #attempted(ns: string, { unitId, number }: AttemptKey): Unit | undefined {
+    const unit = this.#units.get(unitId);
+    if (unit === undefined || unit.spec.deleted || unit.spec.space.name !== ns) return undefined;
+    return number <= unit.attempts ? unit : undefined;
+  }
+
   async listUnitAttempts(ns: string, ref: WorkSpecRef, name: string, now: number): Promise<AttemptRow[]> {
     const unit = this.#spec(ns, ref, now).units.get(name);
     if (unit === undefined) throw new CoordinateError("no_such_work_unit", name);
