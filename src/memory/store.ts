@@ -1,6 +1,7 @@
 /** The reference store: obvious, fast, no durability. Every method runs in one go, so every method is atomic. */
 import {
   addUnits,
+  appendLog,
   attemptRow,
   checkParents,
   changeUnits,
@@ -44,6 +45,7 @@ import {
   type HistoryKeeper,
   type HistoryRow,
   type ListedAttempt,
+  type LogWrite,
   type Lock,
   type LockDecision,
   type LockPath,
@@ -59,6 +61,7 @@ import {
   type Store,
   type StoredRecord,
   type Swept,
+  type StoredLog,
   type SweepLimits,
   type UnitSlice,
   type WaitingSinceRow,

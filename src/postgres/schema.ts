@@ -407,6 +407,14 @@ export const migrations: readonly Migration[] = [
         PRIMARY KEY (namespace, name)
       ) WITH (fillfactor = 50)`,
       "ALTER TABLE @spec ADD COLUMN limits bytea[]",
+      // what tasks wrote: the newest lines of each attempt, in JSON, and how many there were
+      `CREATE TABLE @attempt_log (
+        unit bigint NOT NULL,
+        number integer NOT NULL,
+        total bigint NOT NULL,
+        lines text NOT NULL,
+        PRIMARY KEY (unit, number)
+      ) WITH (fillfactor = 50)`,
     ],
   },
 ];

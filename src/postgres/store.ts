@@ -42,6 +42,7 @@ import {
   type LockDecision,
   type LockPath,
   type LockView,
+  type LogWrite,
   type Make,
   type NamespaceRow,
   type NamespaceSettings,
@@ -52,6 +53,7 @@ import {
   type Slice,
   type SpecTally,
   type Store,
+  type StoredLog,
   type StoredRecord,
   type Swept,
   type SweepLimits,
@@ -114,6 +116,7 @@ import {
   putActions,
   takeMessages,
 } from "./queues.ts";
+import { readLogs, writeLogs } from "./logs.ts";
 import { dropOldRecords, putRecords, readRecords } from "./history.ts";
 import { purgeUnits, sweepStore, type LogCursor } from "./sweep.ts";
 import { readTallies } from "./tally.ts";
@@ -917,6 +920,16 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
     now: number,
   ): Promise<Answer> {
     return this.#db.transaction((tx) => decideLocks(tx, ns, paths, decide, now));
+  }
+
+  // ---- logs
+
+  writeLogs(ns: string, writes: readonly LogWrite[]): Promise<boolean[]> {
+    return writeLogs(this.#db, ns, writes);
+  }
+
+  readLogs(ns: string, keys: readonly AttemptKey[]): Promise<(StoredLog | null | undefined)[]> {
+    return readLogs(this.#slow, ns, keys);
   }
 
   // ---- history

@@ -324,6 +324,10 @@ export const migrations: readonly string[] = [
     full REAL NOT NULL,
     PRIMARY KEY (namespace, name)
   ) WITHOUT ROWID;
+
+  -- what tasks wrote: the newest lines of each attempt, in JSON, and how many there were
+  CREATE TABLE attempt_log (unit INTEGER NOT NULL, number INTEGER NOT NULL, total INTEGER NOT NULL, lines TEXT NOT NULL);
+  CREATE UNIQUE INDEX attempt_log_unit ON attempt_log (unit, number);
   `,
 ];
 

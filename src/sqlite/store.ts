@@ -39,6 +39,7 @@ import {
   type LockDecision,
   type LockPath,
   type LockView,
+  type LogWrite,
   type Make,
   type NamespaceRow,
   type NamespaceSettings,
@@ -49,6 +50,7 @@ import {
   type Slice,
   type SpecTally,
   type Store,
+  type StoredLog,
   type StoredRecord,
   type Swept,
   type SweepLimits,
@@ -73,6 +75,7 @@ import type { Connection, Driver } from "./driver.ts";
 import { claimedBefore, findAttempt, heldAttempts, logged } from "./attempts.ts";
 import { noCandidates, listCandidates } from "./candidates.ts";
 import { seeLocks, lockBytes } from "./locks.ts";
+import { readLogs, writeLogs } from "./logs.ts";
 import { openSpace, findSpec, needSpec, allSpecs, sortedSpecs, putSpec, bury } from "./work-specs.ts";
 import { dropOldRecords, putRecords, readRecords } from "./history.ts";
 import { catchUp, isBehind } from "./expiry.ts";
@@ -777,6 +780,16 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
       const space = state.spaces.get(ns);
       return space === undefined ? names.map(() => false) : deleteBatches(state, space, names);
     });
+  }
+
+  // ---- logs
+
+  async writeLogs(ns: string, writes: readonly LogWrite[]): Promise<boolean[]> {
+    return this.#write((state) => writeLogs(state, ns, writes));
+  }
+
+  async readLogs(ns: string, keys: readonly AttemptKey[]): Promise<(StoredLog | null | undefined)[]> {
+    return this.#read((state) => readLogs(state, ns, keys));
   }
 
   // ---- locks

@@ -20,6 +20,7 @@ import { housekeeping } from "./cases/housekeeping.ts";
 import { input } from "./cases/input.ts";
 import { labels } from "./cases/labels.ts";
 import { locks } from "./cases/locks.ts";
+import { logs } from "./cases/logs.ts";
 import { names } from "./cases/names.ts";
 import { namespaces } from "./cases/namespaces.ts";
 import { partitions } from "./cases/partitions.ts";
@@ -50,6 +51,7 @@ export const caseGroups: readonly CaseGroup[] = [
   retrying,
   failureGroups,
   progress,
+  logs,
   cancelling,
   scheduling,
   continuous,
