@@ -88,7 +88,10 @@ export function appendLog(old: StoredLog | null, { first, lines }: LogWrite): St
   const leftOut = Math.max(0, start - before - 1);
   // a worker that left lines out had more than is kept
   const all = leftOut > 0 || old === null ? added : [...unpack(old), ...added];
-  return { total: before + leftOut + added.length, text: JSON.stringify(all.slice(firstKept(all, ([, , text]) => text))) };
+  return {
+    total: before + leftOut + added.length,
+    text: JSON.stringify(all.slice(firstKept(all, ([, , text]) => text))),
+  };
 }
 
 /** The position of the first line that is kept: the newest are, as many as the bounds allow. */
@@ -143,7 +146,5 @@ export function checkLines(
     };
   });
   const key = parseAttemptId(attempt);
-  return key === null
-    ? null
-    : { ...key, first: checkCount(`${field}.first`, first, 0, 1), lines: checked };
+  return key === null ? null : { ...key, first: checkCount(`${field}.first`, first, 0, 1), lines: checked };
 }

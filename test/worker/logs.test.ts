@@ -16,7 +16,7 @@ const textsOf = ({ lines }: AttemptLog): string[] => lines.map(({ level, text })
 
 async function add(t: Bench, ...units: string[]): Promise<void> {
   await t.ns.setWorkSpec({ name: "s", runtime: "node" });
-  await t.ns.workSpec("s").addWorkUnits(units);
+  await t.ns.workSpec("s").addWorkUnits(units.map((name) => [name] as const));
 }
 
 /** Counts the calls of these verbs. */
@@ -53,7 +53,11 @@ describe("what a task writes", () => {
       over,
     );
     await until("a has ended", async () => (await t.status("s", "a")) === "finished");
-    assert.deepEqual(textsOf(await logOf(t, "a")), ["info begin", 'warn slow {"page":4}', 'error hm {"host":"x"}']);
+    assert.deepEqual(textsOf(await logOf(t, "a")), [
+      "info begin",
+      'warn slow {"page":4}',
+      'error hm {"host":"x"}',
+    ]);
     assert.equal(calls.writeAttemptLogs, undefined);
     assert.equal(calls.settleAttempts, 1);
     const told = t.lines.filter(({ message }) => ["begin", "slow", "hm", "for nobody"].includes(message));
@@ -99,7 +103,7 @@ describe("what a task writes", () => {
   it("is kept when the task throws, and each attempt has its own", async () => {
     const t = bench();
     await t.ns.setWorkSpec({ name: "s", runtime: "node", retry: { attempts: 2, backoff: { delayMs: 0 } } });
-    await t.ns.workSpec("s").addWorkUnits(["a"]);
+    await t.ns.workSpec("s").addWorkUnits([["a"]]);
     t.start({
       tasks: {
         s: ({ attempt }, { log }) => {

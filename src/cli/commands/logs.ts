@@ -59,7 +59,8 @@ export default command<Options>({
     await every(followMs, Infinity, AbortSignal.any([context.signal, ended.signal]), async () => {
       const [now] = await coordinate.getWorkUnits(ns, workSpec, [unit]);
       // before the last look, so that nothing is missed that was written until then
-      const isOver = now === null || now === undefined || now.status === "finished" || now.status === "failed";
+      const isOver =
+        now === null || now === undefined || now.status === "finished" || now.status === "failed";
       if (now !== null && now !== undefined)
         await printer.print(chosen(await coordinate.listUnitAttempts(ns, workSpec, unit)));
       if (isOver) ended.abort();

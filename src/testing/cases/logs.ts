@@ -19,12 +19,10 @@ export const logs: CaseGroup = {
         await t.spec("s");
         await t.add("s", "u");
         const { id } = await t.claimOne();
-        assert.deepEqual(await t.c.getAttemptLogs(t.ns, [id, "999999.1", "nonsense", id.replace(/1$/, "2")]), [
-          { attempt: id, first: 1, total: 0, lines: [] },
-          null,
-          null,
-          null,
-        ]);
+        assert.deepEqual(
+          await t.c.getAttemptLogs(t.ns, [id, "999999.1", "nonsense", id.replace(/1$/, "2")]),
+          [{ attempt: id, first: 1, total: 0, lines: [] }, null, null, null],
+        );
       },
     },
     {
@@ -130,7 +128,9 @@ export const logs: CaseGroup = {
         assert.deepEqual(textsOf(await logOf(t, second.id)), ["second"]);
         await t.c.deleteWorkUnits(t.ns, "s", { all: true });
         assert.deepEqual(await t.c.getAttemptLogs(t.ns, [first.id, second.id]), [null, null]);
-        assert.deepEqual(await t.c.writeAttemptLogs(t.ns, [{ attempt: first.id, lines: lines("gone") }]), [false]);
+        assert.deepEqual(await t.c.writeAttemptLogs(t.ns, [{ attempt: first.id, lines: lines("gone") }]), [
+          false,
+        ]);
         await t.add("s", "u");
         assert.equal((await logOf(t, (await t.claimOne()).id)).total, 0);
       },
