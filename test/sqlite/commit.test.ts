@@ -151,7 +151,9 @@ describe("a worker that waits", () => {
     const ask = () => engine.requestAttempts("", { worker: "w", requestId: "r" });
     let repeated: Promise<AttemptRow[]> | undefined;
     // told of the unit that is added, while the claim beside it is not committed
-    const unwatch = store.watchWork("", () => (repeated ??= Promise.resolve().then(ask)));
+    const unwatch = store.watchWork("", () => {
+      repeated ??= Promise.resolve().then(ask);
+    });
     const { id } = (await engine.listWorkSpecs("")).rows[0]!;
     fault.arm(true, diskError);
     const claim = { workSpec: { name: "s", id }, worker: "w", limit: 1, lifetimeMs: 1000, maxRetries: 0 };
