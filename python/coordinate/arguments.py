@@ -163,6 +163,8 @@ class Change(NamedTuple):
     reason: Optional[str] = None
     #: Of a renew: how far the attempt has come, from 0 to 1, and a few words for people.
     progress: Optional[Tuple[float, str]] = None
+    #: Lines that the task wrote, as `LogLines` has them.
+    log: Optional[Mapping[str, Any]] = None
 
     def body(self) -> Dict[str, Any]:
         body = body_of(attempt=self.attempt, action=self.action, delay=self.delay, lifetime=self.lifetime)
@@ -176,6 +178,8 @@ class Change(NamedTuple):
             body["reason"] = self.reason
         if self.progress is not None:
             body["progress"] = {"done": self.progress[0], "note": self.progress[1]}
+        if self.log is not None:
+            body["log"] = dict(self.log)
         return body
 
 

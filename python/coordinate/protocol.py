@@ -64,6 +64,8 @@ VERBS: Dict[str, Verb] = {
     "settleAttempts": Verb("same"),
     "getAttempts": Verb("same"),
     "listUnitAttempts": Verb("same"),
+    "writeAttemptLogs": Verb("never"),
+    "getAttemptLogs": Verb("same"),
     "listWorkerAttempts": Verb("same"),
     "updateWorkers": Verb("same"),
     "getWorkers": Verb("same"),

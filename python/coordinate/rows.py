@@ -156,6 +156,27 @@ class Progress:
 
 
 @dataclass(frozen=True)
+class LogLine:
+    #: Seconds since 1970.
+    time: float = _seconds("time")
+    #: debug, info, warn or error.
+    level: str = "info"
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class AttemptLog:
+    """What a task wrote, as far as it is kept: the newest lines."""
+
+    attempt: str
+    #: The number of the first of `lines`; those below it that were asked for were left out.
+    first: int
+    #: How many lines the task has written.
+    total: int
+    lines: List[LogLine] = field(metadata={"read": lambda rows: [read(LogLine, row) for row in rows]})
+
+
+@dataclass(frozen=True)
 class BatchThen:
     """The unit that is made when the batch ends: `on` is `ended` or `finished`."""
 

@@ -219,6 +219,14 @@ export const commands: readonly CommandEntry[] = [
     load: () => import("./commands/work-unit.ts"),
   },
   {
+    name: "logs",
+    group: "looking",
+    summary: "what the task of a unit wrote, also while it runs",
+    store: "read",
+    args: "work_spec",
+    load: () => import("./commands/logs.ts"),
+  },
+  {
     name: "failures",
     group: "looking",
     summary: "failed units in groups by what went wrong",

@@ -17,6 +17,14 @@ import {
   type AttemptRow,
 } from "./attempt.ts";
 import {
+  checkLines,
+  readStoredLog,
+  type AttemptLinesOf,
+  type AttemptLog,
+  type LogQuery,
+  type LogWrite,
+} from "./attempt-log.ts";
+import {
   checkBoolean,
   checkCount,
   checkData,
@@ -738,16 +746,19 @@ export class Engine implements Coordinate {
   }
 
   async settleAttempts(ns: string, changes: readonly AttemptChange[]): Promise<AttemptChanged[]> {
-    return this.#timely((now) => this.#settleAttempts(ns, changes, now));
+    const done = { logs: false };
+    return this.#timely((now) => this.#settleAttempts(ns, changes, done, now));
   }
 
   async #settleAttempts(
     ns: string,
     changes: readonly AttemptChange[],
+    done: { logs: boolean },
     now: number,
   ): Promise<AttemptChanged[]> {
     const namespace = this.#ns(ns);
     const settles: Settle[] = [];
+    let logs: LogWrite[] | null = null;
     // a name that was never handed out cannot be looked up: it is answered in its place
     const unknown: { at: number; answer: AttemptChanged }[] = [];
     this.#batch("changes", changes).forEach((change, i) => {
@@ -755,10 +766,16 @@ export class Engine implements Coordinate {
         const settle = this.#readChange(change, now);
         if (settle === null) unknown.push({ at: i, answer: noSuchAttempt(change.attempt) });
         else settles.push(settle);
+        if (change.log === undefined) return;
+        const log = checkLines("log", change.attempt, change.log, now, this.#maxBatch);
+        if (log !== null) (logs ??= []).push(log);
       } catch (error) {
         throw inItem(error, i, changes.length);
       }
     });
+    // before the end that they belong to: who sees that an attempt has ended sees all that it wrote
+    if (logs !== null && !done.logs) await this.#store.writeLogs(namespace, logs);
+    done.logs = true;
     const answers = settles.length === 0 ? [] : await this.#store.settle(namespace, settles, now);
     for (const { at, answer } of unknown) answers.splice(at, 0, answer);
     return answers;
@@ -817,6 +834,37 @@ export class Engine implements Coordinate {
     const rows = await this.#store.getAttempts(this.#ns(ns), known, this.#clock.now());
     let at = 0;
     return keys.map((key) => (key === null ? null : (rows[at++] ?? null)));
+  }
+
+  async writeAttemptLogs(ns: string, logs: readonly AttemptLinesOf[]): Promise<boolean[]> {
+    const now = this.#clock.now();
+    const writes = this.#batch("logs", logs).map((log, i) => {
+      try {
+        return checkLines("log", checkObject("log", log).attempt, log, now, this.#maxBatch);
+      } catch (error) {
+        throw inItem(error, i, logs.length);
+      }
+    });
+    const known = writes.filter((write) => write !== null);
+    const answers = await this.#store.writeLogs(this.#ns(ns), known);
+    let at = 0;
+    return writes.map((write) => write !== null && answers[at++] === true);
+  }
+
+  async getAttemptLogs(
+    ns: string,
+    ids: readonly string[],
+    query: LogQuery = {},
+  ): Promise<(AttemptLog | null)[]> {
+    const keys = this.#batch("ids", ids).map(parseAttemptId);
+    const after = checkCount("after", checkObject("query", query).after, 0);
+    const known = keys.filter((key) => key !== null);
+    const logs = await this.#store.readLogs(this.#ns(ns), known);
+    let at = 0;
+    return keys.map((key, i) => {
+      const stored = key === null ? undefined : logs[at++];
+      return stored === undefined ? null : readStoredLog(ids[i]!, stored, after);
+    });
   }
 
   async listUnitAttempts(ns: string, ref: WorkSpecRef, unit: string): Promise<AttemptRow[]> {

@@ -3,6 +3,7 @@ export * from "./adding.ts";
 export * from "./around.ts";
 export * from "./ask-together.ts";
 export * from "./attempt.ts";
+export * from "./attempt-log.ts";
 export * from "./back-off.ts";
 export * from "./batch.ts";
 export * from "./batching.ts";

@@ -16,6 +16,15 @@ import {
   type AttemptRow,
   type NextTry,
 } from "./attempt.ts";
+import {
+  logLevels,
+  type AttemptLines,
+  type AttemptLinesOf,
+  type AttemptLog,
+  type LogLine,
+  type LogLineInput,
+  type LogQuery,
+} from "./attempt-log.ts";
 import type {
   AddWorkUnitsOptions,
   AttemptMake,
@@ -232,6 +241,17 @@ const attemptRow = object<AttemptRow>({
   chainingErrors: list(text()),
   progress: nullable(object<AttemptProgress>({ done: number(), note: text() })),
 });
+const logLevel = oneOf(logLevels);
+const attemptLines: Members<AttemptLines> = {
+  first: maybe(integer),
+  lines: list(input<LogLineInput>({ text: text(), level: maybe(logLevel), time: maybe(time) })),
+};
+const attemptLog = object<AttemptLog>({
+  attempt: text(),
+  first: integer,
+  total: integer,
+  lines: list(object<LogLine>({ time, level: logLevel, text: text() })),
+});
 const attemptChange = input<AttemptChange>({
   attempt: text(),
   action: oneOf(attemptActions),
@@ -242,6 +262,7 @@ const attemptChange = input<AttemptChange>({
   error: maybe(text()),
   reason: maybe(oneOf(givenReasons)),
   progress: maybe(input<AttemptProgress>({ done: number(), note: text() })),
+  log: maybe(input<AttemptLines>(attemptLines)),
   recordTaken: maybe(boolean()),
 });
 const attemptChanged = object<AttemptChanged>({
@@ -680,6 +701,21 @@ export const verbs: { readonly [V in Verb]: VerbRow<Awaited<ReturnType<Coordinat
     answer: list(attemptRow),
     repeat: "same",
     summary: "All attempts of a unit, in the order they were made.",
+  },
+  writeAttemptLogs: {
+    scope: "work",
+    params: { logs: list(input<AttemptLinesOf>({ attempt: text(), ...attemptLines })) },
+    answer: list(boolean()),
+    repeat: "never",
+    summary: "Keeps lines that tasks wrote, bounded per attempt; answers whether there is such an attempt.",
+  },
+  getAttemptLogs: {
+    scope: "read",
+    params: { ids: list(text()) },
+    options: { after: maybe(integer) } satisfies Members<LogQuery>,
+    answer: list(nullable(attemptLog)),
+    repeat: "same",
+    summary: "What the tasks of attempts wrote, null where there is no such attempt.",
   },
   listWorkerAttempts: {
     scope: "read",

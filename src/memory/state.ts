@@ -25,6 +25,7 @@ import {
   type Need,
   type QueueMessage,
   type SpecState,
+  type StoredLog,
   type UnitState,
   type Watches,
   type WorkSpecMeta,
@@ -46,6 +47,8 @@ interface Links {
   extras: Extras;
   needs: readonly Need[];
   dependents: Set<Unit> | null;
+  /** What its tasks wrote, by the number of the attempt. */
+  logs: Map<number, StoredLog> | null;
 }
 
 const noNeeds: readonly Need[] = [];
@@ -96,8 +99,17 @@ export class Unit implements UnitState {
       extras: noExtras,
       needs: noNeeds,
       dependents: null,
+      logs: null,
     };
     return this.#links;
+  }
+
+  get logs(): Map<number, StoredLog> | null {
+    return this.#links?.logs ?? null;
+  }
+
+  set logs(logs: Map<number, StoredLog> | null) {
+    this.#link().logs = logs;
   }
 
   get origin(): string | null {

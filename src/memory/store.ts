@@ -1,6 +1,7 @@
 /** The reference store: obvious, fast, no durability. Every method runs in one go, so every method is atomic. */
 import {
   addUnits,
+  appendLog,
   attemptRow,
   checkParents,
   changeUnits,
@@ -45,6 +46,7 @@ import {
   type HistoryKeeper,
   type HistoryRow,
   type ListedAttempt,
+  type LogWrite,
   type Lock,
   type LockDecision,
   type LockPath,
@@ -60,6 +62,7 @@ import {
   type Store,
   type StoredRecord,
   type Swept,
+  type StoredLog,
   type SweepLimits,
   type UnitSlice,
   type WaitingSinceRow,
@@ -460,6 +463,32 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
     const attempt =
       unit.attempt?.number === number ? unit.attempt : unit.history?.find((one) => one.number === number);
     return attempt === undefined ? null : attemptRow(unit, attempt);
+  }
+
+  // ---- logs
+
+  async writeLogs(ns: string, writes: readonly LogWrite[]): Promise<boolean[]> {
+    return writes.map((write) => {
+      const unit = this.#attempted(ns, write);
+      if (unit === undefined) return false;
+      const log = appendLog(unit.logs?.get(write.number) ?? null, write);
+      if (log !== null) (unit.logs ??= new Map<number, StoredLog>()).set(write.number, log);
+      return true;
+    });
+  }
+
+  async readLogs(ns: string, keys: readonly AttemptKey[]): Promise<(StoredLog | null | undefined)[]> {
+    return keys.map((key) => {
+      const unit = this.#attempted(ns, key);
+      return unit === undefined ? undefined : (unit.logs?.get(key.number) ?? null);
+    });
+  }
+
+  /** The unit of an attempt that was made. */
+  #attempted(ns: string, { unitId, number }: AttemptKey): Unit | undefined {
+    const unit = this.#units.get(unitId);
+    if (unit === undefined || unit.spec.deleted || unit.spec.space.name !== ns) return undefined;
+    return number <= unit.attempts ? unit : undefined;
   }
 
   async listUnitAttempts(ns: string, ref: WorkSpecRef, name: string, now: number): Promise<AttemptRow[]> {

@@ -408,6 +408,14 @@ export const migrations: readonly Migration[] = [
       ) WITH (fillfactor = 50)`,
       // turn: how many units the partition that was served last has had of its turn
       "ALTER TABLE @spec ADD COLUMN limits bytea[], ADD COLUMN turn integer NOT NULL DEFAULT 0",
+      // what tasks wrote: the newest lines of each attempt, in JSON, and how many there were
+      `CREATE TABLE @attempt_log (
+        unit bigint NOT NULL,
+        number integer NOT NULL,
+        total bigint NOT NULL,
+        lines text NOT NULL,
+        PRIMARY KEY (unit, number)
+      ) WITH (fillfactor = 50)`,
     ],
   },
 ];

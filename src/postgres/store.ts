@@ -42,6 +42,7 @@ import {
   type LockDecision,
   type LockPath,
   type LockView,
+  type LogWrite,
   type Make,
   type NamespaceRow,
   type NamespaceSettings,
@@ -53,6 +54,7 @@ import {
   type SharedLimit,
   type SpecTally,
   type Store,
+  type StoredLog,
   type StoredRecord,
   type Swept,
   type SweepLimits,
@@ -116,6 +118,7 @@ import {
   putActions,
   takeMessages,
 } from "./queues.ts";
+import { readLogs, writeLogs } from "./logs.ts";
 import { dropOldRecords, putRecords, readRecords } from "./history.ts";
 import { purgeUnits, sweepStore, type LogCursor } from "./sweep.ts";
 import { readTallies } from "./tally.ts";
@@ -939,6 +942,16 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
     now: number,
   ): Promise<Answer> {
     return this.#db.transaction((tx) => decideLocks(tx, ns, paths, decide, now));
+  }
+
+  // ---- logs
+
+  writeLogs(ns: string, writes: readonly LogWrite[]): Promise<boolean[]> {
+    return writeLogs(this.#db, ns, writes);
+  }
+
+  readLogs(ns: string, keys: readonly AttemptKey[]): Promise<(StoredLog | null | undefined)[]> {
+    return readLogs(this.#slow, ns, keys);
   }
 
   // ---- history

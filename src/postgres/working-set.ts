@@ -1033,7 +1033,11 @@ export class PostgresSet extends WorkingSet<Unit> {
     await this.#tx.rows("DELETE FROM @unit WHERE id = ANY ($1::bigint[])", [ids(units)]);
     const tried = units.filter(({ attempts }) => attempts > 0);
     if (tried.length > 0)
-      await this.#tx.rows("DELETE FROM @history WHERE unit = ANY ($1::bigint[])", [ids(tried)]);
+      await this.#tx.rows(
+        `WITH logs AS (DELETE FROM @attempt_log WHERE unit = ANY ($1::bigint[]))
+         DELETE FROM @history WHERE unit = ANY ($1::bigint[])`,
+        [ids(tried)],
+      );
     const needy = units.filter(({ needs }) => needs);
     if (needy.length > 0)
       await this.#tx.rows("DELETE FROM @need WHERE unit = ANY ($1::bigint[])", [ids(needy)]);

@@ -39,6 +39,7 @@ import type { Value } from "./driver.ts";
 import { addExtras, anyInBatch, dropExtras, extrasOf } from "./extras.ts";
 import { dropFailed } from "./failures.ts";
 import type { Lease } from "./leases.ts";
+import { dropLogs } from "./logs.ts";
 import { addMessage } from "./queues.ts";
 import { attemptCode, unitState } from "./schema.ts";
 import type { Spec, State } from "./state.ts";
@@ -568,6 +569,7 @@ function deleteSome(state: State, spec: Spec, ids: readonly number[]): void {
   dropExtras(state, spec, ids);
   if (spec.counts.failed < failed) dropFailed(state, spec, ids);
   sql.dropHistoryMany.run(list);
+  dropLogs(state, ids);
   sql.dropUnits.run(list);
   spec.top = spec.due = undefined;
 }

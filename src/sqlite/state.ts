@@ -112,6 +112,8 @@ export class State {
     message: 0,
     extras: 0,
   };
+  /** Whether tasks have written anything that is kept: while they have not, nobody looks. */
+  hasLogs = false;
   /** Namespaces where work may have become available. */
   readonly changed = new Set<string>();
   readonly watches = new Watches();
@@ -161,6 +163,7 @@ export class State {
     const [unit, spec, namespace, worker, log, needs, message, extras] = (this.sql.counters.get() ??
       []) as number[];
     Object.assign(this.counters, { unit, spec, namespace, worker, log, needs, message, extras });
+    this.hasLogs = this.sql.hasLogs.get()?.[0] === 1;
     const spaces = new Map<number, Space>();
     for (const [id, name, settings, dead] of this.sql.namespaces.all()) {
       const space = new Space(

@@ -111,6 +111,12 @@ export const sql = {
       data = ?, attempt_data = ?, since = ?, partition = ?, reason = ?
     WHERE id = ?`,
   dropUnit: "DELETE FROM unit WHERE id = ?",
+  hasLogs: "SELECT EXISTS (SELECT 1 FROM attempt_log)",
+  attemptLog: "SELECT total, lines FROM attempt_log WHERE unit = ? AND number = ?",
+  setAttemptLog: `
+    INSERT INTO attempt_log VALUES (?, ?, ?, ?)
+    ON CONFLICT (unit, number) DO UPDATE SET total = excluded.total, lines = excluded.lines`,
+  dropLogs: `DELETE FROM attempt_log WHERE unit IN ${ids}`,
   dropHistory: "DELETE FROM history WHERE unit = ?",
   unitsByName: `
     SELECT id, name FROM unit WHERE spec = ? AND name >= CAST(? AS TEXT) AND name < CAST(? AS TEXT)

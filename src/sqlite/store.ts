@@ -40,6 +40,7 @@ import {
   type LockDecision,
   type LockPath,
   type LockView,
+  type LogWrite,
   type Make,
   type NamespaceRow,
   type NamespaceSettings,
@@ -50,6 +51,7 @@ import {
   type Slice,
   type SpecTally,
   type Store,
+  type StoredLog,
   type StoredRecord,
   type Swept,
   type SweepLimits,
@@ -75,6 +77,7 @@ import type { Connection, Driver } from "./driver.ts";
 import { claimedBefore, findAttempt, heldAttempts, logged } from "./attempts.ts";
 import { noCandidates, listCandidates } from "./candidates.ts";
 import { seeLocks, lockBytes } from "./locks.ts";
+import { readLogs, writeLogs } from "./logs.ts";
 import { openSpace, findSpec, needSpec, allSpecs, sortedSpecs, putSpec, bury } from "./work-specs.ts";
 import { dropOldRecords, putRecords, readRecords } from "./history.ts";
 import { catchUp, isBehind } from "./expiry.ts";
@@ -816,6 +819,16 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
       state.changed.add(ns);
       return space === undefined ? names.map(() => false) : deleteLimits(state, space, names);
     });
+  }
+
+  // ---- logs
+
+  async writeLogs(ns: string, writes: readonly LogWrite[]): Promise<boolean[]> {
+    return this.#write((state) => writeLogs(state, ns, writes));
+  }
+
+  async readLogs(ns: string, keys: readonly AttemptKey[]): Promise<(StoredLog | null | undefined)[]> {
+    return this.#read((state) => readLogs(state, ns, keys));
   }
 
   // ---- locks

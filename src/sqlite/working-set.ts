@@ -24,6 +24,7 @@ import {
   type WorkUnitStatus,
 } from "../core/index.ts";
 import { extrasOf, isHeard, setExtras } from "./extras.ts";
+import { dropLogs } from "./logs.ts";
 import { dropFailed, noteFailed } from "./failures.ts";
 import { addNew } from "./fast-paths.ts";
 import { enterLane, lanesOf, laneValue, leaveLane } from "./lanes.ts";
@@ -406,6 +407,7 @@ export class SqliteSet extends WorkingSet<Unit> {
     state.writes++;
     state.sql.dropUnit.run(unit.id);
     if (unit.attempts > (unit.attempt === null ? 0 : 1)) state.sql.dropHistory.run(unit.id);
+    if (unit.attempts > 0) dropLogs(state, [unit.id]);
   }
 
   setNextContinuous(spec: Spec, nextContinuous: number): void {

@@ -21,6 +21,7 @@ import { input } from "./cases/input.ts";
 import { labels } from "./cases/labels.ts";
 import { sharedLimits } from "./cases/limits.ts";
 import { locks } from "./cases/locks.ts";
+import { logs } from "./cases/logs.ts";
 import { names } from "./cases/names.ts";
 import { namespaces } from "./cases/namespaces.ts";
 import { partitions } from "./cases/partitions.ts";
@@ -51,6 +52,7 @@ export const caseGroups: readonly CaseGroup[] = [
   retrying,
   failureGroups,
   progress,
+  logs,
   cancelling,
   scheduling,
   continuous,

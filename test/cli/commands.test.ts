@@ -233,6 +233,30 @@ const stories: readonly Story[] = [
     ],
   },
   {
+    name: "logs",
+    ways: ["rest", "store"],
+    lines: [
+      ...setUp,
+      { run: "logs crawl", code: 2, err: /which work unit\?/ },
+      { run: "logs crawl nope", code: 1, err: /No such work unit nope in crawl/ },
+      { run: "logs crawl c", out: "", err: /Its task wrote nothing/ },
+      { run: "logs crawl d", out: "", err: /No attempt was made yet/ },
+      { run: "logs crawl c --attempt 2", code: 1, err: /c has no attempt 2/ },
+      { run: "logs crawl c --attempt x", code: 2, err: /--attempt: expected a number/ },
+      {
+        run: `rpc writeAttemptLogs '[{"attempt":"ATTEMPT-c","lines":[{"text":"one","time":1},{"text":"a\\u001b[2J","level":"warn"}]}]'`,
+        json: [true],
+      },
+      { run: "logs crawl c", out: /^1970-01-01[^\n]* {2}one\n[^\n]* {2}warn: a\\x1b\[2J\n$/ },
+      {
+        run: "logs crawl c --json",
+        out: /"line":1,[^\n]*"text":"one"\}\n[^\n]*"line":2,[^\n]*"level":"warn"/,
+      },
+      { run: `rpc settleAttempts '[{"attempt":"ATTEMPT-c","action":"finish"}]'`, out: /"finished"/ },
+      { run: "logs crawl c --follow --all", out: /one\n[^\n]*warn/ },
+    ],
+  },
+  {
     name: "cancel",
     ways: ["rest", "cbor", "store"],
     lines: [
