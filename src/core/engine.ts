@@ -40,6 +40,7 @@ import {
   type BatchInput,
   type BatchRow,
 } from "./batch.ts";
+import { breakerWord, isTripped, type BreakerEvent } from "./breaker.ts";
 import { nextTurn, systemClock, systemRandom, type Clock, type Random } from "./clock.ts";
 import type {
   AddWorkUnitsOptions,
@@ -151,6 +152,8 @@ export interface EngineOptions {
   workerRetentionMs?: number;
   /** Whether it keeps records of what happens through it; yes. See `history`. */
   history?: boolean;
+  /** Called when a breaker of a work spec trips or closes through this engine. */
+  onBreaker?: (event: BreakerEvent) => void;
   /** Work specs of these runtimes may not be set; those that are there already are left as they are. */
   refusedRuntimes?: readonly string[];
 }
@@ -187,6 +190,7 @@ export class Engine implements Coordinate {
   readonly #messageWaiters: MessageWaiters;
   readonly #ends: EndWaits;
   readonly #recorder: Recorder | null;
+  readonly #stopListening: () => void;
   #closed = false;
   /** When workers were last registered: saves a write for each request that finds nothing. */
   readonly #known = new Map<string, number>();
@@ -205,6 +209,11 @@ export class Engine implements Coordinate {
     this.#ends = new EndWaits(store, this.#clock, this.#pollMs);
     const keeps = (options.history ?? true) && keepsHistory(store);
     this.#recorder = keeps ? new Recorder(store, this.#clock.now()) : null;
+    this.#stopListening = listensToBreakers(store, (event) => {
+      const { namespace, workSpec, time, state } = event;
+      this.#recorder?.changed(namespace, { time, workSpec, what: breakerWord(state) });
+      options.onBreaker?.(event);
+    });
   }
 
   // ---- namespaces
@@ -1221,6 +1230,7 @@ export class Engine implements Coordinate {
   async close(): Promise<void> {
     if (this.#closed) return;
     this.#closed = true;
+    this.#stopListening();
     this.#waiting.stop();
     this.#messageWaiters.stop();
     this.#ends.stop();
@@ -1324,6 +1334,13 @@ function checkSchedule({
   return schedule;
 }
 
+function listensToBreakers(store: Store, listener: (event: BreakerEvent) => void): () => void {
+  if (!keepsHistory(store)) return () => undefined;
+  const { breakers } = store.happened;
+  breakers.add(listener);
+  return () => breakers.delete(listener);
+}
+
 const byName = (a: Candidate, b: Candidate): number => compareNames(a.name, b.name);
 
 /** When the next unit is due, a lease ends, a spec may generate or its schedule does, or a spec starts: the earliest. */
@@ -1334,6 +1351,8 @@ function whenDue(candidates: readonly Candidate[], now: number): number {
     if (held !== undefined && held !== null && held.until > now) due = Math.min(due, held.until);
     if (meta.continuous && meta.nextContinuous > now) due = Math.min(due, meta.nextContinuous);
     if (meta.notBefore > now) due = Math.min(due, meta.notBefore);
+    const { until = 0 } = meta.breakerState;
+    if (isTripped(meta) && until > now) due = Math.min(due, until);
     if (runsDue(meta) > 0) due = Math.min(due, runsDue(meta));
   }
   return due;

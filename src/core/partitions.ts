@@ -6,6 +6,7 @@
  * next in the order of names after the one that was served last. One turn is one unit. Within a lane the order is that of every
  * claim: highest priority first, then names.
  */
+import { isTripped } from "./breaker.ts";
 import type { WorkSpecMeta } from "./work-spec.ts";
 
 /** So many units in so much time, with a burst of so many at once. Without a limit, or with 0, there is no rate. */
@@ -55,7 +56,8 @@ export const laneRules = ({ maxRunningPerPartition, ratePerPartition, order, fai
   JSON.stringify([maxRunningPerPartition, ratePerPartition, order, fair]);
 
 /** Whether claims of the work spec have to look at more than its units and `max_running`. */
-export const hasFlowRules = (meta: WorkSpecMeta): boolean => hasRate(meta.rate) || hasLanes(meta);
+export const hasFlowRules = (meta: WorkSpecMeta): boolean =>
+  hasRate(meta.rate) || hasLanes(meta) || isTripped(meta);
 
 export interface LaneState {
   readonly partition: string;

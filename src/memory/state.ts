@@ -197,6 +197,8 @@ export class Spec implements SpecState {
   /** The partition that was served last. */
   cursor = "";
   full = 0;
+  /** What its breaker counts: by time, and then by outcome. */
+  readonly outcomes = new Map<number, Map<string, number>>();
   readonly failures = new Failures(byName);
 
   constructor(id: number, space: Space, name: string, data: Data, meta: WorkSpecMeta) {
