@@ -394,6 +394,21 @@ export const migrations: readonly Migration[] = [
       "ALTER TABLE @tally ADD COLUMN freed bigint NOT NULL DEFAULT 0",
     ],
   },
+  {
+    // a daemon that does not know limits that work specs share would exceed them
+    worksWith: 5,
+    statements: [
+      // limits that work specs share: what they allow, in JSON, and when the bucket of the rate is full again
+      `CREATE TABLE @shared_limit (
+        namespace bigint NOT NULL,
+        name bytea NOT NULL,
+        rule text NOT NULL,
+        full_at double precision NOT NULL,
+        PRIMARY KEY (namespace, name)
+      ) WITH (fillfactor = 50)`,
+      "ALTER TABLE @spec ADD COLUMN limits bytea[]",
+    ],
+  },
 ];
 
 export const schemaVersion = migrations.length;

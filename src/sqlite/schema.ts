@@ -315,6 +315,16 @@ export const migrations: readonly string[] = [
   ALTER TABLE tally ADD COLUMN cursor BLOB;
   ALTER TABLE tally ADD COLUMN full REAL NOT NULL DEFAULT 0;
   `,
+  `
+  -- limits that work specs share: what they allow, in JSON, and when the bucket of the rate is full again
+  CREATE TABLE shared_limit (
+    namespace INTEGER NOT NULL,
+    name BLOB NOT NULL,
+    rule TEXT NOT NULL,
+    full REAL NOT NULL,
+    PRIMARY KEY (namespace, name)
+  ) WITHOUT ROWID;
+  `,
 ];
 
 export const schemaVersion = migrations.length;

@@ -138,7 +138,7 @@ async function downgrade(url: string, from: string, to: string, version: number)
   );
   for (const { name, columns } of tables)
     await client.query(`INSERT INTO ${to}.${name} (${columns}) SELECT ${columns} FROM ${from}.${name}`);
-  const fields = ["maxRunningPerPartition", "rate", "ratePerPartition", "order", "fair"];
+  const fields = ["maxRunningPerPartition", "rate", "ratePerPartition", "order", "fair", "limits"];
   await client.query(`UPDATE ${to}.spec SET meta = (meta::jsonb - $1::text[])::text`, [fields]);
   // long names had a hash in their keys before version 3
   const key =
@@ -157,7 +157,7 @@ async function downgrade(url: string, from: string, to: string, version: number)
   await client.end();
 }
 
-test.each([1, 2, 3])(
+test.each([1, 2, 3, 4])(
   "a database of schema %i, with work in it, is brought up to date",
   async (version) => {
     const url = await server.createDatabase();

@@ -28,14 +28,14 @@ function downgrade(from: string, to: string, version: number): void {
       `INSERT INTO main.${String(table)} (${columns}) SELECT ${columns} FROM new.${String(table)}`,
     );
   }
-  const fields = ["maxRunningPerPartition", "rate", "ratePerPartition", "order", "fair"];
+  const fields = ["maxRunningPerPartition", "rate", "ratePerPartition", "order", "fair", "limits"];
   connection.exec(
     `UPDATE spec SET meta = json_remove(meta, ${fields.map((field) => `'$.${field}'`).join(", ")})`,
   );
   connection.close();
 }
 
-test.each([1, 2, 3])("work of a file of schema %i goes on, and may have what is new", async (version) => {
+test.each([1, 2, 3, 4])("work of a file of schema %i goes on, and may have what is new", async (version) => {
   const clock = new ManualClock(1_000_000);
   const newer = path.join(directory, `new-${version}.sqlite`);
   const older = path.join(directory, `old-${version}.sqlite`);
