@@ -64,6 +64,8 @@ export class Spec implements SpecState {
   /** The partition that was served last. */
   cursor = "";
   full = 0;
+  /** The time under which its breaker counted last; see `outcomes.ts`. */
+  countedAt = 0;
 
   constructor(id: number, space: Space, name: string, data: Data, meta: WorkSpecMeta) {
     this.id = id;

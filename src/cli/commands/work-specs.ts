@@ -2,8 +2,10 @@
 import {
   defaultMeta,
   eachRow,
+  hasBreaker,
   hasRate,
   hasSchedule,
+  isTripped,
   metaFields,
   type Coordinate,
   type WorkSpecMeta,
@@ -32,6 +34,7 @@ const notNoted: ReadonlySet<string> = new Set<keyof WorkSpecMeta>([
   "schedule",
   "rate",
   "ratePerPartition",
+  "breaker",
 ]);
 
 /** What is set otherwise than usual, in a few words. */
@@ -45,6 +48,7 @@ function notes({ meta }: WorkSpecRow): string {
     meta.retry.attempts !== undefined && `${meta.retry.attempts} tries`,
     hasRate(meta.rate) && `rate ${unitsIn(meta.rate)}`,
     hasRate(meta.ratePerPartition) && `rate_per_partition ${unitsIn(meta.ratePerPartition)}`,
+    isTripped(meta) ? "breaker tripped" : hasBreaker(meta) && "breaker",
     meta.canBeContinuous && (meta.continuous ? `continuous${every}` : "continuous is off"),
     ...unusual.map((row) => (meta[row.field] === true ? row.name : `${row.name} ${String(show(row, meta))}`)),
   ]
