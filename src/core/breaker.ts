@@ -68,6 +68,9 @@ export const hasBreaker = ({ breaker }: WorkSpecMeta): boolean => (breaker.failu
 export const isTripped = (meta: WorkSpecMeta): boolean =>
   meta.breakerState.since !== undefined && hasBreaker(meta);
 
+/** What of the metadata says how it counts, to see whether it has changed: then it counts anew. */
+export const breakerRules = ({ breaker }: WorkSpecMeta): string => JSON.stringify(breaker);
+
 const windowOf = ({ windowMs = defaults.windowMs }: Breaker): number => Math.max(1, windowMs);
 const pauseOf = ({ pauseMs = defaults.pauseMs }: Breaker): number => Math.max(1, pauseMs);
 const probesOf = ({ probes = defaults.probes }: Breaker): number => Math.max(1, probes);
@@ -129,7 +132,7 @@ export function countsOf(
 
 /** Whether these counts, of the whole window, trip the breaker by one of the failures of this verb. */
 export function tripBy(
-  { breaker }: WorkSpecMeta,
+  { breaker, breakerState: { from } }: WorkSpecMeta,
   { failed: failures }: Outcomes,
   window: OutcomeCounts,
   now: number,
@@ -143,7 +146,7 @@ export function tripBy(
     // what begins later than the trip is a probe: the first one not in the same millisecond
     const until = now + (breaker.action === "slow" ? 1 : pauseOf(breaker));
     if (failed > 0 && failed >= (breaker.failures ?? 0) * ended)
-      return { since: now, until, left: 0, good: 0, failed, ended, error };
+      return { since: now, until, left: 0, good: 0, failed, ended, error, ...(from !== undefined && { from }) };
     if (breaker.by !== "error") return null;
   }
   return null;
@@ -166,9 +169,9 @@ export function afterProbes(
   return good >= probesOf(breaker) ? closed(state) : { ...state, good };
 }
 
-/** No longer tripped. Nothing was counted since it was. */
-export const closed = ({ since, from }: BreakerState): BreakerState =>
-  since === undefined ? (from === undefined ? {} : { from }) : { from: since + 1 };
+/** No longer tripped. Nothing was counted since it was; what is counted from now on is counted under later times. */
+export const closed = (state: BreakerState): BreakerState =>
+  state.since === undefined ? state : { from: Math.max(state.since, state.from ?? 0) + 1 };
 
 /** How many units may begin now. */
 export function probesLeft(meta: WorkSpecMeta, now: number): number {

@@ -7,6 +7,7 @@ import {
   byExpiration,
   compareNames,
   isPlainName,
+  breakerRules,
   hasLanes,
   laneRules,
   isSpent,
@@ -220,6 +221,7 @@ export class Spec implements SpecState {
     const limit = specTryLimit(this.meta);
     if (laneRules(meta) !== laneRules(this.meta) || hasLanes(meta) !== (this.lanes !== null))
       this.lanes = hasLanes(meta) ? new SpecLanes(meta, this.units.values(), this.lanes) : null;
+    if (breakerRules(meta) !== breakerRules(this.meta)) this.outcomes.clear();
     this.meta = meta;
     if (specTryLimit(meta) === limit) return;
     this.exhausted.clear();

@@ -1,7 +1,7 @@
 /** Namespaces and work specs: few rows, read by name. */
 import {
   defaultNamespaceSettings,
-  hasBreaker,
+  breakerRules,
   hasFlowRules,
   hasLanes,
   laneRules,
@@ -221,7 +221,7 @@ export async function writeWorkSpecs(
     );
     if (hadLanes && !hasLanes(meta))
       for (const table of ["lane", "note"]) await tx.rows(`DELETE FROM @${table} WHERE spec = $1`, [old.id]);
-    if (old !== undefined && hasBreaker(old.meta) && !hasBreaker(meta))
+    if (old !== undefined && breakerRules(meta) !== breakerRules(old.meta))
       await tx.rows("DELETE FROM @outcome WHERE spec = $1", [old.id]);
     const row = { id: written?.[0] as number, name, data, meta };
     specs.set(name, row);
