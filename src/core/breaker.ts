@@ -146,7 +146,16 @@ export function tripBy(
     // what begins later than the trip is a probe: the first one not in the same millisecond
     const until = now + (breaker.action === "slow" ? 1 : pauseOf(breaker));
     if (failed > 0 && failed >= (breaker.failures ?? 0) * ended)
-      return { since: now, until, left: 0, good: 0, failed, ended, error, ...(from !== undefined && { from }) };
+      return {
+        since: now,
+        until,
+        left: 0,
+        good: 0,
+        failed,
+        ended,
+        error,
+        ...(from !== undefined && { from }),
+      };
     if (breaker.by !== "error") return null;
   }
   return null;
@@ -181,7 +190,11 @@ export function probesLeft(meta: WorkSpecMeta, now: number): number {
 }
 
 /** A tripped breaker after so many probes began. */
-export function afterClaim({ breaker, breakerState: state }: WorkSpecMeta, count: number, now: number): BreakerState {
+export function afterClaim(
+  { breaker, breakerState: state }: WorkSpecMeta,
+  count: number,
+  now: number,
+): BreakerState {
   const { until = 0, left = 0 } = state;
   return now >= until
     ? { ...state, left: probesOf(breaker) - count, until: now + pauseOf(breaker) }

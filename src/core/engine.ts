@@ -152,8 +152,6 @@ export interface EngineOptions {
   workerRetentionMs?: number;
   /** Whether it keeps records of what happens through it; yes. See `history`. */
   history?: boolean;
-  /** Called when a breaker of a work spec trips or closes through this engine. */
-  onBreaker?: (event: BreakerEvent) => void;
   /** Work specs of these runtimes may not be set; those that are there already are left as they are. */
   refusedRuntimes?: readonly string[];
 }
@@ -190,6 +188,7 @@ export class Engine implements Coordinate {
   readonly #messageWaiters: MessageWaiters;
   readonly #ends: EndWaits;
   readonly #recorder: Recorder | null;
+  readonly #breakerWatchers = new Set<(event: BreakerEvent) => void>();
   readonly #stopListening: () => void;
   #closed = false;
   /** When workers were last registered: saves a write for each request that finds nothing. */
@@ -212,7 +211,7 @@ export class Engine implements Coordinate {
     this.#stopListening = listensToBreakers(store, (event) => {
       const { namespace, workSpec, time, state } = event;
       this.#recorder?.changed(namespace, { time, workSpec, what: breakerWord(state) });
-      options.onBreaker?.(event);
+      for (const tell of this.#breakerWatchers) tell(event);
     });
   }
 
@@ -1220,6 +1219,12 @@ export class Engine implements Coordinate {
     const { done } = await this.#store.purge(units, now);
     await this.#recorder?.record(now);
     return { ...swept, more: swept.more || !done };
+  }
+
+  /** Calls back when the breaker of a work spec trips or closes through this engine. Returns how to stop. */
+  watchBreakers(tell: (event: BreakerEvent) => void): () => void {
+    this.#breakerWatchers.add(tell);
+    return () => this.#breakerWatchers.delete(tell);
   }
 
   /** How many requests wait: for work, for messages, or for units to end. */

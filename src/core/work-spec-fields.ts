@@ -165,8 +165,16 @@ const breakerKeys = {
     field: "failures",
     help: "The share of attempts within the window that must fail to trip it; 0 is no breaker",
   },
-  min: { kind: "count", field: "min", help: "Attempts within the window below which it does not trip; 10 if not given" },
-  window: { kind: "duration", field: "windowMs", help: "Seconds over which attempts are counted; 60 if not given" },
+  min: {
+    kind: "count",
+    field: "min",
+    help: "Attempts within the window below which it does not trip; 10 if not given",
+  },
+  window: {
+    kind: "duration",
+    field: "windowMs",
+    help: "Seconds over which attempts are counted; 60 if not given",
+  },
   pause: {
     kind: "duration",
     field: "pauseMs",

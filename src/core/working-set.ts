@@ -320,7 +320,8 @@ export abstract class WorkingSet<Unit extends UnitState> {
     const was = isTripped(spec.meta);
     this.setBreaker(spec, state);
     const is = state.since !== undefined;
-    if (was !== is) this.#notes.breaker({ namespace: spec.namespace, workSpec: spec.name, time: this.now, state });
+    if (was !== is)
+      this.#notes.breaker({ namespace: spec.namespace, workSpec: spec.name, time: this.now, state });
   }
 
   /** The unit has ended: its queues get a message, and its dependents are looked at before the verb answers. */

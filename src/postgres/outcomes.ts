@@ -1,5 +1,12 @@
 /** What the breakers of work specs count, and what they do. */
-import { countedFrom, countStepMs, hasFlowRules, isTripped, type OutcomeCounts, type WorkSpecMeta } from "../core/index.ts";
+import {
+  countedFrom,
+  countStepMs,
+  hasFlowRules,
+  isTripped,
+  type OutcomeCounts,
+  type WorkSpecMeta,
+} from "../core/index.ts";
 import type { Database, Session } from "./connection.ts";
 import type { Spec } from "./units.ts";
 import { int8s, texts } from "./values.ts";
@@ -48,7 +55,9 @@ export async function writeOutcomes(tx: Session, outcomes: NewOutcomes): Promise
 }
 
 /** The columns of a work spec that follow from its breaker: see the schema. */
-export function breakerValues(meta: WorkSpecMeta): [breaker: string | null, countMs: number, countFrom: number] {
+export function breakerValues(
+  meta: WorkSpecMeta,
+): [breaker: string | null, countMs: number, countFrom: number] {
   const { breakerState } = meta;
   return [
     Object.keys(breakerState).length === 0 ? null : JSON.stringify(breakerState),

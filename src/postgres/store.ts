@@ -780,7 +780,14 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
   async #settle(ns: string, changes: readonly Settle[], now: number): Promise<AttemptChanged[]> {
     const queues = this.#queues.get(ns) ?? 0;
     const { answers: plain, needyPast } = this.#parts.fastPaths
-      ? await settlePlain(this.#parts.timely, ns, changes, queues, { laned: this.#laned.has(ns), counted: this.#counted.has(ns) }, now)
+      ? await settlePlain(
+          this.#parts.timely,
+          ns,
+          changes,
+          queues,
+          { laned: this.#laned.has(ns), counted: this.#counted.has(ns) },
+          now,
+        )
       : { answers: [], needyPast: true };
     // what is not plain, and what another transaction changed at the same moment
     const left = changes.filter((_, i) => plain[i] === undefined);

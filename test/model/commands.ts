@@ -617,7 +617,7 @@ operations.define(
       maxRetries,
       ...flow,
       // histories that were stored before there were breakers have none
-      breaker: (breaker as ModelBreaker | null | undefined) ?? null,
+      breaker: breaker ?? null,
       backoff,
       retention: { ...(finished && { finished }), ...(failed && { failed }) },
     });

@@ -711,7 +711,8 @@ export class Model {
     trip.outcomes = trip.outcomes.filter((one) => one.at > this.now - breaker.windowMs);
     const failed = trip.outcomes.filter(({ good }) => !good).length;
     const enough = trip.outcomes.length >= breaker.min;
-    if (!enough || ended.every(({ good }) => good) || failed < breaker.failures * trip.outcomes.length) return;
+    if (!enough || ended.every(({ good }) => good) || failed < breaker.failures * trip.outcomes.length)
+      return;
     const until = this.now + (breaker.slow ? 1 : breaker.pauseMs);
     Object.assign(trip, { since: this.now, until, left: 0, good: 0 });
   }

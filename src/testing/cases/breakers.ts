@@ -10,8 +10,8 @@ async function start(t: Context, breaker: Record<string, unknown>, more: object 
   await t.add("s", ...names(100));
 }
 
-/** Claims a unit and fails it, or finishes it. */
-async function run(t: Context, ...outcomes: ("finish" | string)[]): Promise<void> {
+/** Claims a unit for each word, and finishes it, or fails it with this error. */
+async function run(t: Context, ...outcomes: string[]): Promise<void> {
   for (const outcome of outcomes) {
     const attempt = await t.claimOne({ workSpecs: ["s"] });
     if (outcome === "finish") await t.settled(attempt, "finish");
@@ -46,7 +46,10 @@ export const breakers: CaseGroup = {
         assert.deepEqual(await t.claim(), []);
         const { excluded, reason } = await explained(t);
         assert.equal(excluded, "breaker");
-        assert.match(reason, /paused by its breaker: 2 of 4 attempts failed \(Error: no route to …\); .* 30\.0 s/);
+        assert.match(
+          reason,
+          /paused by its breaker: 2 of 4 attempts failed \(Error: no route to …\); .* 30\.0 s/,
+        );
       },
     },
     {
