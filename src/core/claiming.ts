@@ -16,6 +16,7 @@ import {
   tokensOf,
   type LaneState,
 } from "./partitions.ts";
+import { placesUnder } from "./limits.ts";
 import type { Claim, Make } from "./store.ts";
 import { attemptRow, type Rule, type UnitState, type WorkingSet } from "./working-set.ts";
 
@@ -39,6 +40,10 @@ export function* claimUnits<Unit extends UnitState>(
     yield set.loadCounts(spec);
     const pending = set.count(spec, "pending");
     if (meta.maxRunning > 0) places = Math.min(places, meta.maxRunning - pending);
+    if (meta.limits.length > 0) {
+      yield set.loadLimits(spec);
+      places = Math.min(places, placesUnder(set.limits(spec), beginning(set, spec)));
+    }
     places = Math.min(places, tokensOf(meta.rate, spec.full, beginning(set, spec)));
     places = Math.min(places, probesLeft(meta, set.now));
     if (places > 0 && mayGenerate(meta, set.count(spec, "available"), pending, set.now)) {
@@ -69,6 +74,14 @@ export function* claimUnits<Unit extends UnitState>(
     set.setFull(spec, takeTokens(meta.rate, spec.full, beginning(set, spec), attempts.length));
   if (isTripped(meta) && attempts.length > 0)
     set.changeBreaker(spec, afterClaim(meta, attempts.length, set.now));
+  if (meta.limits.length > 0 && attempts.length > 0)
+    for (const limit of set.limits(spec))
+      if (hasRate(limit.rate))
+        set.setLimitFull(
+          spec,
+          limit.name,
+          takeTokens(limit.rate, limit.full, beginning(set, spec), attempts.length),
+        );
   if (exhausted === 0 || attempts.length > 0) return { attempts, more: false };
   if (lanes) return { attempts, more: (yield* openLane(set, spec, 1)) !== undefined };
   yield set.loadReady(spec, 1);

@@ -17,6 +17,14 @@ import {
   type AttemptRow,
 } from "./attempt.ts";
 import {
+  checkLines,
+  readStoredLog,
+  type AttemptLinesOf,
+  type AttemptLog,
+  type LogQuery,
+  type LogWrite,
+} from "./attempt-log.ts";
+import {
   checkBoolean,
   checkCount,
   checkData,
@@ -41,6 +49,7 @@ import {
   type BatchRow,
 } from "./batch.ts";
 import { breakerWord, isTripped, type BreakerEvent } from "./breaker.ts";
+import { checkLimit, holdByLimits, limitRows, type SharedLimitInput, type SharedLimitRow } from "./limits.ts";
 import { nextTurn, systemClock, systemRandom, type Clock, type Random } from "./clock.ts";
 import type {
   AddWorkUnitsOptions,
@@ -648,11 +657,10 @@ export class Engine implements Coordinate {
     // a spec that turned out to have nothing is looked at again, with fresh counts, but not for ever
     for (let tries = 0; ; tries++) {
       const now = this.#clock.now();
-      const { settings, candidates, repeated, look } = await this.#store.candidates(
-        ns,
-        { requestId: ask.requestId, fresh: tries > 0 },
-        now,
-      );
+      const found = await this.#store.candidates(ns, { requestId: ask.requestId, fresh: tries > 0 }, now);
+      const { settings, repeated, look, limits } = found;
+      const candidates =
+        limits === undefined ? found.candidates : holdByLimits(found.candidates, limits, now);
       if (repeated !== null && repeated.length > 0) return { found: repeated, again: 0 };
       if (asksForTasks(ask.schedule) && (await this.#deriveTasks(ns, candidates))) continue;
       // in one order whatever the store, so that the same draw is the same choice
@@ -746,16 +754,19 @@ export class Engine implements Coordinate {
   }
 
   async settleAttempts(ns: string, changes: readonly AttemptChange[]): Promise<AttemptChanged[]> {
-    return this.#timely((now) => this.#settleAttempts(ns, changes, now));
+    const done = { logs: false };
+    return this.#timely((now) => this.#settleAttempts(ns, changes, done, now));
   }
 
   async #settleAttempts(
     ns: string,
     changes: readonly AttemptChange[],
+    done: { logs: boolean },
     now: number,
   ): Promise<AttemptChanged[]> {
     const namespace = this.#ns(ns);
     const settles: Settle[] = [];
+    let logs: LogWrite[] | null = null;
     // a name that was never handed out cannot be looked up: it is answered in its place
     const unknown: { at: number; answer: AttemptChanged }[] = [];
     this.#batch("changes", changes).forEach((change, i) => {
@@ -763,10 +774,16 @@ export class Engine implements Coordinate {
         const settle = this.#readChange(change, now);
         if (settle === null) unknown.push({ at: i, answer: noSuchAttempt(change.attempt) });
         else settles.push(settle);
+        if (change.log === undefined) return;
+        const log = checkLines("log", change.attempt, change.log, now, this.#maxBatch);
+        if (log !== null) (logs ??= []).push(log);
       } catch (error) {
         throw inItem(error, i, changes.length);
       }
     });
+    // before the end that they belong to: who sees that an attempt has ended sees all that it wrote
+    if (logs !== null && !done.logs) await this.#store.writeLogs(namespace, logs);
+    done.logs = true;
     const answers = settles.length === 0 ? [] : await this.#store.settle(namespace, settles, now);
     for (const { at, answer } of unknown) answers.splice(at, 0, answer);
     return answers;
@@ -825,6 +842,37 @@ export class Engine implements Coordinate {
     const rows = await this.#store.getAttempts(this.#ns(ns), known, this.#clock.now());
     let at = 0;
     return keys.map((key) => (key === null ? null : (rows[at++] ?? null)));
+  }
+
+  async writeAttemptLogs(ns: string, logs: readonly AttemptLinesOf[]): Promise<boolean[]> {
+    const now = this.#clock.now();
+    const writes = this.#batch("logs", logs).map((log, i) => {
+      try {
+        return checkLines("log", checkObject("log", log).attempt, log, now, this.#maxBatch);
+      } catch (error) {
+        throw inItem(error, i, logs.length);
+      }
+    });
+    const known = writes.filter((write) => write !== null);
+    const answers = await this.#store.writeLogs(this.#ns(ns), known);
+    let at = 0;
+    return writes.map((write) => write !== null && answers[at++] === true);
+  }
+
+  async getAttemptLogs(
+    ns: string,
+    ids: readonly string[],
+    query: LogQuery = {},
+  ): Promise<(AttemptLog | null)[]> {
+    const keys = this.#batch("ids", ids).map(parseAttemptId);
+    const after = checkCount("after", checkObject("query", query).after, 0);
+    const known = keys.filter((key) => key !== null);
+    const logs = await this.#store.readLogs(this.#ns(ns), known);
+    let at = 0;
+    return keys.map((key, i) => {
+      const stored = key === null ? undefined : logs[at++];
+      return stored === undefined ? null : readStoredLog(ids[i]!, stored, after);
+    });
   }
 
   async listUnitAttempts(ns: string, ref: WorkSpecRef, unit: string): Promise<AttemptRow[]> {
@@ -994,6 +1042,29 @@ export class Engine implements Coordinate {
     return page(query.limit, read, (row) => row.name);
   }
 
+  async setLimits(ns: string, limits: readonly SharedLimitInput[]): Promise<SharedLimitRow[]> {
+    const namespace = this.#ns(ns);
+    const now = this.#clock.now();
+    const checked = this.#batch("limits", limits).map((one) => checkLimit(one, now));
+    await this.#store.putLimits(namespace, checked);
+    const given = new Set(checked.map(({ name }) => name));
+    return (await this.listLimits(ns)).filter(({ name }) => given.has(name));
+  }
+
+  async listLimits(ns: string): Promise<SharedLimitRow[]> {
+    const namespace = this.#ns(ns);
+    const now = this.#clock.now();
+    const limits = await this.#store.listLimits(namespace);
+    if (limits.length === 0) return [];
+    const { candidates } = await this.#store.candidates(namespace, { requestId: null, fresh: true }, now);
+    return limitRows(limits, candidates, now);
+  }
+
+  async deleteLimits(ns: string, names: readonly string[]): Promise<boolean[]> {
+    const checked = this.#batch("names", names).map((name) => checkName("limit", name));
+    return this.#store.deleteLimits(this.#ns(ns), checked);
+  }
+
   async deleteBatches(ns: string, names: readonly string[]): Promise<boolean[]> {
     return this.#store.deleteBatches(this.#ns(ns), this.#batch("names", names).map(checkBatch));
   }
@@ -1100,11 +1171,9 @@ export class Engine implements Coordinate {
 
   async explain(ns: string, request: ScheduleRequest = {}): Promise<Explained[]> {
     const now = this.#clock.now();
-    const { settings, candidates } = await this.#store.candidates(
-      this.#ns(ns),
-      { requestId: null, fresh: true },
-      now,
-    );
+    const found = await this.#store.candidates(this.#ns(ns), { requestId: null, fresh: true }, now);
+    const { settings, limits = [] } = found;
+    const candidates = holdByLimits(found.candidates, limits, now);
     if (asksForTasks(request) && (await this.#deriveTasks(ns, candidates))) return this.explain(ns, request);
     return explainChoice(candidates.sort(byName), checkSchedule(request), now, settings.policy);
   }

@@ -2,7 +2,10 @@
 import {
   areExtras,
   countedFrom,
+  limitNames,
+  nextTurnOf,
   noExtras,
+  refersTo,
   SortedList,
   type Watches,
   workerLifetimeMs,
@@ -19,6 +22,7 @@ import {
   type OutcomeCounts,
   type QueueMessage,
   type Rule,
+  type SharedLimitState,
   type WorkUnitPut,
   type WorkUnitStatus,
 } from "../core/index.ts";
@@ -103,7 +107,7 @@ export class MemorySet extends WorkingSet<Unit> {
   }
 
   nextLane(spec: Spec): Lane | undefined {
-    return spec.lanes?.lanes.next(spec.cursor, this.now);
+    return spec.lanes?.lanes.next(spec, this.now);
   }
 
   nextInLane(spec: Spec, lane: LaneState, begun: boolean): Unit | undefined {
@@ -114,10 +118,38 @@ export class MemorySet extends WorkingSet<Unit> {
     return spec.lanes?.lanes.get(partition)?.running ?? 0;
   }
 
+  limits(spec: Spec): SharedLimitState[] {
+    const { space } = spec;
+    const states: SharedLimitState[] = [];
+    for (const name of limitNames(spec.meta)) {
+      const limit = space.limits.get(name);
+      if (limit === undefined) continue;
+      let running = 0;
+      for (const one of space.specs.values()) if (refersTo(one.meta, name)) running += this.#runningOf(one);
+      states.push({ ...limit, running });
+    }
+    return states;
+  }
+
+  /** Without those whose leases have ended. */
+  #runningOf(spec: Spec): number {
+    let running = spec.leases.size;
+    for (const unit of spec.leases) {
+      if ((unit.attempt?.expiration ?? 0) > this.now) break;
+      running--;
+    }
+    return running;
+  }
+
   // ---- writing
 
+  setLimitFull({ space }: Spec, name: string, full: number): void {
+    const limit = space.limits.get(name);
+    if (limit !== undefined) limit.full = full;
+  }
+
   served(spec: Spec, { partition }: LaneState): void {
-    spec.cursor = partition;
+    Object.assign(spec, nextTurnOf(spec.meta, spec, partition));
   }
 
   hold(spec: Spec, { partition }: LaneState, hold: Hold): void {

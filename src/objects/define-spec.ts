@@ -61,6 +61,10 @@ export interface WorkSpecKeys<Result = DataObject> {
   order?: "partition" | "";
   /** With partition, partitions take turns, one unit each, however many units they have and of whatever priority */
   fair?: "partition" | "";
+  /** With fair, how many units a turn of a partition is, by its name; 1 for those that are not named */
+  partition_weights?: Readonly<Record<string, number>>;
+  /** Limits of the namespace that its units come under, with those of other work specs */
+  limits?: readonly string[];
   /** What becomes of a unit whose task ends in an error. Without it and max_retries, the unit fails */
   retry?: {
     attempts?: number;

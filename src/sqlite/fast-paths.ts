@@ -44,6 +44,7 @@ import { addExtras, anyInBatch, dropExtras, extrasOf } from "./extras.ts";
 import { dropFailed } from "./failures.ts";
 import type { Lease } from "./leases.ts";
 import { addOutcomes } from "./outcomes.ts";
+import { dropLogs } from "./logs.ts";
 import { addMessage } from "./queues.ts";
 import { attemptCode, unitState } from "./schema.ts";
 import type { Spec, State } from "./state.ts";
@@ -584,6 +585,7 @@ function deleteSome(state: State, spec: Spec, ids: readonly number[]): void {
   dropExtras(state, spec, ids);
   if (spec.counts.failed < failed) dropFailed(state, spec, ids);
   sql.dropHistoryMany.run(list);
+  dropLogs(state, ids);
   sql.dropUnits.run(list);
   spec.top = spec.due = undefined;
 }

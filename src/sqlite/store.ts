@@ -31,6 +31,7 @@ import {
   type CandidatesAsk,
   type Claim,
   type CountSlice,
+  type SharedLimit,
   type FailureRow,
   type Happened,
   type HistoryKeeper,
@@ -39,6 +40,7 @@ import {
   type LockDecision,
   type LockPath,
   type LockView,
+  type LogWrite,
   type Make,
   type NamespaceRow,
   type NamespaceSettings,
@@ -49,6 +51,7 @@ import {
   type Slice,
   type SpecTally,
   type Store,
+  type StoredLog,
   type StoredRecord,
   type Swept,
   type SweepLimits,
@@ -68,11 +71,13 @@ import {
   type WorkUnitWhere,
 } from "../core/index.ts";
 import { deleteBatches, listBatches, readBatch } from "./batches.ts";
+import { deleteLimits, putLimits, readLimits } from "./limits.ts";
 import { again, Committer } from "./commit.ts";
 import type { Connection, Driver } from "./driver.ts";
 import { claimedBefore, findAttempt, heldAttempts, logged } from "./attempts.ts";
 import { noCandidates, listCandidates } from "./candidates.ts";
 import { seeLocks, lockBytes } from "./locks.ts";
+import { readLogs, writeLogs } from "./logs.ts";
 import { openSpace, findSpec, needSpec, allSpecs, sortedSpecs, putSpec, bury } from "./work-specs.ts";
 import { dropOldRecords, putRecords, readRecords } from "./history.ts";
 import { catchUp, isBehind } from "./expiry.ts";
@@ -143,7 +148,17 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
     this.#opened = opened;
     this.#state = new State(opened.connection, opened.fastPaths ?? true);
     const { file, connection, joinMs } = opened;
-    this.#committer = new Committer(file, connection, this.#state, () => this.#tell(), joinMs);
+    this.#committer = new Committer(
+      file,
+      connection,
+      this.#state,
+      () => this.#tellOfWork(),
+      () => {
+        this.#state.tellWatches();
+        this.#tellOfWork();
+      },
+      joinMs,
+    );
   }
 
   // ---- the one place that every verb goes through. The verbs of the hot path are generator methods: a generator expression would be
@@ -207,13 +222,13 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
     return this.#state.watches.watchQueue(ns, queue, wake);
   }
 
-  #tell(): void {
-    const { changed } = this.#state;
-    this.#state.tellWatches();
-    if (changed.size === 0) return;
+  /** Whether anybody waits for work where something changed. */
+  #tellOfWork(): boolean {
+    const { changed, watches } = this.#state;
+    if (changed.size === 0) return false;
     const names = [...changed];
     changed.clear();
-    for (const name of names) this.#state.watches.changed(name);
+    return names.map((name) => watches.changed(name)).includes(true);
   }
 
   // ---- namespaces
@@ -322,17 +337,20 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
 
   async candidates(ns: string, { requestId }: CandidatesAsk, now: number): Promise<Candidates> {
     const state = this.#state;
-    // nothing to write and nothing open: the answer is in memory, and need not wait for a turn
+    // nothing to write and no verb halfway: the answer is in memory, and need not wait for a turn
     if (
-      this.#committer.idle &&
+      this.#committer.isBetweenVerbs &&
       this.#committer.failure === null &&
       !this.#opened.readOnly &&
-      requestId === null &&
       this.#closing === null
     ) {
       const space = state.spaces.get(ns);
       if (space === undefined) return noCandidates();
-      if (![...space.specs.values()].some((spec) => isBehind(state, spec, now)))
+      // a claim that is asked for again is answered when it is on the disk
+      if (
+        claimedBefore(state, space, requestId) === null &&
+        ![...space.specs.values()].some((spec) => isBehind(state, spec, now))
+      )
         return listCandidates(state, space, null, now);
     }
     return this.#read(() => {
@@ -777,6 +795,40 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
       const space = state.spaces.get(ns);
       return space === undefined ? names.map(() => false) : deleteBatches(state, space, names);
     });
+  }
+
+  // ---- shared limits
+
+  async putLimits(ns: string, limits: readonly SharedLimit[]): Promise<void> {
+    await this.#write((state) => {
+      putLimits(state, openSpace(state, ns), limits);
+      state.changed.add(ns);
+    });
+  }
+
+  async listLimits(ns: string): Promise<SharedLimit[]> {
+    return this.#read((state) => {
+      const space = state.spaces.get(ns);
+      return space === undefined ? [] : readLimits(state, space);
+    });
+  }
+
+  async deleteLimits(ns: string, names: readonly string[]): Promise<boolean[]> {
+    return this.#write((state) => {
+      const space = state.spaces.get(ns);
+      state.changed.add(ns);
+      return space === undefined ? names.map(() => false) : deleteLimits(state, space, names);
+    });
+  }
+
+  // ---- logs
+
+  async writeLogs(ns: string, writes: readonly LogWrite[]): Promise<boolean[]> {
+    return this.#write((state) => writeLogs(state, ns, writes));
+  }
+
+  async readLogs(ns: string, keys: readonly AttemptKey[]): Promise<(StoredLog | null | undefined)[]> {
+    return this.#read((state) => readLogs(state, ns, keys));
   }
 
   // ---- locks

@@ -4,6 +4,7 @@ import {
   isSpent,
   nameFromBytes,
   nameToBytes,
+  nextTurnOf,
   noExtras,
   ownTryLimit,
   WorkingSet,
@@ -19,16 +20,19 @@ import {
   type OutcomeCounts,
   type QueueMessage,
   type Rule,
+  type SharedLimitState,
   type WorkSpecMeta,
   type WorkUnitPut,
   type WorkUnitStatus,
 } from "../core/index.ts";
 import { extrasOf, isHeard, setExtras } from "./extras.ts";
+import { dropLogs } from "./logs.ts";
 import { dropFailed, noteFailed } from "./failures.ts";
 import { addNew } from "./fast-paths.ts";
 import { enterLane, lanesOf, laneValue, leaveLane } from "./lanes.ts";
 import { readBatch } from "./batches.ts";
 import { addOutcomes, readOutcomes } from "./outcomes.ts";
+import { limitsOf } from "./limits.ts";
 import { addMessage } from "./queues.ts";
 import { attemptCode, unitState } from "./schema.ts";
 import { spentTries } from "./statements.ts";
@@ -147,7 +151,7 @@ export class SqliteSet extends WorkingSet<Unit> {
   }
 
   nextLane(spec: Spec): Lane | undefined {
-    return lanesOf(this.#state, spec).next(spec.cursor, this.now);
+    return lanesOf(this.#state, spec).next(spec, this.now);
   }
 
   nextInLane(spec: Spec, { partition }: LaneState, begun: boolean): Unit | undefined {
@@ -166,7 +170,7 @@ export class SqliteSet extends WorkingSet<Unit> {
 
   served(spec: Spec, { partition, full }: LaneState): void {
     this.#state.touch(spec);
-    spec.cursor = partition;
+    Object.assign(spec, nextTurnOf(spec.meta, spec, partition));
     if (!hasRate(spec.meta.ratePerPartition)) return;
     lanesOf(this.#state, spec).of(partition).full = full;
     this.#state.sql.setLane.run(spec.id, laneValue(partition), full);
@@ -175,6 +179,15 @@ export class SqliteSet extends WorkingSet<Unit> {
   hold(spec: Spec, { partition }: LaneState, hold: Hold): void {
     const lanes = lanesOf(this.#state, spec);
     lanes.hold(lanes.of(partition), hold);
+  }
+
+  limits(spec: Spec): readonly SharedLimitState[] {
+    return limitsOf(this.#state, spec, this.now);
+  }
+
+  setLimitFull({ space }: Spec, name: string, full: number): void {
+    this.#state.writes++;
+    this.#state.sql.setLimitFull.run(full, space.id, nameToBytes(name));
   }
 
   setFull(spec: Spec, full: number): void {
@@ -398,6 +411,7 @@ export class SqliteSet extends WorkingSet<Unit> {
     state.writes++;
     state.sql.dropUnit.run(unit.id);
     if (unit.attempts > (unit.attempt === null ? 0 : 1)) state.sql.dropHistory.run(unit.id);
+    if (unit.attempts > 0) dropLogs(state, [unit.id]);
   }
 
   setNextContinuous(spec: Spec, nextContinuous: number): void {

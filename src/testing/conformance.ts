@@ -20,7 +20,9 @@ import { failureGroups } from "./cases/failures.ts";
 import { housekeeping } from "./cases/housekeeping.ts";
 import { input } from "./cases/input.ts";
 import { labels } from "./cases/labels.ts";
+import { sharedLimits } from "./cases/limits.ts";
 import { locks } from "./cases/locks.ts";
+import { logs } from "./cases/logs.ts";
 import { names } from "./cases/names.ts";
 import { namespaces } from "./cases/namespaces.ts";
 import { partitions } from "./cases/partitions.ts";
@@ -51,6 +53,7 @@ export const caseGroups: readonly CaseGroup[] = [
   retrying,
   failureGroups,
   progress,
+  logs,
   cancelling,
   scheduling,
   continuous,
@@ -67,6 +70,7 @@ export const caseGroups: readonly CaseGroup[] = [
   labels,
   partitions,
   breakers,
+  sharedLimits,
   ending,
   queueAge,
   locks,
