@@ -12,6 +12,8 @@ export default defineConfig({
     sequence: { sequencer: LongFirst },
     testTimeout: 30_000,
     hookTimeout: 30_000,
+    // how long something takes to happen is not what most tests are about, and machines are busy
+    expect: { poll: { timeout: 20_000 } },
     reporters: ["default", new SkippedReporter()],
   },
 });
