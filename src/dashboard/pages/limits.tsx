@@ -60,7 +60,7 @@ limits:
                 { text: "Rate", className: "lo" },
                 { text: "Next may begin", className: "lo" },
                 "Work specs",
-                { text: "At most", className: "r" },
+                { text: "At most", className: "r lo" },
               ]}
             />
             <tbody>
@@ -114,7 +114,7 @@ function Row({ limit, undo }: { limit: SharedLimitRow; undo: Undo }): ReactNode 
           <span className="dim">and {plural(workSpecs.length - shownSpecs, "other")}</span>
         )}
       </td>
-      <td className="r">
+      <td className="r lo">
         <AtMost limit={limit} undo={undo} />
       </td>
     </tr>
