@@ -2,7 +2,7 @@
  * A work spec describes a family of jobs. Its data is the user's; its metadata is what the scheduler looks at,
  * derived from the data's special keys and then adjustable on its own.
  */
-import { describeValue } from "./check.ts";
+import { describeValue } from "./describe-value.ts";
 import { decodeData, type Data } from "./data.ts";
 import { CoordinateError } from "./errors.ts";
 import { checkName } from "./names.ts";
