@@ -106,6 +106,22 @@ def retry_body(policy: Mapping[str, Any]) -> Dict[str, Any]:
     return body
 
 
+def limit_body(name: str, limit: Mapping[str, Any]) -> Dict[str, Any]:
+    """`{"max_running": 5, "rate": {"limit": 100, "period": 60, "burst": 10}}`, as a flow file has it."""
+    body: Dict[str, Any] = {"name": name}
+    for key, value in limit.items():
+        if key == "max_running":
+            body["maxRunning"] = value
+        elif key == "rate":
+            body["rate"] = {
+                "periodMs" if each == "period" else each: to_ms(item) if each == "period" else item
+                for each, item in value.items()
+            }
+        else:
+            body[key] = value
+    return body
+
+
 def pairs(units: NewUnits) -> Iterable[NewUnit]:
     return units.items() if isinstance(units, Mapping) else units
 
@@ -147,6 +163,8 @@ class Change(NamedTuple):
     reason: Optional[str] = None
     #: Of a renew: how far the attempt has come, from 0 to 1, and a few words for people.
     progress: Optional[Tuple[float, str]] = None
+    #: Lines that the task wrote, as `LogLines` has them.
+    log: Optional[Mapping[str, Any]] = None
 
     def body(self) -> Dict[str, Any]:
         body = body_of(attempt=self.attempt, action=self.action, delay=self.delay, lifetime=self.lifetime)
@@ -160,6 +178,8 @@ class Change(NamedTuple):
             body["reason"] = self.reason
         if self.progress is not None:
             body["progress"] = {"done": self.progress[0], "note": self.progress[1]}
+        if self.log is not None:
+            body["log"] = dict(self.log)
         return body
 
 

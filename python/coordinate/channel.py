@@ -5,7 +5,7 @@
     body     the pieces of data one after the other, JSON text or CBOR bytes
 
 The supervisor is the Python worker, or the worker of Node: both say `start`, `run`, `answer` and `skip`, and hear `ready`,
-`failed`, `begin`, `settle`, `progress`, `log` and `done`.
+`failed`, `begin`, `settle`, `progress`, `log`, `lines` and `done`.
 """
 
 import json

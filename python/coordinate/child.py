@@ -21,6 +21,7 @@ import runpy
 import signal
 import socket
 import threading
+import time
 import traceback
 from typing import Any, Callable, Dict, List, NoReturn, Optional, Set
 
@@ -78,7 +79,7 @@ class Child(Port):
         sys.setrecursionlimit(_RECURSION)
         for stream in (sys.stdout, sys.stderr):
             stream.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
-        logging.getLogger().addHandler(LogHandler(self.channel))
+        logging.getLogger().addHandler(LogHandler(self))
         logging.getLogger().setLevel(head.get("logLevel", logging.INFO))
         try:
             if head.get("tasks") is not None:
@@ -170,6 +171,10 @@ class Child(Port):
     def report(self, unit: WorkUnit, done: float, note: str) -> None:
         self.ask({"kind": "progress", "attempt": unit._attempt, "done": done, "note": note}, [])
 
+    def log(self, unit: WorkUnit, text: str, level: str) -> None:
+        lines = [{"text": text, "level": level, "time": round(time.time() * 1000)}]
+        self.channel.send({"kind": "lines", "attempt": unit._attempt, "lines": lines})
+
     def spec(self, unit: WorkUnit) -> Dict[Any, Any]:
         return self.specs[unit.work_spec_name]
 
@@ -211,9 +216,9 @@ class Child(Port):
 
 
 class LogHandler(logging.Handler):
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, child: Child) -> None:
         super().__init__()
-        self.channel = channel
+        self.child = child
 
     def emit(self, record: logging.LogRecord) -> None:
         level = "debug"
@@ -221,8 +226,10 @@ class LogHandler(logging.Handler):
             if record.levelno >= number:
                 level = name
         try:
-            details = {"logger": record.name}
-            self.channel.send({"kind": "log", "level": level, "text": self.format(record), "details": details})
+            head = {"kind": "log", "level": level, "text": self.format(record), "details": {"logger": record.name}}
+            if self.child.current is not None:
+                head["attempt"] = self.child.current._attempt
+            self.child.channel.send(head)
         except Exception:
             self.handleError(record)
 

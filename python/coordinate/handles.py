@@ -38,6 +38,7 @@ from .arguments import (
     NewUnits,
     body_of,
     in_batches,
+    limit_body,
     lock_body,
     pairs,
     unit_body,
@@ -54,10 +55,12 @@ from .errors import (
     WorkUnitFailed,
     error_of,
 )
+from .log_lines import LogLines
 from .protocol import LONGEST_WAIT, Protocol
 from .rows import (
     Action,
     Added,
+    AttemptLog,
     BatchState,
     Counts,
     Dependency,
@@ -72,6 +75,7 @@ from .rows import (
     Progress,
     QueueSummary,
     Settled,
+    SharedLimit,
     Tally,
     WaitingSince,
     WorkerState,
@@ -294,6 +298,11 @@ class Namespace(Handle[M]):
             settled.extend(read(Settled, row) for row in rows)
         return settled
 
+    @operation
+    async def write_attempt_logs(self, logs: List[Dict[str, Any]]) -> List[bool]:
+        """Keeps lines that tasks wrote: `{"attempt": id, "lines": [{"text": …}]}` for each attempt. Answers which of them exist."""
+        return cast(List[bool], await self._scope.ask("writeAttemptLogs", {"logs": logs}))
+
     # ---- queues
 
     def queue(self, name: str) -> Queue[M]:
@@ -317,6 +326,26 @@ class Namespace(Handle[M]):
         """In name order."""
         async for row in self._scope.each_row("listBatches", body_of(limit=page_size)):
             yield read(BatchState, row)
+
+    # ---- limits
+
+    @operation
+    async def limits(self) -> List[SharedLimit]:
+        """The limits that work specs share, in name order."""
+        return [read(SharedLimit, row) for row in await self._scope.ask("listLimits", {})]
+
+    @operation
+    async def set_limits(self, limits: Mapping[str, Optional[Mapping[str, Any]]]) -> None:
+        """
+        Defines limits by name, or redefines them as a whole: `{"max_running": 5, "rate": {"limit": 100, "period": 60}}`; None deletes
+        one. Others stay.
+        """
+        given = [limit_body(name, limit) for name, limit in limits.items() if limit is not None]
+        gone = [name for name, limit in limits.items() if limit is None]
+        if given:
+            await self._scope.ask("setLimits", {"limits": given})
+        if gone:
+            await self._scope.ask("deleteLimits", {"names": gone})
 
     # ---- actions
 
@@ -1034,6 +1063,7 @@ class Attempt(Handle[M]):
         self._row = row
         self._data: Optional[Data] = None
         self._lifetime = from_ms(row["expirationTime"] - row["startTime"])
+        self._log = LogLines()
 
     def __repr__(self) -> str:
         return "<Attempt %s of %s/%s %s>" % (self.id, self.work_spec_name, self.work_unit_name, self.status)
@@ -1178,10 +1208,39 @@ class Attempt(Handle[M]):
         lifetime = self._lifetime if self._lifetime > 0 else None
         return await self._settle(Change(self.id, "renew", lifetime=lifetime, progress=(done, note)))
 
+    def log(self, text: str, level: str = "info") -> None:
+        """Writes a line for people, which is kept with the attempt: debug, info, warn or error. It is sent with the next change, or by
+        `flush_log`. Lines are numbered by this handle: it is for whoever runs the attempt."""
+        self._log.add(text, level)
+
+    @operation
+    async def flush_log(self) -> None:
+        """Sends what `log` has written since the last change."""
+        lines = self._log.unstored()
+        if lines is None:
+            return
+        [exists] = await self._scope.ask("writeAttemptLogs", {"logs": [{"attempt": self.id, **lines}]})
+        if not exists:
+            raise Gone(self.id)
+        self._log.stored(lines)
+
+    @operation
+    async def read_log(self, after: int = 0) -> AttemptLog:
+        """What its task wrote, as far as it is kept; lines with a number above `after`."""
+        [row] = await self._scope.ask("getAttemptLogs", {"ids": [self.id], "after": after})
+        if row is None:
+            raise Gone(self.id)
+        return read(AttemptLog, row)
+
     async def _settle(self, change: Change) -> Settled:
+        lines = self._log.unstored()
+        if lines is not None:
+            change = change._replace(log=lines)
         body = change.body()
         [row] = await self._scope.ask("settleAttempts", {"changes": [body]})
         settled = read(Settled, row)
+        if lines is not None:
+            self._log.stored(lines)
         if settled.status is not None:
             wrote = settled.changed or (settled.error == "lost_lease" and change.action == "renew")
             self._row = {**self._row, "status": settled.status, "expirationTime": row["expirationTime"]}

@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass, field, fields
-from typing import Any, Dict, List, Mapping, Optional, Tuple, Type, TypeVar
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Type, TypeVar
 
 from .data import Data, from_wire
 
@@ -42,7 +42,7 @@ def as_said(value: Any) -> Any:
         name = re.sub("[A-Z]", lambda letter: "_" + letter.group().lower(), key)
         if name.endswith("_ms"):
             said[name[: -len("_ms")]] = from_ms(item)
-        elif name in ("start", "end"):
+        elif name in ("start", "end", "since", "until", "from"):
             said[name] = from_ms(item)
         else:
             said[name] = [from_ms(each) for each in item] if name == "at" else as_said(item)
@@ -101,10 +101,17 @@ class WorkSpecMeta:
     order: str = ""
     #: "partition" where partitions take turns.
     fair: str = ""
+    #: With `fair`, how many units a turn of a partition is, by its name; 1 for those that are not named.
+    partition_weights: Mapping[str, int] = field(default_factory=dict)
+    #: The limits of the namespace that its units come under.
+    limits: Sequence[str] = ()
     #: In the words of the work spec's data, as are the next ones: spans are seconds.
     rate: Mapping[str, Any] = _policy()
     rate_per_partition: Mapping[str, Any] = _policy()
     retry: Mapping[str, Any] = _policy()
+    breaker: Mapping[str, Any] = _policy()
+    #: What the breaker does now; `since` is there while it is tripped.
+    breaker_state: Mapping[str, Any] = _policy()
     retention: Mapping[str, Any] = _policy()
     schedule: Mapping[str, Any] = _policy()
 
@@ -152,6 +159,27 @@ class Progress:
 
 
 @dataclass(frozen=True)
+class LogLine:
+    #: Seconds since 1970.
+    time: float = _seconds("time")
+    #: debug, info, warn or error.
+    level: str = "info"
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class AttemptLog:
+    """What a task wrote, as far as it is kept: the newest lines."""
+
+    attempt: str
+    #: The number of the first of `lines`; those below it that were asked for were left out.
+    first: int
+    #: How many lines the task has written.
+    total: int
+    lines: List[LogLine] = field(metadata={"read": lambda rows: [read(LogLine, row) for row in rows]})
+
+
+@dataclass(frozen=True)
 class BatchThen:
     """The unit that is made when the batch ends: `on` is `ended` or `finished`."""
 
@@ -185,6 +213,22 @@ class BatchState:
         if self.total == 0:
             return 1.0 if self.done_time > 0 else 0.0
         return (self.finished + self.failed) / self.total
+
+
+@dataclass(frozen=True)
+class SharedLimit:
+    """A limit that work specs share: what it allows, and how many units run under it."""
+
+    name: str
+    #: 0 is unlimited.
+    max_running: int
+    running: int
+    #: Those that refer to it.
+    work_specs: List[str]
+    #: `{"limit": 100, "period": 60, "burst": 10}`, or empty.
+    rate: Dict[str, Any] = _policy()
+    #: When its rate allows the next unit; 0 when it does so now, or has none.
+    next_time: float = field(default=0, metadata={"wire": "nextTime", "read": from_ms})
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from .channel import Channel, Ended, Head, Pieces
 from .errors import CoordinateError, ProgrammerError
 from .arguments import Change
 from .handles import Attempt, Sync
+from .log_lines import LogLines
 from .work_unit import Port, WorkUnit, attempt_batch, attempt_unit, get, run_module
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ class Held:
         #: When a report of its progress was last sent, and one that waits to be.
         self.reported_at = 0.0
         self.report: Optional[Tuple[float, str]] = None
+        #: What its task wrote.
+        self.log = LogLines()
         #: The worker has nothing to do with it any more: it was settled, or given back.
         self.over = False
         #: Another worker has the unit, or it is gone.
@@ -198,6 +201,12 @@ class Slot(threading.Thread):
             held = [] if self._batch is None else list(self._batch.held.values())
         return [each for each in held if not each.over and not each.lost and now - (each.begun_at or now) > _BEHIND]
 
+    def writing(self) -> List[Held]:
+        """Those whose tasks wrote what is not stored yet."""
+        with self._lock:
+            held = [] if self._batch is None else list(self._batch.held.values())
+        return [each for each in held if not each.over and each.log.unstored() is not None]
+
     def keep(self, now: float, ended: bool) -> None:
         """`ended`: the worker stops, and tasks have had their time."""
         run = self._worker_run
@@ -303,6 +312,9 @@ class ThreadSlot(Slot, Port):
     def report(self, unit: WorkUnit, done: float, note: str) -> None:
         self.report_held(self._held(unit)[1], done, note)
 
+    def log(self, unit: WorkUnit, text: str, level: str) -> None:
+        self._held(unit)[1].log.add(text, level)
+
     def spec(self, unit: WorkUnit) -> Dict[Any, Any]:
         return self._held(unit)[0].spec
 
@@ -385,9 +397,15 @@ class ProcessSlot(Slot):
         if kind == "log":
             name = head["details"].get("logger", "coordinate.tasks")
             logging.getLogger(name).log(_LEVELS[head["level"]], "%s", head["text"])
+            own = batch.held.get(head.get("attempt", ""))
+            if own is not None and head["level"] != "debug":
+                own.log.add(head["text"], head["level"])
             return
         held = batch.held[head["attempt"]]
-        if kind == "begin":
+        if kind == "lines":
+            for line in head["lines"]:
+                held.log.add(line["text"], line["level"], line["time"] / 1000)
+        elif kind == "begin":
             with self._lock:
                 held.begin(batch.timeout)
         elif kind == "settle" and head["ref"] == 0:

@@ -11,6 +11,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from . import data as codec
 from .errors import BadArgument, LostLease, ProgrammerError
+from .log_lines import LEVELS
 
 logger = logging.getLogger("coordinate")
 
@@ -62,6 +63,10 @@ class Port:
     def report(self, unit: "WorkUnit", done: float, note: str) -> None:
         """How far the unit has come; of reports that follow each other within a second, the last is stored."""
         raise NotImplementedError
+
+    def log(self, unit: "WorkUnit", text: str, level: str) -> None:
+        """Keeps a line with the attempt. A port that has no place for it leaves it to the log of the process."""
+        logger.log({"debug": 10, "info": 20, "warn": 30, "error": 40}[level], "%s", text)
 
     def spec(self, unit: "WorkUnit") -> Dict[Any, Any]:
         raise NotImplementedError
@@ -172,6 +177,13 @@ class WorkUnit:
         if changed is not None:
             self._port.progress(self, changed)
             self._sent = changed
+
+    def log(self, text: str, level: str = "info") -> None:
+        """Writes a line for people, which is kept with the attempt: debug, info, warn or error. It is stored within about a second;
+        of each attempt the newest 1,000 lines are kept, 64 KiB at most."""
+        if level not in LEVELS:
+            raise BadArgument("log: expected a level of %s, got %r" % (", ".join(LEVELS), level))
+        self._port.log(self, str(text), level)
 
     def finish(self, data: Optional[Dict[str, Any]] = None) -> None:
         """With `data`, that is the result; its `output` makes units of the next work spec in the same step."""

@@ -172,7 +172,8 @@ class Settler(threading.Thread):
     def settle(self, change: Change, held: Optional[Held] = None) -> "Settling":
         """Not waited for. Blocks while very many changes wait to be sent."""
         self._space.acquire()
-        settling = Settling(change, held)
+        log = None if held is None else held.log.unstored()
+        settling = Settling(change if log is None else change._replace(log=log), held)
         with self._lock:
             self._outstanding += 1
         self._queue.put(settling)
@@ -228,6 +229,8 @@ class Settler(threading.Thread):
                 break
         for settling, answer in zip(batch, answers):
             self._space.release()
+            if settling.held is not None and settling.change.log is not None:
+                settling.held.log.stored(dict(settling.change.log))
             self._run.settled(settling, answer)
             settling.answer = answer
             settling.done.set()
@@ -417,6 +420,7 @@ class Run:
         """Until all slots have ended: leases, check-ins, work specs."""
         next_heartbeat = time.monotonic() + self.worker.heartbeat
         next_specs = time.monotonic() + 5
+        next_logs = time.monotonic() + 1
         grace_until: Optional[float] = None
         while any(slot.is_alive() and not slot.abandoned for slot in self.slots):
             now = time.monotonic()
@@ -428,6 +432,9 @@ class Run:
             if now >= next_heartbeat:
                 next_heartbeat = now + self.worker.heartbeat
                 self._tolerant(self.check_in)
+            if now >= next_logs:
+                next_logs = now + 1
+                self._tolerant(self.send_logs)
             if now >= next_specs and not self.stopping.is_set():
                 next_specs = now + 5
                 self._tolerant(self.read_specs)
@@ -478,6 +485,17 @@ class Run:
         return None
 
     # ---- work specs
+
+    def send_logs(self) -> None:
+        """What tasks wrote while they run; what they write later goes with their end."""
+        writing = [held for slot in self.slots for held in slot.writing()]
+        for at in range(0, len(writing), 50):
+            some = [(held, held.log.unstored()) for held in writing[at : at + 50]]
+            logs = [(held, lines) for held, lines in some if lines is not None]
+            body = [{"attempt": held.attempt.id, **lines} for held, lines in logs]
+            self.namespace.write_attempt_logs(body)
+            for held, lines in logs:
+                held.log.stored(lines)
 
     def read_specs(self) -> None:
         """Which work specs there are for this worker. One of a task's name is asked for before it exists."""

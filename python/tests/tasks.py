@@ -120,6 +120,14 @@ def logs(unit):
     print("printed by", unit.name)
 
 
+@worker.task("writes")
+def writes(unit):
+    unit.log("begin")
+    unit.log("hm", level="warn")
+    wait_for_file(unit)
+    unit.log("end")
+
+
 @worker.task("unstorable")
 def unstorable(unit):
     return {"bad": object()}

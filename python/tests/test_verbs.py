@@ -127,6 +127,24 @@ class TestBatches:
         assert ns.batch("x").get() is None
 
 
+class TestLimits:
+    def test_limits_that_work_specs_share(self, ns):
+        for name in ("a", "b"):
+            ns.set_work_spec({"name": name, "limits": ["api"]}).add_work_units(["u", "v"])
+        ns.set_limits({"api": {"max_running": 1, "rate": {"limit": 5, "period": 60, "burst": 2}}, "other": {}})
+        [attempt] = claim(ns)
+        [api, other] = ns.limits()
+        assert (api.name, api.max_running, api.running, api.work_specs) == ("api", 1, 1, ["a", "b"])
+        assert api.rate == {"limit": 5, "period": 60, "burst": 2}
+        assert (other.max_running, other.rate, other.next_time, other.work_specs) == (0, {}, 0, [])
+        assert claim(ns) == []
+        ns.set_limits({"api": None, "other": None})
+        assert ns.limits() == []
+        assert len(claim(ns)) > 0
+        with pytest.raises(coordinate.CoordinateError):
+            ns.set_limits({"api": {"max_runnning": 1}})
+
+
 class TestAdding:
     def test_a_name_that_exists(self, ns, spec):
         spec.add_work_unit("a", {"n": 1}, priority=5)
@@ -318,6 +336,22 @@ def test_policies_are_told_in_the_words_of_work_specs(ns):
     assert claim(ns, tasks=["old"]) == []
     assert [row.work_spec for row in ns.explain(modules=True) if row.excluded is None] == ["old"]
     assert [each.work_spec_name for each in claim(ns, modules=True)] == ["old"]
+
+
+def test_a_breaker(ns):
+    said = {"failures": 0.5, "min": 2, "window": 600, "pause": 0.5, "probes": 1, "by": "error", "action": "pause"}
+    spec = ns.set_work_spec({"name": "spec", "breaker": said})
+    assert spec.meta().breaker == said
+    assert spec.meta().breaker_state == {}
+    spec.add_work_units(["a", "b", "c", "d"])
+    for attempt in claim(ns, 2):
+        attempt.fail({"traceback": "no route to host"})
+    state = spec.meta().breaker_state
+    assert (state["failed"], state["ended"], state["error"]) == (2, 2, "no route to host")
+    assert state["until"] == pytest.approx(state["since"] + 0.5)
+    assert spec.set_meta(paused=False).breaker_state.keys() == {"from"}
+    [attempt] = claim(ns)
+    attempt.finish()
 
 
 def test_history(ns, spec):

@@ -140,6 +140,20 @@ class TestTasks:
         burst()
         assert ("mine", "said by a") in [(record.name, record.getMessage()) for record in caplog.records]
 
+    def test_what_a_task_writes_is_kept_with_its_attempt(self, ns, burst, tmp_path):
+        spec = add(ns, "writes", [("a", {"file": str(tmp_path / "go")})])
+        thread = threading.Thread(target=burst)
+        thread.start()
+
+        def log():
+            attempts = list(spec.work_unit("a").attempts())
+            return [(line.level, line.text) for line in attempts[-1].read_log().lines] if attempts else []
+
+        until("the lines of a running task", lambda: log() == [("info", "begin"), ("warn", "hm")])
+        (tmp_path / "go").touch()
+        thread.join(120)
+        assert log() == [("info", "begin"), ("warn", "hm"), ("info", "end")]
+
     def test_progress_is_seen(self, ns, burst, tmp_path):
         spec = add(ns, "progress", [("a", {"file": str(tmp_path / "go")})])
         thread = threading.Thread(target=burst)

@@ -165,6 +165,13 @@ export const commands: readonly CommandEntry[] = [
     load: () => import("./commands/batches.ts"),
   },
   {
+    name: "limits",
+    group: "looking",
+    summary: "limits that work specs share, and what runs under them; set or delete one",
+    store: "write",
+    load: () => import("./commands/limits.ts"),
+  },
+  {
     name: "schedules",
     group: "looking",
     summary: "work specs that make units by the clock, and their next runs",
@@ -210,6 +217,14 @@ export const commands: readonly CommandEntry[] = [
     store: "read",
     args: "work_spec",
     load: () => import("./commands/work-unit.ts"),
+  },
+  {
+    name: "logs",
+    group: "looking",
+    summary: "what the task of a unit wrote, also while it runs",
+    store: "read",
+    args: "work_spec",
+    load: () => import("./commands/logs.ts"),
   },
   {
     name: "failures",

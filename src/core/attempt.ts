@@ -3,6 +3,7 @@
  *
  * The rules of who may still change what stand here once, as a table of cases; every store asks `judge`.
  */
+import type { AttemptLines } from "./attempt-log.ts";
 import type { Data } from "./data.ts";
 import { CoordinateError, type ErrorCode } from "./errors.ts";
 
@@ -91,6 +92,8 @@ export interface AttemptChange {
   reason?: GivenReason;
   /** `renew`: how far the attempt has come. Absent leaves what was said before. */
   progress?: AttemptProgress;
+  /** Lines that its task wrote. They are kept whatever becomes of the change. */
+  log?: AttemptLines;
   /**
    * `finish`, `fail` or `retry` of an attempt that the unit was taken from before its lease ended, as by a reset: it is recorded on the
    * attempt, which ended when the unit was taken, and nothing else changes. Without it: `lost_lease`. For clients that were promised it.

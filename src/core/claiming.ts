@@ -4,6 +4,7 @@ import { continuousName, mayGenerate, nextGeneration } from "./continuous.ts";
 import { encodeData } from "./data.ts";
 import { begin, exhaust, isExhausted } from "./life.ts";
 import { conclude } from "./batching.ts";
+import { afterClaim, isTripped, probesLeft } from "./breaker.ts";
 import { putUnits } from "./adding.ts";
 import {
   begunFirst,
@@ -15,6 +16,7 @@ import {
   tokensOf,
   type LaneState,
 } from "./partitions.ts";
+import { placesUnder } from "./limits.ts";
 import type { Claim, Make } from "./store.ts";
 import { attemptRow, type Rule, type UnitState, type WorkingSet } from "./working-set.ts";
 
@@ -38,7 +40,12 @@ export function* claimUnits<Unit extends UnitState>(
     yield set.loadCounts(spec);
     const pending = set.count(spec, "pending");
     if (meta.maxRunning > 0) places = Math.min(places, meta.maxRunning - pending);
+    if (meta.limits.length > 0) {
+      yield set.loadLimits(spec);
+      places = Math.min(places, placesUnder(set.limits(spec), beginning(set, spec)));
+    }
     places = Math.min(places, tokensOf(meta.rate, spec.full, beginning(set, spec)));
+    places = Math.min(places, probesLeft(meta, set.now));
     if (places > 0 && mayGenerate(meta, set.count(spec, "available"), pending, set.now)) {
       yield* generate(set, spec);
       places = 1;
@@ -65,6 +72,16 @@ export function* claimUnits<Unit extends UnitState>(
   }
   if (hasRate(meta.rate) && attempts.length > 0)
     set.setFull(spec, takeTokens(meta.rate, spec.full, beginning(set, spec), attempts.length));
+  if (isTripped(meta) && attempts.length > 0)
+    set.changeBreaker(spec, afterClaim(meta, attempts.length, set.now));
+  if (meta.limits.length > 0 && attempts.length > 0)
+    for (const limit of set.limits(spec))
+      if (hasRate(limit.rate))
+        set.setLimitFull(
+          spec,
+          limit.name,
+          takeTokens(limit.rate, limit.full, beginning(set, spec), attempts.length),
+        );
   if (exhausted === 0 || attempts.length > 0) return { attempts, more: false };
   if (lanes) return { attempts, more: (yield* openLane(set, spec, 1)) !== undefined };
   yield set.loadReady(spec, 1);

@@ -20,7 +20,9 @@
  */
 import type { ActionInput, ActionRow } from "./action.ts";
 import type { AttemptChange, AttemptChanged, AttemptRow } from "./attempt.ts";
+import type { AttemptLinesOf, AttemptLog, LogQuery } from "./attempt-log.ts";
 import type { BatchAction, BatchInput, BatchRow } from "./batch.ts";
+import type { SharedLimitInput, SharedLimitRow } from "./limits.ts";
 import type { Data } from "./data.ts";
 import type { FailureRow } from "./failure.ts";
 import type { History, HistoryQuery } from "./history.ts";
@@ -156,6 +158,13 @@ export interface Coordinate {
   getAttempts(ns: string, ids: readonly string[]): Promise<(AttemptRow | null)[]>;
   /** All attempts of a unit, in the order they were made. */
   listUnitAttempts(ns: string, ref: WorkSpecRef, unit: string): Promise<AttemptRow[]>;
+  /**
+   * Keeps lines that tasks wrote: of each attempt the newest, 1,000 lines and 64 KiB at most. The lease stays as it is. Answers per
+   * item whether there is such an attempt. A settle or renew can carry lines, too.
+   */
+  writeAttemptLogs(ns: string, logs: readonly AttemptLinesOf[]): Promise<boolean[]>;
+  /** What the tasks of these attempts wrote, in the order asked for; null where there is no such attempt. */
+  getAttemptLogs(ns: string, ids: readonly string[], query?: LogQuery): Promise<(AttemptLog | null)[]>;
   /** `active`: those it holds now. `all`: every one it ever made, newest first. `children`: active ones of its children. */
   listWorkerAttempts(ns: string, worker: string, query: WorkerAttemptQuery): Promise<Page<AttemptRow>>;
 
@@ -210,6 +219,15 @@ export interface Coordinate {
    * that belong to it are its own. Goes in slices.
    */
   changeBatch(ns: string, batch: string, action: BatchAction): Promise<number>;
+
+  // ---- shared limits
+
+  /** Defines limits that work specs may refer to, or redefines them as a whole; others stay. */
+  setLimits(ns: string, limits: readonly SharedLimitInput[]): Promise<SharedLimitRow[]>;
+  /** All of a namespace, in name order, with what runs under them. */
+  listLimits(ns: string): Promise<SharedLimitRow[]>;
+  /** Answers per name whether it was there. */
+  deleteLimits(ns: string, names: readonly string[]): Promise<boolean[]>;
 
   // ---- looking in
 

@@ -17,6 +17,14 @@ import {
   type AttemptRow,
 } from "./attempt.ts";
 import {
+  checkLines,
+  readStoredLog,
+  type AttemptLinesOf,
+  type AttemptLog,
+  type LogQuery,
+  type LogWrite,
+} from "./attempt-log.ts";
+import {
   checkBoolean,
   checkCount,
   checkData,
@@ -40,6 +48,8 @@ import {
   type BatchInput,
   type BatchRow,
 } from "./batch.ts";
+import { breakerWord, isTripped, type BreakerEvent } from "./breaker.ts";
+import { checkLimit, holdByLimits, limitRows, type SharedLimitInput, type SharedLimitRow } from "./limits.ts";
 import { nextTurn, systemClock, systemRandom, type Clock, type Random } from "./clock.ts";
 import type {
   AddWorkUnitsOptions,
@@ -187,6 +197,8 @@ export class Engine implements Coordinate {
   readonly #messageWaiters: MessageWaiters;
   readonly #ends: EndWaits;
   readonly #recorder: Recorder | null;
+  readonly #breakerWatchers = new Set<(event: BreakerEvent) => void>();
+  readonly #stopListening: () => void;
   #closed = false;
   /** When workers were last registered: saves a write for each request that finds nothing. */
   readonly #known = new Map<string, number>();
@@ -205,6 +217,11 @@ export class Engine implements Coordinate {
     this.#ends = new EndWaits(store, this.#clock, this.#pollMs);
     const keeps = (options.history ?? true) && keepsHistory(store);
     this.#recorder = keeps ? new Recorder(store, this.#clock.now()) : null;
+    this.#stopListening = listensToBreakers(store, (event) => {
+      const { namespace, workSpec, time, state } = event;
+      this.#recorder?.changed(namespace, { time, workSpec, what: breakerWord(state) });
+      for (const tell of this.#breakerWatchers) tell(event);
+    });
   }
 
   // ---- namespaces
@@ -640,11 +657,10 @@ export class Engine implements Coordinate {
     // a spec that turned out to have nothing is looked at again, with fresh counts, but not for ever
     for (let tries = 0; ; tries++) {
       const now = this.#clock.now();
-      const { settings, candidates, repeated, look } = await this.#store.candidates(
-        ns,
-        { requestId: ask.requestId, fresh: tries > 0 },
-        now,
-      );
+      const found = await this.#store.candidates(ns, { requestId: ask.requestId, fresh: tries > 0 }, now);
+      const { settings, repeated, look, limits } = found;
+      const candidates =
+        limits === undefined ? found.candidates : holdByLimits(found.candidates, limits, now);
       if (repeated !== null && repeated.length > 0) return { found: repeated, again: 0 };
       if (asksForTasks(ask.schedule) && (await this.#deriveTasks(ns, candidates))) continue;
       // in one order whatever the store, so that the same draw is the same choice
@@ -738,16 +754,19 @@ export class Engine implements Coordinate {
   }
 
   async settleAttempts(ns: string, changes: readonly AttemptChange[]): Promise<AttemptChanged[]> {
-    return this.#timely((now) => this.#settleAttempts(ns, changes, now));
+    const done = { logs: false };
+    return this.#timely((now) => this.#settleAttempts(ns, changes, done, now));
   }
 
   async #settleAttempts(
     ns: string,
     changes: readonly AttemptChange[],
+    done: { logs: boolean },
     now: number,
   ): Promise<AttemptChanged[]> {
     const namespace = this.#ns(ns);
     const settles: Settle[] = [];
+    let logs: LogWrite[] | null = null;
     // a name that was never handed out cannot be looked up: it is answered in its place
     const unknown: { at: number; answer: AttemptChanged }[] = [];
     this.#batch("changes", changes).forEach((change, i) => {
@@ -755,10 +774,16 @@ export class Engine implements Coordinate {
         const settle = this.#readChange(change, now);
         if (settle === null) unknown.push({ at: i, answer: noSuchAttempt(change.attempt) });
         else settles.push(settle);
+        if (change.log === undefined) return;
+        const log = checkLines("log", change.attempt, change.log, now, this.#maxBatch);
+        if (log !== null) (logs ??= []).push(log);
       } catch (error) {
         throw inItem(error, i, changes.length);
       }
     });
+    // before the end that they belong to: who sees that an attempt has ended sees all that it wrote
+    if (logs !== null && !done.logs) await this.#store.writeLogs(namespace, logs);
+    done.logs = true;
     const answers = settles.length === 0 ? [] : await this.#store.settle(namespace, settles, now);
     for (const { at, answer } of unknown) answers.splice(at, 0, answer);
     return answers;
@@ -817,6 +842,37 @@ export class Engine implements Coordinate {
     const rows = await this.#store.getAttempts(this.#ns(ns), known, this.#clock.now());
     let at = 0;
     return keys.map((key) => (key === null ? null : (rows[at++] ?? null)));
+  }
+
+  async writeAttemptLogs(ns: string, logs: readonly AttemptLinesOf[]): Promise<boolean[]> {
+    const now = this.#clock.now();
+    const writes = this.#batch("logs", logs).map((log, i) => {
+      try {
+        return checkLines("log", checkObject("log", log).attempt, log, now, this.#maxBatch);
+      } catch (error) {
+        throw inItem(error, i, logs.length);
+      }
+    });
+    const known = writes.filter((write) => write !== null);
+    const answers = await this.#store.writeLogs(this.#ns(ns), known);
+    let at = 0;
+    return writes.map((write) => write !== null && answers[at++] === true);
+  }
+
+  async getAttemptLogs(
+    ns: string,
+    ids: readonly string[],
+    query: LogQuery = {},
+  ): Promise<(AttemptLog | null)[]> {
+    const keys = this.#batch("ids", ids).map(parseAttemptId);
+    const after = checkCount("after", checkObject("query", query).after, 0);
+    const known = keys.filter((key) => key !== null);
+    const logs = await this.#store.readLogs(this.#ns(ns), known);
+    let at = 0;
+    return keys.map((key, i) => {
+      const stored = key === null ? undefined : logs[at++];
+      return stored === undefined ? null : readStoredLog(ids[i]!, stored, after);
+    });
   }
 
   async listUnitAttempts(ns: string, ref: WorkSpecRef, unit: string): Promise<AttemptRow[]> {
@@ -986,6 +1042,29 @@ export class Engine implements Coordinate {
     return page(query.limit, read, (row) => row.name);
   }
 
+  async setLimits(ns: string, limits: readonly SharedLimitInput[]): Promise<SharedLimitRow[]> {
+    const namespace = this.#ns(ns);
+    const now = this.#clock.now();
+    const checked = this.#batch("limits", limits).map((one) => checkLimit(one, now));
+    await this.#store.putLimits(namespace, checked);
+    const given = new Set(checked.map(({ name }) => name));
+    return (await this.listLimits(ns)).filter(({ name }) => given.has(name));
+  }
+
+  async listLimits(ns: string): Promise<SharedLimitRow[]> {
+    const namespace = this.#ns(ns);
+    const now = this.#clock.now();
+    const limits = await this.#store.listLimits(namespace);
+    if (limits.length === 0) return [];
+    const { candidates } = await this.#store.candidates(namespace, { requestId: null, fresh: true }, now);
+    return limitRows(limits, candidates, now);
+  }
+
+  async deleteLimits(ns: string, names: readonly string[]): Promise<boolean[]> {
+    const checked = this.#batch("names", names).map((name) => checkName("limit", name));
+    return this.#store.deleteLimits(this.#ns(ns), checked);
+  }
+
   async deleteBatches(ns: string, names: readonly string[]): Promise<boolean[]> {
     return this.#store.deleteBatches(this.#ns(ns), this.#batch("names", names).map(checkBatch));
   }
@@ -1092,11 +1171,9 @@ export class Engine implements Coordinate {
 
   async explain(ns: string, request: ScheduleRequest = {}): Promise<Explained[]> {
     const now = this.#clock.now();
-    const { settings, candidates } = await this.#store.candidates(
-      this.#ns(ns),
-      { requestId: null, fresh: true },
-      now,
-    );
+    const found = await this.#store.candidates(this.#ns(ns), { requestId: null, fresh: true }, now);
+    const { settings, limits = [] } = found;
+    const candidates = holdByLimits(found.candidates, limits, now);
     if (asksForTasks(request) && (await this.#deriveTasks(ns, candidates))) return this.explain(ns, request);
     return explainChoice(candidates.sort(byName), checkSchedule(request), now, settings.policy);
   }
@@ -1213,6 +1290,12 @@ export class Engine implements Coordinate {
     return { ...swept, more: swept.more || !done };
   }
 
+  /** Calls back when the breaker of a work spec trips or closes through this engine. Returns how to stop. */
+  watchBreakers(tell: (event: BreakerEvent) => void): () => void {
+    this.#breakerWatchers.add(tell);
+    return () => this.#breakerWatchers.delete(tell);
+  }
+
   /** How many requests wait: for work, for messages, or for units to end. */
   get waiting(): number {
     return this.#waiting.size + this.#messageWaiters.size + this.#ends.size;
@@ -1221,6 +1304,7 @@ export class Engine implements Coordinate {
   async close(): Promise<void> {
     if (this.#closed) return;
     this.#closed = true;
+    this.#stopListening();
     this.#waiting.stop();
     this.#messageWaiters.stop();
     this.#ends.stop();
@@ -1324,6 +1408,13 @@ function checkSchedule({
   return schedule;
 }
 
+function listensToBreakers(store: Store, listener: (event: BreakerEvent) => void): () => void {
+  if (!keepsHistory(store)) return () => undefined;
+  const { breakers } = store.happened;
+  breakers.add(listener);
+  return () => breakers.delete(listener);
+}
+
 const byName = (a: Candidate, b: Candidate): number => compareNames(a.name, b.name);
 
 /** When the next unit is due, a lease ends, a spec may generate or its schedule does, or a spec starts: the earliest. */
@@ -1334,6 +1425,8 @@ function whenDue(candidates: readonly Candidate[], now: number): number {
     if (held !== undefined && held !== null && held.until > now) due = Math.min(due, held.until);
     if (meta.continuous && meta.nextContinuous > now) due = Math.min(due, meta.nextContinuous);
     if (meta.notBefore > now) due = Math.min(due, meta.notBefore);
+    const { until = 0 } = meta.breakerState;
+    if (isTripped(meta) && until > now) due = Math.min(due, until);
     if (runsDue(meta) > 0) due = Math.min(due, runsDue(meta));
   }
   return due;

@@ -5,6 +5,7 @@ import { dataWith, dataWithout, type Data } from "./data.ts";
 import { putUnits } from "./adding.ts";
 import { batchLabel, batchOf } from "./batch.ts";
 import { conclude } from "./batching.ts";
+import { countOutcomes } from "./breaking.ts";
 import {
   catchUpUnit,
   endAttempt,
@@ -16,6 +17,7 @@ import {
   renewLease,
   retryUnit,
 } from "./life.ts";
+import { mayRunUnder } from "./limits.ts";
 import { hasLanes, mayRunAgain } from "./partitions.ts";
 import type { AttemptKey, Settle, WorkUnitPut } from "./store.ts";
 import type { AttemptState, Rule, UnitState, WorkingSet } from "./working-set.ts";
@@ -52,6 +54,7 @@ export function* settleAttempts<Unit extends UnitState>(
     if (mayTakePlace(unit, change, set.now)) {
       yield set.loadCounts(unit.spec);
       if (hasLanes(unit.spec.meta)) yield set.loadRunning(unit.spec, unit.partition);
+      if (unit.spec.meta.limits.length > 0) yield set.loadLimits(unit.spec);
     }
     const answer = unchanged(change);
     const finished = settleOne(set, unit, change, answer);
@@ -60,6 +63,7 @@ export function* settleAttempts<Unit extends UnitState>(
     answers.push(answer);
   }
   if (set.isUnresolved()) yield* conclude(set);
+  yield* countOutcomes(set);
   return answers;
 }
 
@@ -85,13 +89,14 @@ export const unchanged = ({ unitId, number }: AttemptKey): AttemptChanged => ({
 const mayTakePlace = (unit: UnitState, { action, number, time }: Settle, now: number): boolean =>
   action === "renew" &&
   time > now &&
-  (unit.spec.meta.maxRunning > 0 || hasLanes(unit.spec.meta)) &&
+  (unit.spec.meta.maxRunning > 0 || hasLanes(unit.spec.meta) || unit.spec.meta.limits.length > 0) &&
   unit.attempt?.number === number &&
   unit.attempt.status === "expired";
 
 function hasPlace<Unit extends UnitState>(set: WorkingSet<Unit>, { spec, partition }: Unit): boolean {
   const { meta } = spec;
   if (meta.maxRunning > 0 && set.count(spec, "pending") >= meta.maxRunning) return false;
+  if (meta.limits.length > 0 && !mayRunUnder(set.limits(spec))) return false;
   return !hasLanes(meta) || mayRunAgain(meta, set.running(spec, partition));
 }
 
@@ -101,6 +106,10 @@ const wasTaken = ({ status, end, expiration }: AttemptState): boolean =>
 
 const isOutcome = (action: AttemptAction): boolean =>
   action === "finish" || action === "fail" || action === "retry";
+
+/** Whether the task went wrong: not if somebody cancelled it, or it came too late. */
+const isFailure = ({ action, reason }: Settle): boolean =>
+  (action === "fail" || action === "error") && reason !== "cancelled" && reason !== "late";
 
 /** Gives the unit back: to expire, or to renew for no time. */
 const isRelease = ({ action, time }: Settle, now: number): boolean =>
@@ -171,6 +180,8 @@ function settleOne<Unit extends UnitState>(
     const retry = endInError(set, unit, attempt, change.reason ?? "error", change.random ?? 0);
     if (retry !== null) answer.retry = retry;
   } else if (action !== "expire") endAttempt(set, unit, attempt, action, change.reason);
+  if (action === "finish") set.attemptEnded(unit, attempt, true);
+  else if (isFailure(change)) set.attemptEnded(unit, attempt, false);
   answer.changed = true;
   answer.status = attempt.status;
   answer.expirationTime = attempt.expiration;

@@ -12,8 +12,10 @@
  */
 import type { ActionInput, ActionRow } from "./action.ts";
 import type { AttemptAction, AttemptChanged, AttemptProgress, AttemptRow, GivenReason } from "./attempt.ts";
+import type { LogWrite, StoredLog } from "./attempt-log.ts";
 import type { WorkerAttemptQuery } from "./coordinate.ts";
 import type { BatchInput, BatchRow } from "./batch.ts";
+import type { SharedLimit } from "./limits.ts";
 import type { Data } from "./data.ts";
 import type { DependencyKind } from "./dependency.ts";
 import type { FailureRow } from "./failure.ts";
@@ -61,6 +63,14 @@ export interface ActionStore {
   deleteActions(ns: string, keys: readonly string[]): Promise<boolean[]>;
 }
 
+/** What tasks wrote: see `attempt-log.ts`. It goes with the unit. */
+export interface LogStore {
+  /** Appends lines (`appendLog`); answers which of the attempts exist. Of the others nothing is kept. */
+  writeLogs(ns: string, writes: readonly LogWrite[]): Promise<boolean[]>;
+  /** Undefined where there is no such attempt, null where it has written nothing. */
+  readLogs(ns: string, keys: readonly AttemptKey[]): Promise<(StoredLog | null | undefined)[]>;
+}
+
 /** Locks on paths: see `lock.ts`. */
 export interface LockStore {
   /** Shows `decide` the live locks at, above and below the paths, and writes what it decides. */
@@ -84,7 +94,7 @@ export interface HousekeepingStore {
   sweep(limits: SweepLimits, now: number): Promise<Swept>;
 }
 
-export interface Store extends QueueStore, ActionStore, LockStore, HousekeepingStore {
+export interface Store extends QueueStore, ActionStore, LogStore, LockStore, HousekeepingStore {
   listNamespaces(): Promise<NamespaceRow[]>;
   /** Null when it does not exist. */
   getNamespace(ns: string): Promise<NamespaceRow | null>;
@@ -191,6 +201,11 @@ export interface Store extends QueueStore, ActionStore, LockStore, HousekeepingS
   listBatches(ns: string, previous: string | null, limit: number): Promise<BatchRow[]>;
   deleteBatches(ns: string, names: readonly string[]): Promise<boolean[]>;
 
+  /** Creates and replaces; the bucket of one that exists stays as it is. */
+  putLimits(ns: string, limits: readonly SharedLimit[]): Promise<void>;
+  listLimits(ns: string): Promise<SharedLimit[]>;
+  deleteLimits(ns: string, names: readonly string[]): Promise<boolean[]>;
+
   close(): Promise<void>;
 }
 
@@ -235,6 +250,8 @@ export interface Candidates {
   settings: NamespaceSettings;
   candidates: Candidate[];
   repeated: AttemptRow[] | null;
+  /** The shared limits; absent where no work spec refers to any. */
+  limits?: readonly SharedLimit[];
   /** The earlier look that this comes from. It is good for a claim; that there is nothing must be looked at again. */
   look?: number;
 }

@@ -16,6 +16,15 @@ import {
   type AttemptRow,
   type NextTry,
 } from "./attempt.ts";
+import {
+  logLevels,
+  type AttemptLines,
+  type AttemptLinesOf,
+  type AttemptLog,
+  type LogLine,
+  type LogLineInput,
+  type LogQuery,
+} from "./attempt-log.ts";
 import type {
   AddWorkUnitsOptions,
   AttemptMake,
@@ -41,6 +50,8 @@ import {
   type BatchRow,
   type BatchThen,
 } from "./batch.ts";
+import type { SharedLimitInput, SharedLimitRow } from "./limits.ts";
+import type { Rate } from "./partitions.ts";
 import type { Data } from "./data.ts";
 import { errorCodes } from "./errors.ts";
 import type { FailureRow } from "./failure.ts";
@@ -134,6 +145,7 @@ const worker = named("worker");
 const queue = named("queue");
 const label = named("label");
 const partition = named("partition");
+const limit = named("limit");
 const action = named("action");
 const time = number({ description: "Milliseconds since 1970; 0 is none" });
 const span = number({ description: "Milliseconds" });
@@ -192,6 +204,8 @@ const fieldShapes: Readonly<Record<Exclude<FieldKind, "object">, Shape>> = {
   duration: span,
   time,
   times: list(time),
+  names: list(text()),
+  weights: objectOf({}),
   choice: text(),
 };
 const fieldShape = ({ kind, keys = {}, words }: MetaField): Shape => {
@@ -227,6 +241,17 @@ const attemptRow = object<AttemptRow>({
   chainingErrors: list(text()),
   progress: nullable(object<AttemptProgress>({ done: number(), note: text() })),
 });
+const logLevel = oneOf(logLevels);
+const attemptLines: Members<AttemptLines> = {
+  first: maybe(integer),
+  lines: list(input<LogLineInput>({ text: text(), level: maybe(logLevel), time: maybe(time) })),
+};
+const attemptLog = object<AttemptLog>({
+  attempt: text(),
+  first: integer,
+  total: integer,
+  lines: list(object<LogLine>({ time, level: logLevel, text: text() })),
+});
 const attemptChange = input<AttemptChange>({
   attempt: text(),
   action: oneOf(attemptActions),
@@ -237,6 +262,7 @@ const attemptChange = input<AttemptChange>({
   error: maybe(text()),
   reason: maybe(oneOf(givenReasons)),
   progress: maybe(input<AttemptProgress>({ done: number(), note: text() })),
+  log: maybe(input<AttemptLines>(attemptLines)),
   recordTaken: maybe(boolean()),
 });
 const attemptChanged = object<AttemptChanged>({
@@ -273,6 +299,20 @@ const retryMembers: Members<RetryPolicy> = {
     }),
   ),
 };
+const rateMembers: Members<Rate> = { limit: maybe(number()), periodMs: maybe(span), burst: maybe(integer) };
+const limitInput = input<SharedLimitInput>({
+  name: limit,
+  maxRunning: maybe(integer),
+  rate: maybe(input<Rate>(rateMembers)),
+});
+const limitRow = object<SharedLimitRow>({
+  name: limit,
+  maxRunning: integer,
+  rate: object<Rate>(rateMembers),
+  running: integer,
+  nextTime: time,
+  workSpecs: list(workSpec),
+});
 const ownRetry = { maxRetries: maybe(integer), retry: maybe(input<RetryPolicy>(retryMembers)) };
 const conflict = oneOf(conflictPolicies);
 
@@ -662,6 +702,21 @@ export const verbs: { readonly [V in Verb]: VerbRow<Awaited<ReturnType<Coordinat
     repeat: "same",
     summary: "All attempts of a unit, in the order they were made.",
   },
+  writeAttemptLogs: {
+    scope: "work",
+    params: { logs: list(input<AttemptLinesOf>({ attempt: text(), ...attemptLines })) },
+    answer: list(boolean()),
+    repeat: "never",
+    summary: "Keeps lines that tasks wrote, bounded per attempt; answers whether there is such an attempt.",
+  },
+  getAttemptLogs: {
+    scope: "read",
+    params: { ids: list(text()) },
+    options: { after: maybe(integer) } satisfies Members<LogQuery>,
+    answer: list(nullable(attemptLog)),
+    repeat: "same",
+    summary: "What the tasks of attempts wrote, null where there is no such attempt.",
+  },
   listWorkerAttempts: {
     scope: "read",
     params: { worker },
@@ -813,6 +868,26 @@ export const verbs: { readonly [V in Verb]: VerbRow<Awaited<ReturnType<Coordinat
     answer: list(boolean()),
     repeat: "never",
     summary: "Forgets batches; their units stay. Answers per name whether it was there.",
+  },
+  setLimits: {
+    scope: "write",
+    params: { limits: list(limitInput) },
+    answer: list(limitRow),
+    repeat: "same",
+    summary: "Defines limits that work specs of the namespace may share, or redefines them; others stay.",
+  },
+  listLimits: {
+    scope: "read",
+    answer: list(limitRow),
+    repeat: "same",
+    summary: "The shared limits of a namespace, in name order, with what runs under them.",
+  },
+  deleteLimits: {
+    scope: "write",
+    params: { names: list(limit) },
+    answer: list(boolean()),
+    repeat: "never",
+    summary: "Deletes shared limits. Answers per name whether it was there.",
   },
   changeBatch: {
     scope: "write",

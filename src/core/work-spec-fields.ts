@@ -4,6 +4,7 @@
  * Reading, checking and resetting work specs, the schemas of REST and of flow files, `coordinate set`, import and the
  * tables of docs/work-specs.md go by it. A new field is a row here, a member of `WorkSpecMeta`, and the rule that reads it.
  */
+import { breakerActions, breakerScopes, type Breaker, type BreakerState } from "./breaker.ts";
 import { latestTime } from "./check.ts";
 import { nameFromBytes } from "./names.ts";
 import type { Rate } from "./partitions.ts";
@@ -38,8 +39,16 @@ export interface WorkSpecMeta {
   order: "" | "partition";
   /** "partition": partitions take turns, whatever the priorities of their units. */
   fair: "" | "partition";
+  /** With `fair`, how many units a turn of a partition is; 1 for those that are not named. */
+  partitionWeights: Readonly<Record<string, number>>;
+  /** The shared limits of the namespace that its units come under. */
+  limits: readonly string[];
   /** What becomes of a unit whose task ends in an error; empty is nothing said. */
   retry: RetryPolicy;
+  /** When it pauses itself because too much of it fails; empty is never. */
+  breaker: Breaker;
+  /** Whether it does, and what is known of it; see `breaker.ts`. */
+  breakerState: BreakerState;
   /** Units that may wait when others are added. */
   maxWaiting: number;
   /** The `then` key; empty is none. */
@@ -72,7 +81,8 @@ export interface RetentionLimit {
 /**
  * What a value is. In data, a `duration` is seconds, and a `time` is seconds since 1970 or a date as RFC 3339 has it; in
  * metadata both are milliseconds. An `amount` is a number of 0 or more, a `share` one from 0 to 1, a `count` an integer of 0 or
- * more, `arguments` are a list or an object, `times` a list of times, and a `choice` is one of the words of its row.
+ * more, `arguments` are a list or an object, `times` a list of times, `names` a list
+ * of strings, `weights` an object of integers of 1 or more, and a `choice` is one of the words of its row.
  */
 export type FieldKind =
   | "number"
@@ -86,6 +96,8 @@ export type FieldKind =
   | "duration"
   | "time"
   | "times"
+  | "names"
+  | "weights"
   | "choice";
 
 export interface WorkSpecField {
@@ -153,6 +165,57 @@ const backoff = {
     help: "The share of the wait that is left to chance; 0 if not given",
   },
 } as const satisfies Record<string, WorkSpecField>;
+
+const breakerKeys = {
+  failures: {
+    kind: "share",
+    field: "failures",
+    help: "The share of attempts within the window that must fail to trip it; 0 is no breaker",
+  },
+  min: {
+    kind: "count",
+    field: "min",
+    help: "Attempts within the window below which it does not trip; 10 if not given",
+  },
+  window: {
+    kind: "duration",
+    field: "windowMs",
+    help: "Seconds over which attempts are counted; 60 if not given",
+  },
+  pause: {
+    kind: "duration",
+    field: "pauseMs",
+    help: "Seconds until it tries units again, and between such probes; 60 if not given",
+  },
+  probes: {
+    kind: "count",
+    field: "probes",
+    help: "Units that it tries in each pause, and that must finish one after the other before it goes on; 1 if not given",
+  },
+  by: {
+    kind: "choice",
+    field: "by",
+    words: breakerScopes,
+    help: "work_spec if not given: all failures count together; error: those with the same error",
+  },
+  action: {
+    kind: "choice",
+    field: "action",
+    words: breakerActions,
+    help: "pause if not given: nothing begins before the first probe; slow: probes begin at once",
+  },
+} as const satisfies Record<string, WorkSpecField & { field: keyof Breaker }>;
+
+const breakerStateKeys = {
+  since: { kind: "time", field: "since", help: "When it tripped; absent while it is not tripped" },
+  until: { kind: "time", field: "until", help: "When the next probes may begin" },
+  left: { kind: "count", field: "left", help: "Probes that may begin before that" },
+  good: { kind: "count", field: "good", help: "Probes that have finished since the last one failed" },
+  failed: { kind: "count", field: "failed", help: "Attempts that had failed when it tripped" },
+  ended: { kind: "count", field: "ended", help: "Attempts that had ended when it tripped" },
+  error: { kind: "text", field: "error", help: "What went wrong in the last of them" },
+  from: { kind: "time", field: "from", help: "Attempts that ended before are not counted" },
+} as const satisfies Record<string, WorkSpecField & { field: keyof BreakerState }>;
 
 const scheduleKeys = {
   cron: {
@@ -348,6 +411,20 @@ export const workSpecFields = {
     words: partitionWords,
     help: "With partition, partitions take turns, one unit each, however many units they have and of whatever priority",
   },
+  partition_weights: {
+    kind: "weights",
+    field: "partitionWeights",
+    default: {},
+    newer: true,
+    help: "With fair, how many units a turn of a partition is, by its name; 1 for those that are not named",
+  },
+  limits: {
+    kind: "names",
+    field: "limits",
+    default: [],
+    newer: true,
+    help: "Limits of the namespace that its units come under, with those of other work specs",
+  },
   retry: {
     kind: "object",
     field: "retry",
@@ -367,6 +444,22 @@ export const workSpecFields = {
         keys: backoff,
       },
     },
+  },
+  breaker: {
+    kind: "object",
+    field: "breaker",
+    default: {},
+    newer: true,
+    help: "When it pauses itself because too many of its attempts fail",
+    keys: breakerKeys,
+  },
+  breaker_state: {
+    kind: "object",
+    field: "breakerState",
+    default: {},
+    metaOnly: true,
+    help: "What its breaker does now; empty while it never tripped",
+    keys: breakerStateKeys,
   },
   max_waiting: {
     kind: "count",
@@ -501,6 +594,8 @@ const wanted: Readonly<Record<FieldKind, string>> = {
   duration: "a number of 0 or more",
   time: "a time",
   times: "a list of times",
+  names: "a list of strings",
+  weights: "an object of integers from 1 to 1,000,000, at most 1,000 of them",
   choice: "a word",
 };
 
@@ -534,7 +629,7 @@ export const checkKind = (kind: FieldKind, value: unknown): unknown =>
     ? between(0, value, kind === "time" ? latestTime : Infinity)
     : readKind(kind, value);
 
-const objectOf = (value: unknown): unknown =>
+const objectOf = (value: unknown): object | undefined =>
   typeof value === "object" && value !== null && !Array.isArray(value) && !(value instanceof Uint8Array)
     ? value
     : undefined;
@@ -565,6 +660,16 @@ const dataReaders: Readonly<Record<FieldKind, (value: unknown) => unknown>> = {
   times: (value) => {
     const times = Array.isArray(value) ? value.map(timeOf) : [undefined];
     return times.includes(undefined) ? undefined : times;
+  },
+  names: (value) => {
+    const names = Array.isArray(value) ? value.map(textOf) : [undefined];
+    return names.includes(undefined) ? undefined : names;
+  },
+  weights: (value) => {
+    const weights = Object.entries(objectOf(value) ?? { "": 0 });
+    const read = weights.map(([name, weight]) => [name, between(1, weight, 1_000_000)] as const);
+    const isFit = weights.length <= 1000 && read.every(([, weight]) => Number.isSafeInteger(weight));
+    return isFit ? Object.fromEntries(read) : undefined;
   },
   choice: textOf,
 };

@@ -7,6 +7,7 @@ import {
   byExpiration,
   compareNames,
   isPlainName,
+  breakerRules,
   hasLanes,
   laneRules,
   isSpent,
@@ -18,12 +19,14 @@ import {
   type AttemptState,
   type Data,
   type DesiredState,
+  type SharedLimit,
   type Extras,
   type Lock,
   type NamespaceSettings,
   type Need,
   type QueueMessage,
   type SpecState,
+  type StoredLog,
   type UnitState,
   type Watches,
   type WorkSpecMeta,
@@ -45,6 +48,8 @@ interface Links {
   extras: Extras;
   needs: readonly Need[];
   dependents: Set<Unit> | null;
+  /** What its tasks wrote, by the number of the attempt. */
+  logs: Map<number, StoredLog> | null;
 }
 
 const noNeeds: readonly Need[] = [];
@@ -95,8 +100,17 @@ export class Unit implements UnitState {
       extras: noExtras,
       needs: noNeeds,
       dependents: null,
+      logs: null,
     };
     return this.#links;
+  }
+
+  get logs(): Map<number, StoredLog> | null {
+    return this.#links?.logs ?? null;
+  }
+
+  set logs(logs: Map<number, StoredLog> | null) {
+    this.#link().logs = logs;
   }
 
   get origin(): string | null {
@@ -194,9 +208,12 @@ export class Spec implements SpecState {
   readonly removed = { finished: 0, failed: 0 };
   /** Only where its units are handed out by partition. */
   lanes: SpecLanes | null = null;
-  /** The partition that was served last. */
+  /** The partition that was served last, and how many units it has had of its turn. */
   cursor = "";
+  turn = 0;
   full = 0;
+  /** What its breaker counts: by time, and then by outcome. */
+  readonly outcomes = new Map<number, Map<string, number>>();
   readonly failures = new Failures(byName);
 
   constructor(id: number, space: Space, name: string, data: Data, meta: WorkSpecMeta) {
@@ -218,6 +235,7 @@ export class Spec implements SpecState {
     const limit = specTryLimit(this.meta);
     if (laneRules(meta) !== laneRules(this.meta) || hasLanes(meta) !== (this.lanes !== null))
       this.lanes = hasLanes(meta) ? new SpecLanes(meta, this.units.values(), this.lanes) : null;
+    if (breakerRules(meta) !== breakerRules(this.meta)) this.outcomes.clear();
     this.meta = meta;
     if (specTryLimit(meta) === limit) return;
     this.exhausted.clear();
@@ -301,6 +319,7 @@ export class Space {
   readonly taken = new Map<string, { time: number; messages: readonly QueueMessage[] }>();
   readonly actions = new Map<string, ActionRow>();
   readonly batches = new Map<string, BatchRow>();
+  readonly limits = new Map<string, SharedLimit>();
   readonly watches: Watches;
   readonly history = new SpaceHistory();
   /** What requests with an id were answered, oldest first. */

@@ -1,6 +1,7 @@
 /** The reference store: obvious, fast, no durability. Every method runs in one go, so every method is atomic. */
 import {
   addUnits,
+  appendLog,
   attemptRow,
   checkParents,
   changeUnits,
@@ -40,10 +41,12 @@ import {
   type Claim,
   type CountSlice,
   type Held,
+  type SharedLimit,
   type FailureRow,
   type HistoryKeeper,
   type HistoryRow,
   type ListedAttempt,
+  type LogWrite,
   type Lock,
   type LockDecision,
   type LockPath,
@@ -59,6 +62,7 @@ import {
   type Store,
   type StoredRecord,
   type Swept,
+  type StoredLog,
   type SweepLimits,
   type UnitSlice,
   type WaitingSinceRow,
@@ -260,7 +264,8 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
         held: hasFlowRules(spec.meta) ? this.#heldBack(spec, now) : null,
       });
     }
-    return { settings: space.settings, candidates, repeated: this.#claimedBefore(space, requestId, now) };
+    const repeated = this.#claimedBefore(space, requestId, now);
+    return { settings: space.settings, candidates, repeated, limits: [...space.limits.values()] };
   }
 
   #heldBack(spec: Spec, now: number): Held | null {
@@ -460,6 +465,32 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
     return attempt === undefined ? null : attemptRow(unit, attempt);
   }
 
+  // ---- logs
+
+  async writeLogs(ns: string, writes: readonly LogWrite[]): Promise<boolean[]> {
+    return writes.map((write) => {
+      const unit = this.#attempted(ns, write);
+      if (unit === undefined) return false;
+      const log = appendLog(unit.logs?.get(write.number) ?? null, write);
+      if (log !== null) (unit.logs ??= new Map<number, StoredLog>()).set(write.number, log);
+      return true;
+    });
+  }
+
+  async readLogs(ns: string, keys: readonly AttemptKey[]): Promise<(StoredLog | null | undefined)[]> {
+    return keys.map((key) => {
+      const unit = this.#attempted(ns, key);
+      return unit === undefined ? undefined : (unit.logs?.get(key.number) ?? null);
+    });
+  }
+
+  /** The unit of an attempt that was made. */
+  #attempted(ns: string, { unitId, number }: AttemptKey): Unit | undefined {
+    const unit = this.#units.get(unitId);
+    if (unit === undefined || unit.spec.deleted || unit.spec.space.name !== ns) return undefined;
+    return number <= unit.attempts ? unit : undefined;
+  }
+
   async listUnitAttempts(ns: string, ref: WorkSpecRef, name: string, now: number): Promise<AttemptRow[]> {
     const unit = this.#spec(ns, ref, now).units.get(name);
     if (unit === undefined) throw new CoordinateError("no_such_work_unit", name);
@@ -614,6 +645,25 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
 
   async deleteBatches(ns: string, names: readonly string[]): Promise<boolean[]> {
     return names.map((name) => this.#spaces.get(ns)?.batches.delete(name) ?? false);
+  }
+
+  // ---- shared limits
+
+  async putLimits(ns: string, limits: readonly SharedLimit[]): Promise<void> {
+    const space = this.#open(ns);
+    for (const limit of limits)
+      space.limits.set(limit.name, { ...limit, full: space.limits.get(limit.name)?.full ?? limit.full });
+    this.#changed(ns);
+  }
+
+  async listLimits(ns: string): Promise<SharedLimit[]> {
+    return [...(this.#spaces.get(ns)?.limits.values() ?? [])].map((limit) => ({ ...limit }));
+  }
+
+  async deleteLimits(ns: string, names: readonly string[]): Promise<boolean[]> {
+    const answer = names.map((name) => this.#spaces.get(ns)?.limits.delete(name) ?? false);
+    this.#changed(ns);
+    return answer;
   }
 
   // ---- locks

@@ -1,21 +1,28 @@
 /** The rows of the memory store: the units themselves. Nothing has to be loaded, and what is written is there at once. */
 import {
   areExtras,
+  countedFrom,
+  limitNames,
+  nextTurnOf,
   noExtras,
+  refersTo,
   SortedList,
   type Watches,
   workerLifetimeMs,
   WorkingSet,
   type AttemptState,
   type BatchRow,
+  type BreakerState,
   type Extras,
   type Hold,
   type Lane,
   type LaneState,
   type Happened,
   type Need,
+  type OutcomeCounts,
   type QueueMessage,
   type Rule,
+  type SharedLimitState,
   type WorkUnitPut,
   type WorkUnitStatus,
 } from "../core/index.ts";
@@ -43,6 +50,7 @@ export class MemorySet extends WorkingSet<Unit> {
     this.now = now;
     this.takeUnresolved();
     this.takeBatchChanges();
+    this.takeOutcomes();
     return this;
   }
 
@@ -99,7 +107,7 @@ export class MemorySet extends WorkingSet<Unit> {
   }
 
   nextLane(spec: Spec): Lane | undefined {
-    return spec.lanes?.lanes.next(spec.cursor, this.now);
+    return spec.lanes?.lanes.next(spec, this.now);
   }
 
   nextInLane(spec: Spec, lane: LaneState, begun: boolean): Unit | undefined {
@@ -110,10 +118,38 @@ export class MemorySet extends WorkingSet<Unit> {
     return spec.lanes?.lanes.get(partition)?.running ?? 0;
   }
 
+  limits(spec: Spec): SharedLimitState[] {
+    const { space } = spec;
+    const states: SharedLimitState[] = [];
+    for (const name of limitNames(spec.meta)) {
+      const limit = space.limits.get(name);
+      if (limit === undefined) continue;
+      let running = 0;
+      for (const one of space.specs.values()) if (refersTo(one.meta, name)) running += this.#runningOf(one);
+      states.push({ ...limit, running });
+    }
+    return states;
+  }
+
+  /** Without those whose leases have ended. */
+  #runningOf(spec: Spec): number {
+    let running = spec.leases.size;
+    for (const unit of spec.leases) {
+      if ((unit.attempt?.expiration ?? 0) > this.now) break;
+      running--;
+    }
+    return running;
+  }
+
   // ---- writing
 
+  setLimitFull({ space }: Spec, name: string, full: number): void {
+    const limit = space.limits.get(name);
+    if (limit !== undefined) limit.full = full;
+  }
+
   served(spec: Spec, { partition }: LaneState): void {
-    spec.cursor = partition;
+    Object.assign(spec, nextTurnOf(spec.meta, spec, partition));
   }
 
   hold(spec: Spec, { partition }: LaneState, hold: Hold): void {
@@ -237,6 +273,30 @@ export class MemorySet extends WorkingSet<Unit> {
 
   setRuns(spec: Spec, nextRun: number, lastRun: number): void {
     spec.meta = { ...spec.meta, nextRun, lastRun };
+  }
+
+  counts({ meta, outcomes }: Spec): OutcomeCounts {
+    const from = countedFrom(meta, this.now);
+    const sums = new Map<string, number>();
+    for (const [at, counts] of outcomes)
+      if (at < from) outcomes.delete(at);
+      else for (const [key, count] of counts) sums.set(key, (sums.get(key) ?? 0) + count);
+    return sums;
+  }
+
+  addCounts(spec: Spec, at: number, counts: OutcomeCounts): void {
+    const { outcomes } = spec;
+    let there = outcomes.get(at);
+    if (there === undefined) {
+      // those that are too old go with the first of a new time
+      this.counts(spec);
+      outcomes.set(at, (there = new Map<string, number>()));
+    }
+    for (const [key, count] of counts) there.set(key, (there.get(key) ?? 0) + count);
+  }
+
+  protected setBreaker(spec: Spec, breakerState: BreakerState): void {
+    spec.meta = { ...spec.meta, breakerState };
   }
 
   // ---- events

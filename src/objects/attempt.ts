@@ -3,11 +3,14 @@ import {
   CoordinateError,
   dataWith,
   decodeData,
+  lineText,
   parseAttemptId,
   throwChanged,
   type AttemptAction,
   type AttemptChange,
   type AttemptChanged,
+  type AttemptLines,
+  type AttemptLog,
   type AttemptProgress,
   type AttemptRow,
   type AttemptStatus,
@@ -15,7 +18,9 @@ import {
   type Data,
   type DataObject,
   type GivenReason,
+  type LogLevel,
 } from "../core/index.ts";
+import { LogBuffer } from "./log-buffer.ts";
 import { encodeIfAny, only, seenBefore, type Scope } from "./scope.ts";
 import type { WorkUnit } from "./work-unit.ts";
 
@@ -52,6 +57,7 @@ export class Attempt<Given extends object = DataObject, Result extends object = 
   readonly #lifetimeMs: number;
   #row: AttemptRow;
   #data: Given | null = null;
+  #log: LogBuffer | null = null;
 
   constructor(scope: Scope, row: AttemptRow) {
     this.#scope = scope;
@@ -220,13 +226,57 @@ export class Attempt<Given extends object = DataObject, Result extends object = 
     return this.#settle({ attempt: this.id, action: "renew", ...lifetimeMs, progress: { done, note } });
   }
 
+  /**
+   * Writes a line for people, which is kept with the attempt: of each attempt the newest 1,000 lines, 64 KiB at most. It is sent with the next
+   * renew or settle, or by `flushLog`; a worker sends it within a second. Lines are numbered by this handle: it is for whoever runs the attempt.
+   */
+  log(text: string, { level = "info", time }: { level?: LogLevel; time?: number } = {}): void {
+    const line = { text: lineText(text), level, ...(time !== undefined && { time }) };
+    (this.#log ??= new LogBuffer()).add(line);
+    this.#scope.wrote?.(this as Attempt);
+  }
+
+  /** Sends what `log` has written since the last change. */
+  async flushLog(): Promise<void> {
+    const lines = this.unstoredLog;
+    if (lines === null) return;
+    const { verbs, ns } = this.#scope;
+    const exists = only(await verbs.writeAttemptLogs(ns, [{ attempt: this.id, ...lines }]));
+    if (!exists) throw new CoordinateError("gone", this.id);
+    this.storedLog(lines);
+  }
+
+  /** What its task wrote, as far as it is kept; lines with a number above `after`. */
+  async readLog(after = 0): Promise<AttemptLog> {
+    const log = only(await this.#scope.verbs.getAttemptLogs(this.#scope.ns, [this.id], { after }));
+    if (log === null) throw new CoordinateError("gone", this.id);
+    return log;
+  }
+
+  /** Lines that are not known to be stored. */
+  get unstoredLog(): AttemptLines | null {
+    return this.#log?.unstored ?? null;
+  }
+
+  /** These lines were stored, by whoever sent them. */
+  storedLog(lines: AttemptLines): void {
+    this.#log?.stored(lines);
+  }
+
   /** The one promise of a settle. Data that cannot be encoded rejects it too. */
   async #settle(change: AttemptChange, data?: object | Data): Promise<AttemptChanged> {
     const { verbs, ns } = this.#scope;
     if (data !== undefined) change.data = encodeIfAny(data);
+    this.carryLog(change);
     const changed = only(await verbs.settleAttempts(ns, [change]));
     this.heard(change, changed);
     return throwChanged(changed);
+  }
+
+  /** A change that is about to be sent takes the lines along that are not stored yet. */
+  carryLog(change: AttemptChange): void {
+    const lines = this.unstoredLog;
+    if (lines !== null) change.log = lines;
   }
 
   /**
@@ -234,9 +284,10 @@ export class Attempt<Given extends object = DataObject, Result extends object = 
    * answers where the attempt stood already.
    */
   heard(
-    { action, data: given, error: text, progress }: AttemptChange,
+    { action, data: given, error: text, progress, log }: AttemptChange,
     { error, changed, status, expirationTime, chainingErrors }: AttemptChanged,
   ): void {
+    if (log !== undefined) this.storedLog(log);
     if (status === null) return;
     const data = text === undefined ? given : dataWith(given ?? this.#row.data, "traceback", text);
     const wrote = changed || (error === "lost_lease" && action === "renew");
@@ -272,6 +323,7 @@ export class Attempt<Given extends object = DataObject, Result extends object = 
       ...(delayMs !== undefined && { delayMs }),
       ...(lifetimeMs !== undefined && { lifetimeMs }),
     }));
+    all.forEach((attempt, i) => attempt.carryLog(changes[i]!));
     const answers: AttemptChanged[] = [];
     for (const { verbs, ns, places } of Attempt.#chunks(all)) {
       const asked = places.map((place) => changes[place]!);

@@ -64,10 +64,24 @@ export interface WorkSpecKeys<Result = DataObject> {
   order?: "partition" | "";
   /** With partition, partitions take turns, one unit each, however many units they have and of whatever priority */
   fair?: "partition" | "";
+  /** With fair, how many units a turn of a partition is, by its name; 1 for those that are not named */
+  partition_weights?: Readonly<Record<string, number>>;
+  /** Limits of the namespace that its units come under, with those of other work specs */
+  limits?: readonly string[];
   /** What becomes of a unit whose task ends in an error. Without it and max_retries, the unit fails */
   retry?: {
     attempts?: number;
     backoff?: { kind?: "exponential" | "fixed" | "linear"; delay?: number; max?: number; jitter?: number };
+  };
+  /** When it pauses itself because too many of its attempts fail */
+  breaker?: {
+    failures: number;
+    min?: number;
+    window?: number;
+    pause?: number;
+    probes?: number;
+    by?: "work_spec" | "error";
+    action?: "pause" | "slow";
   };
   /** Units that may wait; an add of more is refused with queue_full. 0 is unlimited */
   max_waiting?: number;

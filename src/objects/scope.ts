@@ -29,6 +29,8 @@ export interface Scope {
   ): WorkUnit<Given, Result>;
   attempt<Given extends object, Result extends object>(row: AttemptRow): Attempt<Given, Result>;
   worker(name: string, row?: WorkerRow): WorkerHandle;
+  /** Told when an attempt has lines to store, where somebody sends them without being asked. */
+  readonly wrote?: (attempt: Attempt) => void;
 }
 
 /** Its size is judged by whoever implements the verbs: a limit here would refuse what a daemon was configured to take. */

@@ -42,7 +42,8 @@ export const candidatesSql = `
     c.arrivals, s.next_run, s.last_run, s.full_at,
     CASE WHEN s.laned THEN EXISTS (SELECT 1 FROM @lane l WHERE l.spec = s.id AND l.state = 1)
       OR EXISTS (SELECT 1 FROM @note e WHERE e.spec = s.id) OR (s.build_lanes > 0 AND s.build_lanes <= $4::bigint) END,
-    CASE WHEN s.laned THEN (SELECT l.until FROM @lane l WHERE l.spec = s.id AND l.state = 2 ORDER BY l.until LIMIT 1) END
+    CASE WHEN s.laned THEN (SELECT l.until FROM @lane l WHERE l.spec = s.id AND l.state = 2 ORDER BY l.until LIMIT 1) END,
+    s.breaker
   FROM @namespace n LEFT JOIN @spec s ON s.namespace = n.id AND NOT s.dead
     LEFT JOIN LATERAL ${tallyOf("s.id")} c ON true
   WHERE n.name = $1 AND NOT n.dead`;
@@ -83,6 +84,7 @@ export async function readCandidates(
     const meta = readMeta(
       row[4] as string,
       row[5] as number,
+      row[18] as string | null,
       row[13] as number | null,
       row[14] as number | null,
     );

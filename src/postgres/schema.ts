@@ -406,7 +406,35 @@ export const migrations: readonly Migration[] = [
         full_at double precision NOT NULL,
         PRIMARY KEY (namespace, name)
       ) WITH (fillfactor = 50)`,
-      "ALTER TABLE @spec ADD COLUMN limits bytea[]",
+      // breaker: what it does now, in JSON, null when it never tripped; count_ms: how long a tenth of its window is, 0 without one, and
+      // negative while it is tripped; count_from: what ended before does not count
+      `ALTER TABLE @spec ADD COLUMN breaker text, ADD COLUMN count_ms bigint NOT NULL DEFAULT 0,
+        ADD COLUMN count_from bigint NOT NULL DEFAULT 0`,
+      // what breakers count: how many attempts came to what, by the tenth of the window, each server process in rows of its own
+      `CREATE TABLE @outcome (
+        spec bigint NOT NULL,
+        at bigint NOT NULL,
+        count bigint NOT NULL,
+        shard integer NOT NULL,
+        kind text NOT NULL,
+        PRIMARY KEY (spec, at, kind, shard)
+      ) WITH (
+        fillfactor = 20,
+        autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0
+      )`,
+      // turn: how many units the partition that was served last has had of its turn
+      // full_at is in no index: a lane is updated with every unit that begins, and stays in its page
+      "DROP INDEX @lane_idle",
+      "CREATE INDEX lane_idle ON @lane (spec) WHERE place IS NULL",
+      "ALTER TABLE @spec ADD COLUMN limits bytea[], ADD COLUMN turn integer NOT NULL DEFAULT 0",
+      // what tasks wrote: the newest lines of each attempt, in JSON, and how many there were
+      `CREATE TABLE @attempt_log (
+        unit bigint NOT NULL,
+        number integer NOT NULL,
+        total bigint NOT NULL,
+        lines text NOT NULL,
+        PRIMARY KEY (unit, number)
+      ) WITH (fillfactor = 50)`,
     ],
   },
 ];

@@ -10,6 +10,7 @@ import {
   CoordinateError,
   defaultNamespaceSettings,
   follow,
+  hasBreaker,
   hasFlowRules,
   hasLanes,
   isCoordinateError,
@@ -42,6 +43,7 @@ import {
   type LockDecision,
   type LockPath,
   type LockView,
+  type LogWrite,
   type Make,
   type NamespaceRow,
   type NamespaceSettings,
@@ -50,8 +52,10 @@ import {
   type Rule,
   type Settle,
   type Slice,
+  type SharedLimit,
   type SpecTally,
   type Store,
+  type StoredLog,
   type StoredRecord,
   type Swept,
   type SweepLimits,
@@ -72,6 +76,7 @@ import {
 } from "../core/index.ts";
 import { findAttempts, readAttempts } from "./attempts.ts";
 import { dropBatches, pageBatches, readBatches } from "./batches.ts";
+import { dropLimits, readLimits, writeLimits } from "./limits.ts";
 import { readCandidates } from "./candidates.ts";
 import { claimUnits, heldLanes, type Claimed, type ClaimHints } from "./claims.ts";
 import { catchUp, expireNeedy, isPast, lookUp, type Ways } from "./expiry.ts";
@@ -114,6 +119,7 @@ import {
   putActions,
   takeMessages,
 } from "./queues.ts";
+import { readLogs, writeLogs } from "./logs.ts";
 import { dropOldRecords, putRecords, readRecords } from "./history.ts";
 import { purgeUnits, sweepStore, type LogCursor } from "./sweep.ts";
 import { readTallies } from "./tally.ts";
@@ -200,6 +206,8 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
   readonly #queues = new Map<string, number>();
   /** Namespaces with work specs whose units are handed out by partition. */
   readonly #laned = new Set<string>();
+  /** Namespaces with work specs that have breakers, when they were last looked at. */
+  readonly #counted = new Set<string>();
   /** Specs whose adds met units that exist, lately: the next one does not try the shorter way first. */
   readonly #upserts = new Map<number, number>();
 
@@ -366,16 +374,21 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
         }
         if (read.candidates.some(({ meta }) => hasLanes(meta))) this.#laned.add(ns);
         else this.#laned.delete(ns);
+        if (read.candidates.some(({ meta }) => hasBreaker(meta))) this.#counted.add(ns);
+        else this.#counted.delete(ns);
         const { settings, candidates, repeated, arrivals } = read;
         for (const { id, available } of candidates)
           if (available > 0) await this.#hints.floors.look(this.#db, id, arrivals.get(id) ?? -1);
         if (!this.#borrowed) this.#looks.remember(ns, read.only, { settings, candidates, repeated: null });
+        const limited = candidates.some(({ meta }) => meta.limits.length > 0);
+        const limits = limited ? await readLimits(this.#db, ns) : undefined;
         const answers: Candidates[] = [];
         for (const [i] of requestIds.entries()) {
           const keys = repeated.get(i);
           answers.push({
             settings,
             candidates: [...candidates],
+            ...(limits !== undefined && { limits }),
             repeated: keys === undefined ? null : await readAttempts(this.#db, ns, keys, now, true),
           });
         }
@@ -775,7 +788,14 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
   async #settle(ns: string, changes: readonly Settle[], now: number): Promise<AttemptChanged[]> {
     const queues = this.#queues.get(ns) ?? 0;
     const { answers: plain, needyPast } = this.#parts.fastPaths
-      ? await settlePlain(this.#parts.timely, ns, changes, queues, this.#laned.has(ns), now)
+      ? await settlePlain(
+          this.#parts.timely,
+          ns,
+          changes,
+          queues,
+          { laned: this.#laned.has(ns), counted: this.#counted.has(ns) },
+          now,
+        )
       : { answers: [], needyPast: true };
     // what is not plain, and what another transaction changed at the same moment
     const left = changes.filter((_, i) => plain[i] === undefined);
@@ -908,6 +928,23 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
     return this.#db.transaction((tx) => dropBatches(tx, ns, names));
   }
 
+  // ---- shared limits
+
+  async putLimits(ns: string, limits: readonly SharedLimit[]): Promise<void> {
+    await this.#db.transaction((tx) => writeLimits(tx, ns, limits), { repeatable: true });
+    await this.#changed(ns);
+  }
+
+  listLimits(ns: string): Promise<SharedLimit[]> {
+    return readLimits(this.#db, ns);
+  }
+
+  async deleteLimits(ns: string, names: readonly string[]): Promise<boolean[]> {
+    const answer = await this.#db.transaction((tx) => dropLimits(tx, ns, names));
+    await this.#changed(ns);
+    return answer;
+  }
+
   // ---- locks
 
   locks<Answer>(
@@ -917,6 +954,16 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
     now: number,
   ): Promise<Answer> {
     return this.#db.transaction((tx) => decideLocks(tx, ns, paths, decide, now));
+  }
+
+  // ---- logs
+
+  writeLogs(ns: string, writes: readonly LogWrite[]): Promise<boolean[]> {
+    return writeLogs(this.#db, ns, writes);
+  }
+
+  readLogs(ns: string, keys: readonly AttemptKey[]): Promise<(StoredLog | null | undefined)[]> {
+    return readLogs(this.#slow, ns, keys);
   }
 
   // ---- history

@@ -33,9 +33,11 @@ export const attemptCode = Object.fromEntries(attemptStatuses.map((status, i) =>
 
 export interface Spec extends SpecState {
   readonly namespaceId: number;
+  meta: WorkSpecMeta;
   full: number;
-  /** The partition that was served last. */
+  /** The partition that was served last, and how many units it has had of its turn. */
   cursor: string;
+  turn: number;
 }
 
 export interface Unit extends UnitState {
@@ -70,8 +72,8 @@ const unitColumnCount = 30;
 
 /** The columns of a unit's work spec and namespace, in the order that `readSpec` expects them. */
 export const specColumns =
-  "s.name, s.namespace, n.name, s.meta, s.next_continuous, s.dead, s.full_at, s.cursor";
-export const specColumnCount = 8;
+  "s.name, s.namespace, n.name, s.meta, s.next_continuous, s.dead, s.full_at, s.cursor, s.turn, s.breaker";
+export const specColumnCount = 10;
 
 /** A unit's columns, its spec's, and whatever else was asked for. */
 export const fullColumns = `${unitColumns}, ${specColumns}`;
@@ -83,10 +85,11 @@ export function readSpec(id: number, row: Row): Spec {
     name: nameFromBytes(row[0] as Buffer),
     namespaceId: row[1] as number,
     namespace: nameFromBytes(row[2] as Buffer),
-    meta: readMeta(row[3] as string, row[4] as number),
+    meta: readMeta(row[3] as string, row[4] as number, row[9] as string | null),
     deleted: row[5] as boolean,
     full: row[6] as number,
     cursor: nameFromBytes(row[7] as Buffer),
+    turn: row[8] as number,
   };
 }
 

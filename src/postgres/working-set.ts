@@ -12,19 +12,24 @@ import {
   hasLanes,
   hasRate,
   nameToBytes,
+  nextTurnOf,
   noExtras,
+  refersTo,
   workUnitStatuses,
   WorkingSet,
   type AttemptKey,
   type AttemptState,
   type BatchRow,
+  type BreakerState,
   type Extras,
   type Hold,
   type LaneState,
   type Loading,
   type Need,
+  type OutcomeCounts,
   type QueueMessage,
   type Rule,
+  type SharedLimitState,
   type Tally,
   type WorkUnitPut,
   type WorkUnitStatus,
@@ -34,10 +39,12 @@ import { isRow, type Row, type Session, type Transaction } from "./connection.ts
 import { comparePlaces, placeOf, type Place } from "./floor.ts";
 import { extraArrays, extrasFrom, labelRows, retryArrays } from "./extras.ts";
 import { dropFailed, noteFailed } from "./failures.ts";
+import { holdLimits, saveFull } from "./limits.ts";
 import { LaneNotes, placeOfUnit, SpecLanes, writeNotes, type LaneHost, type PgLane } from "./lanes.ts";
 import { registerWorkers, writeLog } from "./log.ts";
 import { findKeys, makeKeys } from "./long-names.ts";
 import { readNeeds, type ReadNeed } from "./needs.ts";
+import { loadBreaker, writeBreaker, writeOutcomes } from "./outcomes.ts";
 import { writeMessages, type NewMessage } from "./queues.ts";
 import { emptyDelta, tallyOf, writeTallies, type Delta } from "./tally.ts";
 import {
@@ -126,12 +133,19 @@ export class PostgresSet extends WorkingSet<Unit> {
   readonly #batches = new Map<string, BatchRow>();
   readonly #savedBatches = new Map<string, { namespace: string; batch: BatchRow }>();
   readonly #runs = new Map<number, { nextRun: number; lastRun: number }>();
+  /** What was in the windows of breakers, and what this verb adds, by time. */
+  readonly #counted = new Map<number, OutcomeCounts>();
+  readonly #outcomes = new Map<number, Map<number, Map<string, number>>>();
+  readonly #breakers = new Set<Spec>();
   readonly #messages: NewMessage[] = [];
   readonly #told = new Map<string, number>();
   /** Only while a claim by partition looks at them. */
   readonly #lanes = new Map<number, SpecLanes>();
   readonly #running = new Map<string, number>();
   readonly #freed = new Map<number, number>();
+  /** By spec, with what runs in other specs. */
+  readonly #limits = new Map<number, SharedLimitState[]>();
+  readonly #paid = new Map<string, { namespace: number; name: string; full: number }>();
   readonly #flow = new Set<Spec>();
   readonly #woken: { namespace: string; unit: number }[] = [];
   readonly #retired = new Map<number, { finished: number; failed: number }>();
@@ -319,8 +333,9 @@ export class PostgresSet extends WorkingSet<Unit> {
     const counts = {} as Tally;
     for (const [i, status] of workUnitStatuses.entries()) counts[status] = row?.[i] as number;
     this.#counts.set(spec.id, counts);
-    if (spec.meta.maxRunning > 0 || hasRate(spec.meta.rate))
-      this.#freed.set(spec.id, (row?.[workUnitStatuses.length] as number | null) ?? 0);
+    // read with the counts: several claims of one transaction look again, and a place that came free in between has its time too
+    if (spec.meta.maxRunning > 0 || hasRate(spec.meta.rate) || spec.meta.limits.length > 0)
+      this.#raiseFreed(spec, row?.[workUnitStatuses.length] as number | null);
   }
 
   override loadReady(spec: Spec, count: number): Loading {
@@ -357,6 +372,18 @@ export class PostgresSet extends WorkingSet<Unit> {
         if (missing.length > 0) await this.#keep(await this.#tx.rows(lockReady, [int8s(missing)]));
       },
     };
+  }
+
+  override loadLimits(spec: Spec): Loading {
+    if (this.#limits.has(spec.id)) return undefined;
+    return holdLimits(this.#tx, spec, [...this.#units.keys()], this.now).then(({ limits, freed }) => {
+      this.#limits.set(spec.id, limits);
+      this.#raiseFreed(spec, freed);
+    });
+  }
+
+  #raiseFreed({ id }: Spec, freed: number | null): void {
+    this.#freed.set(id, Math.max(freed ?? 0, this.#freed.get(id) ?? 0));
   }
 
   override loadRunning(spec: Spec, partition: string): Loading {
@@ -466,6 +493,19 @@ export class PostgresSet extends WorkingSet<Unit> {
     return lane === undefined ? undefined : lanes?.nextUnit(lane, begun);
   }
 
+  limits(spec: Spec): readonly SharedLimitState[] {
+    const own = this.count(spec, "pending");
+    return (this.#limits.get(spec.id) ?? []).map((limit) => {
+      let running = limit.running + own;
+      for (const unit of this.#units.values()) {
+        if (unit.spec.id === spec.id || !refersTo(unit.spec.meta, limit.name)) continue;
+        if (unit.stored?.status === "pending") running--;
+        if (unit.status === "pending" && !this.#removed.has(unit)) running++;
+      }
+      return { ...limit, running };
+    });
+  }
+
   override placeFreed(spec: Spec): number {
     return Math.max(this.#freed.get(spec.id) ?? 0, this.#lanes.get(spec.id)?.freed ?? 0);
   }
@@ -519,7 +559,7 @@ export class PostgresSet extends WorkingSet<Unit> {
     const lanes = this.#lanes.get(spec.id);
     const lane = lanes?.lane(partition);
     if (lane !== undefined) lanes?.served(lane);
-    spec.cursor = partition;
+    Object.assign(spec, nextTurnOf(spec.meta, spec, partition));
     this.#flow.add(spec);
   }
 
@@ -527,6 +567,12 @@ export class PostgresSet extends WorkingSet<Unit> {
     const lanes = this.#lanes.get(spec.id);
     const lane = lanes?.lane(partition);
     if (lane !== undefined) lanes?.hold(lane, hold);
+  }
+
+  setLimitFull(spec: Spec, name: string, full: number): void {
+    const limit = this.#limits.get(spec.id)?.find((one) => one.name === name);
+    if (limit !== undefined) limit.full = full;
+    this.#paid.set(`${spec.namespaceId} ${name}`, { namespace: spec.namespaceId, name, full });
   }
 
   setFull(spec: Spec, full: number): void {
@@ -618,6 +664,30 @@ export class PostgresSet extends WorkingSet<Unit> {
     this.#runs.set(spec.id, { nextRun, lastRun });
   }
 
+  override loadBreaker(spec: Spec): Loading {
+    return loadBreaker(this.#tx, spec, this.now).then((counts) => this.#counted.set(spec.id, counts));
+  }
+
+  counts({ id }: Spec): OutcomeCounts {
+    const counts = new Map(this.#counted.get(id));
+    for (const added of this.#outcomes.get(id)?.values() ?? [])
+      for (const [kind, count] of added) counts.set(kind, (counts.get(kind) ?? 0) + count);
+    return counts;
+  }
+
+  addCounts({ id }: Spec, at: number, counts: OutcomeCounts): void {
+    const times = this.#outcomes.get(id) ?? new Map<number, Map<string, number>>();
+    this.#outcomes.set(id, times);
+    const there = times.get(at) ?? new Map<string, number>();
+    times.set(at, there);
+    for (const [kind, count] of counts) there.set(kind, (there.get(kind) ?? 0) + count);
+  }
+
+  protected setBreaker(spec: Spec, breakerState: BreakerState): void {
+    spec.meta = { ...spec.meta, breakerState };
+    this.#breakers.add(spec);
+  }
+
   /** Counts ended units that retention removes. */
   retire(spec: Spec, status: "finished" | "failed", count: number): void {
     const counts = this.#retired.get(spec.id) ?? { finished: 0, failed: 0 };
@@ -694,12 +764,15 @@ export class PostgresSet extends WorkingSet<Unit> {
     for (const [spec, time] of this.#nextContinuous)
       await this.#tx.rows("UPDATE @spec SET next_continuous = $2 WHERE id = $1", [spec, time]);
     for (const lanes of this.#lanes.values()) await lanes.save();
-    for (const { id, cursor, full } of this.#flow)
-      await this.#tx.rows("UPDATE @spec SET cursor = $2, full_at = $3 WHERE id = $1", [
+    for (const { id, cursor, full, turn } of this.#flow)
+      await this.#tx.rows("UPDATE @spec SET cursor = $2, full_at = $3, turn = $4 WHERE id = $1", [
         id,
         nameToBytes(cursor),
         full,
+        turn,
       ]);
+    for (const { namespace, name, full } of this.#paid.values())
+      await saveFull(this.#tx, namespace, name, full);
     await writeNotes(this.#tx, this.#notes(changed));
     for (const { namespace, batch } of this.#savedBatches.values())
       await writeBatch(this.#tx, namespace, batch);
@@ -709,6 +782,8 @@ export class PostgresSet extends WorkingSet<Unit> {
         nextRun > 0 ? nextRun : null,
         lastRun > 0 ? lastRun : null,
       ]);
+    if (this.#outcomes.size > 0) await writeOutcomes(this.#tx, this.#outcomes);
+    for (const spec of this.#breakers) await writeBreaker(this.#tx, spec);
     await writeTallies(this.#tx, deltas, this.now);
   }
 
@@ -991,7 +1066,11 @@ export class PostgresSet extends WorkingSet<Unit> {
     await this.#tx.rows("DELETE FROM @unit WHERE id = ANY ($1::bigint[])", [ids(units)]);
     const tried = units.filter(({ attempts }) => attempts > 0);
     if (tried.length > 0)
-      await this.#tx.rows("DELETE FROM @history WHERE unit = ANY ($1::bigint[])", [ids(tried)]);
+      await this.#tx.rows(
+        `WITH logs AS (DELETE FROM @attempt_log WHERE unit = ANY ($1::bigint[]))
+         DELETE FROM @history WHERE unit = ANY ($1::bigint[])`,
+        [ids(tried)],
+      );
     const needy = units.filter(({ needs }) => needs);
     if (needy.length > 0)
       await this.#tx.rows("DELETE FROM @need WHERE unit = ANY ($1::bigint[])", [ids(needy)]);

@@ -141,6 +141,8 @@ const rules = {
     WHERE n <> (SELECT count(*) FROM ready AS r WHERE r.spec = l.spec)`,
   "an attempt of the past without its unit":
     "SELECT unit FROM history WHERE unit NOT IN (SELECT id FROM unit)",
+  "a log of an attempt without its unit":
+    "SELECT unit FROM attempt_log WHERE unit NOT IN (SELECT id FROM unit)",
   "a dependency of a unit that is not there": "SELECT unit FROM need WHERE unit NOT IN (SELECT id FROM unit)",
   "queues or labels of a unit that is not there":
     "SELECT unit FROM extra WHERE unit NOT IN (SELECT id FROM unit)",

@@ -324,6 +324,20 @@ export const migrations: readonly string[] = [
     full REAL NOT NULL,
     PRIMARY KEY (namespace, name)
   ) WITHOUT ROWID;
+  -- what the breakers of work specs count: how many attempts came to what, by the tenth of the window
+  CREATE TABLE outcome (
+    spec INTEGER NOT NULL,
+    at INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    count INTEGER NOT NULL,
+    PRIMARY KEY (spec, at, kind)
+  ) WITHOUT ROWID;
+  -- how many units the partition that was served last has had of its turn
+  ALTER TABLE tally ADD COLUMN turn INTEGER NOT NULL DEFAULT 0;
+
+  -- what tasks wrote: the newest lines of each attempt, in JSON, and how many there were
+  CREATE TABLE attempt_log (unit INTEGER NOT NULL, number INTEGER NOT NULL, total INTEGER NOT NULL, lines TEXT NOT NULL);
+  CREATE UNIQUE INDEX attempt_log_unit ON attempt_log (unit, number);
   `,
 ];
 

@@ -61,9 +61,12 @@ export class Spec implements SpecState {
   due: number | null | undefined;
   /** Null where its units are not handed out by partition, and until they are looked at: see `lanesOf`. */
   lanes: Lanes | null = null;
-  /** The partition that was served last. */
+  /** The partition that was served last, and how many units it has had of its turn. */
   cursor = "";
+  turn = 0;
   full = 0;
+  /** The time under which its breaker counted last; see `outcomes.ts`. */
+  countedAt = 0;
 
   constructor(id: number, space: Space, name: string, data: Data, meta: WorkSpecMeta) {
     this.id = id;
@@ -111,6 +114,8 @@ export class State {
     message: 0,
     extras: 0,
   };
+  /** Whether tasks have written anything that is kept: while they have not, nobody looks. */
+  hasLogs = false;
   /** Namespaces where work may have become available. */
   readonly changed = new Set<string>();
   readonly watches = new Watches();
@@ -160,6 +165,7 @@ export class State {
     const [unit, spec, namespace, worker, log, needs, message, extras] = (this.sql.counters.get() ??
       []) as number[];
     Object.assign(this.counters, { unit, spec, namespace, worker, log, needs, message, extras });
+    this.hasLogs = typeof this.sql.lastLogged.get()?.[0] === "number";
     const spaces = new Map<number, Space>();
     for (const [id, name, settings, dead] of this.sql.namespaces.all()) {
       const space = new Space(
@@ -196,6 +202,7 @@ export class State {
       spec.removed = { finished: removedFinished!, failed: removedFailed! };
       spec.full = Number(row[16]);
       spec.cursor = readPartition(row[17]);
+      spec.turn = Number(row[18]);
       spec.plain = plain === 1;
       spec.retained = Number(retained) as 0 | 1 | 2;
       spec.deleted = dead === 1 || this.deadSpaces.has(space.id);
@@ -231,9 +238,9 @@ export class State {
     if (this.#dirty.has(spec)) return;
     const counts = { ...spec.counts };
     const removed = { ...spec.removed };
-    const { full, cursor } = spec;
+    const { full, cursor, turn } = spec;
     this.#undo.push(() => {
-      Object.assign(spec, { full, cursor, lanes: null });
+      Object.assign(spec, { full, cursor, turn, lanes: null });
       spec.counts = counts;
       spec.removed = removed;
       spec.top = spec.due = undefined;
@@ -262,7 +269,7 @@ export class State {
   /** Writes the counts: the last thing before a commit. */
   flush(): void {
     const { sql, counters } = this;
-    for (const { id, counts, removed, deleted, full, cursor } of this.#dirty) {
+    for (const { id, counts, removed, deleted, full, cursor, turn } of this.#dirty) {
       if (deleted && !this.specs.has(id)) continue;
       const { available, delayed, blocked, pending, finished, failed } = counts;
       sql.setTally.run(
@@ -276,6 +283,7 @@ export class State {
         removed.failed,
         full,
         partitionValue(cursor),
+        turn,
         id,
       );
     }

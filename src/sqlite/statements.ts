@@ -39,7 +39,7 @@ export const sql = {
   namespaces: "SELECT id, name, settings, dead FROM namespace ORDER BY id",
   specs: `
     SELECT s.id, s.namespace, s.name, s.data, s.meta, s.dead, s.plain, s.retained, t.available, t.delayed, t.blocked,
-      t.pending, t.finished, t.failed, t.removed_finished, t.removed_failed, t.full, t.cursor
+      t.pending, t.finished, t.failed, t.removed_finished, t.removed_failed, t.full, t.cursor, t.turn
     FROM spec AS s JOIN tally AS t ON t.spec = s.id ORDER BY s.id`,
   leases: `
     SELECT unit, spec, number, worker, started, expiration, late, own,
@@ -47,7 +47,7 @@ export const sql = {
     FROM lease`,
   setTally: `
     UPDATE tally SET available = ?, delayed = ?, blocked = ?, pending = ?, finished = ?, failed = ?,
-      removed_finished = ?, removed_failed = ?, full = ?, cursor = ? WHERE spec = ?`,
+      removed_finished = ?, removed_failed = ?, full = ?, cursor = ?, turn = ? WHERE spec = ?`,
 
   // ---- the history
 
@@ -66,7 +66,7 @@ export const sql = {
   buryNamespace: "UPDATE namespace SET dead = 1 WHERE id = ?",
   dropNamespace: "DELETE FROM namespace WHERE id = ?",
   addSpec: "INSERT INTO spec VALUES (?, ?, ?, ?, ?, 0, 1, ?)",
-  addTally: "INSERT INTO tally VALUES (?, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0)",
+  addTally: "INSERT INTO tally VALUES (?, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0)",
   setSpec: "UPDATE spec SET data = ?, meta = ?, retained = ? WHERE id = ?",
   setSpecMeta: "UPDATE spec SET meta = ? WHERE id = ?",
   setSpecPlain: "UPDATE spec SET plain = 0 WHERE id = ?",
@@ -111,6 +111,12 @@ export const sql = {
       data = ?, attempt_data = ?, since = ?, partition = ?, reason = ?
     WHERE id = ?`,
   dropUnit: "DELETE FROM unit WHERE id = ?",
+  lastLogged: "SELECT max(unit) FROM attempt_log",
+  attemptLog: "SELECT total, lines FROM attempt_log WHERE unit = ? AND number = ?",
+  setAttemptLog: `
+    INSERT INTO attempt_log VALUES (?, ?, ?, ?)
+    ON CONFLICT (unit, number) DO UPDATE SET total = excluded.total, lines = excluded.lines`,
+  dropLogs: `DELETE FROM attempt_log WHERE unit IN ${ids}`,
   dropHistory: "DELETE FROM history WHERE unit = ?",
   unitsByName: `
     SELECT id, name FROM unit WHERE spec = ? AND name >= CAST(? AS TEXT) AND name < CAST(? AS TEXT)
@@ -255,6 +261,15 @@ export const sql = {
     INSERT INTO delayed SELECT u.spec, u.not_before, u.id, u.name
     FROM json_each(?) AS j CROSS JOIN unit AS u ON u.id = j.value WHERE u.not_before > ?`,
 
+  // ---- breakers
+
+  addOutcome: `
+    INSERT INTO outcome (spec, at, kind, count) VALUES (?, ?, ?, ?)
+    ON CONFLICT (spec, at, kind) DO UPDATE SET count = count + excluded.count`,
+  outcomes: "SELECT kind, sum(count) FROM outcome WHERE spec = ? AND at >= ? GROUP BY kind",
+  dropOutcomes: "DELETE FROM outcome WHERE spec = ? AND at < ?",
+  dropAllOutcomes: "DELETE FROM outcome WHERE spec = ?",
+
   // ---- failure groups
 
   noteFailed: "INSERT INTO failed SELECT id, spec, NULL, name FROM unit WHERE id = ?",
@@ -324,6 +339,14 @@ export const sql = {
   actions: "SELECT key, created, data FROM action WHERE namespace = ? AND key > ? ORDER BY key LIMIT ? + 0",
   addAction: "INSERT INTO action VALUES (?, ?, ?, ?)",
   dropAction: "DELETE FROM action WHERE namespace = ? AND key = ?",
+
+  limits: "SELECT name, rule, full FROM shared_limit WHERE namespace = ?",
+  setLimit: `
+    INSERT INTO shared_limit VALUES (?, ?, ?, 0)
+    ON CONFLICT (namespace, name) DO UPDATE SET rule = excluded.rule`,
+  setLimitFull: "UPDATE shared_limit SET full = ? WHERE namespace = ? AND name = ?",
+  dropLimit: "DELETE FROM shared_limit WHERE namespace = ? AND name = ?",
+  dropLimits: "DELETE FROM shared_limit WHERE namespace = ?",
 
   batch: "SELECT state FROM batch WHERE namespace = ? AND name = ?",
   batches: "SELECT state FROM batch WHERE namespace = ? AND name > ? ORDER BY name LIMIT ? + 0",

@@ -31,6 +31,7 @@ import {
   type CandidatesAsk,
   type Claim,
   type CountSlice,
+  type SharedLimit,
   type FailureRow,
   type Happened,
   type HistoryKeeper,
@@ -39,6 +40,7 @@ import {
   type LockDecision,
   type LockPath,
   type LockView,
+  type LogWrite,
   type Make,
   type NamespaceRow,
   type NamespaceSettings,
@@ -49,6 +51,7 @@ import {
   type Slice,
   type SpecTally,
   type Store,
+  type StoredLog,
   type StoredRecord,
   type Swept,
   type SweepLimits,
@@ -68,11 +71,13 @@ import {
   type WorkUnitWhere,
 } from "../core/index.ts";
 import { deleteBatches, listBatches, readBatch } from "./batches.ts";
+import { deleteLimits, putLimits, readLimits } from "./limits.ts";
 import { again, Committer } from "./commit.ts";
 import type { Connection, Driver } from "./driver.ts";
 import { claimedBefore, findAttempt, heldAttempts, logged } from "./attempts.ts";
 import { noCandidates, listCandidates } from "./candidates.ts";
 import { seeLocks, lockBytes } from "./locks.ts";
+import { readLogs, writeLogs } from "./logs.ts";
 import { openSpace, findSpec, needSpec, allSpecs, sortedSpecs, putSpec, bury } from "./work-specs.ts";
 import { dropOldRecords, putRecords, readRecords } from "./history.ts";
 import { catchUp, isBehind } from "./expiry.ts";
@@ -790,6 +795,40 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
       const space = state.spaces.get(ns);
       return space === undefined ? names.map(() => false) : deleteBatches(state, space, names);
     });
+  }
+
+  // ---- shared limits
+
+  async putLimits(ns: string, limits: readonly SharedLimit[]): Promise<void> {
+    await this.#write((state) => {
+      putLimits(state, openSpace(state, ns), limits);
+      state.changed.add(ns);
+    });
+  }
+
+  async listLimits(ns: string): Promise<SharedLimit[]> {
+    return this.#read((state) => {
+      const space = state.spaces.get(ns);
+      return space === undefined ? [] : readLimits(state, space);
+    });
+  }
+
+  async deleteLimits(ns: string, names: readonly string[]): Promise<boolean[]> {
+    return this.#write((state) => {
+      const space = state.spaces.get(ns);
+      state.changed.add(ns);
+      return space === undefined ? names.map(() => false) : deleteLimits(state, space, names);
+    });
+  }
+
+  // ---- logs
+
+  async writeLogs(ns: string, writes: readonly LogWrite[]): Promise<boolean[]> {
+    return this.#write((state) => writeLogs(state, ns, writes));
+  }
+
+  async readLogs(ns: string, keys: readonly AttemptKey[]): Promise<(StoredLog | null | undefined)[]> {
+    return this.#read((state) => readLogs(state, ns, keys));
   }
 
   // ---- locks

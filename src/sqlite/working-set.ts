@@ -4,28 +4,35 @@ import {
   isSpent,
   nameFromBytes,
   nameToBytes,
+  nextTurnOf,
   noExtras,
   ownTryLimit,
   WorkingSet,
   type AddedWorkUnit,
   type AttemptState,
   type BatchRow,
+  type BreakerState,
   type Extras,
   type Hold,
   type Lane,
   type LaneState,
   type Need,
+  type OutcomeCounts,
   type QueueMessage,
   type Rule,
+  type SharedLimitState,
   type WorkSpecMeta,
   type WorkUnitPut,
   type WorkUnitStatus,
 } from "../core/index.ts";
 import { extrasOf, isHeard, setExtras } from "./extras.ts";
+import { dropLogs } from "./logs.ts";
 import { dropFailed, noteFailed } from "./failures.ts";
 import { addNew } from "./fast-paths.ts";
 import { enterLane, lanesOf, laneValue, leaveLane } from "./lanes.ts";
 import { readBatch } from "./batches.ts";
+import { addOutcomes, readOutcomes } from "./outcomes.ts";
+import { limitsOf } from "./limits.ts";
 import { addMessage } from "./queues.ts";
 import { attemptCode, unitState } from "./schema.ts";
 import { spentTries } from "./statements.ts";
@@ -60,6 +67,7 @@ export class SqliteSet extends WorkingSet<Unit> {
   #forget(): void {
     this.takeUnresolved();
     this.takeBatchChanges();
+    this.takeOutcomes();
     // to clear a Map costs as much as to make one
     if (this.#units.size > 0) this.#units.clear();
     if (this.#names.size > 0) this.#names.clear();
@@ -143,7 +151,7 @@ export class SqliteSet extends WorkingSet<Unit> {
   }
 
   nextLane(spec: Spec): Lane | undefined {
-    return lanesOf(this.#state, spec).next(spec.cursor, this.now);
+    return lanesOf(this.#state, spec).next(spec, this.now);
   }
 
   nextInLane(spec: Spec, { partition }: LaneState, begun: boolean): Unit | undefined {
@@ -162,7 +170,7 @@ export class SqliteSet extends WorkingSet<Unit> {
 
   served(spec: Spec, { partition, full }: LaneState): void {
     this.#state.touch(spec);
-    spec.cursor = partition;
+    Object.assign(spec, nextTurnOf(spec.meta, spec, partition));
     if (!hasRate(spec.meta.ratePerPartition)) return;
     lanesOf(this.#state, spec).of(partition).full = full;
     this.#state.sql.setLane.run(spec.id, laneValue(partition), full);
@@ -171,6 +179,15 @@ export class SqliteSet extends WorkingSet<Unit> {
   hold(spec: Spec, { partition }: LaneState, hold: Hold): void {
     const lanes = lanesOf(this.#state, spec);
     lanes.hold(lanes.of(partition), hold);
+  }
+
+  limits(spec: Spec): readonly SharedLimitState[] {
+    return limitsOf(this.#state, spec, this.now);
+  }
+
+  setLimitFull({ space }: Spec, name: string, full: number): void {
+    this.#state.writes++;
+    this.#state.sql.setLimitFull.run(full, space.id, nameToBytes(name));
   }
 
   setFull(spec: Spec, full: number): void {
@@ -394,6 +411,7 @@ export class SqliteSet extends WorkingSet<Unit> {
     state.writes++;
     state.sql.dropUnit.run(unit.id);
     if (unit.attempts > (unit.attempt === null ? 0 : 1)) state.sql.dropHistory.run(unit.id);
+    if (unit.attempts > 0) dropLogs(state, [unit.id]);
   }
 
   setNextContinuous(spec: Spec, nextContinuous: number): void {
@@ -414,6 +432,18 @@ export class SqliteSet extends WorkingSet<Unit> {
 
   setRuns(spec: Spec, nextRun: number, lastRun: number): void {
     this.#setMeta(spec, { ...spec.meta, nextRun, lastRun });
+  }
+
+  counts(spec: Spec): OutcomeCounts {
+    return readOutcomes(this.#state, spec, this.now);
+  }
+
+  addCounts(spec: Spec, at: number, counts: OutcomeCounts): void {
+    addOutcomes(this.#state, spec, at, counts, this.now);
+  }
+
+  protected setBreaker(spec: Spec, breakerState: BreakerState): void {
+    this.#setMeta(spec, { ...spec.meta, breakerState });
   }
 
   #setMeta(spec: Spec, meta: WorkSpecMeta): void {

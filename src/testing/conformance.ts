@@ -7,6 +7,7 @@ import { actions } from "./cases/actions.ts";
 import { attempts } from "./cases/attempts.ts";
 import { cancelling } from "./cases/cancelling.ts";
 import { batches } from "./cases/batches.ts";
+import { breakers } from "./cases/breakers.ts";
 import { chaining } from "./cases/chaining.ts";
 import { conflicts } from "./cases/conflicts.ts";
 import { consequences } from "./cases/consequences.ts";
@@ -19,7 +20,9 @@ import { failureGroups } from "./cases/failures.ts";
 import { housekeeping } from "./cases/housekeeping.ts";
 import { input } from "./cases/input.ts";
 import { labels } from "./cases/labels.ts";
+import { sharedLimits } from "./cases/limits.ts";
 import { locks } from "./cases/locks.ts";
+import { logs } from "./cases/logs.ts";
 import { names } from "./cases/names.ts";
 import { namespaces } from "./cases/namespaces.ts";
 import { partitions } from "./cases/partitions.ts";
@@ -50,6 +53,7 @@ export const caseGroups: readonly CaseGroup[] = [
   retrying,
   failureGroups,
   progress,
+  logs,
   cancelling,
   scheduling,
   continuous,
@@ -65,6 +69,8 @@ export const caseGroups: readonly CaseGroup[] = [
   actions,
   labels,
   partitions,
+  breakers,
+  sharedLimits,
   ending,
   queueAge,
   locks,

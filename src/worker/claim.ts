@@ -20,6 +20,7 @@ import { Attempt, WorkerHandle, WorkUnit, type ErrorOptions, type Scope } from "
 import type { Alarm, Alarms } from "./alarms.ts";
 import { giveUpTime, renewTime, signalTime, type Lease, type ServerTime } from "./lease.ts";
 import type { Logger } from "./log.ts";
+import type { LogSender } from "./log-sender.ts";
 import type { Reports } from "./reports.ts";
 import { settleEach } from "./outcome.ts";
 import { Run } from "./run.ts";
@@ -37,6 +38,7 @@ export interface ClaimContext {
   readonly clock: Clock;
   readonly alarms: Alarms;
   readonly log: Logger;
+  readonly logs: LogSender;
   readonly reports: Reports;
   /** A unit as it stands now; null when it is gone, undefined when that cannot be told. */
   readonly lookUp: (workSpec: string, name: string) => Promise<WorkUnitRow | null | undefined>;
@@ -174,7 +176,7 @@ export class Claim {
 
   /** Handles whose settles go through here, and all else to the coordinator. */
   #scope(): Scope {
-    const { ns, settlingVerbs } = this.context;
+    const { ns, settlingVerbs, logs } = this.context;
     const verbs = settlingVerbs((_ns, changes) => this.#settle(changes));
     const scope: Scope = {
       verbs,
@@ -183,6 +185,7 @@ export class Claim {
       attempt: <Given extends object, Result extends object>(row: AttemptRow) =>
         new HeldAttempt<Given, Result>(scope, row),
       worker: (name, row) => new WorkerHandle(scope, name, row),
+      wrote: (attempt) => logs.wrote(attempt),
     };
     return scope;
   }
@@ -195,6 +198,7 @@ export class Claim {
   /** Finishes an attempt whose task returned nothing: once for every unit of a busy worker, and without a promise. */
   finish(attempt: Attempt): void {
     const change: AttemptChange = { attempt: attempt.id, action: "finish" };
+    attempt.carryLog(change);
     const changes = [change];
     const done = this.#requested(changes);
     this.context.settler.post(changes, (answers) => {

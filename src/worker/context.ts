@@ -20,6 +20,7 @@ const parts: Parts<TaskContext> = {
 
 export const unitContext = contextOf<UnitContext>({
   ...parts,
+  log: (run) => run.log,
   progress:
     ({ claim, attempts }) =>
     (progress, note) =>

@@ -1,5 +1,7 @@
 /** Where a worker and its tasks write what a person should read. A pino logger is one as it is. */
 import { inspect } from "node:util";
+import type { Clock } from "../core/index.ts";
+import type { Attempt } from "../objects/index.ts";
 
 export interface Log {
   (message: string): void;
@@ -45,6 +47,42 @@ export function linesLogger(
     child: (details) => linesLogger(write, levels, { ...base, ...details }),
   };
 }
+
+/** The log of one unit: called like a function it writes with the level `info`. */
+export type TaskLog = Logger & Log;
+
+/** A log that writes to another, and hands every line but those for debugging to `keep`. */
+export function taskLog(
+  base: Logger,
+  keep: (level: Level, text: string, details: object) => void,
+  details: object = {},
+): TaskLog {
+  const at =
+    (level: Level): Log =>
+    (first: string | object, message?: string) => {
+      const text = typeof first === "string" ? first : (message ?? "");
+      const all = typeof first === "string" ? details : { ...details, ...first };
+      if (typeof first === "string") base[level](first);
+      else base[level](first, text);
+      if (level !== "debug") keep(level, text, all);
+    };
+  return Object.assign(at("info"), {
+    debug: at("debug"),
+    info: at("info"),
+    warn: at("warn"),
+    error: at("error"),
+    child: (more: object) => taskLog(base.child(more), keep, { ...details, ...more }),
+  });
+}
+
+/** A log whose lines are kept with the attempt as well. */
+export const attemptLog = (base: Logger, attempt: Attempt, clock: Clock): TaskLog =>
+  taskLog(base, (level, text, details) =>
+    attempt.log(Object.keys(details).length === 0 ? text : `${text} ${show(details)}`, {
+      level,
+      time: clock.now(),
+    }),
+  );
 
 /** Of an error, its message; what cannot be JSON must not make logging fail. */
 function show(details: object): string {

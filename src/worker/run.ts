@@ -2,6 +2,7 @@
 import type { Attempt } from "../objects/index.ts";
 import type { Claim } from "./claim.ts";
 import { bulkContext, unitContext } from "./context.ts";
+import { attemptLog, type TaskLog } from "./log.ts";
 import { settleEach, settleReturned, settleThrown } from "./outcome.ts";
 import type { Stop } from "./stops.ts";
 import { isBulk, Unit, type BulkFunction, type Task, type UnitTask } from "./task.ts";
@@ -17,6 +18,7 @@ export class Run {
   /** Settles of its attempts that were not answered yet. */
   #underWay = 0;
   #allDone: () => void = nothing;
+  #log: TaskLog | null = null;
   #signal: AbortController | null = null;
   #expired: AbortController | null = null;
   #signalled: Stop | null = null;
@@ -141,6 +143,11 @@ export class Run {
   }
 
   // ---- what the task gets
+
+  /** Of a plain function: its lines are kept with the attempt. */
+  get log(): TaskLog {
+    return (this.#log ??= attemptLog(this.claim.log, this.attempts[0]!, this.claim.context.clock));
+  }
 
   /** Aborted when the task is told to come to an end. */
   get ending(): AbortSignal {

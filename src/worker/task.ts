@@ -6,7 +6,7 @@
  */
 import type { Clock, DataObject } from "../core/index.ts";
 import type { Attempt } from "../objects/index.ts";
-import type { Logger } from "./log.ts";
+import type { Logger, TaskLog } from "./log.ts";
 
 export type Task = UnitTask | BulkTask;
 
@@ -109,6 +109,8 @@ export interface TaskContext {
 }
 
 export interface UnitContext extends TaskContext {
+  /** What is written here goes to the worker's log, and is kept with the attempt: `log("page 4")`, `log.warn({ url }, "slow")`. */
+  readonly log: TaskLog;
   /**
    * `progress(0.4, "page 4 of 10")` says how far the unit has come, from 0 to 1, and renews its lease. Of reports that follow each other within a
    * second, the last is stored. Rejects with `lost_lease` when the unit was taken away; the rejection need not be caught.

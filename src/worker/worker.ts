@@ -27,6 +27,7 @@ import { Specs, type KnownSpec } from "./specs.ts";
 import { Stop } from "./stops.ts";
 import { bulk, isBulk, type Task } from "./task.ts";
 import { PlainError } from "./traceback.ts";
+import { LogSender } from "./log-sender.ts";
 import { Outage } from "./outage.ts";
 
 /** A stop at once waits no longer than this for the coordinator to be told. */
@@ -103,6 +104,7 @@ export class Worker extends EventEmitter<WorkerEvents> {
       clock,
       alarms,
       log,
+      logs: new LogSender({ verbs, ns, clock, alarms, log }),
       reports,
       lookUp: async (workSpec, unit) => {
         try {

@@ -208,6 +208,55 @@ const stories: readonly Story[] = [
     ],
   },
   {
+    name: "limits",
+    ways: ["rest", "store"],
+    lines: [
+      { run: "limits", out: "", err: /There are no limits/ },
+      {
+        run: `rpc setWorkSpecs '[{"data":{"name":"a","limits":["api"]}},{"data":{"name":"b","limits":["api"]}}]'`,
+      },
+      { run: `rpc addWorkUnits a '[{"name":"u"}]'` },
+      { run: `rpc addWorkUnits b '[{"name":"v"}]'` },
+      {
+        run: "limits api max_running=1 rate=100 period=60 burst=10",
+        out: /^Limit +Running +At most +Rate +Work specs *\napi +0 +1 +100 in 1 min, 10 at once +a, b\n$/,
+      },
+      { run: `rpc requestAttempts '{"worker":"w1","workSpecs":["a"]}'`, out: /"workUnit": "u"/ },
+      { run: "limits api rate=0", out: /^Limit.*\napi +1 +1 +a, b\n$/ },
+      { run: "explain b", out: /limit api, which it shares/ },
+      { once: true, run: "work_specs --details", out: /a +20 +0 +limits api\n/ },
+      { once: true, run: "limits --json", json: [expect.objectContaining({ name: "api", running: 1 })] },
+      { run: "limits other", code: 1, err: /there is no limit/ },
+      { once: true, run: "limits api speed=5", code: 2, err: /expected max_running=/ },
+      { run: "limits api --delete", out: /Deleted/ },
+      { run: "limits api --delete", code: 1, err: /there is no limit/ },
+    ],
+  },
+  {
+    name: "logs",
+    ways: ["rest", "store"],
+    lines: [
+      ...setUp,
+      { run: "logs crawl", code: 2, err: /which work unit\?/ },
+      { run: "logs crawl nope", code: 1, err: /No such work unit nope in crawl/ },
+      { run: "logs crawl c", out: "", err: /Its task wrote nothing/ },
+      { run: "logs crawl d", out: "", err: /No attempt was made yet/ },
+      { run: "logs crawl c --attempt 2", code: 1, err: /c has no attempt 2/ },
+      { run: "logs crawl c --attempt x", code: 2, err: /--attempt: expected a number/ },
+      {
+        run: `rpc writeAttemptLogs '[{"attempt":"ATTEMPT-c","lines":[{"text":"one","time":1},{"text":"a\\u001b[2J","level":"warn"}]}]'`,
+        json: [true],
+      },
+      { run: "logs crawl c", out: /^1970-01-01[^\n]* {2}one\n[^\n]* {2}warn: a\\x1b\[2J\n$/ },
+      {
+        run: "logs crawl c --json",
+        out: /"line":1,[^\n]*"text":"one"\}\n[^\n]*"line":2,[^\n]*"level":"warn"/,
+      },
+      { run: `rpc settleAttempts '[{"attempt":"ATTEMPT-c","action":"finish"}]'`, out: /"finished"/ },
+      { run: "logs crawl c --follow --all", out: /one\n[^\n]*warn/ },
+    ],
+  },
+  {
     name: "cancel",
     ways: ["rest", "cbor", "store"],
     lines: [

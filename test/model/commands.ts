@@ -19,10 +19,13 @@ import {
 import type { Difference } from "./known-differences.ts";
 import type { Measure } from "./measure.ts";
 import {
+  closeBreaker,
   isLaned,
   Model,
+  noTrip,
   type ModelAction,
   type ModelAttempt,
+  type ModelBreaker,
   type ModelMessage,
   type ModelPut,
   type ModelRate,
@@ -564,9 +567,40 @@ operations.define(
     const found = both.model.spec(spec);
     if (found === undefined) return [0, 0];
     Object.assign(found, change);
+    if (!change.paused) closeBreaker(found);
     forgetLanes(found);
     await both.engine.setWorkSpecMeta(both.ns, spec, change);
     return true;
+  },
+);
+
+const limitNames = ["x", "y"];
+
+operations.define(
+  "set limit",
+  2,
+  1,
+  fc.record({
+    name: fc.constantFrom(...limitNames),
+    maxRunning: fc.constantFrom(0, 1, 2, 3),
+    rate: fc.constantFrom<ModelRate[]>({}, {}, { limit: 2, periodMs: 100, burst: 1 }),
+  }),
+  async (both, { name, maxRunning, rate }) => {
+    both.model.limits.set(name, { maxRunning, rate, full: both.model.limits.get(name)?.full ?? 0 });
+    await both.engine.setLimits(both.ns, [{ name, maxRunning, rate }]);
+    return true;
+  },
+);
+
+operations.define(
+  "delete limit",
+  1,
+  0.1,
+  fc.record({ name: fc.constantFrom(...limitNames) }),
+  async (both, { name }) => {
+    const [was] = await both.engine.deleteLimits(both.ns, [name]);
+    assert.equal(was, both.model.limits.delete(name));
+    return was;
   },
 );
 
@@ -578,6 +612,12 @@ const limit = fc.record(
 const rates: ModelRate[] = [
   { limit: 2, periodMs: 100, burst: 1 },
   { limit: 3, periodMs: 1000, burst: 2 },
+];
+
+const breakers: ModelBreaker[] = [
+  { failures: 0.5, min: 2, windowMs: 1000, pauseMs: 100, probes: 1, slow: false },
+  { failures: 0.3, min: 1, windowMs: 100, pauseMs: 1000, probes: 2, slow: false },
+  { failures: 0.4, min: 2, windowMs: 10_000, pauseMs: 10, probes: 2, slow: true },
 ];
 
 operations.define(
@@ -594,17 +634,22 @@ operations.define(
       ratePerPartition: fc.constantFrom({}, {}, ...rates),
       order: fc.constantFrom(false, false, true),
       fair: fc.constantFrom(false, false, true),
+      weights: fc.constantFrom<Record<string, number>[]>({}, {}, { p: 2, q: 3 }, { "": 3, p: 1 }),
+      limits: fc.constantFrom([], [], ["x"], ["y", "x"]),
     }),
+    breaker: fc.constantFrom(null, null, ...breakers),
     backoff: fc.constantFrom(null, null, 0, 100),
     finished: fc.option(limit, { freq: 1, nil: undefined }),
     failed: fc.option(limit, { freq: 1, nil: undefined }),
   }),
-  async (both, { name, then, maxRetries, backoff, flow, finished, failed }) => {
+  async (both, { name, then, maxRetries, backoff, breaker, flow, finished, failed }) => {
     await setSpec(both, {
       name,
       then,
       maxRetries,
       ...flow,
+      // histories that were stored before there were breakers have none
+      breaker: breaker ?? null,
       backoff,
       retention: { ...(finished && { finished }), ...(failed && { failed }) },
     });
@@ -639,13 +684,20 @@ async function setSpec(
     ratePerPartition: {},
     order: false,
     fair: false,
+    breaker: null,
+    weights: {},
+    limits: [],
     ...flow,
+    trip: there?.trip ?? noTrip(),
     cursor: there?.cursor ?? "",
+    turn: there?.turn ?? 0,
     full: there?.full ?? 0,
     fullOf: there?.fullOf ?? new Map<string, number>(),
     removed: there?.removed ?? { finished: 0, failed: 0 },
   };
   forgetLanes(fresh);
+  closeBreaker(fresh);
+  if (JSON.stringify(fresh.breaker) !== JSON.stringify(there?.breaker)) fresh.trip.outcomes = [];
   if (there === undefined) model.specs.push(fresh);
   else Object.assign(there, fresh);
   const limit = (given: { maxAge?: number; maxCount?: number }): object => ({
@@ -663,6 +715,9 @@ async function setSpec(
         rate_per_partition: rateKeys(fresh.ratePerPartition),
         order: fresh.order ? "partition" : "",
         fair: fresh.fair ? "partition" : "",
+        breaker: breakerKeys(fresh.breaker),
+        partition_weights: fresh.weights,
+        limits: fresh.limits,
         ...(backoff !== null && { retry: { backoff: { kind: "linear", delay: backoff / 1000 } } }),
         retention: Object.fromEntries(
           Object.entries(retention).map(([status, given]) => [status, limit(given)]),
@@ -674,6 +729,12 @@ async function setSpec(
 
 const rateKeys = ({ limit, periodMs, burst }: ModelRate): object =>
   limit === undefined ? {} : { limit, period: (periodMs ?? 1000) / 1000, burst };
+
+const breakerKeys = (breaker: ModelBreaker | null): object => {
+  if (breaker === null) return {};
+  const { windowMs, pauseMs, slow, ...rest } = breaker;
+  return { ...rest, window: windowMs / 1000, pause: pauseMs / 1000, action: slow ? "slow" : "pause" };
+};
 
 /** The buckets of partitions are kept only while there are rules for partitions. */
 function forgetLanes(spec: ModelSpec): void {

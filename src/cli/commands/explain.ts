@@ -149,8 +149,12 @@ const advice: Partial<Record<NonNullable<Explained["excluded"]>, (name: string) 
   not_before: (name) => `coordinate set ${name} not_before=now starts it at once.`,
   no_weight: (name) => `coordinate set ${name} weight=20 gives it a share.`,
   max_running: (name) => `More may run when one of them ends, or after coordinate set ${name} max_running=N.`,
+  breaker: (name) =>
+    `It goes on by itself when a probe finishes; coordinate resume ${name} lets it go on at once. coordinate failures ${name} shows what failed.`,
   rate: (name) =>
     `More may begin then; coordinate set ${name} shows what is set, and the rate stands in the work spec.`,
+  limit: () =>
+    "More may begin when units under that limit end, or its rate allows it: see coordinate limits.",
   partitions: () => "More may begin when units of these partitions end, or when their rates allow it.",
   lower_priority: (name) =>
     `Its turn comes when those have no work, or after coordinate set ${name} priority=N.`,

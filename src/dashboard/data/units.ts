@@ -10,6 +10,7 @@ import {
   errorLine,
   dataGetText,
   isCoordinateError,
+  type AttemptLog,
   type AttemptRow,
   type Data,
   type Page,
@@ -117,6 +118,17 @@ export function useUnit(ns: string, spec: string, name: string): UseQueryResult<
       }
     },
     refetchInterval: every(10_000),
+  });
+}
+
+/** What the task of an attempt wrote; read every second while it runs. */
+export function useLog(ns: string, attempt: AttemptRow): UseQueryResult<AttemptLog | null> {
+  return useQuery({
+    // when it ends, the last lines are read
+    queryKey: ["log", ns, attempt.id, attempt.status],
+    queryFn: async () => (await client.getAttemptLogs(ns, [attempt.id]))[0] ?? null,
+    placeholderData: (before) => (before?.attempt === attempt.id ? before : undefined),
+    refetchInterval: attempt.status === "pending" ? every(1000) : false,
   });
 }
 

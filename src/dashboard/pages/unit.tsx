@@ -28,6 +28,7 @@ import { Ask } from "../parts/bulk-bar.tsx";
 import { Confirm } from "../parts/dialog.tsx";
 import { around, Diff, diffRows } from "../parts/diff.tsx";
 import { Icon } from "../parts/icon.tsx";
+import { LogCard } from "../parts/log-card.tsx";
 import { AttemptChip, AttemptGlyph, StatusGlyph } from "../parts/status.tsx";
 import { Ago, CopyButton, Link, Name, Trouble, useNow } from "../parts/text.tsx";
 import { go } from "../place.ts";
@@ -127,6 +128,7 @@ function Shown({ look }: { look: UnitLook }): ReactNode {
       <div className="cols">
         <div className="stack">
           {failed !== null && <ErrorCard text={failed} attempt={unit.activeAttempt} />}
+          {attempts.length > 0 && <LogCard ns={ns} attempts={attempts} />}
           <DataCard unit={unit} attempts={attempts} />
         </div>
         <div className="stack">

@@ -2,6 +2,7 @@
 import { Buffer } from "node:buffer";
 import type { Readable } from "node:stream";
 import { ProcessGroup, type Exit, type Program } from "../process/group.ts";
+import { readLines } from "../process/lines.ts";
 import { mebibytes } from "../process/memory.ts";
 import { workerStops } from "../stops.ts";
 
@@ -32,12 +33,14 @@ export async function runCommand(
   input: string,
   limits: CommandLimits,
   signals: { readonly signal: AbortSignal; readonly expired: AbortSignal },
+  onErrorLine: (line: string) => void,
 ): Promise<CommandResult> {
   const { maxOutput, maxErrors, memoryLimit, timeoutMs, graceMs } = limits;
   const began = performance.now();
   const group = new ProcessGroup(program, { input: true });
   const stdout = keepStart(group.stdout, maxOutput);
   const stderr = keepEnd(group.stderr, maxErrors);
+  if (group.stderr !== null) readLines(group.stderr, onErrorLine);
   // A program that does not read its input is fine; its pipe's error is of no interest and is listened for.
   group.stdin?.end(input);
 

@@ -3,7 +3,7 @@
  *
  * The unit's data is its standard input, as JSON. When it exits with 0 the unit is finished: a JSON object on its standard output becomes the
  * unit's data, so that its `output` makes further units; anything else is kept as the text `stdout` beside the data. Any other end is an
- * error of the unit, with the reason and the end of its standard error. How it went is recorded as `command` in the data.
+ * error of the unit, with the reason and the end of its standard error, which is also the log of the attempt. How it went is recorded as `command` in the data.
  */
 import { availableParallelism } from "node:os";
 import {
@@ -85,7 +85,7 @@ async function runUnits(
 /** Answers how to settle: the next program may run while this one's result is stored. */
 async function runUnit(
   attempt: Attempt,
-  { workSpec, worker, signal, expired }: BulkContext,
+  { workSpec, worker, signal, expired, clock }: BulkContext,
   spec: CommandSpec,
   options: CommandRuntimeOptions,
 ): Promise<() => Promise<unknown>> {
@@ -117,7 +117,9 @@ async function runUnit(
   };
   const input = attempt.rawData === null ? "{}" : dataToJson(attempt.rawData).text;
   const program = { command: spec.command[0], args, env, ...(cwd !== undefined && { cwd }) };
-  const result = await runCommand(program, input, limits, { signal, expired });
+  // what a program writes there is its log, whether it fails or not
+  const keepLine = (text: string): void => attempt.log(text, { time: clock.now() });
+  const result = await runCommand(program, input, limits, { signal, expired }, keepLine);
   if (result.exit.code === 0 && result.exit.cause === "exited")
     return () => orFail(attempt, attempt.finish(finishedData(attempt, result)));
   if (result.exit.cause === "stopped") return () => attempt.expire();

@@ -21,7 +21,7 @@ import {
   type Data,
 } from "../../core/index.ts";
 import { handles, type Attempt } from "../../objects/index.ts";
-import type { Log, Logger } from "../log.ts";
+import type { Log, Logger, TaskLog } from "../log.ts";
 import { isDecision } from "../outcome.ts";
 import { findTaskName, type Tasks } from "../runtime.ts";
 import { isBulk, type BulkContext } from "../task.ts";
@@ -33,6 +33,7 @@ import {
   readText,
   type AnswerHead,
   type DoneHead,
+  type LinesHead,
   type LogHead,
   type ReadyHead,
   type RunHead,
@@ -117,6 +118,7 @@ async function run(head: RunHead, [specData, ...unitData]: readonly (Data | null
   running = { signal, expired };
   let error: TaskFailure | null = null;
   let left: Data | null = null;
+  let logging: NodeJS.Timeout | undefined;
   try {
     const task = tasks[findTaskName(Object.keys(tasks), head.task) ?? ""];
     if (task === undefined) throw new Error(`no such task: ${head.task}`);
@@ -128,12 +130,14 @@ async function run(head: RunHead, [specData, ...unitData]: readonly (Data | null
     const attempts = await handles(verbsOf(rows)).namespace().worker(head.worker).requestAttempts();
     const workSpec = { name: head.workSpec, data: specData ? decodeData(specData) : {} };
     const context = contextOf(head.worker, workSpec, signal.signal, expired.signal);
+    logging = setInterval(() => attempts.forEach(sendLines), sendLinesMs);
     if (isBulk(task)) await task.bulk(attempts, context);
-    else await runUnits(task, attempts, context, concurrency);
+    else await runUnits(task, attempts, context, concurrency, logOf);
   } catch (thrown) {
     error = failureOf(thrown);
     if (isDecision(thrown, "Retry") && thrown.data !== undefined) left = encodeData(thrown.data, unlimited);
   }
+  clearInterval(logging);
   running = null;
   send({ kind: "done", error } satisfies DoneHead, [left]);
 }
@@ -162,8 +166,20 @@ function verbsOf(rows: AttemptRow[]): Coordinate {
 /** While a progress is being asked for: the lease that it leaves as it is. */
 let leaseOfProgress: number | null = null;
 
-async function settle({ data = null, ...change }: AttemptChange): Promise<AttemptChanged> {
+/** How often what `attempt.log` wrote is sent while a task runs. */
+const sendLinesMs = 500;
+
+/** The supervisor numbers and stores them. */
+function sendLines(attempt: Attempt): void {
+  const unsent = attempt.unstoredLog;
+  if (unsent === null) return;
+  send({ kind: "lines", attempt: attempt.id, lines: unsent.lines } satisfies LinesHead);
+  attempt.storedLog(unsent);
+}
+
+async function settle({ data = null, log, ...change }: AttemptChange): Promise<AttemptChanged> {
   const { attempt } = change;
+  if (log !== undefined) send({ kind: "lines", attempt, lines: log.lines } satisfies LinesHead);
   const lease = leaseOfProgress;
   const nothing = { attempt, outputs: 0, chainingErrors: [] };
   try {
@@ -211,20 +227,32 @@ function contextOf(
   };
 }
 
-function loggerWith(base: object): Logger {
+/** For the task of one unit: its lines are kept with the attempt. */
+function logOf({ id }: Attempt): TaskLog {
+  const logger = loggerWith({}, id);
+  return Object.assign(logger.info.bind(logger), logger);
+}
+
+function loggerWith(base: object, attempt?: string): Logger {
   const at =
     (level: LogHead["level"]): Log =>
     (first: string | object, message?: string) => {
       const text = typeof first === "string" ? first : (message ?? "");
       const details = typeof first === "string" ? base : { ...base, ...first };
-      send({ kind: "log", level, text, details: plain(details) } satisfies LogHead);
+      send({
+        kind: "log",
+        level,
+        text,
+        details: plain(details),
+        ...(attempt !== undefined && { attempt }),
+      } satisfies LogHead);
     };
   return {
     debug: at("debug"),
     info: at("info"),
     warn: at("warn"),
     error: at("error"),
-    child: (details) => loggerWith({ ...base, ...details }),
+    child: (details) => loggerWith({ ...base, ...details }, attempt),
   };
 }
 

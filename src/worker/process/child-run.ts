@@ -13,7 +13,7 @@
 import { isCoordinateError, type AttemptChanged, type Data } from "../../core/index.ts";
 import type { Attempt } from "../../objects/index.ts";
 import { settleThrown } from "../outcome.ts";
-import type { Logger } from "../log.ts";
+import { attemptLog, taskLog, type Logger } from "../log.ts";
 import type { BulkContext } from "../task.ts";
 import { workerStops } from "../stops.ts";
 import { orFail } from "../unstorable.ts";
@@ -22,6 +22,7 @@ import type { Message } from "./frame.ts";
 import type { Exit } from "./group.ts";
 import {
   readDone,
+  readLinesHead,
   readLog,
   readProgress,
   readRenew,
@@ -70,7 +71,7 @@ export async function runInChildren(
   const run = new ChildRun(attempts, context, host);
   const groups: (readonly Attempt[])[] = [attempts];
   for (let group = groups.shift(); group !== undefined; group = groups.shift()) {
-    const child = await host.pool.acquire(AbortSignal.any([context.signal, context.expired]));
+    const child = await host.pool.acquire(context.signal);
     if (child === null) {
       await run.giveBack([...group, ...groups.flat()]);
       return;
@@ -91,6 +92,7 @@ export async function runInChildren(
 class ChildRun {
   readonly #context: BulkContext;
   readonly #host: ChildRunHost;
+  readonly #all: ReadonlyMap<string, Attempt>;
   readonly #open: Map<string, Attempt>;
   readonly #settling = new Set<Promise<unknown>>();
   readonly #begun = new Set<string>();
@@ -100,7 +102,8 @@ class ChildRun {
   constructor(attempts: readonly Attempt[], context: BulkContext, host: ChildRunHost) {
     this.#context = context;
     this.#host = host;
-    this.#open = new Map(attempts.map((attempt) => [attempt.id, attempt]));
+    this.#all = new Map(attempts.map((attempt) => [attempt.id, attempt]));
+    this.#open = new Map(this.#all);
     this.#clockOffset = (attempts[0]?.startTime ?? 0) - context.clock.now();
   }
 
@@ -126,7 +129,7 @@ class ChildRun {
     const early = this.#stopEarly(group, () => {
       void child.stop("expired", jobExpired, this.#host.graceMs);
     });
-    this.#host.attach(child, log);
+    this.#host.attach(child, this.#printed(log, group));
     this.#running = null;
     if (!this.#host.tellsBegin) for (const { id } of group) this.#begun.add(id);
     try {
@@ -148,6 +151,15 @@ class ChildRun {
       this.#host.attach(child, null);
       this.#host.pool.release(child);
     }
+  }
+
+  /** For what the child prints: it is kept with the attempt that runs, where that is known. */
+  #printed(log: Logger, group: readonly Attempt[]): Logger {
+    const { clock } = this.#context;
+    return taskLog(log, (level, text) => {
+      const attempt = group.length === 1 ? group[0] : this.#all.get(this.#running ?? "");
+      attempt?.log(text, { level, time: clock.now() });
+    });
   }
 
   /** Looks now and then whether the leases end so soon; a renew moves that away. */
@@ -247,8 +259,15 @@ class ChildRun {
         );
       }
       case "log": {
-        const { level, text, details } = readLog(head);
-        return this.#context.log[level](details, text);
+        const { level, text, details, attempt } = readLog(head);
+        const own = attempt === undefined ? undefined : this.#all.get(attempt);
+        const { log, clock } = this.#context;
+        return (own === undefined ? log : attemptLog(log, own, clock))[level](details, text);
+      }
+      case "lines": {
+        const { attempt, lines } = readLinesHead(head);
+        for (const { text, ...line } of lines) this.#all.get(attempt)?.log(text, line);
+        return;
       }
       default:
         throw new Error(`a message of the kind ${head.kind}`);

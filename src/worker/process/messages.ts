@@ -13,7 +13,8 @@
  *     begin     from here on it runs this attempt. Who dies after that has died of it
  *     settle    finish, fail, err, retry, expire or renew an attempt
  *     progress  says how far an attempt has come, or writes data on it; renew extends all leases of the run
- *     log       a line for a person
+ *     log       a line for a person; with an attempt, it is kept with that as well
+ *     lines     lines that are kept with an attempt
  *     done      the run has ended, with an error or without; the data is what a retry leaves behind
  *
  * A request without a `ref` (0) is not answered.
@@ -28,6 +29,8 @@ import {
   type AttemptRow,
   type Data,
   type GivenReason,
+  type LogLevel,
+  type LogLineInput,
 } from "../../core/index.ts";
 import { Fail, Retry, Snooze } from "../outcome.ts";
 import type { Head } from "./frame.ts";
@@ -71,6 +74,13 @@ export type LogHead = {
   readonly level: "debug" | "info" | "warn" | "error";
   readonly text: string;
   readonly details: object;
+  readonly attempt?: string;
+};
+
+export type LinesHead = {
+  readonly kind: "lines";
+  readonly attempt: string;
+  readonly lines: readonly LogLineInput[];
 };
 
 export type DoneHead = {
@@ -142,6 +152,27 @@ export function readLog(head: Head): LogHead {
     level: typeof level === "string" && levels.includes(level) ? (level as LogHead["level"]) : "info",
     text: typeof text === "string" ? text : "",
     details: typeof details === "object" && details !== null ? details : {},
+    ...(typeof head.attempt === "string" && { attempt: head.attempt }),
+  };
+}
+
+export function readLinesHead(head: Head): LinesHead {
+  const { lines } = head;
+  const given: readonly unknown[] = Array.isArray(lines) ? lines : [];
+  return {
+    kind: "lines",
+    attempt: readText(head, "attempt"),
+    lines: given.flatMap((line) => {
+      if (typeof line !== "object" || line === null || !("text" in line)) return [];
+      const { level, text, time } = line as Record<string, unknown>;
+      return [
+        {
+          text: String(text),
+          level: typeof level === "string" && levels.includes(level) ? (level as LogLevel) : "info",
+          ...(typeof time === "number" && { time }),
+        },
+      ];
+    }),
   };
 }
 

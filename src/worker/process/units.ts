@@ -1,5 +1,6 @@
 /** Runs a plain function in a child process: for every unit of a claim, several at once. */
 import type { Attempt } from "../../objects/index.ts";
+import type { TaskLog } from "../log.ts";
 import { settleEach, settleReturned, settleThrown } from "../outcome.ts";
 import { Unit, type BulkContext, type UnitContext, type UnitTask } from "../task.ts";
 
@@ -9,6 +10,7 @@ export async function runUnits(
   attempts: readonly Attempt[],
   context: BulkContext,
   concurrency: number,
+  logOf: (attempt: Attempt) => TaskLog,
 ): Promise<void> {
   const settles: Promise<void>[] = [];
   const { signal } = context;
@@ -21,7 +23,7 @@ export async function runUnits(
         continue;
       }
       try {
-        const value = await work(new Unit(own, context.clock.now()), unitContext(own, context));
+        const value = await work(new Unit(own, context.clock.now()), unitContext(own, context, logOf));
         if (own.status === "pending") settles.push(settleReturned(own, value));
       } catch (error) {
         if (own.status === "pending") settles.push(settleEach([own], () => settleThrown(own, error)));
@@ -32,7 +34,12 @@ export async function runUnits(
   await Promise.all(settles);
 }
 
-const unitContext = (attempt: Attempt, context: BulkContext): UnitContext => ({
+const unitContext = (
+  attempt: Attempt,
+  context: BulkContext,
+  logOf: (attempt: Attempt) => TaskLog,
+): UnitContext => ({
   ...context,
+  log: logOf(attempt),
   progress: (progress: number | object, note?: string) => context.progress(attempt, progress, note),
 });

@@ -25,6 +25,16 @@ async function run(
 }
 
 describe("a command", () => {
+  test("what it writes to its standard error is the log of the attempt", async () => {
+    const bench = openBench();
+    await bench.add("spec", [["a"]], {
+      runtime: "command",
+      command: ["sh", "-c", "echo one >&2; echo two >&2; echo '{}'"],
+    });
+    await bench.work([commandRuntime()]);
+    expect(await bench.log("spec", "a")).toEqual(["one", "two"]);
+  });
+
   test("gets the unit's data as JSON, and what it prints is kept as text", async () => {
     const told = await run({ command: ["cat"] }, ["a", { n: 1, text: "ä" }]);
     // what cat printed is a JSON object, and so becomes the data

@@ -53,6 +53,8 @@ export interface Bench {
   work(runtimes: readonly Runtime[], options?: WorkerOptions): Promise<void>;
   start(runtimes: readonly Runtime[], options?: WorkerOptions): { worker: Worker; ended: Promise<void> };
   attempts(spec: string, unit: string): Promise<Told[]>;
+  /** What the last attempt of a unit wrote; nothing when there is none. */
+  log(spec: string, unit: string): Promise<string[]>;
   /** Until no unit is waiting or running. */
   settled(): Promise<void>;
 }
@@ -100,6 +102,11 @@ export function openBench(): Bench {
         const { traceback } = decoded;
         return { status, data: decoded, traceback: typeof traceback === "string" ? traceback : "" };
       });
+    },
+    async log(spec, unit) {
+      const last = (await coordinate.verbs.listUnitAttempts("test", spec, unit)).at(-1);
+      const [log] = last === undefined ? [] : await coordinate.verbs.getAttemptLogs("test", [last.id]);
+      return log?.lines.map(({ text }) => text) ?? [];
     },
   };
   return bench;

@@ -1,3 +1,6 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
 import { afterEach, describe, expect, test } from "vitest";
 import { Float, Tuple, Uuid, type DataObject } from "../../../src/core/index.ts";
 import type { ChildRuntime } from "../../../src/worker/index.ts";
@@ -60,6 +63,25 @@ describe("tasks in child processes", () => {
     await bench.add("one", [["a", { how: "print" }]]);
     await bench.work([await children()]);
     expect(bench.lines.find((line) => line.includes("hello from a"))).toMatch(/^info: .*"workSpec":"one"/);
+  });
+
+  test("what they write and print is kept with the attempt, also while they run", async () => {
+    const bench = openBench();
+    const directory = mkdtempSync(path.join(tmpdir(), "coordinate-writes-"));
+    const file = path.join(directory, "go");
+    await bench.add("writes", [["a", { file }]]);
+    const { worker, ended } = bench.start([await children()]);
+    const texts = ["log of a", "attempt.log of a", "printed by a"];
+    await until("all of it is there", async () => {
+      const log = await bench.log("writes", "a");
+      return texts.every((text) => log.includes(text));
+    });
+    writeFileSync(file, "");
+    await bench.settled();
+    expect((await bench.log("writes", "a")).at(-1)).toBe("the end");
+    await worker.stop();
+    await ended;
+    rmSync(directory, { recursive: true });
   });
 
   test("throw retry(ms, data) gives the unit back", async () => {

@@ -1,6 +1,7 @@
 /** Tasks for children: good ones, and every way to misbehave. Each unit's data says what it does. */
 import { spawn } from "node:child_process";
-import { bulk, retry, type Unit } from "../../../src/worker/index.ts";
+import { existsSync } from "node:fs";
+import { bulk, retry, type Unit, type UnitContext } from "../../../src/worker/index.ts";
 
 const kept: Buffer[] = [];
 
@@ -57,6 +58,15 @@ export const whole = bulk(async (attempts, context) => {
     await attempt.finish({ ...attempt.data, spec: context.workSpec.data.name, worker: context.worker });
   }
 });
+
+/** Writes in every way that there is. */
+export const writes = async ({ name, attempt, data }: Unit, { log }: UnitContext): Promise<void> => {
+  log(`log of ${name}`);
+  attempt.log(`attempt.log of ${name}`);
+  console.log(`printed by ${name}`);
+  while (!existsSync(String(data.file))) await new Promise((resolve) => setTimeout(resolve, 10));
+  attempt.log("the end");
+};
 
 /** Comes to an end when it is asked to. */
 export const polite = bulk(async (attempts, { signal }) => {
