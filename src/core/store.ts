@@ -23,6 +23,7 @@ import type { NamespaceRow, NamespaceSettings } from "./namespace.ts";
 import type { QueueMessage, QueueRow } from "./queue.ts";
 import type { UnitRetry } from "./retry.ts";
 import type { Candidate } from "./scheduler.ts";
+import type { UnitTiming } from "./timing.ts";
 import type { WorkSpecMeta, WorkSpecRef, WorkSpecRow } from "./work-spec.ts";
 import type {
   AddedWorkUnit,
@@ -280,6 +281,8 @@ export interface WorkUnitPut {
   partition?: string;
   /** What it says of its tries; absent is nothing, also for a unit that did. */
   retry?: UnitRetry;
+  /** What it says of time; absent is nothing, also for a unit that did. */
+  timing?: UnitTiming;
   /** The attempt whose output the unit is. */
   origin?: string;
   /** Absent is `update`. */
@@ -387,6 +390,7 @@ export interface SweepLimits {
 
 export interface Swept {
   expired: number;
+  /** Units whose delay was over, or whose deadline or use was. */
   due: number;
   exhausted: number;
   retired: number;

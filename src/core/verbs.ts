@@ -304,6 +304,10 @@ export const workUnitInput = input<WorkUnitInput>({
   priority: maybe(number()),
   notBefore: maybe(time),
   delayMs: maybe(span),
+  deadline: maybe(time),
+  deadlineMs: maybe(span),
+  expires: maybe(time),
+  expiresMs: maybe(span),
   dependencies: maybe(
     list(
       input<{ workSpec?: string; workUnit: string; kind?: "hard" | "soft" }>({
@@ -331,6 +335,8 @@ export const workUnitRow = object<WorkUnitRow>({
   data,
   priority: number(),
   notBefore: time,
+  deadline: maybe(time),
+  expires: maybe(time),
   createdTime: time,
   attempts: integer,
   activeAttempt: nullable(attemptRow),
@@ -374,6 +380,7 @@ const historyPoint = object<HistoryPoint>({
   finished: integer,
   failed: integer,
   retried: integer,
+  late: integer,
   expired: integer,
   running: nullable(number()),
   waiting: nullable(number()),

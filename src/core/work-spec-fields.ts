@@ -38,6 +38,11 @@ export interface WorkSpecMeta {
   order: "" | "partition";
   /** "partition": partitions take turns, whatever the priorities of their units. */
   fair: "" | "partition";
+  /** Priority that a unit gains in a minute of waiting. */
+  aging: number;
+  /** What units had gained when `aging` was last changed, and when that was: see timing.ts. */
+  agedPoints: number;
+  agedSince: number;
   /** What becomes of a unit whose task ends in an error; empty is nothing said. */
   retry: RetryPolicy;
   /** Units that may wait when others are added. */
@@ -347,6 +352,28 @@ export const workSpecFields = {
     newer: true,
     words: partitionWords,
     help: "With partition, partitions take turns, one unit each, however many units they have and of whatever priority",
+  },
+  aging: {
+    kind: "amount",
+    field: "aging",
+    default: 0,
+    settable: true,
+    newer: true,
+    help: "Priority that a unit gains in a minute of waiting, so that none waits for ever; 0 is none",
+  },
+  aged_points: {
+    kind: "number",
+    field: "agedPoints",
+    default: 0,
+    metaOnly: true,
+    help: "What waiting units had gained when aging was last changed",
+  },
+  aged_since: {
+    kind: "time",
+    field: "agedSince",
+    default: 0,
+    metaOnly: true,
+    help: "When aging was last changed; 0 is never",
   },
   retry: {
     kind: "object",

@@ -25,6 +25,7 @@ import type { QueueMessage } from "./queue.ts";
 import type { UnitRetry } from "./retry.ts";
 import type { Notes } from "./recording.ts";
 import type { AttemptKey, WorkUnitPut } from "./store.ts";
+import type { UnitTiming } from "./timing.ts";
 import type { WorkSpecMeta } from "./work-spec.ts";
 import type { AddedWorkUnit, DependencyRow, WorkUnitRow, WorkUnitStatus } from "./work-unit.ts";
 
@@ -98,23 +99,33 @@ export interface Need {
   met: boolean;
 }
 
-/** What few units have: queues that hear of their end, labels, and a word on how often they are tried. */
+/** What few units have: queues that hear of their end, labels, and a word on how often they are tried and on time. */
 export interface Extras {
   readonly queues: readonly string[];
   readonly labels: readonly string[];
   readonly retry: UnitRetry | null;
+  readonly timing: UnitTiming | null;
 }
 
-export const noExtras: Extras = { queues: [], labels: [], retry: null };
+export const noExtras: Extras = { queues: [], labels: [], retry: null, timing: null };
 
-export const areExtras = ({ queues, labels, retry }: Extras): boolean =>
-  queues.length > 0 || labels.length > 0 || retry !== null;
+export const areExtras = ({ queues, labels, retry, timing }: Extras): boolean =>
+  queues.length > 0 || labels.length > 0 || retry !== null || timing !== null;
 
 /** What a put says of them. */
-export const extrasOfPut = ({ queues, labels, retry }: WorkUnitPut): Extras =>
-  queues === undefined && labels === undefined && retry === undefined
+export const extrasOfPut = ({ queues, labels, retry, timing }: WorkUnitPut): Extras =>
+  queues === undefined && labels === undefined && retry === undefined && timing === undefined
     ? noExtras
-    : { queues: queues ?? noExtras.queues, labels: labels ?? noExtras.labels, retry: retry ?? null };
+    : {
+        queues: queues ?? noExtras.queues,
+        labels: labels ?? noExtras.labels,
+        retry: retry ?? null,
+        timing: timing ?? null,
+      };
+
+/** Whether something happens to the unit by itself while it waits. */
+export const hasTimer = (timing: UnitTiming | null): timing is UnitTiming =>
+  timing !== null && (timing.deadline !== undefined || timing.expires !== undefined);
 
 export interface BatchChange extends BatchCounts {
   readonly namespace: string;
@@ -215,6 +226,10 @@ export abstract class WorkingSet<Unit extends UnitState> {
   /** The next unit to claim: highest priority first, then name order. */
   abstract ready(spec: Unit["spec"]): Unit | undefined;
   abstract extras(unit: Unit): Extras;
+  /** What the unit says of time; a store may know that no unit of the spec does. */
+  timing(unit: Unit): UnitTiming | null {
+    return this.extras(unit).timing;
+  }
   /** The lane that is next to be served among those with available units that are not held. */
   abstract nextLane(spec: Unit["spec"]): LaneState | undefined;
   /** The lane's next unit: highest priority first, then name order; or the first of those that have begun. */
@@ -249,7 +264,10 @@ export abstract class WorkingSet<Unit extends UnitState> {
   abstract add(unit: Unit): void;
   /** Takes a unit out of the order of its status: before anything changes that it is ordered by. */
   abstract leave(unit: Unit): void;
-  /** Sets the status of a unit that is in no order, counts it there, and saves it. */
+  /**
+   * Sets the status of a unit that is in no order, counts it there, and saves it. A unit that waits stands in the order of timers as well,
+   * if it has one (`nextTimer`).
+   */
   abstract enter(unit: Unit, status: WorkUnitStatus): void;
   /** Saves a change of the unit's attempt that moves nothing. */
   abstract save(unit: Unit): void;
@@ -407,7 +425,7 @@ export function attemptRow(unit: UnitState, attempt: AttemptState): AttemptRow {
 export function unitRow(
   unit: UnitState,
   dependencies: readonly DependencyRow[],
-  { queues, labels, retry }: Extras,
+  { queues, labels, retry, timing }: Extras,
   asAdded = false,
 ): WorkUnitRow {
   const active = unit.attempt !== null && isActive(unit.attempt) ? unit.attempt : null;
@@ -418,8 +436,10 @@ export function unitRow(
     status: unit.status,
     reason: unit.status === "failed" ? (active?.reason ?? "error") : null,
     data: asAdded ? unit.data : (active?.data ?? unit.data),
-    priority: unit.priority,
+    priority: timing?.priority ?? unit.priority,
     notBefore: unit.notBefore,
+    ...(timing?.deadline !== undefined && { deadline: timing.deadline }),
+    ...(timing?.expires !== undefined && { expires: timing.expires }),
     createdTime: unit.created,
     attempts: unit.attempts,
     activeAttempt: active === null ? null : attemptRow(unit, active),

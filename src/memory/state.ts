@@ -6,10 +6,12 @@
 import {
   byExpiration,
   compareNames,
+  hasTimer,
   isPlainName,
   hasLanes,
   laneRules,
   isSpent,
+  nextTimer,
   noExtras,
   SortedList,
   specTryLimit,
@@ -179,7 +181,10 @@ export const byName = (a: Unit, b: Unit): number =>
       : compareNames(a.name, b.name);
 export const byClaim = (a: Unit, b: Unit): number => b.priority - a.priority || byName(a, b);
 const byDue = (a: Unit, b: Unit): number => a.notBefore - b.notBefore || a.id - b.id;
+const byTimer = (a: Unit, b: Unit): number => timerOf(a) - timerOf(b) || a.id - b.id;
 const byEnd = (a: Unit, b: Unit): number => endOf(a) - endOf(b) || a.id - b.id;
+export const timerOf = ({ extras, priority }: Unit): number =>
+  hasTimer(extras.timing) ? nextTimer(extras.timing, priority) : 0;
 const endOf = (unit: Unit): number => unit.attempt?.end ?? 0;
 
 export class Spec implements SpecState {
@@ -196,6 +201,8 @@ export class Spec implements SpecState {
   readonly names = new UnitNames(byName);
   readonly ready = new SortedList<Unit>(byClaim);
   readonly due = new SortedList<Unit>(byDue);
+  /** Waiting units that something happens to by itself. */
+  readonly timers = new SortedList<Unit>(byTimer);
   readonly leases = new SortedList<Unit>(byExpiration);
   /** Units by label, in name order. */
   readonly labels = new Map<string, SortedList<Unit>>();

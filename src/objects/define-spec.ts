@@ -61,6 +61,8 @@ export interface WorkSpecKeys<Result = DataObject> {
   order?: "partition" | "";
   /** With partition, partitions take turns, one unit each, however many units they have and of whatever priority */
   fair?: "partition" | "";
+  /** Priority that a unit gains in a minute of waiting, so that none waits for ever; 0 is none */
+  aging?: number;
   /** What becomes of a unit whose task ends in an error. Without it and max_retries, the unit fails */
   retry?: {
     attempts?: number;

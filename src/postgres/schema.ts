@@ -407,6 +407,9 @@ export const migrations: readonly Migration[] = [
         PRIMARY KEY (namespace, name)
       ) WITH (fillfactor = 50)`,
       "ALTER TABLE @spec ADD COLUMN limits bytea[]",
+      // what the unit says of time, as JSON, and when something happens to it by itself while it waits
+      "ALTER TABLE @unit ADD COLUMN timing text, ADD COLUMN timer bigint",
+      "CREATE INDEX unit_timer ON @unit (timer, id) WHERE timer IS NOT NULL",
       // what tasks wrote: the newest lines of each attempt, in JSON, and how many there were
       `CREATE TABLE @attempt_log (
         unit bigint NOT NULL,

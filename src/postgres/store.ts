@@ -3,6 +3,7 @@ import { randomInt } from "node:crypto";
 import {
   addUnits,
   attemptRow,
+  ages,
   batchOf,
   catchUpUnit,
   changeUnits,
@@ -484,8 +485,8 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
     now: number,
   ): Promise<AddedWorkUnit[] | null> {
     const met = this.#upserts.get(spec.id) ?? 0;
-    // room is counted by the rules
-    if (!this.#parts.fastPaths || spec.meta.maxWaiting > 0) return null;
+    // room is counted by the rules, and they say in which place a unit is that gains priority
+    if (!this.#parts.fastPaths || spec.meta.maxWaiting > 0 || ages(spec.meta)) return null;
     if (met > 0 || this.#borrowed) {
       // tried again now and then: adds of new units may have come back
       this.#upserts.set(spec.id, met - 1);
@@ -494,8 +495,8 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
     if (
       puts.length === 0 ||
       puts.some(
-        ({ dependencies, labels }) =>
-          (dependencies !== null && dependencies.length > 0) || batchOf(labels) !== null,
+        ({ dependencies, labels, timing }) =>
+          (dependencies !== null && dependencies.length > 0) || batchOf(labels) !== null || timing !== undefined,
       )
     )
       return null;

@@ -1,7 +1,8 @@
 /**
  * The plain course of add, claim, settle, expire and delete, many units to a statement. Each of these does what the rules of
  * core would do, or nothing; `State.fastPaths` switches all of them off, and the same random histories are run with and
- * without. Nothing else in this store decides what becomes of a unit. None is taken where units are handed out by partition.
+ * without. Nothing else in this store decides what becomes of a unit. None is taken where units are handed out by partition; claims and
+ * expired leases go by the rules where units have deadlines.
  *
  * | path          | when it is taken                                                                        |
  * | ------------- | --------------------------------------------------------------------------------------- |
@@ -17,6 +18,7 @@ import {
   attemptId,
   hasFlowRules,
   hasLanes,
+  hasTimer,
   batchOf,
   availableSince,
   extrasOfPut,
@@ -63,7 +65,10 @@ export function* addNew(
   now: number,
 ): Steps<AddedWorkUnit[] | null> {
   const plain = (put: WorkUnitPut): boolean =>
-    put.dependencies === null && isUsualName(put.name) && batchOf(put.labels) === null;
+    put.dependencies === null &&
+    isUsualName(put.name) &&
+    batchOf(put.labels) === null &&
+    !hasTimer(put.timing ?? null);
   if (!state.fastPaths || hasLanes(spec.meta) || !puts.every(plain)) return null;
   const first = state.counters.unit + 1;
   state.writes++;
@@ -166,6 +171,7 @@ export function* claimPlain(state: State, spec: Spec, claim: Claim, now: number)
     !state.fastPaths ||
     meta.paused ||
     hasFlowRules(meta) ||
+    spec.timed ||
     mayGenerate(meta, counts.available, counts.pending, now)
   )
     return attempts;
@@ -504,7 +510,7 @@ class Ends {
 
 /** Leases that ended, in a store without dependencies. */
 export function expirePlain(state: State, spec: Spec, leases: readonly Lease[], now: number): boolean {
-  if (!state.fastPaths || state.counters.needs > 0 || hasLanes(spec.meta)) return false;
+  if (!state.fastPaths || state.counters.needs > 0 || hasLanes(spec.meta) || spec.timed) return false;
   const { sql } = state;
   const ids = JSON.stringify(leases.map(({ unit }) => unit));
   state.touch(spec);
@@ -566,6 +572,10 @@ function deleteSome(state: State, spec: Spec, ids: readonly number[]): void {
   counts.available -= sql.dropReadyMany.run(list);
   counts.delayed -= sql.dropDelayedMany.run(list);
   if (spec.retained > 0) sql.dropEndedMany.run(list);
+  if (spec.timed) {
+    sql.dropTimers.run(spec.id, list);
+    spec.ring = undefined;
+  }
   dropExtras(state, spec, ids);
   if (spec.counts.failed < failed) dropFailed(state, spec, ids);
   sql.dropHistoryMany.run(list);

@@ -325,6 +325,12 @@ export const migrations: readonly string[] = [
     PRIMARY KEY (namespace, name)
   ) WITHOUT ROWID;
 
+  -- what the unit says of time, as JSON
+  ALTER TABLE extra ADD COLUMN timing TEXT;
+  -- waiting units that something happens to by itself, and when
+  CREATE TABLE timer (spec INTEGER NOT NULL, time INTEGER NOT NULL, unit INTEGER NOT NULL, PRIMARY KEY (spec, time, unit))
+    WITHOUT ROWID;
+
   -- what tasks wrote: the newest lines of each attempt, in JSON, and how many there were
   CREATE TABLE attempt_log (unit INTEGER NOT NULL, number INTEGER NOT NULL, total INTEGER NOT NULL, lines TEXT NOT NULL);
   CREATE UNIQUE INDEX attempt_log_unit ON attempt_log (unit, number);

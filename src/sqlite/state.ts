@@ -59,6 +59,9 @@ export class Spec implements SpecState {
   /** The highest priority that waits, and when the first delayed unit is due: undefined is not known, null is none. */
   top: number | null | undefined;
   due: number | null | undefined;
+  /** Whether any of its units may say something of time; when the first timer rings: as `due`. */
+  timed = false;
+  ring: number | null | undefined;
   /** Null where its units are not handed out by partition, and until they are looked at: see `lanesOf`. */
   lanes: Lanes | null = null;
   /** The partition that was served last. */
@@ -206,6 +209,10 @@ export class State {
       if (spec.deleted) this.deadSpecs.add(spec);
       else space.specs.set(spec.name, spec);
     }
+    for (const [id] of this.counters.extras === 0 ? [] : this.sql.timedSpecs.all()) {
+      const spec = this.specs.get(id as number);
+      if (spec !== undefined) spec.timed = true;
+    }
     for (const row of this.sql.leases.all()) {
       const [unit, spec, number, worker, start, expiration, late, own, queued] = row as number[];
       this.leases.set(unit!, {
@@ -239,7 +246,7 @@ export class State {
       Object.assign(spec, { full, cursor, lanes: null });
       spec.counts = counts;
       spec.removed = removed;
-      spec.top = spec.due = undefined;
+      spec.top = spec.due = spec.ring = undefined;
     });
     this.#dirty.add(spec);
   }

@@ -111,6 +111,14 @@ export const sql = {
       data = ?, attempt_data = ?, since = ?, partition = ?, reason = ?
     WHERE id = ?`,
   dropUnit: "DELETE FROM unit WHERE id = ?",
+  timedSpecs: `
+    SELECT DISTINCT u.spec FROM extra AS e CROSS JOIN unit AS u ON u.id = e.unit
+    WHERE e.timing LIKE '%"deadline"%' OR e.timing LIKE '%"expires"%'`,
+  addTimer: "INSERT INTO timer VALUES (?, ?, ?)",
+  dropTimer: "DELETE FROM timer WHERE spec = ? AND time = ? AND unit = ?",
+  dropTimers: `DELETE FROM timer WHERE spec = ? AND unit IN ${ids}`,
+  firstTimer: "SELECT time FROM timer WHERE spec = ? ORDER BY time LIMIT 1",
+  rung: "SELECT unit, time FROM timer WHERE spec = ? AND time <= ? ORDER BY time, unit LIMIT ? + 0",
   hasLogs: "SELECT EXISTS (SELECT 1 FROM attempt_log)",
   attemptLog: "SELECT total, lines FROM attempt_log WHERE unit = ? AND number = ?",
   setAttemptLog: `
@@ -282,8 +290,8 @@ export const sql = {
 
   // ---- labels, queues and actions
 
-  extra: "SELECT queues, labels, retry FROM extra WHERE unit = ?",
-  addExtra: "INSERT INTO extra VALUES (?, ?, ?, ?, ?)",
+  extra: "SELECT queues, labels, retry, timing FROM extra WHERE unit = ?",
+  addExtra: "INSERT INTO extra VALUES (?, ?, ?, ?, ?, ?)",
   dropExtra: "DELETE FROM extra WHERE unit = ?",
   dropExtras: `DELETE FROM extra WHERE unit IN ${ids}`,
   addLabel: "INSERT INTO label VALUES (?, ?, CAST(? AS TEXT), ?)",

@@ -1,9 +1,12 @@
 /** The rows of a verb in SQLite: read when a rule looks at them, and written at once within the open transaction. */
 import {
+  ages,
   hasRate,
+  hasTimer,
   isSpent,
   nameFromBytes,
   nameToBytes,
+  nextTimer,
   noExtras,
   ownTryLimit,
   WorkingSet,
@@ -17,6 +20,7 @@ import {
   type Need,
   type QueueMessage,
   type Rule,
+  type UnitTiming,
   type WorkSpecMeta,
   type WorkUnitPut,
   type WorkUnitStatus,
@@ -229,6 +233,7 @@ export class SqliteSet extends WorkingSet<Unit> {
     state.writes++;
     spec.counts[status]--;
     leaveLane(state, unit, status);
+    if (spec.timed) this.#leaveTimer(unit);
     switch (status) {
       case "available":
         sql.dropReady.run(spec.id, 0 - unit.priority, nameValue(unit.name));
@@ -261,6 +266,33 @@ export class SqliteSet extends WorkingSet<Unit> {
     this.#write(unit);
     this.#enterOrder(unit);
     enterLane(state, unit, status);
+    if (spec.timed) this.#enterTimer(unit);
+  }
+
+  override timing(unit: Unit): UnitTiming | null {
+    return unit.spec.timed || ages(unit.spec.meta) ? this.extras(unit).timing : null;
+  }
+
+  /** Null where nothing happens to the unit by itself. */
+  #timer(unit: Unit): number | null {
+    if (unit.status !== "available" && unit.status !== "delayed" && unit.status !== "blocked") return null;
+    const { timing } = this.extras(unit);
+    return hasTimer(timing) ? nextTimer(timing, unit.priority) || null : null;
+  }
+
+  #leaveTimer(unit: Unit): void {
+    const timer = this.#timer(unit);
+    if (timer === null) return;
+    this.#state.sql.dropTimer.run(unit.spec.id, timer, unit.id);
+    unit.spec.ring = undefined;
+  }
+
+  #enterTimer(unit: Unit): void {
+    const timer = this.#timer(unit);
+    if (timer === null) return;
+    const { spec } = unit;
+    this.#state.sql.addTimer.run(spec.id, timer, unit.id);
+    if (spec.ring !== undefined) spec.ring = Math.min(spec.ring ?? timer, timer);
   }
 
   #write(unit: Unit): void {

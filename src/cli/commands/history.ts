@@ -165,7 +165,7 @@ function detailRows(
   { points }: HistorySeries,
   steps: readonly number[],
 ): (string | Cell)[][] {
-  const counts = (["added", "started", "finished", "failed", "retried", "expired"] as const).map((what) => {
+  const counts = (["added", "started", "finished", "failed", "retried", "expired", "late"] as const).map((what) => {
     const values = valuesOf(steps, points, (point) => point[what]);
     const top = Math.max(0, ...values.map((value) => value ?? 0));
     return [
