@@ -54,10 +54,15 @@ export class Watches {
     });
   }
 
-  /** Work may have become available; a unit ended or is gone; a message came. Saying it once too often costs a look. */
-  changed(ns: string): void {
+  /**
+   * Work may have become available; a unit ended or is gone; a message came. Saying it once too often costs a look. Answers whether
+   * anybody waits for work there.
+   */
+  changed(ns: string): boolean {
     const waiting = this.#work.get(ns);
-    if (waiting !== undefined) for (const wake of [...waiting]) wake();
+    if (waiting === undefined) return false;
+    for (const wake of [...waiting]) wake();
+    return true;
   }
 
   ended(unit: number): void {

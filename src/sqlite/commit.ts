@@ -5,6 +5,9 @@
  *
  * A verb may be a generator: where it yields, and has run long, the event loop has a turn. The transaction stays open
  * and the other verbs wait, but nothing else does.
+ *
+ * Before the commit, those who wait for what the transaction brings are told once, and may join it: a unit is added and claimed
+ * by a waiting worker with one sync.
  */
 import { CoordinateError, nextTurn } from "../core/index.ts";
 import type { Connection, Statement } from "./driver.ts";
@@ -21,6 +24,8 @@ interface Job {
   resolve: (answer: unknown) => void;
   reject: (error: unknown) => void;
   alone: boolean;
+  /** It came because of what others did in this transaction. */
+  invited: boolean;
 }
 
 type Outcome = { job: Job; answer: unknown } | { job: Job; error: unknown };
@@ -36,10 +41,12 @@ export class Committer {
   readonly #end: Statement;
   readonly #connection: Connection;
   readonly #state: State;
+  readonly #invite: () => boolean;
   readonly #onCommit: () => void;
   readonly #joinMs: number;
   #queue: Job[] = [];
   #running: Promise<void> | null = null;
+  #inviting = false;
   #closed = false;
   #failure: CoordinateError | null = null;
 
@@ -47,6 +54,8 @@ export class Committer {
     file: string,
     connection: Connection,
     state: State,
+    /** Wakes those who may have something to do in this transaction; whether there were any. */
+    invite: () => boolean,
     onCommit: () => void,
     joinMs = defaultJoinMs,
   ) {
@@ -55,6 +64,7 @@ export class Committer {
     this.#begin = connection.prepare("BEGIN");
     this.#end = connection.prepare("COMMIT");
     this.#state = state;
+    this.#invite = invite;
     this.#onCommit = onCommit;
     this.#joinMs = joinMs;
   }
@@ -64,9 +74,9 @@ export class Committer {
     return this.#failure;
   }
 
-  /** Whether no transaction is open: what is in memory is what is on disk. */
-  get idle(): boolean {
-    return this.#running === null;
+  /** Whether no verb is halfway: what is in memory makes sense, though it may not be on the disk yet. */
+  get isBetweenVerbs(): boolean {
+    return this.#running === null || this.#inviting;
   }
 
   get waiting(): number {
@@ -81,7 +91,8 @@ export class Committer {
       else if (this.#closed) reject(new CoordinateError("closed"));
       else {
         // the answer is what `work` gives: the queue only carries it
-        this.#queue.push({ work, resolve: resolve as (answer: unknown) => void, reject, alone: false });
+        const job = { work, resolve: resolve as (answer: unknown) => void, reject, alone: false };
+        this.#queue.push({ ...job, invited: this.#inviting });
         if (this.#queue.length === 1 && this.#running === null) setImmediate(() => this.#start());
       }
     });
@@ -109,7 +120,16 @@ export class Committer {
     try {
       this.#begin.run();
       const start = performance.now();
-      for (let at = 0; at < this.#queue.length;) {
+      let invited = false;
+      for (let at = 0; ;) {
+        if (at === this.#queue.length) {
+          if (invited || !this.#invite()) break;
+          invited = true;
+          this.#inviting = true;
+          await nextTurn();
+          this.#inviting = false;
+          continue;
+        }
         const job = this.#queue[at++]!;
         if (jobs.length > 0 && job.alone) break;
         jobs.push(job);
@@ -183,11 +203,13 @@ export class Committer {
   /** None of these was carried out. */
   #failed(jobs: Job[], error: unknown): void {
     const explained = explain(this.#file, error);
-    if (isFatal(error)) this.#fail(jobs, error, "unavailable");
-    else if (explained instanceof CoordinateError && explained !== error)
-      for (const { reject } of jobs) reject(explained);
-    else if (jobs.length === 1) jobs[0]!.reject(error);
-    else this.#queue.unshift(...jobs.map((job) => ({ ...job, alone: true })));
+    if (isFatal(error)) return this.#fail(jobs, error, "unavailable");
+    let others = jobs;
+    if (explained instanceof CoordinateError && explained !== error) {
+      for (const { invited, reject } of jobs) if (!invited) reject(explained);
+      others = jobs.filter(({ invited }) => invited);
+    } else if (jobs.length === 1) return jobs[0]!.reject(error);
+    this.#queue.unshift(...others.map((job) => ({ ...job, alone: true, invited: false })));
   }
 
   #fail(jobs: Job[], error: unknown, code: "unavailable" | "unknown_outcome"): void {

@@ -146,7 +146,17 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
     this.#opened = opened;
     this.#state = new State(opened.connection, opened.fastPaths ?? true);
     const { file, connection, joinMs } = opened;
-    this.#committer = new Committer(file, connection, this.#state, () => this.#tell(), joinMs);
+    this.#committer = new Committer(
+      file,
+      connection,
+      this.#state,
+      () => this.#tellOfWork(),
+      () => {
+        this.#state.tellWatches();
+        this.#tellOfWork();
+      },
+      joinMs,
+    );
   }
 
   // ---- the one place that every verb goes through. The verbs of the hot path are generator methods: a generator expression would be
@@ -210,13 +220,13 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
     return this.#state.watches.watchQueue(ns, queue, wake);
   }
 
-  #tell(): void {
-    const { changed } = this.#state;
-    this.#state.tellWatches();
-    if (changed.size === 0) return;
+  /** Whether anybody waits for work where something changed. */
+  #tellOfWork(): boolean {
+    const { changed, watches } = this.#state;
+    if (changed.size === 0) return false;
     const names = [...changed];
     changed.clear();
-    for (const name of names) this.#state.watches.changed(name);
+    return names.map((name) => watches.changed(name)).includes(true);
   }
 
   // ---- namespaces
@@ -325,17 +335,20 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
 
   async candidates(ns: string, { requestId }: CandidatesAsk, now: number): Promise<Candidates> {
     const state = this.#state;
-    // nothing to write and nothing open: the answer is in memory, and need not wait for a turn
+    // nothing to write and no verb halfway: the answer is in memory, and need not wait for a turn
     if (
-      this.#committer.idle &&
+      this.#committer.isBetweenVerbs &&
       this.#committer.failure === null &&
       !this.#opened.readOnly &&
-      requestId === null &&
       this.#closing === null
     ) {
       const space = state.spaces.get(ns);
       if (space === undefined) return noCandidates();
-      if (![...space.specs.values()].some((spec) => isBehind(state, spec, now)))
+      // a claim that is asked for again is answered when it is on the disk
+      if (
+        claimedBefore(state, space, requestId) === null &&
+        ![...space.specs.values()].some((spec) => isBehind(state, spec, now))
+      )
         return listCandidates(state, space, null, now);
     }
     return this.#read(() => {

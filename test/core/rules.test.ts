@@ -242,7 +242,7 @@ describe("clocks", () => {
 describe("waiting in line", () => {
   /** What a store that can be watched does: any number may watch, and all are called. */
   const watches = new Watches();
-  const changed = (): void => watches.changed("ns");
+  const changed = (): boolean => watches.changed("ns");
   const waitIn = <Found>(
     waiting: Waiting,
     line: string,

@@ -3,7 +3,15 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { afterAll, afterEach, beforeEach, describe, expect, test } from "vitest";
-import { encodeData, Engine, isCoordinateError, ManualClock, type Lock } from "../../src/core/index.ts";
+import {
+  encodeData,
+  Engine,
+  isCoordinateError,
+  ManualClock,
+  nextTurn,
+  type AttemptRow,
+  type Lock,
+} from "../../src/core/index.ts";
 import type { SqliteStore } from "../../src/sqlite/index.ts";
 import { diskError, Fault, openWithFault } from "./fault.ts";
 
@@ -108,6 +116,55 @@ describe("a group", () => {
     await expect(store.tally("", 0)).rejects.toSatisfy((error) => isCoordinateError(error, "closed"));
     expect(await before).toHaveLength(1);
     await closing;
+  });
+});
+
+describe("a worker that waits", () => {
+  /** Resolves when the request has found nothing and waits. */
+  const waits = async (requestId: string): Promise<{ claimed: Promise<AttemptRow[]> }> => {
+    const claimed = engine.requestAttempts("", { worker: "w", waitMs: 60_000, requestId });
+    while (engine.waiting === 0) await nextTurn();
+    for (let turns = 0; turns < 5; turns++) await nextTurn();
+    fault.commits = 0;
+    return { claimed };
+  };
+
+  test("claims in the transaction that adds", async () => {
+    const { claimed } = await waits("r");
+    const [, attempts] = await Promise.all([add("a"), claimed]);
+    expect(attempts).toMatchObject([{ workUnit: "a" }]);
+    expect(fault.commits).toBe(1);
+  });
+
+  test("goes on waiting when there was no space for the unit", async () => {
+    const { claimed } = await waits("r");
+    fault.arm(true);
+    await expect(add("a")).rejects.toSatisfy((error) => isCoordinateError(error, "no_space"));
+    expect(await available()).toBe(0);
+    await add("b");
+    expect(await claimed).toMatchObject([{ workUnit: "b" }]);
+    expect(await store.check()).toEqual({ ok: true, problems: [] });
+  });
+
+  test("is not given again what is not on the disk yet", async () => {
+    await add("a");
+    const ask = () => engine.requestAttempts("", { worker: "w", requestId: "r" });
+    let repeated: Promise<AttemptRow[]> | undefined;
+    // told of the unit that is added, while the claim beside it is not committed
+    const unwatch = store.watchWork("", () => {
+      repeated ??= Promise.resolve().then(ask);
+    });
+    const { id } = (await engine.listWorkSpecs("")).rows[0]!;
+    fault.arm(true, diskError);
+    const claim = { workSpec: { name: "s", id }, worker: "w", limit: 1, lifetimeMs: 1000, maxRetries: 0 };
+    const settled = await Promise.allSettled([
+      store.claim("", { ...claim, requestId: "r" }, clock.now()),
+      add("b"),
+    ]);
+    expect(settled.map(({ status }) => status)).toEqual(["rejected", "rejected"]);
+    unwatch();
+    expect(repeated).toBeDefined();
+    await expect(repeated).rejects.toThrow();
   });
 });
 
