@@ -127,12 +127,7 @@ export async function catchUp(
 }
 
 /** Timers that have rung, of all specs: a unit that fails may fail others. */
-export async function ringDue(
-  db: Database,
-  now: number,
-  limit: number,
-  allocate: Allocate,
-): Promise<number> {
+export async function ringDue(db: Database, now: number, limit: number, allocate: Allocate): Promise<number> {
   const sql = `
     SELECT id FROM @unit WHERE timer IS NOT NULL AND timer <= $1::bigint ORDER BY timer, id LIMIT $2`;
   const max = Math.min(slice, limit);

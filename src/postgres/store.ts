@@ -496,7 +496,9 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
       puts.length === 0 ||
       puts.some(
         ({ dependencies, labels, timing }) =>
-          (dependencies !== null && dependencies.length > 0) || batchOf(labels) !== null || timing !== undefined,
+          (dependencies !== null && dependencies.length > 0) ||
+          batchOf(labels) !== null ||
+          timing !== undefined,
       )
     )
       return null;

@@ -185,12 +185,7 @@ export function readPast(row: Row): AttemptState {
   };
 }
 
-function readExtras(
-  queues: unknown,
-  labels: unknown,
-  retry: string | null,
-  timing: string | null,
-): Extras {
+function readExtras(queues: unknown, labels: unknown, retry: string | null, timing: string | null): Extras {
   if (queues === null && labels === null && retry === null && timing === null) return noExtras;
   return {
     queues: readNames(queues),

@@ -79,7 +79,9 @@ function expireLeases(state: State, specs: readonly Spec[], now: number, limit: 
 /** Timers ring in the order of time, whatever the spec. */
 function ringDue(state: State, specs: readonly Spec[], now: number, limit: number): number {
   const rung = specs
-    .flatMap((spec) => (firstTimer(state, spec) <= now ? state.sql.rung.all(spec.id, now, Math.max(0, limit)) : []))
+    .flatMap((spec) =>
+      firstTimer(state, spec) <= now ? state.sql.rung.all(spec.id, now, Math.max(0, limit)) : [],
+    )
     .map(([unit, time]) => ({ unit: unit as number, time: time as number }))
     .sort((a, b) => a.time - b.time || a.unit - b.unit)
     .slice(0, Math.max(0, limit));

@@ -28,7 +28,12 @@ export const deadlines: CaseGroup = {
       name: "a unit that is late goes before those of higher priority, and before its deadline it does not",
       async run(t) {
         await t.spec("s");
-        await t.add("s", { name: "a", priority: 9 }, { name: "b", deadlineMs: minute }, { name: "c", priority: 5 });
+        await t.add(
+          "s",
+          { name: "a", priority: 9 },
+          { name: "b", deadlineMs: minute },
+          { name: "c", priority: 5 },
+        );
         assert.equal((await t.claimOne()).workUnit, "a");
         await t.advance(minute);
         assert.deepEqual(await drain(t), ["b", "c"]);
@@ -134,7 +139,12 @@ export const deadlines: CaseGroup = {
       name: "a unit that has begun is not late; given back after the time it is",
       async run(t) {
         await t.spec("s");
-        await t.add("s", { name: "a", expiresMs: second }, { name: "b", expiresMs: second }, { name: "c", expiresMs: second });
+        await t.add(
+          "s",
+          { name: "a", expiresMs: second },
+          { name: "b", expiresMs: second },
+          { name: "c", expiresMs: second },
+        );
         const [a, b] = await t.claim({ number: 3, lifetimeMs: minute });
         await t.advance(2 * second);
         assert.equal((await t.unit("s", "a")).status, "pending");
