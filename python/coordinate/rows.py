@@ -225,6 +225,10 @@ class FailureGroup:
     tries: int
     first_time: float = _seconds("firstTime")
     last_time: float = _seconds("lastTime")
+    #: How many failed so in each hour, whatever became of them: pairs of when it begins and the count.
+    trend: List[Tuple[float, int]] = field(
+        default_factory=list, metadata={"read": lambda rows: [(from_ms(row["time"]), row["count"]) for row in rows or []]}
+    )
 
 
 @dataclass(frozen=True)

@@ -1062,12 +1062,13 @@ export class Engine implements Coordinate {
 
   /** The batch and all that belong to it, the innermost first: when they have ended, the outer one does. */
   async #batchesIn(ns: string, batch: string): Promise<string[]> {
-    const inner = new Map<string, string[]>();
-    for await (const { name, parent } of eachRow((from) => this.listBatches(ns, from)))
-      if (parent !== null) inner.set(parent, [...(inner.get(parent) ?? []), name]);
     const found = new Set([batch]);
-    // grows while it is gone through; one that belongs to itself by others is there once
-    for (const name of found) for (const one of inner.get(name) ?? []) found.add(one);
+    // level by level; one that belongs to itself by others is there once
+    for (let level = [batch]; level.length > 0;) {
+      const inner = await this.#store.innerBatches(this.#ns(ns), level);
+      level = inner.filter((name) => !found.has(name));
+      for (const name of level) found.add(name);
+    }
     return [...found].reverse();
   }
 

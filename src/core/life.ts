@@ -161,7 +161,7 @@ export function wait<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit, 
   const state = needs.length === 0 ? "met" : needsState(set, needs);
   const expires = set.timing(unit)?.expires ?? Infinity;
   if (state === "broken") failBroken(set, unit, needs, at);
-  else if (expires <= set.now) failLate(set, unit, expires, Math.max(at, expires));
+  else if (expires <= set.now) failLate(set, unit, expires);
   else set.enter(unit, state === "open" ? "blocked" : unit.notBefore > set.now ? "delayed" : "available");
 }
 
@@ -178,15 +178,11 @@ function failBroken<Unit extends UnitState>(
   failUnrun(set, unit, "", "dependency", data, at);
 }
 
-/** Fails a unit that nobody has begun in time. */
-function failLate<Unit extends UnitState>(
-  set: WorkingSet<Unit>,
-  unit: Unit,
-  expires: number,
-  at: number,
-): void {
+/** Fails a unit that nobody has begun in time: dated back to then, or to when it was added or tried last. */
+function failLate<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit, expires: number): void {
   set.happened(unit, "late", -1);
-  failUnrun(set, unit, "", "late", dataWith(unit.data, "traceback", lateText(expires)), at);
+  const data = dataWith(unit.data, "traceback", lateText(expires));
+  failUnrun(set, unit, "", "late", data, Math.max(expires, unit.created));
 }
 
 /** The timer of a waiting unit has rung: it is late and goes first, or it has come to no use and fails. */
@@ -388,10 +384,14 @@ function unhurry<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit): voi
 }
 
 /** Deletes units. Those that depend on them are looked at when all are gone: none is failed that is deleted too. */
-export function removeUnit<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit): void {
+export function removeUnit<Unit extends UnitState>(
+  set: WorkingSet<Unit>,
+  unit: Unit,
+  retired: boolean,
+): void {
   if (unit.attempt?.status === "pending") set.released(unit, unit.attempt);
   set.leave(unit);
-  set.removed(unit, set.now);
+  set.removed(unit, set.now, retired);
   set.remove(unit);
 }
 

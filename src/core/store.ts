@@ -200,6 +200,8 @@ export interface Store extends QueueStore, ActionStore, LogStore, LockStore, Hou
   /** In name order, after `previous`. */
   listBatches(ns: string, previous: string | null, limit: number): Promise<BatchRow[]>;
   deleteBatches(ns: string, names: readonly string[]): Promise<boolean[]>;
+  /** The names of those that belong to one of these, without those that belong to them. */
+  innerBatches(ns: string, parents: readonly string[]): Promise<string[]>;
 
   close(): Promise<void>;
 }

@@ -52,7 +52,7 @@ import {
 } from "./batch.ts";
 import type { Data } from "./data.ts";
 import { errorCodes } from "./errors.ts";
-import type { FailureRow } from "./failure.ts";
+import type { FailurePoint, FailureRow } from "./failure.ts";
 import type { History, HistoryChange, HistoryPoint, HistoryQuery, HistorySeries, Spread } from "./history.ts";
 import type { Lock, LockPath, LockRefusal } from "./lock.ts";
 import type { NameKind } from "./names.ts";
@@ -824,6 +824,7 @@ export const verbs: { readonly [V in Verb]: VerbRow<Awaited<ReturnType<Coordinat
         lastTime: time,
         example: workUnit,
         tries: integer,
+        trend: list(object<FailurePoint>({ time, count: integer })),
       }),
     ),
     repeat: "same",

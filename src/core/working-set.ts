@@ -130,7 +130,11 @@ export const hasTimer = (timing: UnitTiming | null): timing is UnitTiming =>
 export interface BatchChange extends BatchCounts {
   readonly namespace: string;
   readonly name: string;
+  /** Failed units that were deleted: a batch that has not ended no longer counts them. */
+  readonly dropped: number;
 }
+
+type CountChange = Partial<BatchCounts & Pick<BatchChange, "dropped">>;
 
 export abstract class WorkingSet<Unit extends UnitState> {
   /** The time of the verb. */
@@ -329,11 +333,13 @@ export abstract class WorkingSet<Unit extends UnitState> {
   }
 
   /** The unit was deleted: its dependents are looked at before the verb answers. */
-  removed(unit: Unit, at: number): void {
+  removed(unit: Unit, at: number, retired: boolean): void {
     this.wake(unit);
-    // what has ended stays counted
+    // what has ended stays counted, unless a batch would wait for it for ever
     if (unit.status !== "finished" && unit.status !== "failed")
       this.#countUnit(unit, this.extras(unit).labels, { total: -1 });
+    else if (unit.status === "failed" && !retired)
+      this.#countUnit(unit, this.extras(unit).labels, { dropped: 1 });
     this.#concerns(unit, at);
   }
 
@@ -347,7 +353,7 @@ export abstract class WorkingSet<Unit extends UnitState> {
     );
   }
 
-  #countUnit({ spec }: Unit, labels: readonly string[], change: Partial<BatchCounts>): void {
+  #countUnit({ spec }: Unit, labels: readonly string[], change: CountChange): void {
     const batch = batchOf(labels);
     if (batch !== null) this.countInBatch(spec.namespace, batch, change);
   }
@@ -356,7 +362,7 @@ export abstract class WorkingSet<Unit extends UnitState> {
   countInBatch(
     namespace: string,
     name: string,
-    { total = 0, finished = 0, failed = 0 }: Partial<BatchCounts>,
+    { total = 0, finished = 0, failed = 0, dropped = 0 }: CountChange,
   ): void {
     const key = JSON.stringify([namespace, name]);
     const known = this.#batchChanges?.get(key);
@@ -366,6 +372,7 @@ export abstract class WorkingSet<Unit extends UnitState> {
       total: (known?.total ?? 0) + total,
       finished: (known?.finished ?? 0) + finished,
       failed: (known?.failed ?? 0) + failed,
+      dropped: (known?.dropped ?? 0) + dropped,
     });
   }
 

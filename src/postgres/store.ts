@@ -74,7 +74,7 @@ import {
   type WorkUnitWhere,
 } from "../core/index.ts";
 import { findAttempts, readAttempts } from "./attempts.ts";
-import { dropBatches, pageBatches, readBatches } from "./batches.ts";
+import { dropBatches, findInner, pageBatches, readBatches } from "./batches.ts";
 import { readCandidates } from "./candidates.ts";
 import { claimUnits, heldLanes, type Claimed, type ClaimHints } from "./claims.ts";
 import { catchUp, expireNeedy, isPast, lookUp, type Ways } from "./expiry.ts";
@@ -912,6 +912,10 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
 
   deleteBatches(ns: string, names: readonly string[]): Promise<boolean[]> {
     return this.#db.transaction((tx) => dropBatches(tx, ns, names));
+  }
+
+  innerBatches(ns: string, parents: readonly string[]): Promise<string[]> {
+    return findInner(this.#slow, ns, parents);
   }
 
   // ---- locks

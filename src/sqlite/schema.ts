@@ -325,6 +325,14 @@ export const migrations: readonly string[] = [
     PRIMARY KEY (namespace, name)
   ) WITHOUT ROWID;
 
+  -- how many failed so in each hour, in JSON
+  ALTER TABLE failure ADD COLUMN trend TEXT;
+
+  -- the name of the batch that it belongs to, in JSON
+  ALTER TABLE batch ADD COLUMN parent TEXT;
+  UPDATE batch SET parent = state -> '$.parent' WHERE state ->> '$.parent' IS NOT NULL;
+  CREATE INDEX batch_parent ON batch (namespace, parent, name) WHERE parent IS NOT NULL;
+
   -- what the unit says of time, as JSON
   ALTER TABLE extra ADD COLUMN timing TEXT;
   -- waiting units that something happens to by itself, and when

@@ -69,7 +69,7 @@ import {
   type WorkUnitRow,
   type WorkUnitWhere,
 } from "../core/index.ts";
-import { deleteBatches, listBatches, readBatch } from "./batches.ts";
+import { deleteBatches, innerBatches, listBatches, readBatch } from "./batches.ts";
 import { again, Committer } from "./commit.ts";
 import type { Connection, Driver } from "./driver.ts";
 import { claimedBefore, findAttempt, heldAttempts, logged } from "./attempts.ts";
@@ -792,6 +792,13 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
     return this.#write((state) => {
       const space = state.spaces.get(ns);
       return space === undefined ? names.map(() => false) : deleteBatches(state, space, names);
+    });
+  }
+
+  async innerBatches(ns: string, parents: readonly string[]): Promise<string[]> {
+    return this.#read((state) => {
+      const space = state.spaces.get(ns);
+      return space === undefined ? [] : innerBatches(state, space, parents);
     });
   }
 

@@ -443,7 +443,8 @@ export class SqliteSet extends WorkingSet<Unit> {
     const space = this.#state.spaces.get(namespace);
     if (space === undefined) return;
     this.#state.writes++;
-    this.#state.sql.setBatch.run(space.id, nameToBytes(batch.name), JSON.stringify(batch));
+    const parent = batch.parent === null ? null : JSON.stringify(batch.parent);
+    this.#state.sql.setBatch.run(space.id, nameToBytes(batch.name), JSON.stringify(batch), parent);
   }
 
   setRuns(spec: Spec, nextRun: number, lastRun: number): void {
