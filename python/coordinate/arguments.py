@@ -108,6 +108,22 @@ def retry_body(policy: Mapping[str, Any]) -> Dict[str, Any]:
     return body
 
 
+def limit_body(name: str, limit: Mapping[str, Any]) -> Dict[str, Any]:
+    """`{"max_running": 5, "rate": {"limit": 100, "period": 60, "burst": 10}}`, as a flow file has it."""
+    body: Dict[str, Any] = {"name": name}
+    for key, value in limit.items():
+        if key == "max_running":
+            body["maxRunning"] = value
+        elif key == "rate":
+            body["rate"] = {
+                "periodMs" if each == "period" else each: to_ms(item) if each == "period" else item
+                for each, item in value.items()
+            }
+        else:
+            body[key] = value
+    return body
+
+
 def pairs(units: NewUnits) -> Iterable[NewUnit]:
     return units.items() if isinstance(units, Mapping) else units
 

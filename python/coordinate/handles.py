@@ -38,6 +38,7 @@ from .arguments import (
     NewUnits,
     body_of,
     in_batches,
+    limit_body,
     lock_body,
     pairs,
     unit_body,
@@ -74,6 +75,7 @@ from .rows import (
     Progress,
     QueueSummary,
     Settled,
+    SharedLimit,
     Tally,
     WaitingSince,
     WorkerState,
@@ -324,6 +326,26 @@ class Namespace(Handle[M]):
         """In name order."""
         async for row in self._scope.each_row("listBatches", body_of(limit=page_size)):
             yield read(BatchState, row)
+
+    # ---- limits
+
+    @operation
+    async def limits(self) -> List[SharedLimit]:
+        """The limits that work specs share, in name order."""
+        return [read(SharedLimit, row) for row in await self._scope.ask("listLimits", {})]
+
+    @operation
+    async def set_limits(self, limits: Mapping[str, Optional[Mapping[str, Any]]]) -> None:
+        """
+        Defines limits by name, or redefines them as a whole: `{"max_running": 5, "rate": {"limit": 100, "period": 60}}`; None deletes
+        one. Others stay.
+        """
+        given = [limit_body(name, limit) for name, limit in limits.items() if limit is not None]
+        gone = [name for name, limit in limits.items() if limit is None]
+        if given:
+            await self._scope.ask("setLimits", {"limits": given})
+        if gone:
+            await self._scope.ask("deleteLimits", {"names": gone})
 
     # ---- actions
 

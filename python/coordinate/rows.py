@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass, field, fields
-from typing import Any, Dict, List, Mapping, Optional, Tuple, Type, TypeVar
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Type, TypeVar
 
 from .data import Data, from_wire
 
@@ -103,6 +103,10 @@ class WorkSpecMeta:
     order: str = ""
     #: "partition" where partitions take turns.
     fair: str = ""
+    #: With `fair`, how many units a turn of a partition is, by its name; 1 for those that are not named.
+    partition_weights: Mapping[str, int] = field(default_factory=dict)
+    #: The limits of the namespace that its units come under.
+    limits: Sequence[str] = ()
     #: In the words of the work spec's data, as are the next ones: spans are seconds.
     rate: Mapping[str, Any] = _policy()
     rate_per_partition: Mapping[str, Any] = _policy()
@@ -208,6 +212,22 @@ class BatchState:
         if self.total == 0:
             return 1.0 if self.done_time > 0 else 0.0
         return (self.finished + self.failed) / self.total
+
+
+@dataclass(frozen=True)
+class SharedLimit:
+    """A limit that work specs share: what it allows, and how many units run under it."""
+
+    name: str
+    #: 0 is unlimited.
+    max_running: int
+    running: int
+    #: Those that refer to it.
+    work_specs: List[str]
+    #: `{"limit": 100, "period": 60, "burst": 10}`, or empty.
+    rate: Dict[str, Any] = _policy()
+    #: When its rate allows the next unit; 0 when it does so now, or has none.
+    next_time: float = field(default=0, metadata={"wire": "nextTime", "read": from_ms})
 
 
 @dataclass(frozen=True)

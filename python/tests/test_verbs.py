@@ -127,6 +127,24 @@ class TestBatches:
         assert ns.batch("x").get() is None
 
 
+class TestLimits:
+    def test_limits_that_work_specs_share(self, ns):
+        for name in ("a", "b"):
+            ns.set_work_spec({"name": name, "limits": ["api"]}).add_work_units(["u", "v"])
+        ns.set_limits({"api": {"max_running": 1, "rate": {"limit": 5, "period": 60, "burst": 2}}, "other": {}})
+        [attempt] = claim(ns)
+        [api, other] = ns.limits()
+        assert (api.name, api.max_running, api.running, api.work_specs) == ("api", 1, 1, ["a", "b"])
+        assert api.rate == {"limit": 5, "period": 60, "burst": 2}
+        assert (other.max_running, other.rate, other.next_time, other.work_specs) == (0, {}, 0, [])
+        assert claim(ns) == []
+        ns.set_limits({"api": None, "other": None})
+        assert ns.limits() == []
+        assert len(claim(ns)) > 0
+        with pytest.raises(coordinate.CoordinateError):
+            ns.set_limits({"api": {"max_runnning": 1}})
+
+
 class TestAdding:
     def test_a_name_that_exists(self, ns, spec):
         spec.add_work_unit("a", {"n": 1}, priority=5)

@@ -165,6 +165,13 @@ export const commands: readonly CommandEntry[] = [
     load: () => import("./commands/batches.ts"),
   },
   {
+    name: "limits",
+    group: "looking",
+    summary: "limits that work specs share, and what runs under them; set or delete one",
+    store: "write",
+    load: () => import("./commands/limits.ts"),
+  },
+  {
     name: "schedules",
     group: "looking",
     summary: "work specs that make units by the clock, and their next runs",

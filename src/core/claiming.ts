@@ -15,6 +15,7 @@ import {
   tokensOf,
   type LaneState,
 } from "./partitions.ts";
+import { placesUnder } from "./limits.ts";
 import type { Claim, Make } from "./store.ts";
 import { attemptRow, type Rule, type UnitState, type WorkingSet } from "./working-set.ts";
 
@@ -38,6 +39,10 @@ export function* claimUnits<Unit extends UnitState>(
     yield set.loadCounts(spec);
     const pending = set.count(spec, "pending");
     if (meta.maxRunning > 0) places = Math.min(places, meta.maxRunning - pending);
+    if (meta.limits.length > 0) {
+      yield set.loadLimits(spec);
+      places = Math.min(places, placesUnder(set.limits(spec), beginning(set, spec)));
+    }
     places = Math.min(places, tokensOf(meta.rate, spec.full, beginning(set, spec)));
     if (places > 0 && mayGenerate(meta, set.count(spec, "available"), pending, set.now)) {
       yield* generate(set, spec);
@@ -65,6 +70,14 @@ export function* claimUnits<Unit extends UnitState>(
   }
   if (hasRate(meta.rate) && attempts.length > 0)
     set.setFull(spec, takeTokens(meta.rate, spec.full, beginning(set, spec), attempts.length));
+  if (meta.limits.length > 0 && attempts.length > 0)
+    for (const limit of set.limits(spec))
+      if (hasRate(limit.rate))
+        set.setLimitFull(
+          spec,
+          limit.name,
+          takeTokens(limit.rate, limit.full, beginning(set, spec), attempts.length),
+        );
   if (exhausted === 0 || attempts.length > 0) return { attempts, more: false };
   if (lanes) return { attempts, more: (yield* openLane(set, spec, 1)) !== undefined };
   yield set.loadReady(spec, 1);

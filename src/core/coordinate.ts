@@ -22,6 +22,7 @@ import type { ActionInput, ActionRow } from "./action.ts";
 import type { AttemptChange, AttemptChanged, AttemptRow } from "./attempt.ts";
 import type { AttemptLinesOf, AttemptLog, LogQuery } from "./attempt-log.ts";
 import type { BatchAction, BatchInput, BatchRow } from "./batch.ts";
+import type { SharedLimitInput, SharedLimitRow } from "./limits.ts";
 import type { Data } from "./data.ts";
 import type { FailureRow } from "./failure.ts";
 import type { History, HistoryQuery } from "./history.ts";
@@ -218,6 +219,15 @@ export interface Coordinate {
    * that belong to it are its own. Goes in slices.
    */
   changeBatch(ns: string, batch: string, action: BatchAction): Promise<number>;
+
+  // ---- shared limits
+
+  /** Defines limits that work specs may refer to, or redefines them as a whole; others stay. */
+  setLimits(ns: string, limits: readonly SharedLimitInput[]): Promise<SharedLimitRow[]>;
+  /** All of a namespace, in name order, with what runs under them. */
+  listLimits(ns: string): Promise<SharedLimitRow[]>;
+  /** Answers per name whether it was there. */
+  deleteLimits(ns: string, names: readonly string[]): Promise<boolean[]>;
 
   // ---- looking in
 

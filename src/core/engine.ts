@@ -48,6 +48,7 @@ import {
   type BatchInput,
   type BatchRow,
 } from "./batch.ts";
+import { checkLimit, holdByLimits, limitRows, type SharedLimitInput, type SharedLimitRow } from "./limits.ts";
 import { nextTurn, systemClock, systemRandom, type Clock, type Random } from "./clock.ts";
 import type {
   AddWorkUnitsOptions,
@@ -652,11 +653,10 @@ export class Engine implements Coordinate {
     // a spec that turned out to have nothing is looked at again, with fresh counts, but not for ever
     for (let tries = 0; ; tries++) {
       const now = this.#clock.now();
-      const { settings, candidates, repeated, look } = await this.#store.candidates(
-        ns,
-        { requestId: ask.requestId, fresh: tries > 0 },
-        now,
-      );
+      const found = await this.#store.candidates(ns, { requestId: ask.requestId, fresh: tries > 0 }, now);
+      const { settings, repeated, look, limits } = found;
+      const candidates =
+        limits === undefined ? found.candidates : holdByLimits(found.candidates, limits, now);
       if (repeated !== null && repeated.length > 0) return { found: repeated, again: 0 };
       if (asksForTasks(ask.schedule) && (await this.#deriveTasks(ns, candidates))) continue;
       // in one order whatever the store, so that the same draw is the same choice
@@ -1038,6 +1038,29 @@ export class Engine implements Coordinate {
     return page(query.limit, read, (row) => row.name);
   }
 
+  async setLimits(ns: string, limits: readonly SharedLimitInput[]): Promise<SharedLimitRow[]> {
+    const namespace = this.#ns(ns);
+    const now = this.#clock.now();
+    const checked = this.#batch("limits", limits).map((one) => checkLimit(one, now));
+    await this.#store.putLimits(namespace, checked);
+    const given = new Set(checked.map(({ name }) => name));
+    return (await this.listLimits(ns)).filter(({ name }) => given.has(name));
+  }
+
+  async listLimits(ns: string): Promise<SharedLimitRow[]> {
+    const namespace = this.#ns(ns);
+    const now = this.#clock.now();
+    const limits = await this.#store.listLimits(namespace);
+    if (limits.length === 0) return [];
+    const { candidates } = await this.#store.candidates(namespace, { requestId: null, fresh: true }, now);
+    return limitRows(limits, candidates, now);
+  }
+
+  async deleteLimits(ns: string, names: readonly string[]): Promise<boolean[]> {
+    const checked = this.#batch("names", names).map((name) => checkName("limit", name));
+    return this.#store.deleteLimits(this.#ns(ns), checked);
+  }
+
   async deleteBatches(ns: string, names: readonly string[]): Promise<boolean[]> {
     return this.#store.deleteBatches(this.#ns(ns), this.#batch("names", names).map(checkBatch));
   }
@@ -1145,11 +1168,9 @@ export class Engine implements Coordinate {
 
   async explain(ns: string, request: ScheduleRequest = {}): Promise<Explained[]> {
     const now = this.#clock.now();
-    const { settings, candidates } = await this.#store.candidates(
-      this.#ns(ns),
-      { requestId: null, fresh: true },
-      now,
-    );
+    const found = await this.#store.candidates(this.#ns(ns), { requestId: null, fresh: true }, now);
+    const { settings, limits = [] } = found;
+    const candidates = holdByLimits(found.candidates, limits, now);
     if (asksForTasks(request) && (await this.#deriveTasks(ns, candidates))) return this.explain(ns, request);
     return explainChoice(candidates.sort(byName), checkSchedule(request), now, settings.policy);
   }

@@ -27,6 +27,7 @@ export * from "./generating.ts";
 export * from "./history.ts";
 export * as jsonText from "./json-text.ts";
 export * from "./life.ts";
+export * from "./limits.ts";
 export * from "./lines.ts";
 export * from "./lock.ts";
 export * from "./names.ts";

@@ -1,6 +1,6 @@
 /** The lanes of one work spec, for stores that keep them in memory: who is served next, and who is passed over until when. */
 import { compareNames } from "./names.ts";
-import { rankOf, type Hold, type LaneState } from "./partitions.ts";
+import { rankOf, turnGoesOn, type Hold, type LaneState, type Turn } from "./partitions.ts";
 import { SortedList } from "./sorted-list.ts";
 import type { WorkSpecMeta } from "./work-spec.ts";
 import type { WorkUnitStatus } from "./work-unit.ts";
@@ -114,13 +114,14 @@ export class Lanes {
     if (hold.until > 0) this.#asleep.add(lane);
   }
 
-  /** The first in turn after the cursor among those of the lowest rank. */
-  next(cursor: string, now: number): Lane | undefined {
+  /** The first in turn after the cursor among those of the lowest rank; or the cursor's own while its turn goes on. */
+  next(turn: Turn, now: number): Lane | undefined {
     this.#wake(now);
+    const from = turnGoesOn(this.#meta, turn) ? 0 : 1;
     const first = this.#ring.first();
     if (first === undefined) return undefined;
     const after = (lane: Lane): boolean =>
-      lane.rank !== first.rank || compareNames(lane.partition, cursor) > 0;
+      lane.rank !== first.rank || compareNames(lane.partition, turn.cursor) >= from;
     for (const lane of this.#ring.from(after)) return lane.rank === first.rank ? lane : first;
     return first;
   }

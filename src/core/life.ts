@@ -16,7 +16,7 @@ import {
 import { dataGetText, dataWith, type Data } from "./data.ts";
 import { brokenDependency, dependencyState, type DependencyState } from "./dependency.ts";
 import { isSpent, ownTryLimit, retryAfter, specTryLimit } from "./retry.ts";
-import { isLate, latePriority, lateText } from "./timing.ts";
+import { isLate, latePriority, lateText, nextTimer, type UnitTiming } from "./timing.ts";
 import type { WorkUnitChange } from "./store.ts";
 import { availableSince } from "./work-unit.ts";
 import type { AttemptState, Need, Rule, UnitState, WorkingSet } from "./working-set.ts";
@@ -159,10 +159,13 @@ function needsState<Unit extends UnitState>(set: WorkingSet<Unit>, needs: readon
 export function wait<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit, at: number): void {
   const needs = set.needs(unit.id);
   const state = needs.length === 0 ? "met" : needsState(set, needs);
-  const expires = set.timing(unit)?.expires ?? Infinity;
+  const timing = set.timing(unit);
   if (state === "broken") failBroken(set, unit, needs, at);
-  else if (expires <= set.now) failLate(set, unit, expires);
-  else set.enter(unit, state === "open" ? "blocked" : unit.notBefore > set.now ? "delayed" : "available");
+  else if (timing?.expires !== undefined && timing.expires <= set.now) failLate(set, unit, timing.expires);
+  else {
+    if (timing?.deadline !== undefined && timing.deadline <= set.now) goFirst(set, unit, timing);
+    set.enter(unit, state === "open" ? "blocked" : unit.notBefore > set.now ? "delayed" : "available");
+  }
 }
 
 function failBroken<Unit extends UnitState>(
@@ -185,21 +188,22 @@ function failLate<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit, exp
   failUnrun(set, unit, "", "late", data, Math.max(expires, unit.created));
 }
 
+/** The deadline of the unit has passed. The unit is in no order. */
+function goFirst<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit, timing: UnitTiming): void {
+  if (isLate(unit.priority)) return;
+  if (timing.priority === undefined)
+    set.setExtras(unit, { ...set.extras(unit), timing: { ...timing, priority: unit.priority } });
+  unit.priority = latePriority(timing.deadline ?? 0);
+  set.happened(unit, "late", -1);
+}
+
 /** The timer of a waiting unit has rung: it is late and goes first, or it has come to no use and fails. */
 export function ring<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit): void {
   const timing = set.timing(unit);
-  if (timing === null) return;
-  const { deadline = Infinity, expires = Infinity } = timing;
-  const isPromoted = deadline <= set.now && !isLate(unit.priority);
-  if (!isPromoted && expires > set.now) return;
+  const timer = timing === null ? 0 : nextTimer(timing, unit.priority);
+  if (timer === 0 || timer > set.now) return;
   set.leave(unit);
-  if (isPromoted) {
-    if (timing.priority === undefined)
-      set.setExtras(unit, { ...set.extras(unit), timing: { ...timing, priority: unit.priority } });
-    unit.priority = latePriority(deadline);
-    if (expires > set.now) set.happened(unit, "late", -1);
-  }
-  wait(set, unit, Math.min(set.now, expires));
+  wait(set, unit, timer);
 }
 
 /** The lease of the unit's attempt has ended at this time: the unit waits again, and the attempt may still be settled late. */

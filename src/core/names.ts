@@ -10,7 +10,7 @@ import { Buffer, isUtf8 } from "node:buffer";
 import { CoordinateError } from "./errors.ts";
 
 export type NameKind =
-  "namespace" | "work spec" | "work unit" | "worker" | "queue" | "label" | "action" | "partition";
+  "namespace" | "work spec" | "work unit" | "worker" | "queue" | "label" | "action" | "partition" | "limit";
 
 /** Fewest and most bytes a name may have. The empty namespace is the default one. */
 export const nameLimits: Readonly<Record<NameKind, { readonly min: number; readonly max: number }>> = {
@@ -21,6 +21,7 @@ export const nameLimits: Readonly<Record<NameKind, { readonly min: number; reado
   queue: { min: 1, max: 1024 },
   label: { min: 1, max: 256 },
   partition: { min: 0, max: 256 },
+  limit: { min: 1, max: 256 },
   action: { min: 1, max: 1024 },
 };
 

@@ -3,8 +3,8 @@
  *
  * A lane is what a work spec knows of one partition: how many of its units run, which of them have begun, when its rate has the next
  * token. Lanes are served in turns: the lane with the most urgent unit first, or with `fair` every lane alike; among equals, the
- * next in the order of names after the one that was served last. One turn is one unit. Within a lane the order is that of every
- * claim: highest priority first, then names.
+ * next in the order of names after the one that was served last. One turn is one unit, or with `fair` as many as the weight of the
+ * partition. Within a lane the order is that of every claim: highest priority first, then names.
  */
 import type { WorkSpecMeta } from "./work-spec.ts";
 
@@ -51,11 +51,18 @@ export const hasLanes = ({ maxRunningPerPartition, ratePerPartition, order, fair
   maxRunningPerPartition > 0 || order !== "" || fair !== "" || hasRate(ratePerPartition);
 
 /** What of the metadata concerns lanes, to see whether it has changed. */
-export const laneRules = ({ maxRunningPerPartition, ratePerPartition, order, fair }: WorkSpecMeta): string =>
-  JSON.stringify([maxRunningPerPartition, ratePerPartition, order, fair]);
+export const laneRules = ({
+  maxRunningPerPartition,
+  ratePerPartition,
+  order,
+  fair,
+  partitionWeights,
+}: WorkSpecMeta): string =>
+  JSON.stringify([maxRunningPerPartition, ratePerPartition, order, fair, partitionWeights]);
 
 /** Whether claims of the work spec have to look at more than its units and `max_running`. */
-export const hasFlowRules = (meta: WorkSpecMeta): boolean => hasRate(meta.rate) || hasLanes(meta);
+export const hasFlowRules = (meta: WorkSpecMeta): boolean =>
+  hasRate(meta.rate) || hasLanes(meta) || meta.limits.length > 0;
 
 export interface LaneState {
   readonly partition: string;
@@ -98,6 +105,26 @@ export const begunFirst = (meta: WorkSpecMeta, lane: LaneState): boolean =>
 export const mayRunAgain = (meta: WorkSpecMeta, running: number): boolean =>
   !(meta.order !== "" && running > 0) &&
   !(meta.maxRunningPerPartition > 0 && running >= meta.maxRunningPerPartition);
+
+/** Whose turn it is: the partition that was served last, and how many units it has had of its turn. */
+export interface Turn {
+  cursor: string;
+  turn: number;
+}
+
+/** How many units a turn of the partition is. */
+const weightOf = ({ fair, partitionWeights }: WorkSpecMeta, partition: string): number =>
+  fair !== "" && Object.hasOwn(partitionWeights, partition) ? (partitionWeights[partition] ?? 1) : 1;
+
+/** Whether the partition that was served last is to be served again before others. */
+export const turnGoesOn = (meta: WorkSpecMeta, { cursor, turn }: Turn): boolean =>
+  turn > 0 && turn < weightOf(meta, cursor);
+
+/** The turn after one more unit of a partition. */
+export const nextTurnOf = (meta: WorkSpecMeta, before: Turn, partition: string): Turn => ({
+  cursor: partition,
+  turn: partition === before.cursor && turnGoesOn(meta, before) ? before.turn + 1 : 1,
+});
 
 /** The rank of a lane: lower goes first. */
 export const rankOf = ({ fair }: WorkSpecMeta, priority: number): number =>

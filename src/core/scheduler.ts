@@ -28,8 +28,10 @@ export interface Candidate {
 }
 
 export interface Held {
-  reason: "rate" | "partitions";
+  reason: "rate" | "limit" | "partitions";
   until: number;
+  /** The shared limit. */
+  limit?: string;
 }
 
 export interface ScheduleRequest {
@@ -59,6 +61,7 @@ export type Exclusion =
   | "needs_memory"
   | "max_running"
   | "rate"
+  | "limit"
   | "partitions"
   | "no_work"
   | "continuous_pending"
@@ -105,7 +108,7 @@ function filter(candidate: Candidate, request: ScheduleRequest, now: number): Ex
   if ((request.availableGb ?? 0) > 0 && meta.minGb > (request.availableGb ?? 0)) return "needs_memory";
   if (meta.maxRunning > 0 && pending >= meta.maxRunning) return "max_running";
   const { held } = candidate;
-  if (held?.reason === "rate") return "rate";
+  if (held?.reason === "rate" || held?.reason === "limit") return held.reason;
   if (available > 0) return held?.reason ?? null;
   if (mayGenerate(meta, available, pending, now)) return null;
   if (!meta.continuous) return pending === 0 && meta.nextRun > now ? "schedule_not_due" : "no_work";
@@ -281,6 +284,8 @@ function reason(
       return `has ${pending} pending work units; max_running is ${meta.maxRunning}`;
     case "rate":
       return `its rate allows no more ${untilText(held?.until ?? 0, now)}`.trimEnd();
+    case "limit":
+      return `the limit ${held?.limit ?? ""}, which it shares, allows no more ${untilText(held?.until ?? 0, now)}`.trimEnd();
     case "partitions":
       return `all partitions with work are held back by ${partitionRules(meta)} ${untilText(held?.until ?? 0, now)}`.trimEnd();
     case "no_work":

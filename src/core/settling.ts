@@ -16,6 +16,7 @@ import {
   renewLease,
   retryUnit,
 } from "./life.ts";
+import { mayRunUnder } from "./limits.ts";
 import { hasLanes, mayRunAgain } from "./partitions.ts";
 import type { AttemptKey, Settle, WorkUnitPut } from "./store.ts";
 import type { AttemptState, Rule, UnitState, WorkingSet } from "./working-set.ts";
@@ -52,6 +53,7 @@ export function* settleAttempts<Unit extends UnitState>(
     if (mayTakePlace(unit, change, set.now)) {
       yield set.loadCounts(unit.spec);
       if (hasLanes(unit.spec.meta)) yield set.loadRunning(unit.spec, unit.partition);
+      if (unit.spec.meta.limits.length > 0) yield set.loadLimits(unit.spec);
     }
     const answer = unchanged(change);
     const finished = settleOne(set, unit, change, answer);
@@ -85,13 +87,14 @@ export const unchanged = ({ unitId, number }: AttemptKey): AttemptChanged => ({
 const mayTakePlace = (unit: UnitState, { action, number, time }: Settle, now: number): boolean =>
   action === "renew" &&
   time > now &&
-  (unit.spec.meta.maxRunning > 0 || hasLanes(unit.spec.meta)) &&
+  (unit.spec.meta.maxRunning > 0 || hasLanes(unit.spec.meta) || unit.spec.meta.limits.length > 0) &&
   unit.attempt?.number === number &&
   unit.attempt.status === "expired";
 
 function hasPlace<Unit extends UnitState>(set: WorkingSet<Unit>, { spec, partition }: Unit): boolean {
   const { meta } = spec;
   if (meta.maxRunning > 0 && set.count(spec, "pending") >= meta.maxRunning) return false;
+  if (meta.limits.length > 0 && !mayRunUnder(set.limits(spec))) return false;
   return !hasLanes(meta) || mayRunAgain(meta, set.running(spec, partition));
 }
 

@@ -15,6 +15,7 @@ import type { AttemptAction, AttemptChanged, AttemptProgress, AttemptRow, GivenR
 import type { LogWrite, StoredLog } from "./attempt-log.ts";
 import type { WorkerAttemptQuery } from "./coordinate.ts";
 import type { BatchInput, BatchRow } from "./batch.ts";
+import type { SharedLimit } from "./limits.ts";
 import type { Data } from "./data.ts";
 import type { DependencyKind } from "./dependency.ts";
 import type { FailureRow } from "./failure.ts";
@@ -203,6 +204,11 @@ export interface Store extends QueueStore, ActionStore, LogStore, LockStore, Hou
   /** The names of those that belong to one of these, without those that belong to them. */
   innerBatches(ns: string, parents: readonly string[]): Promise<string[]>;
 
+  /** Creates and replaces; the bucket of one that exists stays as it is. */
+  putLimits(ns: string, limits: readonly SharedLimit[]): Promise<void>;
+  listLimits(ns: string): Promise<SharedLimit[]>;
+  deleteLimits(ns: string, names: readonly string[]): Promise<boolean[]>;
+
   close(): Promise<void>;
 }
 
@@ -247,6 +253,8 @@ export interface Candidates {
   settings: NamespaceSettings;
   candidates: Candidate[];
   repeated: AttemptRow[] | null;
+  /** The shared limits; absent where no work spec refers to any. */
+  limits?: readonly SharedLimit[];
   /** The earlier look that this comes from. It is good for a claim; that there is nothing must be looked at again. */
   look?: number;
 }

@@ -50,6 +50,8 @@ import {
   type BatchRow,
   type BatchThen,
 } from "./batch.ts";
+import type { SharedLimitInput, SharedLimitRow } from "./limits.ts";
+import type { Rate } from "./partitions.ts";
 import type { Data } from "./data.ts";
 import { errorCodes } from "./errors.ts";
 import type { FailurePoint, FailureRow } from "./failure.ts";
@@ -143,6 +145,7 @@ const worker = named("worker");
 const queue = named("queue");
 const label = named("label");
 const partition = named("partition");
+const limit = named("limit");
 const action = named("action");
 const time = number({ description: "Milliseconds since 1970; 0 is none" });
 const span = number({ description: "Milliseconds" });
@@ -201,6 +204,8 @@ const fieldShapes: Readonly<Record<Exclude<FieldKind, "object">, Shape>> = {
   duration: span,
   time,
   times: list(time),
+  names: list(text()),
+  weights: objectOf({}),
   choice: text(),
 };
 const fieldShape = ({ kind, keys = {}, words }: MetaField): Shape => {
@@ -294,6 +299,20 @@ const retryMembers: Members<RetryPolicy> = {
     }),
   ),
 };
+const rateMembers: Members<Rate> = { limit: maybe(number()), periodMs: maybe(span), burst: maybe(integer) };
+const limitInput = input<SharedLimitInput>({
+  name: limit,
+  maxRunning: maybe(integer),
+  rate: maybe(input<Rate>(rateMembers)),
+});
+const limitRow = object<SharedLimitRow>({
+  name: limit,
+  maxRunning: integer,
+  rate: object<Rate>(rateMembers),
+  running: integer,
+  nextTime: time,
+  workSpecs: list(workSpec),
+});
 const ownRetry = { maxRetries: maybe(integer), retry: maybe(input<RetryPolicy>(retryMembers)) };
 const conflict = oneOf(conflictPolicies);
 
@@ -857,6 +876,26 @@ export const verbs: { readonly [V in Verb]: VerbRow<Awaited<ReturnType<Coordinat
     answer: list(boolean()),
     repeat: "never",
     summary: "Forgets batches; their units stay. Answers per name whether it was there.",
+  },
+  setLimits: {
+    scope: "write",
+    params: { limits: list(limitInput) },
+    answer: list(limitRow),
+    repeat: "same",
+    summary: "Defines limits that work specs of the namespace may share, or redefines them; others stay.",
+  },
+  listLimits: {
+    scope: "read",
+    answer: list(limitRow),
+    repeat: "same",
+    summary: "The shared limits of a namespace, in name order, with what runs under them.",
+  },
+  deleteLimits: {
+    scope: "write",
+    params: { names: list(limit) },
+    answer: list(boolean()),
+    repeat: "never",
+    summary: "Deletes shared limits. Answers per name whether it was there.",
   },
   changeBatch: {
     scope: "write",

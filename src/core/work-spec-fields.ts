@@ -43,6 +43,10 @@ export interface WorkSpecMeta {
   /** What units had gained when `aging` was last changed, and when that was: see timing.ts. */
   agedPoints: number;
   agedSince: number;
+  /** With `fair`, how many units a turn of a partition is; 1 for those that are not named. */
+  partitionWeights: Readonly<Record<string, number>>;
+  /** The shared limits of the namespace that its units come under. */
+  limits: readonly string[];
   /** What becomes of a unit whose task ends in an error; empty is nothing said. */
   retry: RetryPolicy;
   /** Units that may wait when others are added. */
@@ -77,7 +81,8 @@ export interface RetentionLimit {
 /**
  * What a value is. In data, a `duration` is seconds, and a `time` is seconds since 1970 or a date as RFC 3339 has it; in
  * metadata both are milliseconds. An `amount` is a number of 0 or more, a `share` one from 0 to 1, a `count` an integer of 0 or
- * more, `arguments` are a list or an object, `times` a list of times, and a `choice` is one of the words of its row.
+ * more, `arguments` are a list or an object, `times` a list of times, `names` a list
+ * of strings, `weights` an object of integers of 1 or more, and a `choice` is one of the words of its row.
  */
 export type FieldKind =
   | "number"
@@ -91,6 +96,8 @@ export type FieldKind =
   | "duration"
   | "time"
   | "times"
+  | "names"
+  | "weights"
   | "choice";
 
 export interface WorkSpecField {
@@ -375,6 +382,20 @@ export const workSpecFields = {
     metaOnly: true,
     help: "When aging was last changed; 0 is never",
   },
+  partition_weights: {
+    kind: "weights",
+    field: "partitionWeights",
+    default: {},
+    newer: true,
+    help: "With fair, how many units a turn of a partition is, by its name; 1 for those that are not named",
+  },
+  limits: {
+    kind: "names",
+    field: "limits",
+    default: [],
+    newer: true,
+    help: "Limits of the namespace that its units come under, with those of other work specs",
+  },
   retry: {
     kind: "object",
     field: "retry",
@@ -528,6 +549,8 @@ const wanted: Readonly<Record<FieldKind, string>> = {
   duration: "a number of 0 or more",
   time: "a time",
   times: "a list of times",
+  names: "a list of strings",
+  weights: "an object of integers from 1 to 1,000,000, at most 1,000 of them",
   choice: "a word",
 };
 
@@ -561,7 +584,7 @@ export const checkKind = (kind: FieldKind, value: unknown): unknown =>
     ? between(0, value, kind === "time" ? latestTime : Infinity)
     : readKind(kind, value);
 
-const objectOf = (value: unknown): unknown =>
+const objectOf = (value: unknown): object | undefined =>
   typeof value === "object" && value !== null && !Array.isArray(value) && !(value instanceof Uint8Array)
     ? value
     : undefined;
@@ -592,6 +615,16 @@ const dataReaders: Readonly<Record<FieldKind, (value: unknown) => unknown>> = {
   times: (value) => {
     const times = Array.isArray(value) ? value.map(timeOf) : [undefined];
     return times.includes(undefined) ? undefined : times;
+  },
+  names: (value) => {
+    const names = Array.isArray(value) ? value.map(textOf) : [undefined];
+    return names.includes(undefined) ? undefined : names;
+  },
+  weights: (value) => {
+    const weights = Object.entries(objectOf(value) ?? { "": 0 });
+    const read = weights.map(([name, weight]) => [name, between(1, weight, 1_000_000)] as const);
+    const isFit = weights.length <= 1000 && read.every(([, weight]) => Number.isSafeInteger(weight));
+    return isFit ? Object.fromEntries(read) : undefined;
   },
   choice: textOf,
 };

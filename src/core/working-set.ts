@@ -19,6 +19,7 @@ import {
 import { batchOf, type BatchCounts, type BatchRow } from "./batch.ts";
 import type { Data } from "./data.ts";
 import type { DependencyKind } from "./dependency.ts";
+import type { SharedLimitState } from "./limits.ts";
 import type { Hold, LaneState } from "./partitions.ts";
 import type { Happening } from "./history.ts";
 import type { QueueMessage } from "./queue.ts";
@@ -202,6 +203,11 @@ export abstract class WorkingSet<Unit extends UnitState> {
     return undefined;
   }
 
+  /** The shared limits of the spec: nobody begins a unit under them until the verb has ended. After `loadCounts`. */
+  loadLimits(_spec: Unit["spec"]): Loading {
+    return undefined;
+  }
+
   /** A batch, which nobody else changes until the verb has ended; `create`: one that is about to be made. */
   loadBatch(_namespace: string, _name: string, _create: boolean): Loading {
     return undefined;
@@ -248,6 +254,8 @@ export abstract class WorkingSet<Unit extends UnitState> {
 
   /** How many units of a partition run. */
   abstract running(spec: Unit["spec"], partition: string): number;
+  /** The shared limits that the spec refers to and that are defined. */
+  abstract limits(spec: Unit["spec"]): readonly SharedLimitState[];
 
   abstract batch(namespace: string, name: string): BatchRow | undefined;
 
@@ -259,6 +267,8 @@ export abstract class WorkingSet<Unit extends UnitState> {
   abstract hold(spec: Unit["spec"], lane: LaneState, hold: Hold): void;
   /** Saves the bucket of a spec's rate. */
   abstract setFull(spec: Unit["spec"], full: number): void;
+  /** Saves the bucket of a shared limit. */
+  abstract setLimitFull(spec: Unit["spec"], limit: string, full: number): void;
 
   /** A fast path: adds units that are all new and depend on nothing; null, and nothing is written, when that is not so. */
   abstract addNew(spec: Unit["spec"], puts: readonly WorkUnitPut[]): Rule<AddedWorkUnit[] | null> | null;

@@ -7,10 +7,21 @@
  *       fetch: { min_gb: 1, then: feeds.parse }
  *       parse: { min_gb: 2 }
  *
+ *   limits:
+ *     api.example: { max_running: 5, rate: { limit: 100, period: 60 } }
+ *
  * An entry is a work spec when it has `min_gb`, or another known key whose value is no mapping; otherwise it is a
  * group. `yakonfig_modules` is accepted for files that the Python tool reads too, and means nothing here.
  */
-import { workSpecKeys } from "../core/index.ts";
+import {
+  readField,
+  wantedKind,
+  workSpecFields,
+  workSpecKeys,
+  type Rate,
+  type SharedLimitInput,
+  type WorkSpecField,
+} from "../core/index.ts";
 import {
   ConfigError,
   didYouMean,
@@ -37,10 +48,18 @@ export interface Flow {
   readonly file: string;
   /** In the order of the file. */
   readonly specs: readonly FlowSpec[];
+  /** Limits of the namespace that work specs share. */
+  readonly limits: readonly SharedLimitInput[];
   readonly warnings: readonly string[];
 }
 
-const topKeys = ["flows", "yakonfig_modules"];
+/** The keys of a shared limit: they mean what those of a work spec do. */
+export const limitKeys: Readonly<Record<string, WorkSpecField>> = {
+  max_running: workSpecFields.max_running,
+  rate: workSpecFields.rate,
+};
+
+const topKeys = ["flows", "limits", "yakonfig_modules"];
 
 /** Throws a `ConfigError` that lists all that is wrong, each with file, line and key. */
 export function readFlow(document: YamlDocument): Flow {
@@ -62,9 +81,51 @@ export function readFlow(document: YamlDocument): Flow {
   }
   const specs: FlowSpec[] = [];
   readGroup(value.flows, ["flows"], document, findings, specs);
+  const limits = readLimits(value.limits ?? null, document, findings);
   checkChains(specs, findings);
   if (findings.wrong.length > 0) throw new ConfigError(findings.wrong.join("\n"));
-  return { file, specs, warnings: findings.warnings };
+  return { file, specs, limits, warnings: findings.warnings };
+}
+
+function readLimits(given: unknown, document: YamlDocument, { wrong }: Findings): SharedLimitInput[] {
+  if (given === null) return [];
+  if (!isMapping(given)) {
+    wrong.push(`${document.where(["limits"])}: limits: expected limits by name, got ${shown(given)}`);
+    return [];
+  }
+  return Object.entries(given).map(([name, entry]) => {
+    const at = `${document.where(["limits", name])}: limits.${name}`;
+    const limit: SharedLimitInput = { name };
+    if (!isMapping(entry)) wrong.push(`${at}: expected max_running and rate, got ${shown(entry)}`);
+    else
+      for (const [key, value] of Object.entries(entry)) {
+        const field = limitKeys[key];
+        const read = field === undefined || value === null ? undefined : readField(field, value);
+        if (field === undefined)
+          wrong.push(`${at}.${key}: not a known key${didYouMean(key, Object.keys(limitKeys))}`);
+        else if (value === null) continue;
+        else if (read === undefined)
+          wrong.push(`${at}.${key}: expected ${wantedKind(field)}, got ${shown(value)}`);
+        else if (key === "max_running") limit.maxRunning = read as number;
+        else limit.rate = readRate(value as Record<string, unknown>, `${at}.${key}`, wrong);
+      }
+    return limit;
+  });
+}
+
+function readRate(given: Readonly<Record<string, unknown>>, at: string, wrong: string[]): Rate {
+  const rate: Record<string, unknown> = {};
+  const known: Readonly<Record<string, WorkSpecField>> = workSpecFields.rate.keys;
+  for (const [key, value] of Object.entries(given)) {
+    const field = known[key];
+    const read = field === undefined ? undefined : readField(field, value);
+    if (field === undefined)
+      wrong.push(`${at}.${key}: not a known key${didYouMean(key, Object.keys(known))}`);
+    else if (read === undefined)
+      wrong.push(`${at}.${key}: expected ${wantedKind(field)}, got ${shown(value)}`);
+    else rate[field.field ?? key] = read;
+  }
+  return rate;
 }
 
 function readGroup(

@@ -5,6 +5,7 @@ import {
   encodeData,
   readWorkSpec,
   settableFields,
+  type SharedLimitInput,
   type Coordinate,
   type Data,
   type Tally,
@@ -40,6 +41,8 @@ export interface FlowPlan {
   readonly specs: readonly PlannedSpec[];
   /** Work specs of the namespace that the file does not have. */
   readonly vanished: readonly VanishedSpec[];
+  /** Limits of the file that are new or not as they are stored. */
+  readonly limits: readonly SharedLimitInput[];
 }
 
 export interface FlowOptions {
@@ -73,7 +76,15 @@ export async function planFlow(
     name,
     counts: tally.find(({ workSpec }) => workSpec === name)?.counts ?? null,
   }));
-  return { specs, vanished };
+  return { specs, vanished, limits: await planLimits(coordinate, ns, flow) };
+}
+
+async function planLimits(coordinate: Coordinate, ns: string, flow: Flow): Promise<SharedLimitInput[]> {
+  if (flow.limits.length === 0) return [];
+  const text = ({ maxRunning = 0, rate = {} }: Partial<SharedLimitInput>): string =>
+    JSON.stringify([maxRunning, rate.limit, rate.periodMs, rate.burst]);
+  const stored = new Map((await coordinate.listLimits(ns)).map((row) => [row.name, text(row)]));
+  return flow.limits.filter((limit) => stored.get(limit.name) !== text(limit));
 }
 
 /** All the specs in one step, or none; after that what is to be pruned. Answers the names that were deleted. */
@@ -84,6 +95,7 @@ export async function applyPlan(
   { keepMeta = false, prune = false }: FlowOptions = {},
 ): Promise<string[]> {
   const specs = plan.specs.map(({ name, data }) => ({ name, data }));
+  if (plan.limits.length > 0) await coordinate.setLimits(ns, plan.limits);
   if (specs.length > 0) await coordinate.setWorkSpecs(ns, specs, { keepMeta });
   if (!prune || plan.vanished.length === 0) return [];
   const names = plan.vanished.map(({ name }) => name);

@@ -9,6 +9,7 @@ export function printPlan(plan: FlowPlan, { prune = false }: FlowOptions = {}): 
     ...differences.map((one) => `    ${printDifference(one)}`),
     ...resets.map((one) => `    ${printDifference(one)} (set by hand; --keep-meta keeps it)`),
   ]);
+  lines.push(...plan.limits.map(({ name }) => `~ limit ${printable(name)}`));
   return [...lines, ...plan.vanished.map((spec) => printVanished(spec, prune))];
 }
 

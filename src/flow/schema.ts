@@ -1,5 +1,6 @@
 /** The JSON Schema of flow files and of files of one work spec, for editors: made from the table of known keys. */
 import { workSpecKeys, type FieldKind, type WorkSpecField } from "../core/index.ts";
+import { limitKeys } from "./flow-file.ts";
 
 const draft = "http://json-schema.org/draft-07/schema#";
 
@@ -11,6 +12,15 @@ export function flowSchema(): Record<string, unknown> {
     required: ["flows"],
     properties: {
       flows: { $ref: "#/definitions/group" },
+      limits: {
+        description: "Limits that work specs share by their key limits",
+        type: "object",
+        additionalProperties: {
+          type: "object",
+          properties: propertiesOf(limitKeys),
+          additionalProperties: false,
+        },
+      },
       yakonfig_modules: {
         description: "Names of Python modules; accepted, and without a meaning here",
         type: "array",
@@ -86,5 +96,11 @@ const forms: Readonly<Record<FieldKind, Record<string, unknown>>> = {
   duration: { type: ["number", "null"], minimum: 0 },
   time: { type: ["number", "string", "null"], ...time },
   times: { type: ["array", "null"], items: { type: ["number", "string"], ...time } },
+  names: { type: ["array", "null"], items: { type: "string" } },
+  weights: {
+    type: ["object", "null"],
+    additionalProperties: { type: "integer", minimum: 1, maximum: 1_000_000 },
+    maxProperties: 1000,
+  },
   choice: { type: ["string", "null"] },
 };

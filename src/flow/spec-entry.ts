@@ -65,7 +65,10 @@ export function checkSpecName(name: string, where: string, { wrong }: Findings):
 }
 
 function fromText({ kind }: WorkSpecField, value: unknown): unknown {
-  if (typeof value !== "string" || ["text", "object", "arguments", "times", "choice"].includes(kind))
+  if (
+    typeof value !== "string" ||
+    ["text", "object", "arguments", "times", "names", "weights", "choice"].includes(kind)
+  )
     return value;
   if (kind === "boolean") return value === "true" ? true : value === "false" ? false : value;
   return /^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$/i.test(value) ? Number(value) : value;

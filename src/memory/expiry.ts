@@ -12,11 +12,11 @@ const isBehind = ({ leases, due, timers, meta }: Spec, now: number): boolean =>
 const isRung = (unit: Unit | undefined, now: number): boolean => unit !== undefined && timerOf(unit) <= now;
 
 /**
- * Brings a spec up to date. Where units depend on others, all specs of the namespace: a lease that ends there may fail a unit
- * here.
+ * Brings a spec up to date. Where units depend on others or have deadlines, all specs of the namespace: a lease that ends there may
+ * fail a unit here.
  */
 export function catchUp(set: MemorySet, spec: Spec, now: number): void {
-  if (spec.space.needy > 0) catchUpSpace(set, spec.space, now);
+  if (spec.space.needy > 0 || spec.space.timed) catchUpSpace(set, spec.space, now);
   else if (isBehind(spec, now)) catchUpSpecs(set, [spec], now);
 }
 
@@ -36,6 +36,11 @@ export function catchUpSpecs(
   limit = Infinity,
 ): { expired: number; due: number; generated: number } {
   const behind = [...specs];
+  const rung = behind
+    .flatMap(({ timers }) => first(timers, (unit) => isRung(unit, now), limit))
+    .sort((a, b) => timerOf(a) - timerOf(b) || a.id - b.id)
+    .slice(0, limit);
+  if (rung.length > 0) run(ringTimers(set.at(now), rung));
   const lapsed: Unit[] = [];
   const over: Unit[] = [];
   for (const { leases, due } of behind) {
@@ -46,11 +51,6 @@ export function catchUpSpecs(
   over.splice(limit);
   if (lapsed.length > 0) run(expireUnits(set.at(now), lapsed));
   if (over.length > 0) run(releaseDue(set.at(now), over));
-  const rung = behind
-    .flatMap(({ timers }) => first(timers, (unit) => isRung(unit, now), limit))
-    .sort((a, b) => timerOf(a) - timerOf(b) || a.id - b.id)
-    .slice(0, limit);
-  if (rung.length > 0) run(ringTimers(set.at(now), rung));
   let generated = 0;
   for (const spec of behind) if (isRunDue(spec.meta, now)) generated += run(makeRuns(set.at(now), spec));
   return { expired: lapsed.length, due: over.length + rung.length, generated };

@@ -20,6 +20,7 @@ import {
   type AttemptState,
   type Data,
   type DesiredState,
+  type SharedLimit,
   type Extras,
   type Lock,
   type NamespaceSettings,
@@ -213,8 +214,9 @@ export class Spec implements SpecState {
   readonly removed = { finished: 0, failed: 0 };
   /** Only where its units are handed out by partition. */
   lanes: SpecLanes | null = null;
-  /** The partition that was served last. */
+  /** The partition that was served last, and how many units it has had of its turn. */
   cursor = "";
+  turn = 0;
   full = 0;
   readonly failures = new Failures(byName);
 
@@ -320,12 +322,15 @@ export class Space {
   readonly taken = new Map<string, { time: number; messages: readonly QueueMessage[] }>();
   readonly actions = new Map<string, ActionRow>();
   readonly batches = new Map<string, BatchRow>();
+  readonly limits = new Map<string, SharedLimit>();
   readonly watches: Watches;
   readonly history = new SpaceHistory();
   /** What requests with an id were answered, oldest first. */
   readonly requests = new Map<string, { time: number; answer: unknown }>();
   /** How many units have dependencies: while there are none, a spec is looked at by itself. */
   needy = 0;
+  /** Whether units ever had deadlines: as `needy`. */
+  timed = false;
 
   constructor(name: string, settings: NamespaceSettings, watches: Watches) {
     this.name = name;

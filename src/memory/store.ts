@@ -41,6 +41,7 @@ import {
   type Claim,
   type CountSlice,
   type Held,
+  type SharedLimit,
   type FailureRow,
   type HistoryKeeper,
   type HistoryRow,
@@ -263,7 +264,8 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
         held: hasFlowRules(spec.meta) ? this.#heldBack(spec, now) : null,
       });
     }
-    return { settings: space.settings, candidates, repeated: this.#claimedBefore(space, requestId, now) };
+    const repeated = this.#claimedBefore(space, requestId, now);
+    return { settings: space.settings, candidates, repeated, limits: [...space.limits.values()] };
   }
 
   #heldBack(spec: Spec, now: number): Held | null {
@@ -649,6 +651,25 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
     const wanted = new Set<string | null>(parents);
     const inner = [...(this.#spaces.get(ns)?.batches.values() ?? [])].filter(({ parent }) => wanted.has(parent));
     return inner.map(({ name }) => name).sort(compareNames);
+  }
+
+  // ---- shared limits
+
+  async putLimits(ns: string, limits: readonly SharedLimit[]): Promise<void> {
+    const space = this.#open(ns);
+    for (const limit of limits)
+      space.limits.set(limit.name, { ...limit, full: space.limits.get(limit.name)?.full ?? limit.full });
+    this.#changed(ns);
+  }
+
+  async listLimits(ns: string): Promise<SharedLimit[]> {
+    return [...(this.#spaces.get(ns)?.limits.values() ?? [])].map((limit) => ({ ...limit }));
+  }
+
+  async deleteLimits(ns: string, names: readonly string[]): Promise<boolean[]> {
+    const answer = names.map((name) => this.#spaces.get(ns)?.limits.delete(name) ?? false);
+    this.#changed(ns);
+    return answer;
   }
 
   // ---- locks

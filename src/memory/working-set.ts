@@ -1,7 +1,11 @@
 /** The rows of the memory store: the units themselves. Nothing has to be loaded, and what is written is there at once. */
 import {
   areExtras,
+  hasTimer,
+  limitNames,
+  nextTurnOf,
   noExtras,
+  refersTo,
   SortedList,
   type Watches,
   workerLifetimeMs,
@@ -16,6 +20,7 @@ import {
   type Need,
   type QueueMessage,
   type Rule,
+  type SharedLimitState,
   type WorkUnitPut,
   type WorkUnitStatus,
 } from "../core/index.ts";
@@ -99,7 +104,7 @@ export class MemorySet extends WorkingSet<Unit> {
   }
 
   nextLane(spec: Spec): Lane | undefined {
-    return spec.lanes?.lanes.next(spec.cursor, this.now);
+    return spec.lanes?.lanes.next(spec, this.now);
   }
 
   nextInLane(spec: Spec, lane: LaneState, begun: boolean): Unit | undefined {
@@ -110,10 +115,38 @@ export class MemorySet extends WorkingSet<Unit> {
     return spec.lanes?.lanes.get(partition)?.running ?? 0;
   }
 
+  limits(spec: Spec): SharedLimitState[] {
+    const { space } = spec;
+    const states: SharedLimitState[] = [];
+    for (const name of limitNames(spec.meta)) {
+      const limit = space.limits.get(name);
+      if (limit === undefined) continue;
+      let running = 0;
+      for (const one of space.specs.values()) if (refersTo(one.meta, name)) running += this.#runningOf(one);
+      states.push({ ...limit, running });
+    }
+    return states;
+  }
+
+  /** Without those whose leases have ended. */
+  #runningOf(spec: Spec): number {
+    let running = spec.leases.size;
+    for (const unit of spec.leases) {
+      if ((unit.attempt?.expiration ?? 0) > this.now) break;
+      running--;
+    }
+    return running;
+  }
+
   // ---- writing
 
+  setLimitFull({ space }: Spec, name: string, full: number): void {
+    const limit = space.limits.get(name);
+    if (limit !== undefined) limit.full = full;
+  }
+
   served(spec: Spec, { partition }: LaneState): void {
-    spec.cursor = partition;
+    Object.assign(spec, nextTurnOf(spec.meta, spec, partition));
   }
 
   hold(spec: Spec, { partition }: LaneState, hold: Hold): void {
@@ -210,6 +243,7 @@ export class MemorySet extends WorkingSet<Unit> {
       if (list?.size === 0) spec.labels.delete(label);
     }
     unit.extras = areExtras(extras) ? extras : noExtras;
+    if (hasTimer(extras.timing)) spec.space.timed = true;
     for (const label of extras.labels) {
       let list = spec.labels.get(label);
       if (list === undefined) spec.labels.set(label, (list = new SortedList<Unit>(byName)));

@@ -63,6 +63,10 @@ export interface WorkSpecKeys<Result = DataObject> {
   fair?: "partition" | "";
   /** Priority that a unit gains in a minute of waiting, so that none waits for ever; 0 is none */
   aging?: number;
+  /** With fair, how many units a turn of a partition is, by its name; 1 for those that are not named */
+  partition_weights?: Readonly<Record<string, number>>;
+  /** Limits of the namespace that its units come under, with those of other work specs */
+  limits?: readonly string[];
   /** What becomes of a unit whose task ends in an error. Without it and max_retries, the unit fails */
   retry?: {
     attempts?: number;

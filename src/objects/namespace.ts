@@ -18,6 +18,8 @@ import {
   type LockRefusal,
   type LockRequest,
   type NamespaceSettings,
+  type SharedLimitInput,
+  type SharedLimitRow,
   type QueueRow,
   type ScheduleRequest,
   type SetWorkSpecOptions,
@@ -141,6 +143,20 @@ export class Namespace {
     const read = (from: PageStart) =>
       this.#scope.verbs.listBatches(this.name, { ...pageLimit(pageSize), ...from });
     yield* eachRow(read);
+  }
+
+  /** The limits that work specs share, in name order, with what runs under them. */
+  limits(): Promise<SharedLimitRow[]> {
+    return this.#scope.verbs.listLimits(this.name);
+  }
+
+  /** Defines limits by name, or redefines them as a whole; null deletes one. Others stay. */
+  async setLimits(limits: Readonly<Record<string, Omit<SharedLimitInput, "name"> | null>>): Promise<void> {
+    const given = Object.entries(limits);
+    const inputs = given.flatMap(([name, limit]) => (limit === null ? [] : [{ ...limit, name }]));
+    const gone = given.filter(([, limit]) => limit === null).map(([name]) => name);
+    if (inputs.length > 0) await this.#scope.verbs.setLimits(this.name, inputs);
+    if (gone.length > 0) await this.#scope.verbs.deleteLimits(this.name, gone);
   }
 
   /** The queues that have messages, in name order. */

@@ -110,20 +110,20 @@ export async function catchUp(
   limit: number,
   { fast, allocate }: Ways,
 ): Promise<{ expired: number; due: number; generated: number }> {
-  const moved = { expired: await expireNeedy(db, now, limit, allocate), due: 0, generated: 0 };
+  // timers first: what then waits has not come to no use, however it is moved
+  const rung = await ringDue(db, now, limit, allocate);
+  const moved = { expired: await expireNeedy(db, now, limit, allocate), due: rung, generated: 0 };
   for (;;) {
     const max = Math.min(slice, limit - Math.max(moved.expired, moved.due));
-    if (max <= 0) break;
+    if (max <= 0) return moved;
     const { expired, due, runDue } = fast
       ? await movePlain(db, spec, now, max)
       : await moveByRule(db, spec, now, max, allocate);
     moved.expired += expired;
     moved.due += due;
     if (runDue) moved.generated += await makeDueRuns(db, spec, now, allocate);
-    if (expired < max && due < max) break;
+    if (expired < max && due < max) return moved;
   }
-  moved.due += await ringDue(db, now, limit - moved.due, allocate);
-  return moved;
 }
 
 /** Timers that have rung, of all specs: a unit that fails may fail others. */

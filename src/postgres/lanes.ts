@@ -15,6 +15,7 @@ import {
   nameFromBytes,
   nameToBytes,
   rankOf,
+  turnGoesOn,
   type Hold,
   type LaneState,
   type WorkUnitStatus,
@@ -251,17 +252,20 @@ export interface LaneHost {
 
 const laneRow = "l.lane, l.partition, l.rank, l.full_at, l.place, l.key";
 
-/** Of the lowest rank that is left, those after the cursor, and those before it. $1 spec, $2 cursor, $3 how many, $4 known ones. */
+/**
+ * Of the lowest rank that is left, those after the cursor, and those before it. $1 spec, $2 cursor, $3 how many, $4 known ones, $5
+ * whether the turn of the cursor's own goes on, which then comes first.
+ */
 const ringSql = `
   WITH first AS MATERIALIZED (
     SELECT l.rank FROM @lane l WHERE l.spec = $1 AND l.state = 1 AND NOT l.lane = ANY ($4::bytea[])
     ORDER BY l.spec, l.rank, l.partition LIMIT 1
   )
   (SELECT ${laneRow} FROM @lane l WHERE l.spec = $1 AND l.state = 1 AND l.rank = (SELECT rank FROM first)
-     AND l.partition > $2 AND NOT l.lane = ANY ($4::bytea[]) ORDER BY l.partition LIMIT $3)
+     AND l.partition >= $2 AND (l.partition > $2 OR $5::boolean) AND NOT l.lane = ANY ($4::bytea[]) ORDER BY l.partition LIMIT $3)
   UNION ALL
   (SELECT ${laneRow} FROM @lane l WHERE l.spec = $1 AND l.state = 1 AND l.rank = (SELECT rank FROM first)
-     AND l.partition <= $2 AND NOT l.lane = ANY ($4::bytea[]) ORDER BY l.partition LIMIT $3)`;
+     AND l.partition <= $2 AND (l.partition < $2 OR NOT $5::boolean) AND NOT l.lane = ANY ($4::bytea[]) ORDER BY l.partition LIMIT $3)`;
 
 /**
  * How many units of each lane run, and which have begun; without those that are at hand; and when the last attempt of the spec ended,
@@ -341,7 +345,13 @@ export class SpecLanes {
   async #loadRing(count: number): Promise<void> {
     for (let found = 0; found < count;) {
       const known = byteas([...this.#lanes.values()].map(({ key }) => key));
-      const rows = await this.#host.tx.rows(ringSql, [this.spec.id, this.#cursor(), count, known]);
+      const rows = await this.#host.tx.rows(ringSql, [
+        this.spec.id,
+        this.#cursor(),
+        count,
+        known,
+        turnGoesOn(this.spec.meta, this.spec),
+      ]);
       if (rows.length === 0) {
         this.#budget = Infinity;
         return;
@@ -482,18 +492,19 @@ export class SpecLanes {
     this.#ring.splice(this.#ring.indexOf(lane), 1);
   }
 
-  /** The first in turn after the cursor among those of the lowest rank. */
+  /** The first in turn after the cursor among those of the lowest rank; or the cursor's own while its turn goes on. */
   next(): PgLane | undefined {
     this.#sort();
     const [first] = this.#ring;
     if (first === undefined) return undefined;
     const cursor = this.#cursor();
+    const from = turnGoesOn(this.spec.meta, this.spec) ? 0 : 1;
     let low = 0;
     let high = this.#ring.length;
     while (low < high) {
       const middle = (low + high) >>> 1;
       const lane = this.#ring[middle]!;
-      if (lane.rank > first.rank || Buffer.compare(lane.name, cursor) > 0) high = middle;
+      if (lane.rank > first.rank || Buffer.compare(lane.name, cursor) >= from) high = middle;
       else low = middle + 1;
     }
     const next = this.#ring[low];

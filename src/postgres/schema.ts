@@ -406,7 +406,8 @@ export const migrations: readonly Migration[] = [
         full_at double precision NOT NULL,
         PRIMARY KEY (namespace, name)
       ) WITH (fillfactor = 50)`,
-      "ALTER TABLE @spec ADD COLUMN limits bytea[]",
+      // turn: how many units the partition that was served last has had of its turn
+      "ALTER TABLE @spec ADD COLUMN limits bytea[], ADD COLUMN turn integer NOT NULL DEFAULT 0",
       // how many failed so, by the hour that they did
       "ALTER TABLE @failure ADD COLUMN trend jsonb NOT NULL DEFAULT '{}'",
       // the batch that it belongs to. Names with characters that JSON escapes are left to the next write of their batch

@@ -52,6 +52,7 @@ import {
   type Rule,
   type Settle,
   type Slice,
+  type SharedLimit,
   type SpecTally,
   type Store,
   type StoredLog,
@@ -75,6 +76,7 @@ import {
 } from "../core/index.ts";
 import { findAttempts, readAttempts } from "./attempts.ts";
 import { dropBatches, findInner, pageBatches, readBatches } from "./batches.ts";
+import { dropLimits, readLimits, writeLimits } from "./limits.ts";
 import { readCandidates } from "./candidates.ts";
 import { claimUnits, heldLanes, type Claimed, type ClaimHints } from "./claims.ts";
 import { catchUp, expireNeedy, isPast, lookUp, type Ways } from "./expiry.ts";
@@ -374,12 +376,15 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
         for (const { id, available } of candidates)
           if (available > 0) await this.#hints.floors.look(this.#db, id, arrivals.get(id) ?? -1);
         if (!this.#borrowed) this.#looks.remember(ns, read.only, { settings, candidates, repeated: null });
+        const limited = candidates.some(({ meta }) => meta.limits.length > 0);
+        const limits = limited ? await readLimits(this.#db, ns) : undefined;
         const answers: Candidates[] = [];
         for (const [i] of requestIds.entries()) {
           const keys = repeated.get(i);
           answers.push({
             settings,
             candidates: [...candidates],
+            ...(limits !== undefined && { limits }),
             repeated: keys === undefined ? null : await readAttempts(this.#db, ns, keys, now, true),
           });
         }
@@ -916,6 +921,23 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
 
   innerBatches(ns: string, parents: readonly string[]): Promise<string[]> {
     return findInner(this.#slow, ns, parents);
+  }
+
+  // ---- shared limits
+
+  async putLimits(ns: string, limits: readonly SharedLimit[]): Promise<void> {
+    await this.#db.transaction((tx) => writeLimits(tx, ns, limits), { repeatable: true });
+    await this.#changed(ns);
+  }
+
+  listLimits(ns: string): Promise<SharedLimit[]> {
+    return readLimits(this.#db, ns);
+  }
+
+  async deleteLimits(ns: string, names: readonly string[]): Promise<boolean[]> {
+    const answer = await this.#db.transaction((tx) => dropLimits(tx, ns, names));
+    await this.#changed(ns);
+    return answer;
   }
 
   // ---- locks

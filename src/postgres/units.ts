@@ -35,8 +35,9 @@ export const attemptCode = Object.fromEntries(attemptStatuses.map((status, i) =>
 export interface Spec extends SpecState {
   readonly namespaceId: number;
   full: number;
-  /** The partition that was served last. */
+  /** The partition that was served last, and how many units it has had of its turn. */
   cursor: string;
+  turn: number;
 }
 
 export interface Unit extends UnitState {
@@ -72,8 +73,8 @@ const unitColumnCount = 31;
 
 /** The columns of a unit's work spec and namespace, in the order that `readSpec` expects them. */
 export const specColumns =
-  "s.name, s.namespace, n.name, s.meta, s.next_continuous, s.dead, s.full_at, s.cursor";
-export const specColumnCount = 8;
+  "s.name, s.namespace, n.name, s.meta, s.next_continuous, s.dead, s.full_at, s.cursor, s.turn";
+export const specColumnCount = 9;
 
 /** A unit's columns, its spec's, and whatever else was asked for. */
 export const fullColumns = `${unitColumns}, ${specColumns}`;
@@ -89,6 +90,7 @@ export function readSpec(id: number, row: Row): Spec {
     deleted: row[5] as boolean,
     full: row[6] as number,
     cursor: nameFromBytes(row[7] as Buffer),
+    turn: row[8] as number,
   };
 }
 

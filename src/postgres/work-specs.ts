@@ -4,6 +4,7 @@ import {
   hasFlowRules,
   hasLanes,
   laneRules,
+  limitNames,
   missingWorkSpec,
   nameFromBytes,
   nameToBytes,
@@ -76,7 +77,7 @@ export async function killNamespace(tx: Session, ns: string): Promise<boolean> {
   if (row === undefined) return false;
   const id = row[0] as number;
   await tx.rows("UPDATE @spec SET dead = true, died = now() WHERE namespace = $1 AND NOT dead", [id]);
-  for (const table of ["worker", "log", "lock", "request", "batch"])
+  for (const table of ["worker", "log", "lock", "request", "batch", "shared_limit"])
     await tx.rows(`DELETE FROM @${table} WHERE namespace = $1`, [id]);
   return true;
 }
@@ -184,18 +185,19 @@ export async function writeWorkSpecs(
       meta.lastRun > 0 ? meta.lastRun : null,
       hasFlowRules(meta),
       hasLanes(meta),
+      meta.limits.length === 0 ? null : byteas(limitNames(meta).map(nameToBytes)),
     ];
     const hadLanes = old !== undefined && hasLanes(old.meta);
     const build = hasLanes(meta) && (old === undefined || laneRules(meta) !== laneRules(old.meta));
     const [written] = await tx.rows(
       old === undefined
         ? `INSERT INTO @spec (data, meta, paused, continuous, max_running, next_continuous, next_spec, next_run, last_run,
-             flow, laned, namespace, name, build_lanes)
-           VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) RETURNING id`
+             flow, laned, limits, namespace, name, build_lanes)
+           VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) RETURNING id`
         : `UPDATE @spec SET data = $1, meta = $2, paused = $3, continuous = $4, max_running = $5, next_continuous = $6,
-             next_spec = $7, next_run = $8, last_run = $9, flow = $10, laned = $11,
-             build_lanes = CASE WHEN $13::bigint = 0 THEN build_lanes ELSE $13 END
-           WHERE id = $12 RETURNING id`,
+             next_spec = $7, next_run = $8, last_run = $9, flow = $10, laned = $11, limits = $12,
+             build_lanes = CASE WHEN $14::bigint = 0 THEN build_lanes ELSE $14 END
+           WHERE id = $13 RETURNING id`,
       old === undefined
         ? [...values, namespace, nameToBytes(name), build ? 1 : 0]
         : [...values, old.id, build ? 1 : 0],

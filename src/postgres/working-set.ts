@@ -14,7 +14,9 @@ import {
   hasTimer,
   nameToBytes,
   nextTimer,
+  nextTurnOf,
   noExtras,
+  refersTo,
   workUnitStatuses,
   WorkingSet,
   type AttemptKey,
@@ -27,6 +29,7 @@ import {
   type Need,
   type QueueMessage,
   type Rule,
+  type SharedLimitState,
   type Tally,
   type WorkUnitPut,
   type WorkUnitStatus,
@@ -36,6 +39,7 @@ import { isRow, type Row, type Session, type Transaction } from "./connection.ts
 import { comparePlaces, placeOf, type Place } from "./floor.ts";
 import { extraArrays, extrasFrom, labelRows, retryArrays } from "./extras.ts";
 import { dropFailed, noteFailed } from "./failures.ts";
+import { holdLimits, saveFull } from "./limits.ts";
 import { LaneNotes, placeOfUnit, SpecLanes, writeNotes, type LaneHost, type PgLane } from "./lanes.ts";
 import { registerWorkers, writeLog } from "./log.ts";
 import { findKeys, makeKeys } from "./long-names.ts";
@@ -134,6 +138,9 @@ export class PostgresSet extends WorkingSet<Unit> {
   readonly #lanes = new Map<number, SpecLanes>();
   readonly #running = new Map<string, number>();
   readonly #freed = new Map<number, number>();
+  /** By spec, with what runs in other specs. */
+  readonly #limits = new Map<number, SharedLimitState[]>();
+  readonly #paid = new Map<string, { namespace: number; name: string; full: number }>();
   readonly #flow = new Set<Spec>();
   readonly #woken: { namespace: string; unit: number }[] = [];
   readonly #retired = new Map<number, { finished: number; failed: number }>();
@@ -321,8 +328,9 @@ export class PostgresSet extends WorkingSet<Unit> {
     const counts = {} as Tally;
     for (const [i, status] of workUnitStatuses.entries()) counts[status] = row?.[i] as number;
     this.#counts.set(spec.id, counts);
-    if (spec.meta.maxRunning > 0 || hasRate(spec.meta.rate))
-      this.#freed.set(spec.id, (row?.[workUnitStatuses.length] as number | null) ?? 0);
+    // read with the counts: several claims of one transaction look again, and a place that came free in between has its time too
+    if (spec.meta.maxRunning > 0 || hasRate(spec.meta.rate) || spec.meta.limits.length > 0)
+      this.#raiseFreed(spec, row?.[workUnitStatuses.length] as number | null);
   }
 
   override loadReady(spec: Spec, count: number): Loading {
@@ -359,6 +367,18 @@ export class PostgresSet extends WorkingSet<Unit> {
         if (missing.length > 0) await this.#keep(await this.#tx.rows(lockReady, [int8s(missing)]));
       },
     };
+  }
+
+  override loadLimits(spec: Spec): Loading {
+    if (this.#limits.has(spec.id)) return undefined;
+    return holdLimits(this.#tx, spec, [...this.#units.keys()], this.now).then(({ limits, freed }) => {
+      this.#limits.set(spec.id, limits);
+      this.#raiseFreed(spec, freed);
+    });
+  }
+
+  #raiseFreed({ id }: Spec, freed: number | null): void {
+    this.#freed.set(id, Math.max(freed ?? 0, this.#freed.get(id) ?? 0));
   }
 
   override loadRunning(spec: Spec, partition: string): Loading {
@@ -468,6 +488,19 @@ export class PostgresSet extends WorkingSet<Unit> {
     return lane === undefined ? undefined : lanes?.nextUnit(lane, begun);
   }
 
+  limits(spec: Spec): readonly SharedLimitState[] {
+    const own = this.count(spec, "pending");
+    return (this.#limits.get(spec.id) ?? []).map((limit) => {
+      let running = limit.running + own;
+      for (const unit of this.#units.values()) {
+        if (unit.spec.id === spec.id || !refersTo(unit.spec.meta, limit.name)) continue;
+        if (unit.stored?.status === "pending") running--;
+        if (unit.status === "pending" && !this.#removed.has(unit)) running++;
+      }
+      return { ...limit, running };
+    });
+  }
+
   override placeFreed(spec: Spec): number {
     return Math.max(this.#freed.get(spec.id) ?? 0, this.#lanes.get(spec.id)?.freed ?? 0);
   }
@@ -521,7 +554,7 @@ export class PostgresSet extends WorkingSet<Unit> {
     const lanes = this.#lanes.get(spec.id);
     const lane = lanes?.lane(partition);
     if (lane !== undefined) lanes?.served(lane);
-    spec.cursor = partition;
+    Object.assign(spec, nextTurnOf(spec.meta, spec, partition));
     this.#flow.add(spec);
   }
 
@@ -529,6 +562,12 @@ export class PostgresSet extends WorkingSet<Unit> {
     const lanes = this.#lanes.get(spec.id);
     const lane = lanes?.lane(partition);
     if (lane !== undefined) lanes?.hold(lane, hold);
+  }
+
+  setLimitFull(spec: Spec, name: string, full: number): void {
+    const limit = this.#limits.get(spec.id)?.find((one) => one.name === name);
+    if (limit !== undefined) limit.full = full;
+    this.#paid.set(`${spec.namespaceId} ${name}`, { namespace: spec.namespaceId, name, full });
   }
 
   setFull(spec: Spec, full: number): void {
@@ -700,12 +739,15 @@ export class PostgresSet extends WorkingSet<Unit> {
     for (const [spec, time] of this.#nextContinuous)
       await this.#tx.rows("UPDATE @spec SET next_continuous = $2 WHERE id = $1", [spec, time]);
     for (const lanes of this.#lanes.values()) await lanes.save();
-    for (const { id, cursor, full } of this.#flow)
-      await this.#tx.rows("UPDATE @spec SET cursor = $2, full_at = $3 WHERE id = $1", [
+    for (const { id, cursor, full, turn } of this.#flow)
+      await this.#tx.rows("UPDATE @spec SET cursor = $2, full_at = $3, turn = $4 WHERE id = $1", [
         id,
         nameToBytes(cursor),
         full,
+        turn,
       ]);
+    for (const { namespace, name, full } of this.#paid.values())
+      await saveFull(this.#tx, namespace, name, full);
     await writeNotes(this.#tx, this.#notes(changed));
     for (const { namespace, batch } of this.#savedBatches.values())
       await writeBatch(this.#tx, namespace, batch);

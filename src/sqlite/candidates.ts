@@ -13,6 +13,7 @@ import {
 } from "../core/index.ts";
 import { firstDue } from "./expiry.ts";
 import { lanesOf } from "./lanes.ts";
+import { readLimits } from "./limits.ts";
 import { type Space, type Spec, type State, topPriority } from "./state.ts";
 import { apply } from "./working-set.ts";
 
@@ -40,7 +41,13 @@ export function listCandidates(
       nextDue: earliest(firstDue(state, spec), state.leases.first(spec.id)?.expiration ?? null),
       held: hasFlowRules(spec.meta) ? heldBack(state, spec, now) : null,
     });
-  return { settings: space.settings, candidates, repeated };
+  const limited = candidates.some(({ meta }) => meta.limits.length > 0);
+  return {
+    settings: space.settings,
+    candidates,
+    repeated,
+    ...(limited && { limits: readLimits(state, space) }),
+  };
 }
 
 export function heldBack(state: State, spec: Spec, now: number): Held | null {

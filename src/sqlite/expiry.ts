@@ -49,10 +49,10 @@ export function catchUp(state: State, specs: readonly Spec[], now: number, limit
   // in the order in which they were made, whoever asks: schedules then make their units in one order, too
   const behind = specs.filter((spec) => isBehind(state, spec, now)).sort((a, b) => a.id - b.id);
   if (behind.length === 0) return { expired: 0, due: 0, generated: 0, done: true };
+  // timers first: what then waits has not come to no use, however it is moved
+  let due = ringDue(state, behind, now, limit);
   const expired = expireLeases(state, behind, now, limit);
-  let due = 0;
   for (const spec of behind) due += releaseDelayed(state, spec, now, limit - due);
-  due += ringDue(state, behind, now, limit - due);
   let generated = 0;
   for (const spec of behind)
     if (isRunDue(spec.meta, now)) generated += apply(state, now, (set) => makeRuns(set, spec));

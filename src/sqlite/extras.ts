@@ -56,7 +56,7 @@ interface Named {
 export function addExtras(state: State, { id, spec, name }: Named, extras: Extras): void {
   if (!areExtras(extras)) return;
   const { queues, labels, retry, timing } = extras;
-  if (hasTimer(timing)) spec.timed = true;
+  if (hasTimer(timing)) spec.timed = state.timed = true;
   state.writes++;
   state.sql.addExtra.run(
     id,

@@ -173,5 +173,6 @@ export function purgeQueues(state: State, space: number, limit: number): number 
   for (const [key] of keys) sql.dropAction.run(space, key!);
   const batches = sql.batchesOf.all(space, limit - seqs.length - keys.length);
   for (const [name] of batches) sql.dropBatch.run(space, name!);
+  sql.dropLimits.run(space);
   return seqs.length + keys.length + batches.length;
 }

@@ -324,6 +324,8 @@ export const migrations: readonly string[] = [
     full REAL NOT NULL,
     PRIMARY KEY (namespace, name)
   ) WITHOUT ROWID;
+  -- how many units the partition that was served last has had of its turn
+  ALTER TABLE tally ADD COLUMN turn INTEGER NOT NULL DEFAULT 0;
 
   -- how many failed so in each hour, in JSON
   ALTER TABLE failure ADD COLUMN trend TEXT;

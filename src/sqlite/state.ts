@@ -64,8 +64,9 @@ export class Spec implements SpecState {
   ring: number | null | undefined;
   /** Null where its units are not handed out by partition, and until they are looked at: see `lanesOf`. */
   lanes: Lanes | null = null;
-  /** The partition that was served last. */
+  /** The partition that was served last, and how many units it has had of its turn. */
   cursor = "";
+  turn = 0;
   full = 0;
 
   constructor(id: number, space: Space, name: string, data: Data, meta: WorkSpecMeta) {
@@ -114,6 +115,8 @@ export class State {
     message: 0,
     extras: 0,
   };
+  /** Whether any unit may have a deadline. */
+  timed = false;
   /** Whether tasks have written anything that is kept: while they have not, nobody looks. */
   hasLogs = false;
   /** Namespaces where work may have become available. */
@@ -202,6 +205,7 @@ export class State {
       spec.removed = { finished: removedFinished!, failed: removedFailed! };
       spec.full = Number(row[16]);
       spec.cursor = readPartition(row[17]);
+      spec.turn = Number(row[18]);
       spec.plain = plain === 1;
       spec.retained = Number(retained) as 0 | 1 | 2;
       spec.deleted = dead === 1 || this.deadSpaces.has(space.id);
@@ -211,7 +215,7 @@ export class State {
     }
     for (const [id] of this.counters.extras === 0 ? [] : this.sql.timedSpecs.all()) {
       const spec = this.specs.get(id as number);
-      if (spec !== undefined) spec.timed = true;
+      if (spec !== undefined) spec.timed = this.timed = true;
     }
     for (const row of this.sql.leases.all()) {
       const [unit, spec, number, worker, start, expiration, late, own, queued] = row as number[];
@@ -241,9 +245,9 @@ export class State {
     if (this.#dirty.has(spec)) return;
     const counts = { ...spec.counts };
     const removed = { ...spec.removed };
-    const { full, cursor } = spec;
+    const { full, cursor, turn } = spec;
     this.#undo.push(() => {
-      Object.assign(spec, { full, cursor, lanes: null });
+      Object.assign(spec, { full, cursor, turn, lanes: null });
       spec.counts = counts;
       spec.removed = removed;
       spec.top = spec.due = spec.ring = undefined;
@@ -272,7 +276,7 @@ export class State {
   /** Writes the counts: the last thing before a commit. */
   flush(): void {
     const { sql, counters } = this;
-    for (const { id, counts, removed, deleted, full, cursor } of this.#dirty) {
+    for (const { id, counts, removed, deleted, full, cursor, turn } of this.#dirty) {
       if (deleted && !this.specs.has(id)) continue;
       const { available, delayed, blocked, pending, finished, failed } = counts;
       sql.setTally.run(
@@ -286,6 +290,7 @@ export class State {
         removed.failed,
         full,
         partitionValue(cursor),
+        turn,
         id,
       );
     }

@@ -39,7 +39,7 @@ export const sql = {
   namespaces: "SELECT id, name, settings, dead FROM namespace ORDER BY id",
   specs: `
     SELECT s.id, s.namespace, s.name, s.data, s.meta, s.dead, s.plain, s.retained, t.available, t.delayed, t.blocked,
-      t.pending, t.finished, t.failed, t.removed_finished, t.removed_failed, t.full, t.cursor
+      t.pending, t.finished, t.failed, t.removed_finished, t.removed_failed, t.full, t.cursor, t.turn
     FROM spec AS s JOIN tally AS t ON t.spec = s.id ORDER BY s.id`,
   leases: `
     SELECT unit, spec, number, worker, started, expiration, late, own,
@@ -47,7 +47,7 @@ export const sql = {
     FROM lease`,
   setTally: `
     UPDATE tally SET available = ?, delayed = ?, blocked = ?, pending = ?, finished = ?, failed = ?,
-      removed_finished = ?, removed_failed = ?, full = ?, cursor = ? WHERE spec = ?`,
+      removed_finished = ?, removed_failed = ?, full = ?, cursor = ?, turn = ? WHERE spec = ?`,
 
   // ---- the history
 
@@ -66,7 +66,7 @@ export const sql = {
   buryNamespace: "UPDATE namespace SET dead = 1 WHERE id = ?",
   dropNamespace: "DELETE FROM namespace WHERE id = ?",
   addSpec: "INSERT INTO spec VALUES (?, ?, ?, ?, ?, 0, 1, ?)",
-  addTally: "INSERT INTO tally VALUES (?, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0)",
+  addTally: "INSERT INTO tally VALUES (?, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0)",
   setSpec: "UPDATE spec SET data = ?, meta = ?, retained = ? WHERE id = ?",
   setSpecMeta: "UPDATE spec SET meta = ? WHERE id = ?",
   setSpecPlain: "UPDATE spec SET plain = 0 WHERE id = ?",
@@ -338,6 +338,14 @@ export const sql = {
   actions: "SELECT key, created, data FROM action WHERE namespace = ? AND key > ? ORDER BY key LIMIT ? + 0",
   addAction: "INSERT INTO action VALUES (?, ?, ?, ?)",
   dropAction: "DELETE FROM action WHERE namespace = ? AND key = ?",
+
+  limits: "SELECT name, rule, full FROM shared_limit WHERE namespace = ?",
+  setLimit: `
+    INSERT INTO shared_limit VALUES (?, ?, ?, 0)
+    ON CONFLICT (namespace, name) DO UPDATE SET rule = excluded.rule`,
+  setLimitFull: "UPDATE shared_limit SET full = ? WHERE namespace = ? AND name = ?",
+  dropLimit: "DELETE FROM shared_limit WHERE namespace = ? AND name = ?",
+  dropLimits: "DELETE FROM shared_limit WHERE namespace = ?",
 
   batch: "SELECT state FROM batch WHERE namespace = ? AND name = ?",
   batches: "SELECT state FROM batch WHERE namespace = ? AND name > ? ORDER BY name LIMIT ? + 0",

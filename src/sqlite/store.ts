@@ -31,6 +31,7 @@ import {
   type CandidatesAsk,
   type Claim,
   type CountSlice,
+  type SharedLimit,
   type FailureRow,
   type Happened,
   type HistoryKeeper,
@@ -70,6 +71,7 @@ import {
   type WorkUnitWhere,
 } from "../core/index.ts";
 import { deleteBatches, innerBatches, listBatches, readBatch } from "./batches.ts";
+import { deleteLimits, putLimits, readLimits } from "./limits.ts";
 import { again, Committer } from "./commit.ts";
 import type { Connection, Driver } from "./driver.ts";
 import { claimedBefore, findAttempt, heldAttempts, logged } from "./attempts.ts";
@@ -203,7 +205,7 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
 
   /** Where units depend on others, all specs of the namespace: a lease that ends in one may fail a unit of another. */
   #concerned(specs: Iterable<Spec>): Iterable<Spec> {
-    if (this.#state.counters.needs === 0) return specs;
+    if (this.#state.counters.needs === 0 && !this.#state.timed) return specs;
     const spaces = new Set([...specs].map(({ space }) => space));
     return [...spaces].flatMap((space) => [...space.specs.values()]);
   }
@@ -799,6 +801,30 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
     return this.#read((state) => {
       const space = state.spaces.get(ns);
       return space === undefined ? [] : innerBatches(state, space, parents);
+    });
+  }
+
+  // ---- shared limits
+
+  async putLimits(ns: string, limits: readonly SharedLimit[]): Promise<void> {
+    await this.#write((state) => {
+      putLimits(state, openSpace(state, ns), limits);
+      state.changed.add(ns);
+    });
+  }
+
+  async listLimits(ns: string): Promise<SharedLimit[]> {
+    return this.#read((state) => {
+      const space = state.spaces.get(ns);
+      return space === undefined ? [] : readLimits(state, space);
+    });
+  }
+
+  async deleteLimits(ns: string, names: readonly string[]): Promise<boolean[]> {
+    return this.#write((state) => {
+      const space = state.spaces.get(ns);
+      state.changed.add(ns);
+      return space === undefined ? names.map(() => false) : deleteLimits(state, space, names);
     });
   }
 

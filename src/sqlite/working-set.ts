@@ -7,6 +7,7 @@ import {
   nameFromBytes,
   nameToBytes,
   nextTimer,
+  nextTurnOf,
   noExtras,
   ownTryLimit,
   WorkingSet,
@@ -21,6 +22,7 @@ import {
   type QueueMessage,
   type Rule,
   type UnitTiming,
+  type SharedLimitState,
   type WorkSpecMeta,
   type WorkUnitPut,
   type WorkUnitStatus,
@@ -31,6 +33,7 @@ import { dropFailed, noteFailed } from "./failures.ts";
 import { addNew } from "./fast-paths.ts";
 import { enterLane, lanesOf, laneValue, leaveLane } from "./lanes.ts";
 import { readBatch } from "./batches.ts";
+import { limitsOf } from "./limits.ts";
 import { addMessage } from "./queues.ts";
 import { attemptCode, unitState } from "./schema.ts";
 import { spentTries } from "./statements.ts";
@@ -148,7 +151,7 @@ export class SqliteSet extends WorkingSet<Unit> {
   }
 
   nextLane(spec: Spec): Lane | undefined {
-    return lanesOf(this.#state, spec).next(spec.cursor, this.now);
+    return lanesOf(this.#state, spec).next(spec, this.now);
   }
 
   nextInLane(spec: Spec, { partition }: LaneState, begun: boolean): Unit | undefined {
@@ -167,7 +170,7 @@ export class SqliteSet extends WorkingSet<Unit> {
 
   served(spec: Spec, { partition, full }: LaneState): void {
     this.#state.touch(spec);
-    spec.cursor = partition;
+    Object.assign(spec, nextTurnOf(spec.meta, spec, partition));
     if (!hasRate(spec.meta.ratePerPartition)) return;
     lanesOf(this.#state, spec).of(partition).full = full;
     this.#state.sql.setLane.run(spec.id, laneValue(partition), full);
@@ -176,6 +179,15 @@ export class SqliteSet extends WorkingSet<Unit> {
   hold(spec: Spec, { partition }: LaneState, hold: Hold): void {
     const lanes = lanesOf(this.#state, spec);
     lanes.hold(lanes.of(partition), hold);
+  }
+
+  limits(spec: Spec): readonly SharedLimitState[] {
+    return limitsOf(this.#state, spec, this.now);
+  }
+
+  setLimitFull({ space }: Spec, name: string, full: number): void {
+    this.#state.writes++;
+    this.#state.sql.setLimitFull.run(full, space.id, nameToBytes(name));
   }
 
   setFull(spec: Spec, full: number): void {

@@ -20,6 +20,7 @@ import { failureGroups } from "./cases/failures.ts";
 import { housekeeping } from "./cases/housekeeping.ts";
 import { input } from "./cases/input.ts";
 import { labels } from "./cases/labels.ts";
+import { sharedLimits } from "./cases/limits.ts";
 import { locks } from "./cases/locks.ts";
 import { logs } from "./cases/logs.ts";
 import { names } from "./cases/names.ts";
@@ -70,6 +71,7 @@ export const caseGroups: readonly CaseGroup[] = [
   partitions,
   deadlines,
   aging,
+  sharedLimits,
   ending,
   queueAge,
   locks,

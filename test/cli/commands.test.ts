@@ -208,6 +208,31 @@ const stories: readonly Story[] = [
     ],
   },
   {
+    name: "limits",
+    ways: ["rest", "store"],
+    lines: [
+      { run: "limits", out: "", err: /There are no limits/ },
+      {
+        run: `rpc setWorkSpecs '[{"data":{"name":"a","limits":["api"]}},{"data":{"name":"b","limits":["api"]}}]'`,
+      },
+      { run: `rpc addWorkUnits a '[{"name":"u"}]'` },
+      { run: `rpc addWorkUnits b '[{"name":"v"}]'` },
+      {
+        run: "limits api max_running=1 rate=100 period=60 burst=10",
+        out: /^Limit +Running +At most +Rate +Work specs *\napi +0 +1 +100 in 1 min, 10 at once +a, b\n$/,
+      },
+      { run: `rpc requestAttempts '{"worker":"w1","workSpecs":["a"]}'`, out: /"workUnit": "u"/ },
+      { run: "limits api rate=0", out: /^Limit.*\napi +1 +1 +a, b\n$/ },
+      { run: "explain b", out: /limit api, which it shares/ },
+      { once: true, run: "work_specs --details", out: /a +20 +0 +limits api\n/ },
+      { once: true, run: "limits --json", json: [expect.objectContaining({ name: "api", running: 1 })] },
+      { run: "limits other", code: 1, err: /there is no limit/ },
+      { once: true, run: "limits api speed=5", code: 2, err: /expected max_running=/ },
+      { run: "limits api --delete", out: /Deleted/ },
+      { run: "limits api --delete", code: 1, err: /there is no limit/ },
+    ],
+  },
+  {
     name: "logs",
     ways: ["rest", "store"],
     lines: [

@@ -37,6 +37,8 @@ const samples: Readonly<Record<FieldKind, { data: unknown; meta: unknown; wrong:
     wrong: [-1, "tomorrow", "2030-01-02"],
   },
   times: { data: [1, "1970-01-01T00:00:02Z"], meta: [1000, 2000], wrong: [1, ["tomorrow"], "x"] },
+  weights: { data: { a: 2, b: 1 }, meta: { a: 2, b: 1 }, wrong: [[2], { a: 0 }, { a: 1.5 }, { a: "2" }] },
+  names: { data: ["a", "b"], meta: ["a", "b"], wrong: ["a", [1], {}] },
   choice: { data: "a", meta: "a", wrong: [1, {}] },
 };
 

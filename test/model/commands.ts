@@ -570,6 +570,36 @@ operations.define(
   },
 );
 
+const limitNames = ["x", "y"];
+
+operations.define(
+  "set limit",
+  2,
+  1,
+  fc.record({
+    name: fc.constantFrom(...limitNames),
+    maxRunning: fc.constantFrom(0, 1, 2, 3),
+    rate: fc.constantFrom<ModelRate[]>({}, {}, { limit: 2, periodMs: 100, burst: 1 }),
+  }),
+  async (both, { name, maxRunning, rate }) => {
+    both.model.limits.set(name, { maxRunning, rate, full: both.model.limits.get(name)?.full ?? 0 });
+    await both.engine.setLimits(both.ns, [{ name, maxRunning, rate }]);
+    return true;
+  },
+);
+
+operations.define(
+  "delete limit",
+  1,
+  0.1,
+  fc.record({ name: fc.constantFrom(...limitNames) }),
+  async (both, { name }) => {
+    const [was] = await both.engine.deleteLimits(both.ns, [name]);
+    assert.equal(was, both.model.limits.delete(name));
+    return was;
+  },
+);
+
 const limit = fc.record(
   { maxAge: fc.constantFrom(0, 100, 1000), maxCount: fc.constantFrom(0, 1, 3) },
   { requiredKeys: [] },
@@ -594,6 +624,8 @@ operations.define(
       ratePerPartition: fc.constantFrom({}, {}, ...rates),
       order: fc.constantFrom(false, false, true),
       fair: fc.constantFrom(false, false, true),
+      weights: fc.constantFrom<Record<string, number>[]>({}, {}, { p: 2, q: 3 }, { "": 3, p: 1 }),
+      limits: fc.constantFrom([], [], ["x"], ["y", "x"]),
     }),
     backoff: fc.constantFrom(null, null, 0, 100),
     finished: fc.option(limit, { freq: 1, nil: undefined }),
@@ -639,8 +671,11 @@ async function setSpec(
     ratePerPartition: {},
     order: false,
     fair: false,
+    weights: {},
+    limits: [],
     ...flow,
     cursor: there?.cursor ?? "",
+    turn: there?.turn ?? 0,
     full: there?.full ?? 0,
     fullOf: there?.fullOf ?? new Map<string, number>(),
     removed: there?.removed ?? { finished: 0, failed: 0 },
@@ -663,6 +698,8 @@ async function setSpec(
         rate_per_partition: rateKeys(fresh.ratePerPartition),
         order: fresh.order ? "partition" : "",
         fair: fresh.fair ? "partition" : "",
+        partition_weights: fresh.weights,
+        limits: fresh.limits,
         ...(backoff !== null && { retry: { backoff: { kind: "linear", delay: backoff / 1000 } } }),
         retention: Object.fromEntries(
           Object.entries(retention).map(([status, given]) => [status, limit(given)]),

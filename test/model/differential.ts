@@ -818,6 +818,33 @@ operation("delete actions", 1, 1, fc.record({ keys: fc.subarray(actionKeys) }), 
 
 // ---- work specs and namespaces
 
+const limitNames = ["x", "y"];
+
+operation(
+  "set limits",
+  2,
+  1,
+  fc.record({
+    limits: fc.array(
+      fc.record({
+        name: fc.constantFrom(...limitNames),
+        maxRunning: fc.constantFrom(0, 1, 2, 5),
+        rate: fc.constantFrom({}, {}, { limit: 2, burst: 3 }, { limit: 1, periodMs: 50 }),
+      }),
+      { minLength: 1, maxLength: 2 },
+    ),
+  }),
+  async (pair, { limits }) => done(await both(pair, ({ engine, ns }) => engine.setLimits(ns, limits))),
+);
+
+operation("list limits", 1, 1, fc.record({}), async (pair) =>
+  done(await both(pair, ({ engine, ns }) => engine.listLimits(ns))),
+);
+
+operation("delete limits", 1, 1, fc.record({ names: fc.subarray(limitNames) }), async (pair, { names }) =>
+  done(await both(pair, ({ engine, ns }) => engine.deleteLimits(ns, names))),
+);
+
 const rate = fc.constantFrom(
   { limit: 10 },
   { limit: 2, burst: 3 },
@@ -843,6 +870,8 @@ const specData = fc.record({
   order: seldom(fc.constant("partition"), 4),
   fair: seldom(fc.constant("partition"), 4),
   aging: seldom(fc.constantFrom(1, 100), 5),
+  partition_weights: seldom(fc.constantFrom({ p1: 2 }, { "": 3, p0: 2, p2: 3 }), 3),
+  limits: seldom(fc.constantFrom(["x"], ["y"], ["y", "x", "y"], ["nowhere"]), 3),
   max_getwork: seldom(fc.constantFrom(1, 3), 4),
   max_retries: seldom(fc.constantFrom(1, 2, 3), 1),
   retry: seldom(

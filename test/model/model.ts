@@ -77,8 +77,12 @@ export interface ModelSpec {
   ratePerPartition: ModelRate;
   order: boolean;
   fair: boolean;
+  weights: Readonly<Record<string, number>>;
+  limits: readonly string[];
   /** The partition that was served last, and when the buckets are full again. */
   cursor: string;
+  /** How many units it has had of its turn. */
+  turn: number;
   full: number;
   fullOf: Map<string, number>;
   /** The wait after each try is so much longer than the one before; null is not said. */
@@ -116,6 +120,13 @@ export interface ModelPut {
   conflict?: "replace" | "data" | "ignore" | "refuse" | undefined;
 }
 
+/** A limit that work specs share. */
+export interface ModelLimit {
+  maxRunning: number;
+  rate: ModelRate;
+  full: number;
+}
+
 export type ModelStatus = "available" | "delayed" | "blocked" | "pending" | "finished" | "failed";
 
 const isRunningOrEnded = (status: string): status is "pending" | "finished" | "failed" =>
@@ -135,6 +146,10 @@ const takeTokens = (rate: ModelRate, full: number, now: number, count: number): 
   const { limit = 0, periodMs = 0 } = rate;
   return limit === 0 || count === 0 ? full : now + filling(rate, full, now) + (count * periodMs) / limit;
 };
+
+/** Whether the partition that was served last has more units to come in its turn. */
+const goesOn = ({ fair, weights, cursor, turn }: ModelSpec): boolean =>
+  fair && turn > 0 && turn < (weights[cursor] ?? 1);
 
 export const isLaned = ({ maxRunningPerPartition, ratePerPartition, order, fair }: ModelSpec): boolean =>
   maxRunningPerPartition > 0 || (ratePerPartition.limit ?? 0) > 0 || order || fair;
@@ -168,6 +183,7 @@ export class Model {
   specs: ModelSpec[] = [];
   units: ModelUnit[] = [];
   queues = new Map<string, ModelMessage[]>();
+  limits = new Map<string, ModelLimit>();
   #lastId = 0;
   #call = 0;
   #loose = false;
@@ -531,6 +547,10 @@ export class Model {
     if (spec.maxGetwork > 0) places = Math.min(places, spec.maxGetwork);
     if (spec.maxRunning > 0) places = Math.min(places, spec.maxRunning - this.counts(specName).pending);
     places = Math.min(places, tokensOf(spec.rate, spec.full, this.now));
+    for (const { maxRunning, running, rate, full } of this.#limitsOf(spec)) {
+      places = Math.min(places, tokensOf(rate, full, this.now));
+      if (maxRunning > 0) places = Math.min(places, maxRunning - running);
+    }
     const limit = places;
     const given: ModelAttempt[] = [];
     while (given.length === 0 && limit > 0) {
@@ -545,6 +565,7 @@ export class Model {
           unit.tries++;
           if (isLaned(spec)) {
             const { partition } = unit;
+            spec.turn = partition === spec.cursor && goesOn(spec) ? spec.turn + 1 : 1;
             spec.cursor = partition;
             spec.fullOf.set(
               partition,
@@ -559,7 +580,20 @@ export class Model {
 
   #paid(spec: ModelSpec, given: ModelAttempt[]): ModelAttempt[] {
     spec.full = takeTokens(spec.rate, spec.full, this.now, given.length);
+    for (const { limit } of this.#limitsOf(spec))
+      limit.full = takeTokens(limit.rate, limit.full, this.now, given.length);
     return given;
+  }
+
+  /** The limits that a work spec comes under, with what runs under them. */
+  #limitsOf(spec: ModelSpec): (ModelLimit & { limit: ModelLimit; running: number })[] {
+    return [...new Set(spec.limits)].flatMap((name) => {
+      const limit = this.limits.get(name);
+      const running = this.specs
+        .filter((one) => one.limits.includes(name))
+        .reduce((sum, one) => sum + this.counts(one.name).pending, 0);
+      return limit === undefined ? [] : [{ ...limit, limit, running }];
+    });
   }
 
   #best(name: string): ModelUnit | undefined {
@@ -584,7 +618,7 @@ export class Model {
       spec.fair ? 0 : (first(units.filter((one) => one.partition === unit.partition))?.priority ?? 0);
     const bytes = (text: string): Uint8Array => nameToBytes(text);
     const behind = (unit: ModelUnit): boolean =>
-      Buffer.compare(bytes(unit.partition), bytes(spec.cursor)) <= 0;
+      Buffer.compare(bytes(unit.partition), bytes(spec.cursor)) < (goesOn(spec) ? 0 : 1);
     return open.sort(
       (a, b) =>
         rank(b) - rank(a) ||
@@ -670,8 +704,13 @@ export class Model {
     if (!isOpen && !(status === "failed" && action === "finish" && !attempt.replaced))
       return { error: "not_pending", changed: false };
     const release = action === "expire" || (action === "renew" && time <= 0);
-    const { maxRunning } = this.spec(unit.spec) ?? { maxRunning: 0 };
-    const isFull = (maxRunning > 0 && this.counts(unit.spec).pending >= maxRunning) || this.#isLaneFull(unit);
+    const its = this.spec(unit.spec);
+    const maxRunning = its?.maxRunning ?? 0;
+    const isFull =
+      (maxRunning > 0 && this.counts(unit.spec).pending >= maxRunning) ||
+      this.#isLaneFull(unit) ||
+      (its !== undefined &&
+        this.#limitsOf(its).some((one) => one.maxRunning > 0 && one.running >= one.maxRunning));
     const taken = attempt.replaced && status === "expired" && (attempt.end ?? 0) < (attempt.expiration ?? 0);
     if (taken && recordTaken && ["finish", "fail", "retry"].includes(action)) {
       if (data !== null) attempt.data = data;

@@ -94,6 +94,7 @@ const tables = [
   "lock",
   "lane",
   "note",
+  "shared_limit",
 ];
 
 function random(name: string, steps: fc.Arbitrary<Step[]>, fixed: number, fresh: number): void {

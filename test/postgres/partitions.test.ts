@@ -89,8 +89,9 @@ async function work(ns: string, seed: number): Promise<AttemptRow[]> {
     await expect
       .poll(
         async () => {
-          const [row] = await engines[0]!.tally(ns).catch(() => []);
-          return row === undefined ? 1 : row.counts.available + row.counts.delayed + row.counts.pending;
+          const rows = await engines[0]!.tally(ns).catch(() => []);
+          const open = rows.map(({ counts }) => counts.available + counts.delayed + counts.pending);
+          return rows.length === 0 ? 1 : open.reduce((sum, count) => sum + count, 0);
         },
         { timeout: 120_000, interval: 200 },
       )
@@ -106,8 +107,10 @@ const lostSession = (): never[] => [];
 
 async function records(ns: string): Promise<AttemptRow[]> {
   const attempts: AttemptRow[] = [];
-  const { rows } = await engines[0]!.listWorkUnits(ns, "s", { limit: 10_000 });
-  for (const { name } of rows) attempts.push(...(await engines[0]!.listUnitAttempts(ns, "s", name)));
+  for (const { workSpec } of await engines[0]!.tally(ns)) {
+    const { rows } = await engines[0]!.listWorkUnits(ns, workSpec, { limit: 10_000 });
+    for (const { name } of rows) attempts.push(...(await engines[0]!.listUnitAttempts(ns, workSpec, name)));
+  }
   return attempts;
 }
 
@@ -152,6 +155,19 @@ test("a work spec never has more units running than it may", async () => {
   const attempts = await work("whole", 4);
   expect(mostAtOnce(attempts)).toBeLessThanOrEqual(3);
   expect(byPartition(attempts).size).toBe(7);
+}, 180_000);
+
+test("no more units run under a limit that work specs share than it says", async () => {
+  await engines[0]!.setLimits("shared", [{ name: "api", maxRunning: 4 }]);
+  const specs = ["s", "t", "u"];
+  await engines[0]!.setWorkSpecs(
+    "shared",
+    specs.map((name) => ({ data: encodeData({ name, limits: ["api"] }) })),
+  );
+  for (const spec of specs) await engines[1]!.addWorkUnits("shared", spec, units(1, 70));
+  const attempts = await work("shared", 5);
+  expect(mostAtOnce(attempts)).toBeLessThanOrEqual(4);
+  expect(new Set(attempts.map(({ workSpec }) => workSpec)).size).toBe(3);
 }, 180_000);
 
 test("the order within a partition is never broken, also over retries, expired leases and lost sessions", async () => {

@@ -138,7 +138,15 @@ async function downgrade(url: string, from: string, to: string, version: number)
   );
   for (const { name, columns } of tables)
     await client.query(`INSERT INTO ${to}.${name} (${columns}) SELECT ${columns} FROM ${from}.${name}`);
-  const fields = ["maxRunningPerPartition", "rate", "ratePerPartition", "order", "fair", "limits"];
+  const fields = [
+    "maxRunningPerPartition",
+    "rate",
+    "ratePerPartition",
+    "order",
+    "fair",
+    "partitionWeights",
+    "limits",
+  ];
   await client.query(`UPDATE ${to}.spec SET meta = (meta::jsonb - $1::text[])::text`, [fields]);
   // long names had a hash in their keys before version 3
   const key =

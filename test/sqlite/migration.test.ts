@@ -28,7 +28,15 @@ function downgrade(from: string, to: string, version: number): void {
       `INSERT INTO main.${String(table)} (${columns}) SELECT ${columns} FROM new.${String(table)}`,
     );
   }
-  const fields = ["maxRunningPerPartition", "rate", "ratePerPartition", "order", "fair", "limits"];
+  const fields = [
+    "maxRunningPerPartition",
+    "rate",
+    "ratePerPartition",
+    "order",
+    "fair",
+    "partitionWeights",
+    "limits",
+  ];
   connection.exec(
     `UPDATE spec SET meta = json_remove(meta, ${fields.map((field) => `'$.${field}'`).join(", ")})`,
   );

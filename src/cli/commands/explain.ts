@@ -151,6 +151,8 @@ const advice: Partial<Record<NonNullable<Explained["excluded"]>, (name: string) 
   max_running: (name) => `More may run when one of them ends, or after coordinate set ${name} max_running=N.`,
   rate: (name) =>
     `More may begin then; coordinate set ${name} shows what is set, and the rate stands in the work spec.`,
+  limit: () =>
+    "More may begin when units under that limit end, or its rate allows it: see coordinate limits.",
   partitions: () => "More may begin when units of these partitions end, or when their rates allow it.",
   lower_priority: (name) =>
     `Its turn comes when those have no work, or after coordinate set ${name} priority=N.`,

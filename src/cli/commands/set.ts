@@ -27,6 +27,8 @@ const readers: Readonly<Record<FieldKind, (text: string, name: string) => unknow
   duration: readDuration,
   time: readTime,
   times: readJson,
+  names: readJson,
+  weights: readJson,
   choice: (text) => text,
 };
 

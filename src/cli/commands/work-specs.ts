@@ -13,7 +13,7 @@ import { command } from "../command.ts";
 import { show as showName } from "../escape.ts";
 import { exit } from "../failure.ts";
 import { aboutEmptyNamespace } from "../naming.ts";
-import { duration, unitsIn } from "../units.ts";
+import { counted, duration, unitsIn } from "../units.ts";
 import { show } from "./set.ts";
 
 /** All of them, page after page: there are dozens, and where there are thousands nobody holds them all at once. */
@@ -32,6 +32,8 @@ const notNoted: ReadonlySet<string> = new Set<keyof WorkSpecMeta>([
   "schedule",
   "rate",
   "ratePerPartition",
+  "partitionWeights",
+  "limits",
 ]);
 
 /** What is set otherwise than usual, in a few words. */
@@ -45,6 +47,9 @@ function notes({ meta }: WorkSpecRow): string {
     meta.retry.attempts !== undefined && `${meta.retry.attempts} tries`,
     hasRate(meta.rate) && `rate ${unitsIn(meta.rate)}`,
     hasRate(meta.ratePerPartition) && `rate_per_partition ${unitsIn(meta.ratePerPartition)}`,
+    Object.keys(meta.partitionWeights).length > 0 &&
+      `weights of ${counted(Object.keys(meta.partitionWeights).length, "partition")}`,
+    meta.limits.length > 0 && `limits ${meta.limits.map(showName).join(", ")}`,
     meta.canBeContinuous && (meta.continuous ? `continuous${every}` : "continuous is off"),
     ...unusual.map((row) => (meta[row.field] === true ? row.name : `${row.name} ${String(show(row, meta))}`)),
   ]

@@ -305,6 +305,57 @@ export const partitions: CaseGroup = {
       },
     },
     {
+      name: "fair: a turn is as many units as the partition's weight, over any number of requests",
+      async run(t) {
+        await t.spec("s", { fair: "partition", partition_weights: { a: 3, c: 2, nobody: 9 } });
+        await t.add("s", ...units("abc", 6));
+        assert.deepEqual(await t.claimNames({ number: 2 }), ["a1", "a2"]);
+        assert.deepEqual(await t.claimNames({ number: 3 }), ["a3", "b1", "c1"]);
+        assert.deepEqual(await t.claimNames({ number: 1 }), ["c2"]);
+        assert.deepEqual(await t.claimNames({ number: 100 }), [
+          ...["a4", "a5", "a6", "b2", "c3", "c4"],
+          ...["b3", "c5", "c6", "b4", "b5", "b6"],
+        ]);
+      },
+    },
+    {
+      name: "fair: a partition that is held back in its turn, or has nothing left, gives the rest of it up",
+      async run(t) {
+        await t.spec("s", {
+          fair: "partition",
+          partition_weights: { a: 4, b: 4 },
+          max_running_per_partition: 2,
+        });
+        await t.add("s", ...units("ac", 3), { name: "b1", partition: "b" });
+        const [a1] = await t.claim({ number: 3 });
+        assert.deepEqual(await t.claimNames({ number: 1 }), ["c1"]);
+        await t.settled(a1!, "finish");
+        assert.deepEqual(await t.claimNames({ number: 100 }), ["a3", "c2"]);
+      },
+    },
+    {
+      name: "fair: weights may be changed in the midst of a turn",
+      async run(t) {
+        await t.spec("s", { fair: "partition", partition_weights: { a: 5 } });
+        await t.add("s", ...units("ab", 5));
+        assert.deepEqual(await t.claimNames({ number: 3 }), ["a1", "a2", "a3"]);
+        await t.spec("s", { fair: "partition", partition_weights: { a: 2, b: 2 } });
+        assert.deepEqual(await t.claimNames({ number: 4 }), ["b1", "b2", "a4", "a5"]);
+        await t.spec("s", { fair: "partition" });
+        assert.deepEqual(await t.claimNames({ number: 100 }), ["b3", "b4", "b5"]);
+      },
+    },
+    {
+      name: "weights without fair change nothing, and those that are none are refused",
+      async run(t) {
+        await t.spec("s", { max_running_per_partition: 9, partition_weights: { b: 3 } });
+        await t.add("s", ...units("ab", 2));
+        assert.deepEqual(await t.claimNames({ number: 100 }), ["a1", "b1", "a2", "b2"]);
+        for (const wrong of [{ a: 0 }, { a: 1.5 }, { a: "2" }, ["a"], { a: 1_000_001 }])
+          await t.refuses("bad_work_spec", t.spec("s", { partition_weights: wrong }), /partition_weights/);
+      },
+    },
+    {
       name: "all of it together, with max_running and dependencies",
       async run(t) {
         await t.spec("s", {
