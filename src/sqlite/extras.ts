@@ -56,7 +56,11 @@ interface Named {
 export function addExtras(state: State, { id, spec, name }: Named, extras: Extras): void {
   if (!areExtras(extras)) return;
   const { queues, labels, retry, timing } = extras;
-  if (hasTimer(timing)) spec.timed = state.timed = true;
+  if (hasTimer(timing) && !spec.timed) {
+    spec.timed = state.timed = true;
+    state.undo(() => (spec.timed = false));
+    state.sql.setSpecTimed.run(spec.id);
+  }
   state.writes++;
   state.sql.addExtra.run(
     id,

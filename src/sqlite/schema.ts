@@ -337,6 +337,8 @@ export const migrations: readonly string[] = [
 
   -- what the unit says of time, as JSON
   ALTER TABLE extra ADD COLUMN timing TEXT;
+  -- whether any of its units had a deadline
+  ALTER TABLE spec ADD COLUMN timed INTEGER NOT NULL DEFAULT 0;
   -- waiting units that something happens to by itself, and when
   CREATE TABLE timer (spec INTEGER NOT NULL, time INTEGER NOT NULL, unit INTEGER NOT NULL, PRIMARY KEY (spec, time, unit))
     WITHOUT ROWID;

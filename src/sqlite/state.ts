@@ -168,7 +168,7 @@ export class State {
     const [unit, spec, namespace, worker, log, needs, message, extras] = (this.sql.counters.get() ??
       []) as number[];
     Object.assign(this.counters, { unit, spec, namespace, worker, log, needs, message, extras });
-    this.hasLogs = this.sql.hasLogs.get()?.[0] === 1;
+    this.hasLogs = typeof this.sql.lastLogged.get()?.[0] === "number";
     const spaces = new Map<number, Space>();
     for (const [id, name, settings, dead] of this.sql.namespaces.all()) {
       const space = new Space(
@@ -206,16 +206,14 @@ export class State {
       spec.full = Number(row[16]);
       spec.cursor = readPartition(row[17]);
       spec.turn = Number(row[18]);
+      spec.timed = row[19] === 1;
+      this.timed ||= spec.timed;
       spec.plain = plain === 1;
       spec.retained = Number(retained) as 0 | 1 | 2;
       spec.deleted = dead === 1 || this.deadSpaces.has(space.id);
       this.specs.set(spec.id, spec);
       if (spec.deleted) this.deadSpecs.add(spec);
       else space.specs.set(spec.name, spec);
-    }
-    for (const [id] of this.counters.extras === 0 ? [] : this.sql.timedSpecs.all()) {
-      const spec = this.specs.get(id as number);
-      if (spec !== undefined) spec.timed = this.timed = true;
     }
     for (const row of this.sql.leases.all()) {
       const [unit, spec, number, worker, start, expiration, late, own, queued] = row as number[];

@@ -39,7 +39,7 @@ export const sql = {
   namespaces: "SELECT id, name, settings, dead FROM namespace ORDER BY id",
   specs: `
     SELECT s.id, s.namespace, s.name, s.data, s.meta, s.dead, s.plain, s.retained, t.available, t.delayed, t.blocked,
-      t.pending, t.finished, t.failed, t.removed_finished, t.removed_failed, t.full, t.cursor, t.turn
+      t.pending, t.finished, t.failed, t.removed_finished, t.removed_failed, t.full, t.cursor, t.turn, s.timed
     FROM spec AS s JOIN tally AS t ON t.spec = s.id ORDER BY s.id`,
   leases: `
     SELECT unit, spec, number, worker, started, expiration, late, own,
@@ -65,7 +65,7 @@ export const sql = {
   setNamespace: "UPDATE namespace SET settings = ? WHERE id = ?",
   buryNamespace: "UPDATE namespace SET dead = 1 WHERE id = ?",
   dropNamespace: "DELETE FROM namespace WHERE id = ?",
-  addSpec: "INSERT INTO spec VALUES (?, ?, ?, ?, ?, 0, 1, ?)",
+  addSpec: "INSERT INTO spec VALUES (?, ?, ?, ?, ?, 0, 1, ?, 0)",
   addTally: "INSERT INTO tally VALUES (?, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0)",
   setSpec: "UPDATE spec SET data = ?, meta = ?, retained = ? WHERE id = ?",
   setSpecMeta: "UPDATE spec SET meta = ? WHERE id = ?",
@@ -111,15 +111,13 @@ export const sql = {
       data = ?, attempt_data = ?, since = ?, partition = ?, reason = ?
     WHERE id = ?`,
   dropUnit: "DELETE FROM unit WHERE id = ?",
-  timedSpecs: `
-    SELECT DISTINCT u.spec FROM extra AS e CROSS JOIN unit AS u ON u.id = e.unit
-    WHERE e.timing LIKE '%"deadline"%' OR e.timing LIKE '%"expires"%'`,
+  setSpecTimed: "UPDATE spec SET timed = 1 WHERE id = ?",
   addTimer: "INSERT INTO timer VALUES (?, ?, ?)",
   dropTimer: "DELETE FROM timer WHERE spec = ? AND time = ? AND unit = ?",
   dropTimers: `DELETE FROM timer WHERE spec = ? AND unit IN ${ids}`,
   firstTimer: "SELECT time FROM timer WHERE spec = ? ORDER BY time LIMIT 1",
   rung: "SELECT unit, time FROM timer WHERE spec = ? AND time <= ? ORDER BY time, unit LIMIT ? + 0",
-  hasLogs: "SELECT EXISTS (SELECT 1 FROM attempt_log)",
+  lastLogged: "SELECT max(unit) FROM attempt_log",
   attemptLog: "SELECT total, lines FROM attempt_log WHERE unit = ? AND number = ?",
   setAttemptLog: `
     INSERT INTO attempt_log VALUES (?, ?, ?, ?)
