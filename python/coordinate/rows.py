@@ -42,7 +42,7 @@ def as_said(value: Any) -> Any:
         name = re.sub("[A-Z]", lambda letter: "_" + letter.group().lower(), key)
         if name.endswith("_ms"):
             said[name[: -len("_ms")]] = from_ms(item)
-        elif name in ("start", "end"):
+        elif name in ("start", "end", "since", "until", "from"):
             said[name] = from_ms(item)
         else:
             said[name] = [from_ms(each) for each in item] if name == "at" else as_said(item)
@@ -111,6 +111,9 @@ class WorkSpecMeta:
     rate: Mapping[str, Any] = _policy()
     rate_per_partition: Mapping[str, Any] = _policy()
     retry: Mapping[str, Any] = _policy()
+    breaker: Mapping[str, Any] = _policy()
+    #: What the breaker does now; `since` is there while it is tripped.
+    breaker_state: Mapping[str, Any] = _policy()
     retention: Mapping[str, Any] = _policy()
     schedule: Mapping[str, Any] = _policy()
 

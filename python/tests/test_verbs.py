@@ -338,6 +338,22 @@ def test_policies_are_told_in_the_words_of_work_specs(ns):
     assert [each.work_spec_name for each in claim(ns, modules=True)] == ["old"]
 
 
+def test_a_breaker(ns):
+    said = {"failures": 0.5, "min": 2, "window": 600, "pause": 0.5, "probes": 1, "by": "error", "action": "pause"}
+    spec = ns.set_work_spec({"name": "spec", "breaker": said})
+    assert spec.meta().breaker == said
+    assert spec.meta().breaker_state == {}
+    spec.add_work_units(["a", "b", "c", "d"])
+    for attempt in claim(ns, 2):
+        attempt.fail({"traceback": "no route to host"})
+    state = spec.meta().breaker_state
+    assert (state["failed"], state["ended"], state["error"]) == (2, 2, "no route to host")
+    assert state["until"] == pytest.approx(state["since"] + 0.5)
+    assert spec.set_meta(paused=False).breaker_state.keys() == {"from"}
+    [attempt] = claim(ns)
+    attempt.finish()
+
+
 def test_history(ns, spec):
     spec.add_work_units(["a", "b"])
     for attempt in claim(ns, 2):

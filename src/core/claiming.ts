@@ -4,6 +4,7 @@ import { continuousName, mayGenerate, nextGeneration } from "./continuous.ts";
 import { encodeData } from "./data.ts";
 import { begin, exhaust, isExhausted } from "./life.ts";
 import { conclude } from "./batching.ts";
+import { afterClaim, isTripped, probesLeft } from "./breaker.ts";
 import { putUnits } from "./adding.ts";
 import {
   begunFirst,
@@ -44,6 +45,7 @@ export function* claimUnits<Unit extends UnitState>(
       places = Math.min(places, placesUnder(set.limits(spec), beginning(set, spec)));
     }
     places = Math.min(places, tokensOf(meta.rate, spec.full, beginning(set, spec)));
+    places = Math.min(places, probesLeft(meta, set.now));
     if (places > 0 && mayGenerate(meta, set.count(spec, "available"), pending, set.now)) {
       yield* generate(set, spec);
       places = 1;
@@ -70,6 +72,8 @@ export function* claimUnits<Unit extends UnitState>(
   }
   if (hasRate(meta.rate) && attempts.length > 0)
     set.setFull(spec, takeTokens(meta.rate, spec.full, beginning(set, spec), attempts.length));
+  if (isTripped(meta) && attempts.length > 0)
+    set.changeBreaker(spec, afterClaim(meta, attempts.length, set.now));
   if (meta.limits.length > 0 && attempts.length > 0)
     for (const limit of set.limits(spec))
       if (hasRate(limit.rate))

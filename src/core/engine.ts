@@ -48,6 +48,7 @@ import {
   type BatchInput,
   type BatchRow,
 } from "./batch.ts";
+import { breakerWord, isTripped, type BreakerEvent } from "./breaker.ts";
 import { checkLimit, holdByLimits, limitRows, type SharedLimitInput, type SharedLimitRow } from "./limits.ts";
 import { nextTurn, systemClock, systemRandom, type Clock, type Random } from "./clock.ts";
 import type {
@@ -197,6 +198,8 @@ export class Engine implements Coordinate {
   readonly #messageWaiters: MessageWaiters;
   readonly #ends: EndWaits;
   readonly #recorder: Recorder | null;
+  readonly #breakerWatchers = new Set<(event: BreakerEvent) => void>();
+  readonly #stopListening: () => void;
   #closed = false;
   /** When workers were last registered: saves a write for each request that finds nothing. */
   readonly #known = new Map<string, number>();
@@ -215,6 +218,11 @@ export class Engine implements Coordinate {
     this.#ends = new EndWaits(store, this.#clock, this.#pollMs);
     const keeps = (options.history ?? true) && keepsHistory(store);
     this.#recorder = keeps ? new Recorder(store, this.#clock.now()) : null;
+    this.#stopListening = listensToBreakers(store, (event) => {
+      const { namespace, workSpec, time, state } = event;
+      this.#recorder?.changed(namespace, { time, workSpec, what: breakerWord(state) });
+      for (const tell of this.#breakerWatchers) tell(event);
+    });
   }
 
   // ---- namespaces
@@ -1287,6 +1295,12 @@ export class Engine implements Coordinate {
     return { ...swept, more: swept.more || !done };
   }
 
+  /** Calls back when the breaker of a work spec trips or closes through this engine. Returns how to stop. */
+  watchBreakers(tell: (event: BreakerEvent) => void): () => void {
+    this.#breakerWatchers.add(tell);
+    return () => this.#breakerWatchers.delete(tell);
+  }
+
   /** How many requests wait: for work, for messages, or for units to end. */
   get waiting(): number {
     return this.#waiting.size + this.#messageWaiters.size + this.#ends.size;
@@ -1295,6 +1309,7 @@ export class Engine implements Coordinate {
   async close(): Promise<void> {
     if (this.#closed) return;
     this.#closed = true;
+    this.#stopListening();
     this.#waiting.stop();
     this.#messageWaiters.stop();
     this.#ends.stop();
@@ -1415,6 +1430,13 @@ function checkSchedule({
   return schedule;
 }
 
+function listensToBreakers(store: Store, listener: (event: BreakerEvent) => void): () => void {
+  if (!keepsHistory(store)) return () => undefined;
+  const { breakers } = store.happened;
+  breakers.add(listener);
+  return () => breakers.delete(listener);
+}
+
 const byName = (a: Candidate, b: Candidate): number => compareNames(a.name, b.name);
 
 /** When the next unit is due, a lease ends, a spec may generate or its schedule does, or a spec starts: the earliest. */
@@ -1425,6 +1447,8 @@ function whenDue(candidates: readonly Candidate[], now: number): number {
     if (held !== undefined && held !== null && held.until > now) due = Math.min(due, held.until);
     if (meta.continuous && meta.nextContinuous > now) due = Math.min(due, meta.nextContinuous);
     if (meta.notBefore > now) due = Math.min(due, meta.notBefore);
+    const { until = 0 } = meta.breakerState;
+    if (isTripped(meta) && until > now) due = Math.min(due, until);
     if (runsDue(meta) > 0) due = Math.min(due, runsDue(meta));
   }
   return due;

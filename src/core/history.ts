@@ -91,7 +91,7 @@ export interface Spread {
 export interface HistoryChange {
   time: number;
   workSpec: string;
-  /** `set`, `paused`, `resumed`, or what was changed, such as `weight 40`. */
+  /** `set`, `paused`, `resumed`, `breaker tripped`, `breaker closed`, or what was changed, such as `weight 40`. */
   what: string;
 }
 

@@ -7,6 +7,8 @@ export * from "./attempt-log.ts";
 export * from "./back-off.ts";
 export * from "./batch.ts";
 export * from "./batching.ts";
+export * from "./breaker.ts";
+export * from "./breaking.ts";
 export * from "./caller.ts";
 export * as cborHead from "./cbor-head.ts";
 export { describeValue } from "./check.ts";

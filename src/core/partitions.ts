@@ -6,6 +6,7 @@
  * next in the order of names after the one that was served last. One turn is one unit, or with `fair` as many as the weight of the
  * partition. Within a lane the order is that of every claim: highest priority first, then names.
  */
+import { isTripped } from "./breaker.ts";
 import type { WorkSpecMeta } from "./work-spec.ts";
 
 /** So many units in so much time, with a burst of so many at once. Without a limit, or with 0, there is no rate. */
@@ -62,7 +63,7 @@ export const laneRules = ({
 
 /** Whether claims of the work spec have to look at more than its units and `max_running`. */
 export const hasFlowRules = (meta: WorkSpecMeta): boolean =>
-  hasRate(meta.rate) || hasLanes(meta) || meta.limits.length > 0;
+  hasRate(meta.rate) || hasLanes(meta) || meta.limits.length > 0 || isTripped(meta);
 
 export interface LaneState {
   readonly partition: string;

@@ -6,6 +6,7 @@
  * A record belongs to one writer, an engine from its start to its end, and is written whole each time: writing it twice is the
  * same as once, and no two engines ever change the same row.
  */
+import type { BreakerEvent } from "./breaker.ts";
 import {
   addRecord,
   bucketOf,
@@ -60,6 +61,8 @@ export const keepsHistory = (store: Store): store is Store & HistoryKeeper => "r
 /** Something happened to `count` units of a work spec; `ms` is how long it took, or had waited. Below 0 is not known. */
 export interface Notes {
   note(spec: number, happening: Happening, at: number, ms: number, count: number): void;
+  /** A breaker tripped, or no longer is. */
+  breaker(event: BreakerEvent): void;
 }
 
 const kinds = Object.fromEntries(happenings.map((happening, i) => [happening, i])) as Record<
@@ -71,6 +74,7 @@ const kinds = Object.fromEntries(happenings.map((happening, i) => [happening, i]
 export class Noted implements Notes {
   /** Five numbers for each note: neighbours that differ in nothing are one. */
   #items: number[] = [];
+  #breakers: BreakerEvent[] = [];
   readonly #happened: Happened;
 
   constructor(happened: Happened) {
@@ -93,12 +97,21 @@ export class Noted implements Notes {
     else items.push(spec, kind, at, ms, count);
   }
 
+  breaker(event: BreakerEvent): void {
+    this.#breakers.push(event);
+  }
+
   clear(): void {
+    if (this.#breakers.length > 0) this.#breakers = [];
     if (this.#items.length > 0) this.#items = [];
   }
 
   /** It has happened. */
   committed(): void {
+    if (this.#breakers.length > 0) {
+      for (const event of this.#breakers) this.#happened.breaker(event);
+      this.#breakers = [];
+    }
     const items = this.#items;
     if (items.length === 0) return;
     this.#items = [];
@@ -114,6 +127,8 @@ const maxSteps = 60;
 export class Happened implements Notes {
   /** Whether anybody records what happens. */
   on = false;
+  /** Those who are told of breakers. */
+  readonly breakers = new Set<(event: BreakerEvent) => void>();
   readonly #steps = new Map<number, Map<number, HistoryRecord>>();
   // the latest notes, which differ in nothing: units of one batch are counted together
   #spec = -1;
@@ -132,6 +147,10 @@ export class Happened implements Notes {
       this.#ms = ms;
     }
     this.#count += count;
+  }
+
+  breaker(event: BreakerEvent): void {
+    for (const tell of this.breakers) tell(event);
   }
 
   #add(): void {

@@ -4,6 +4,7 @@
  * Pure: candidates, request, time and one random number in, a choice out. First filters, each with a name, so
  * that every refusal can be explained; then the highest priority; then a weighted draw. See docs/scheduling.md.
  */
+import { describeBreaker, probesLeft } from "./breaker.ts";
 import type { Random } from "./clock.ts";
 import { mayGenerate } from "./continuous.ts";
 import type { SchedulingPolicy } from "./namespace.ts";
@@ -60,6 +61,7 @@ export type Exclusion =
   | "no_task"
   | "needs_memory"
   | "max_running"
+  | "breaker"
   | "rate"
   | "limit"
   | "partitions"
@@ -107,6 +109,7 @@ function filter(candidate: Candidate, request: ScheduleRequest, now: number): Ex
   if (request.modules === true && meta.runtime === "" && !meta.runsModule) return "no_task";
   if ((request.availableGb ?? 0) > 0 && meta.minGb > (request.availableGb ?? 0)) return "needs_memory";
   if (meta.maxRunning > 0 && pending >= meta.maxRunning) return "max_running";
+  if (probesLeft(meta, now) <= 0) return "breaker";
   const { held } = candidate;
   if (held?.reason === "rate" || held?.reason === "limit") return held.reason;
   if (available > 0) return held?.reason ?? null;
@@ -282,6 +285,8 @@ function reason(
       return `needs ${meta.minGb} GB; ${request.availableGb} GB are available`;
     case "max_running":
       return `has ${pending} pending work units; max_running is ${meta.maxRunning}`;
+    case "breaker":
+      return describeBreaker(meta, now);
     case "rate":
       return `its rate allows no more ${untilText(held?.until ?? 0, now)}`.trimEnd();
     case "limit":

@@ -5,6 +5,7 @@ import { dataWith, dataWithout, type Data } from "./data.ts";
 import { putUnits } from "./adding.ts";
 import { batchLabel, batchOf } from "./batch.ts";
 import { conclude } from "./batching.ts";
+import { countOutcomes } from "./breaking.ts";
 import {
   catchUpUnit,
   endAttempt,
@@ -62,6 +63,7 @@ export function* settleAttempts<Unit extends UnitState>(
     answers.push(answer);
   }
   if (set.isUnresolved()) yield* conclude(set);
+  yield* countOutcomes(set);
   return answers;
 }
 
@@ -104,6 +106,10 @@ const wasTaken = ({ status, end, expiration }: AttemptState): boolean =>
 
 const isOutcome = (action: AttemptAction): boolean =>
   action === "finish" || action === "fail" || action === "retry";
+
+/** Whether the task went wrong: not if somebody cancelled it, or it came too late. */
+const isFailure = ({ action, reason }: Settle): boolean =>
+  (action === "fail" || action === "error") && reason !== "cancelled" && reason !== "late";
 
 /** Gives the unit back: to expire, or to renew for no time. */
 const isRelease = ({ action, time }: Settle, now: number): boolean =>
@@ -174,6 +180,8 @@ function settleOne<Unit extends UnitState>(
     const retry = endInError(set, unit, attempt, change.reason ?? "error", change.random ?? 0);
     if (retry !== null) answer.retry = retry;
   } else if (action !== "expire") endAttempt(set, unit, attempt, action, change.reason);
+  if (action === "finish") set.attemptEnded(unit, attempt, true);
+  else if (isFailure(change)) set.attemptEnded(unit, attempt, false);
   answer.changed = true;
   answer.status = attempt.status;
   answer.expirationTime = attempt.expiration;

@@ -4,6 +4,7 @@
  * Reading, checking and resetting work specs, the schemas of REST and of flow files, `coordinate set`, import and the
  * tables of docs/work-specs.md go by it. A new field is a row here, a member of `WorkSpecMeta`, and the rule that reads it.
  */
+import { breakerActions, breakerScopes, type Breaker, type BreakerState } from "./breaker.ts";
 import { latestTime } from "./check.ts";
 import { nameFromBytes } from "./names.ts";
 import type { Rate } from "./partitions.ts";
@@ -49,6 +50,10 @@ export interface WorkSpecMeta {
   limits: readonly string[];
   /** What becomes of a unit whose task ends in an error; empty is nothing said. */
   retry: RetryPolicy;
+  /** When it pauses itself because too much of it fails; empty is never. */
+  breaker: Breaker;
+  /** Whether it does, and what is known of it; see `breaker.ts`. */
+  breakerState: BreakerState;
   /** Units that may wait when others are added. */
   maxWaiting: number;
   /** The `then` key; empty is none. */
@@ -165,6 +170,57 @@ const backoff = {
     help: "The share of the wait that is left to chance; 0 if not given",
   },
 } as const satisfies Record<string, WorkSpecField>;
+
+const breakerKeys = {
+  failures: {
+    kind: "share",
+    field: "failures",
+    help: "The share of attempts within the window that must fail to trip it; 0 is no breaker",
+  },
+  min: {
+    kind: "count",
+    field: "min",
+    help: "Attempts within the window below which it does not trip; 10 if not given",
+  },
+  window: {
+    kind: "duration",
+    field: "windowMs",
+    help: "Seconds over which attempts are counted; 60 if not given",
+  },
+  pause: {
+    kind: "duration",
+    field: "pauseMs",
+    help: "Seconds until it tries units again, and between such probes; 60 if not given",
+  },
+  probes: {
+    kind: "count",
+    field: "probes",
+    help: "Units that it tries in each pause, and that must finish one after the other before it goes on; 1 if not given",
+  },
+  by: {
+    kind: "choice",
+    field: "by",
+    words: breakerScopes,
+    help: "work_spec if not given: all failures count together; error: those with the same error",
+  },
+  action: {
+    kind: "choice",
+    field: "action",
+    words: breakerActions,
+    help: "pause if not given: nothing begins before the first probe; slow: probes begin at once",
+  },
+} as const satisfies Record<string, WorkSpecField & { field: keyof Breaker }>;
+
+const breakerStateKeys = {
+  since: { kind: "time", field: "since", help: "When it tripped; absent while it is not tripped" },
+  until: { kind: "time", field: "until", help: "When the next probes may begin" },
+  left: { kind: "count", field: "left", help: "Probes that may begin before that" },
+  good: { kind: "count", field: "good", help: "Probes that have finished since the last one failed" },
+  failed: { kind: "count", field: "failed", help: "Attempts that had failed when it tripped" },
+  ended: { kind: "count", field: "ended", help: "Attempts that had ended when it tripped" },
+  error: { kind: "text", field: "error", help: "What went wrong in the last of them" },
+  from: { kind: "time", field: "from", help: "Attempts that ended before are not counted" },
+} as const satisfies Record<string, WorkSpecField & { field: keyof BreakerState }>;
 
 const scheduleKeys = {
   cron: {
@@ -415,6 +471,22 @@ export const workSpecFields = {
         keys: backoff,
       },
     },
+  },
+  breaker: {
+    kind: "object",
+    field: "breaker",
+    default: {},
+    newer: true,
+    help: "When it pauses itself because too many of its attempts fail",
+    keys: breakerKeys,
+  },
+  breaker_state: {
+    kind: "object",
+    field: "breakerState",
+    default: {},
+    metaOnly: true,
+    help: "What its breaker does now; empty while it never tripped",
+    keys: breakerStateKeys,
   },
   max_waiting: {
     kind: "count",

@@ -2,6 +2,7 @@
  * A work spec describes a family of jobs. Its data is the user's; its metadata is what the scheduler looks at,
  * derived from the data's special keys and then adjustable on its own.
  */
+import { closed, isTripped } from "./breaker.ts";
 import { describeValue } from "./check.ts";
 import { decodeData, type Data } from "./data.ts";
 import { CoordinateError } from "./errors.ts";
@@ -93,7 +94,9 @@ export const knowsTask = ({ taskName }: WorkSpecMeta): boolean => taskName !== "
  * derives; `keepMeta` keeps what an operator may have set by hand.
  */
 export function resetMeta(old: WorkSpecMeta | null, derived: WorkSpecMeta, keepMeta: boolean): WorkSpecMeta {
-  return old === null || !keepMeta ? derived : changeMeta(derived, settableMeta(old));
+  if (old === null) return derived;
+  if (!keepMeta) return { ...derived, breakerState: closed(old.breakerState) };
+  return { ...changeMeta(derived, settableMeta(old)), breakerState: old.breakerState };
 }
 
 /** Of metadata, what may be set. */
@@ -117,10 +120,14 @@ export function checkMetaChange(change: WorkSpecMetaChange): WorkSpecMetaChange 
   return change;
 }
 
-/** Turning `continuous` on for a spec that cannot be is no error and leaves it off. */
+/**
+ * Turning `continuous` on for a spec that cannot be is no error and leaves it off. A spec that is resumed is no longer held back
+ * by its breaker.
+ */
 export function changeMeta(old: WorkSpecMeta, change: WorkSpecMetaChange): WorkSpecMeta {
   const meta = { ...old, ...change };
   meta.continuous = meta.continuous && meta.canBeContinuous;
+  if (change.paused === false && isTripped(old)) meta.breakerState = closed(old.breakerState);
   return meta;
 }
 

@@ -17,6 +17,7 @@ import {
   type FailReason,
 } from "./attempt.ts";
 import { batchOf, type BatchCounts, type BatchRow } from "./batch.ts";
+import { hasBreaker, isTripped, type BreakerState, type OutcomeCounts, type Outcomes } from "./breaker.ts";
 import type { Data } from "./data.ts";
 import type { DependencyKind } from "./dependency.ts";
 import type { SharedLimitState } from "./limits.ts";
@@ -144,6 +145,7 @@ export abstract class WorkingSet<Unit extends UnitState> {
   /** Units that ended or were removed, with the time of it, whose dependents have not been looked at yet. */
   #unresolved: Map<Unit, number> | null = null;
   #batchChanges: Map<string, BatchChange> | null = null;
+  #outcomes: Map<Unit["spec"], Outcomes> | null = null;
 
   constructor(now: number, notes: Notes) {
     this.now = now;
@@ -213,6 +215,11 @@ export abstract class WorkingSet<Unit extends UnitState> {
     return undefined;
   }
 
+  /** The state of the breaker and the counts of its window, which nobody else trips or closes until the verb has ended. */
+  loadBreaker(_spec: Unit["spec"]): Loading {
+    return undefined;
+  }
+
   /** Makes sure that so many units can be made. */
   reserve(_count: number): Loading {
     return undefined;
@@ -258,6 +265,8 @@ export abstract class WorkingSet<Unit extends UnitState> {
   abstract limits(spec: Unit["spec"]): readonly SharedLimitState[];
 
   abstract batch(namespace: string, name: string): BatchRow | undefined;
+  /** What attempts came to within the window of the breaker, those that this verb has added included. */
+  abstract counts(spec: Unit["spec"]): OutcomeCounts;
 
   // ---- writing
 
@@ -300,6 +309,9 @@ export abstract class WorkingSet<Unit extends UnitState> {
   abstract remove(unit: Unit): void;
   /** No unit is generated before this time. */
   abstract setNextContinuous(spec: Unit["spec"], time: number): void;
+  /** Adds to what is counted under a time. */
+  abstract addCounts(spec: Unit["spec"], at: number, counts: OutcomeCounts): void;
+  protected abstract setBreaker(spec: Unit["spec"], state: BreakerState): void;
   /** When the schedule makes its next unit, and the time of the last one that it made. */
   abstract setRuns(spec: Unit["spec"], nextRun: number, lastRun: number): void;
 
@@ -317,6 +329,31 @@ export abstract class WorkingSet<Unit extends UnitState> {
   /** For the history; `ms` is how long the attempt took, or the unit had waited for it, and below 0 when it did neither. */
   happened(unit: Unit, happening: Happening, ms: number): void {
     this.#notes.note(unit.spec.id, happening, this.now, ms, 1);
+  }
+
+  /** For the breaker of the work spec, if it has one: the attempt finished, or failed. */
+  attemptEnded({ spec }: Unit, { start, data, reason }: AttemptState, finished: boolean): void {
+    if (!hasBreaker(spec.meta)) return;
+    this.#outcomes ??= new Map<Unit["spec"], Outcomes>();
+    let outcomes = this.#outcomes.get(spec);
+    if (outcomes === undefined) this.#outcomes.set(spec, (outcomes = { finished: [], failed: [] }));
+    if (finished) outcomes.finished.push(start);
+    else outcomes.failed.push({ start, data, reason });
+  }
+
+  takeOutcomes(): Map<Unit["spec"], Outcomes> | null {
+    const outcomes = this.#outcomes;
+    this.#outcomes = null;
+    return outcomes;
+  }
+
+  /** Sets the state of a breaker; that it tripped, or no longer is, is told once the verb has taken effect. */
+  changeBreaker(spec: Unit["spec"], state: BreakerState): void {
+    const was = isTripped(spec.meta);
+    this.setBreaker(spec, state);
+    const is = state.since !== undefined;
+    if (was !== is)
+      this.#notes.breaker({ namespace: spec.namespace, workSpec: spec.name, time: this.now, state });
   }
 
   /** The unit has ended: its queues get a message, and its dependents are looked at before the verb answers. */

@@ -1,7 +1,7 @@
 /** The audit log: who changed what, when; and who was refused. A line of JSON each, without data. */
 import { createWriteStream, type WriteStream } from "node:fs";
 import path from "node:path";
-import { around, isCoordinateError, verbs, type Coordinate } from "../core/index.ts";
+import { around, isCoordinateError, verbs, type BreakerEvent, type Coordinate } from "../core/index.ts";
 import type { Answered, Route } from "../rest/index.ts";
 import { makeDirectory } from "./make-directory.ts";
 
@@ -46,6 +46,18 @@ export class Audit {
       // without the query: a client may have put a token there
       path: (path.split("?", 1)[0] ?? "").slice(0, longest),
       status,
+    });
+  }
+
+  /** What a work spec did by itself. */
+  breaker({ namespace, workSpec, state }: BreakerEvent): void {
+    const action = state.since === undefined ? "breaker.closed" : "breaker.tripped";
+    this.#write({
+      address: "",
+      namespace,
+      action,
+      path: `work_spec/${workSpec}`.slice(0, longest),
+      status: 200,
     });
   }
 

@@ -11,7 +11,14 @@ import path from "node:path";
 import { createSecureContext } from "node:tls";
 import { listenCborRpc, type CborRpcListener } from "../cbor/index.ts";
 import { isMapping, readDocument, reasonOf, redactUrl, starred, withoutSecrets } from "../config/index.ts";
-import { CoordinateError, ManualClock, shape, stuckText, type Coordinate } from "../core/index.ts";
+import {
+  breakerWord,
+  CoordinateError,
+  ManualClock,
+  shape,
+  stuckText,
+  type Coordinate,
+} from "../core/index.ts";
 import {
   coalesce,
   EventLog,
@@ -118,6 +125,21 @@ async function serve(config: Config, log: Logger, parts: Parts): Promise<Daemon>
   const large = new LargeRequests();
   const audit = await openStep(`--data-dir ${config.dataDir}`, async () => openAudit(config, tokens, log));
   if (audit !== null) undo.push(() => audit.close());
+  backend.engine?.watchBreakers((event) => {
+    const { namespace, workSpec, time, state } = event;
+    metrics.breaker(event);
+    audit?.breaker(event);
+    if (events.wanted(namespace))
+      events.add(namespace, {
+        type: "workSpecs",
+        verb: "breaker",
+        time,
+        workSpec,
+        count: 1,
+        items: () => [state],
+      });
+    log.warn({ namespace, workSpec, ...state }, breakerWord(state));
+  });
   const dashboard = config.page ? readDashboard() : null;
   let document = "";
   const daemonRoutes = [

@@ -6,10 +6,13 @@
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry, type Metric } from "prom-client";
 import {
   around,
+  eachRow,
+  isTripped,
   isWait,
   type AddedWorkUnit,
   type AttemptChanged,
   type AttemptRow,
+  type BreakerEvent,
   type Coordinate,
   type Swept,
 } from "../core/index.ts";
@@ -101,6 +104,7 @@ export class Metrics {
   readonly #claimed: Counter;
   readonly #settled: Counter<"status">;
   readonly #swept: Counter<"what">;
+  readonly #breakers: Counter<"what">;
   /** Counted here and told to the counter when it is asked: a look at its labels costs a microsecond. */
   #claimedNow = 0;
   #addedNow = 0;
@@ -141,6 +145,15 @@ export class Metrics {
     this.#swept = counter("coordinate_swept_total", "What housekeeping found: expired leases and the like", [
       "what",
     ]);
+    this.#breakers = counter(
+      "coordinate_breaker_changes_total",
+      "How often breakers of work specs tripped and closed through this daemon",
+      ["what"],
+    );
+  }
+
+  breaker({ state }: BreakerEvent): void {
+    this.#breakers.inc({ what: state.since === undefined ? "closed" : "tripped" });
   }
 
   /** What is asked of the store when somebody scrapes. */
@@ -183,6 +196,18 @@ export class Metrics {
         if (rows.length > maxSeries) rows.sort((a, b) => a.since - b.since);
         for (const { namespace, workSpec, since } of rows.slice(0, maxSeries))
           this.set({ namespace, work_spec: workSpec }, Math.max(0, now() - since) / 1000);
+      },
+    });
+    new Gauge({
+      name: "coordinate_breaker_tripped",
+      help: "1 for each work spec that its breaker holds back",
+      labelNames: ["namespace", "work_spec"],
+      registers,
+      async collect() {
+        this.reset();
+        for (const { name: namespace } of await coordinate.listNamespaces())
+          for await (const { name, meta } of eachRow((from) => coordinate.listWorkSpecs(namespace, from)))
+            if (isTripped(meta)) this.set({ namespace, work_spec: name }, 1);
       },
     });
     new Gauge({

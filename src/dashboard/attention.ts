@@ -2,7 +2,15 @@
  * What needs attention: pure, from what the verbs say to a list sorted by urgency. A condition that will not heal by
  * itself is `critical`; one that somebody should know of is a `warning`. Each has a cause with its evidence.
  */
-import type { AttemptRow, Explained, FailureRow, Tally, WorkerRow, WorkSpecMeta } from "../core/index.ts";
+import {
+  isTripped,
+  type AttemptRow,
+  type Explained,
+  type FailureRow,
+  type Tally,
+  type WorkerRow,
+  type WorkSpecMeta,
+} from "../core/index.ts";
 import type { Rates } from "./data/counts.ts";
 import { count, duration, percent, plural, rate } from "./format.ts";
 import type { IconName } from "./parts/icon.tsx";
@@ -28,7 +36,16 @@ export interface Around {
 }
 
 export type ConditionKind =
-  "nobody" | "failing" | "stuck" | "leases" | "behind" | "paused" | "no_weight" | "late" | "failed";
+  | "nobody"
+  | "breaker"
+  | "failing"
+  | "stuck"
+  | "leases"
+  | "behind"
+  | "paused"
+  | "no_weight"
+  | "late"
+  | "failed";
 
 /** A sentence in pieces: words, evidence that is set off, and code. */
 export type Words = readonly (string | { readonly strong: string } | { readonly code: string })[];
@@ -193,6 +210,31 @@ const behind: Rule = (spec, { now }) => {
   };
 };
 
+/** Paused or slowed down by its own breaker. */
+const breaker: Rule = (spec, { now }) => {
+  const { meta } = spec;
+  if (meta.paused || !isTripped(meta)) return null;
+  const { failed = 0, ended = 0, error = "", since = now, until = 0 } = meta.breakerState;
+  const number = waits(spec);
+  return {
+    kind: "breaker",
+    level: "critical",
+    icon: "paused",
+    title: meta.breaker.action === "slow" ? "Slowed down by its breaker" : "Paused by its breaker",
+    cause: [
+      { strong: `${count(failed)} of ${count(ended)}` },
+      ` attempts failed, ${duration(Math.max(0, now - since))} ago`,
+      ...(error === "" ? ["."] : [": ", { code: error }]),
+      until > now
+        ? ` The next probe in ${duration(until - now)}.`
+        : " The next unit that a worker takes is a probe.",
+    ],
+    number,
+    of: age(spec, now),
+    status: "waiting",
+  };
+};
+
 const paused: Rule = (spec, { now }) => {
   const { meta, counts, rates } = spec;
   const number = waits(spec);
@@ -283,10 +325,22 @@ export function withError(
     : [...cause, " ", { strong: percent(share) }, " of them say ", { code: first.error }];
 }
 
-const rules: readonly Rule[] = [nobody, failing, stuck, leases, behind, paused, noWeight, late, failed];
+const rules: readonly Rule[] = [
+  nobody,
+  breaker,
+  failing,
+  stuck,
+  leases,
+  behind,
+  paused,
+  noWeight,
+  late,
+  failed,
+];
 
 const order: readonly ConditionKind[] = [
   "nobody",
+  "breaker",
   "failing",
   "stuck",
   "leases",

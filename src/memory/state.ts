@@ -8,6 +8,7 @@ import {
   compareNames,
   hasTimer,
   isPlainName,
+  breakerRules,
   hasLanes,
   laneRules,
   isSpent,
@@ -218,6 +219,8 @@ export class Spec implements SpecState {
   cursor = "";
   turn = 0;
   full = 0;
+  /** What its breaker counts: by time, and then by outcome. */
+  readonly outcomes = new Map<number, Map<string, number>>();
   readonly failures = new Failures(byName);
 
   constructor(id: number, space: Space, name: string, data: Data, meta: WorkSpecMeta) {
@@ -239,6 +242,7 @@ export class Spec implements SpecState {
     const limit = specTryLimit(this.meta);
     if (laneRules(meta) !== laneRules(this.meta) || hasLanes(meta) !== (this.lanes !== null))
       this.lanes = hasLanes(meta) ? new SpecLanes(meta, this.units.values(), this.lanes) : null;
+    if (breakerRules(meta) !== breakerRules(this.meta)) this.outcomes.clear();
     this.meta = meta;
     if (specTryLimit(meta) === limit) return;
     this.exhausted.clear();

@@ -2,6 +2,7 @@
 import {
   areExtras,
   hasTimer,
+  countedFrom,
   limitNames,
   nextTurnOf,
   noExtras,
@@ -12,12 +13,14 @@ import {
   WorkingSet,
   type AttemptState,
   type BatchRow,
+  type BreakerState,
   type Extras,
   type Hold,
   type Lane,
   type LaneState,
   type Happened,
   type Need,
+  type OutcomeCounts,
   type QueueMessage,
   type Rule,
   type SharedLimitState,
@@ -48,6 +51,7 @@ export class MemorySet extends WorkingSet<Unit> {
     this.now = now;
     this.takeUnresolved();
     this.takeBatchChanges();
+    this.takeOutcomes();
     return this;
   }
 
@@ -273,6 +277,30 @@ export class MemorySet extends WorkingSet<Unit> {
 
   setRuns(spec: Spec, nextRun: number, lastRun: number): void {
     spec.meta = { ...spec.meta, nextRun, lastRun };
+  }
+
+  counts({ meta, outcomes }: Spec): OutcomeCounts {
+    const from = countedFrom(meta, this.now);
+    const sums = new Map<string, number>();
+    for (const [at, counts] of outcomes)
+      if (at < from) outcomes.delete(at);
+      else for (const [key, count] of counts) sums.set(key, (sums.get(key) ?? 0) + count);
+    return sums;
+  }
+
+  addCounts(spec: Spec, at: number, counts: OutcomeCounts): void {
+    const { outcomes } = spec;
+    let there = outcomes.get(at);
+    if (there === undefined) {
+      // those that are too old go with the first of a new time
+      this.counts(spec);
+      outcomes.set(at, (there = new Map<string, number>()));
+    }
+    for (const [key, count] of counts) there.set(key, (there.get(key) ?? 0) + count);
+  }
+
+  protected setBreaker(spec: Spec, breakerState: BreakerState): void {
+    spec.meta = { ...spec.meta, breakerState };
   }
 
   // ---- events

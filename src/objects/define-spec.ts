@@ -72,6 +72,16 @@ export interface WorkSpecKeys<Result = DataObject> {
     attempts?: number;
     backoff?: { kind?: "exponential" | "fixed" | "linear"; delay?: number; max?: number; jitter?: number };
   };
+  /** When it pauses itself because too many of its attempts fail */
+  breaker?: {
+    failures: number;
+    min?: number;
+    window?: number;
+    pause?: number;
+    probes?: number;
+    by?: "work_spec" | "error";
+    action?: "pause" | "slow";
+  };
   /** Units that may wait; an add of more is refused with queue_full. 0 is unlimited */
   max_waiting?: number;
   /** The full name of the work spec that gets the outputs */

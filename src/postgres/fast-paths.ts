@@ -20,6 +20,7 @@ import { isNeedyPast } from "./expiry.ts";
 import { extraArrays, extrasFrom, labelRows, retryArrays } from "./extras.ts";
 import { comparePlaces, placeOf, type Place } from "./floor.ts";
 import { LaneNotes, noteGroups, noteInsert, notesFrom, writeNotes } from "./lanes.ts";
+import { countedSql } from "./outcomes.ts";
 import { takeSeqs } from "./queues.ts";
 import { emptyDelta, epochOf, tallyConflict, tallyInsert, writeTallies } from "./tally.ts";
 import { laneOf, type Spec } from "./units.ts";
@@ -255,12 +256,12 @@ const fastActions = { finish: 0, fail: 1, retry: 2, renew: 3 } as const;
  * $1 namespace, $2 now, $3 how many; then per change the unit, number, action, time, data, and whether it may chain; $10 the
  * second of arrivals.
  */
-const settleStatement = (queued: boolean, laned: boolean, fails: boolean): string => `
+const settleStatement = ({ queued, laned, fails, counted }: SettleKind): string => `
   WITH given AS MATERIALIZED (
     SELECT * FROM unnest($4::bigint[], $5::int[], $6::smallint[], $7::bigint[], $8::bytea[], $9::boolean[])
       WITH ORDINALITY AS g (id, number, action, time, data, chains, at)
   ), found AS MATERIALIZED (
-    SELECT f.spec, count(*) AS units, bool_or(g.chains) AS chains${queued ? ", sum(cardinality(f.queues)) AS messages" : ""}
+    SELECT f.spec, count(*) AS units, bool_or(g.chains) AS chains${queued ? ", sum(cardinality(f.queues)) AS messages" : ""}${counted ? ", bool_or(g.action = 1) AS fails" : ""}
     FROM given g CROSS JOIN LATERAL (
       SELECT u.spec${queued ? ", u.queues" : ""} FROM @unit u WHERE u.id = g.id AND ${plainUnit(queued)} LIMIT 1
     ) f
@@ -271,6 +272,7 @@ const settleStatement = (queued: boolean, laned: boolean, fails: boolean): strin
     SELECT sum(f.units) AS units${queued ? ", coalesce(sum(f.messages), 0) <= cardinality($11::bigint[]) AS enough" : ""}
     FROM found f JOIN @spec s ON s.id = f.spec JOIN @namespace n ON n.id = s.namespace
     WHERE NOT s.dead AND n.name = $1 AND NOT (f.chains AND s.next_spec <> '') AND NOT (SELECT past FROM needy)${laned ? "" : " AND NOT s.laned"}
+      AND (s.count_ms = 0${counted ? " OR s.count_ms > 0 AND NOT f.fails" : ""})
   ), changed AS (
     UPDATE @unit u SET
       status = CASE g.action WHEN 0 THEN 4 WHEN 1 THEN 5 WHEN 3 THEN 3 ELSE CASE WHEN g.time > $2::bigint THEN 1 ELSE 0 END END,
@@ -282,7 +284,7 @@ const settleStatement = (queued: boolean, laned: boolean, fails: boolean): strin
       attempt_data = coalesce(g.data, u.attempt_data)
     FROM fit, given g WHERE ${isRow("u.id", "g.id")} AND ${plainUnit(queued)} AND fit.units = $3::bigint${queued ? " AND fit.enough" : ""}
     RETURNING u.spec, u.status, u.attempt_expiration, u.place, u.key, g.at, u.attempt_end - u.attempt_start AS took, u.attempt_end AS ended${laned ? ", u.lane, u.partition" : ""}${queued ? toldColumns : fails ? ", u.id" : ""}
-  ), ${queued ? toldSql : ""}${laned ? notedSql : ""}${fails ? failedSql : ""}tallied AS (
+  ), ${queued ? toldSql : ""}${laned ? notedSql : ""}${fails ? failedSql : ""}${counted ? countedSql : ""}tallied AS (
     ${tallyInsert}
     SELECT spec, pg_backend_pid(), count(*) FILTER (WHERE status = 0), count(*) FILTER (WHERE status = 1), 0,
       -count(*) FILTER (WHERE status <> 3), count(*) FILTER (WHERE status = 4), count(*) FILTER (WHERE status = 5), 0, 0,
@@ -296,20 +298,31 @@ const settleStatement = (queued: boolean, laned: boolean, fails: boolean): strin
 
 /**
  * `queued`: for units of which some have queues; $11 numbers for their messages, $12 the order of the changes. `laned`: where units
- * are handed out by partition. `fails`: where some fail.
+ * are handed out by partition. `fails`: where some fail. `counted`: where work specs have breakers; then failures are not plain.
  */
-const settleStatements = new Map(
-  Array.from({ length: 8 }, (_, bits) => [
-    bits,
-    settleStatement((bits & 1) > 0, (bits & 2) > 0, (bits & 4) > 0),
-  ]),
-);
-export const settleSql = (queued: boolean, laned: boolean, fails: boolean): string =>
-  settleStatements.get(Number(queued) + 2 * Number(laned) + 4 * Number(fails)) ?? "";
+interface SettleKind {
+  queued: boolean;
+  laned: boolean;
+  fails: boolean;
+  counted: boolean;
+}
+
+const kindNumber = ({ queued, laned, fails, counted }: SettleKind): number =>
+  Number(queued) + 2 * Number(laned) + 4 * Number(fails) + 8 * Number(counted);
+
+const settleStatements = new Map<number, string>();
+
+export function settleSql(kind: SettleKind): string {
+  const number = kindNumber(kind);
+  let sql = settleStatements.get(number);
+  if (sql === undefined) settleStatements.set(number, (sql = settleStatement(kind)));
+  return sql;
+}
 
 /**
  * Answers each change in its place; undefined where the rules have to decide. `queues` is how many queues a unit may have:
- * so many numbers of messages are taken first. `laned`: units may be handed out by partition. `needyPast`: leases of units with
+ * so many numbers of messages are taken first. `laned`: units may be handed out by partition; `counted`: work specs may have
+ * breakers. `needyPast`: leases of units with
  * dependencies may have ended, and what follows from that comes first.
  */
 export async function settlePlain(
@@ -317,7 +330,7 @@ export async function settlePlain(
   ns: string,
   changes: readonly Settle[],
   queues: number,
-  laned: boolean,
+  { laned, counted }: Pick<SettleKind, "laned" | "counted">,
   now: number,
 ): Promise<{ answers: (AttemptChanged | undefined)[]; needyPast: boolean }> {
   const answers = new Array<AttemptChanged | undefined>(changes.length).fill(undefined);
@@ -334,7 +347,7 @@ export async function settlePlain(
   let rows: Row[];
   const fails = changes.some(({ action }) => action === "fail");
   const tells = queues > 0 && ends > 0;
-  const sql = settleSql(tells, laned, fails);
+  const sql = settleSql({ queued: tells, laned, fails, counted });
   if (!tells) rows = await db.write(sql, plain, { repeatable: true });
   else {
     const seqs = await takeSeqs(db, ends * queues);

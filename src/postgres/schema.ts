@@ -406,6 +406,22 @@ export const migrations: readonly Migration[] = [
         full_at double precision NOT NULL,
         PRIMARY KEY (namespace, name)
       ) WITH (fillfactor = 50)`,
+      // breaker: what it does now, in JSON, null when it never tripped; count_ms: how long a tenth of its window is, 0 without one, and
+      // negative while it is tripped; count_from: what ended before does not count
+      `ALTER TABLE @spec ADD COLUMN breaker text, ADD COLUMN count_ms bigint NOT NULL DEFAULT 0,
+        ADD COLUMN count_from bigint NOT NULL DEFAULT 0`,
+      // what breakers count: how many attempts came to what, by the tenth of the window, each server process in rows of its own
+      `CREATE TABLE @outcome (
+        spec bigint NOT NULL,
+        at bigint NOT NULL,
+        count bigint NOT NULL,
+        shard integer NOT NULL,
+        kind text NOT NULL,
+        PRIMARY KEY (spec, at, kind, shard)
+      ) WITH (
+        fillfactor = 20,
+        autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0
+      )`,
       // turn: how many units the partition that was served last has had of its turn
       "ALTER TABLE @spec ADD COLUMN limits bytea[], ADD COLUMN turn integer NOT NULL DEFAULT 0",
       // how many failed so, by the hour that they did

@@ -11,6 +11,7 @@ import {
   CoordinateError,
   defaultNamespaceSettings,
   follow,
+  hasBreaker,
   hasFlowRules,
   hasLanes,
   isCoordinateError,
@@ -206,6 +207,8 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
   readonly #queues = new Map<string, number>();
   /** Namespaces with work specs whose units are handed out by partition. */
   readonly #laned = new Set<string>();
+  /** Namespaces with work specs that have breakers, when they were last looked at. */
+  readonly #counted = new Set<string>();
   /** Specs whose adds met units that exist, lately: the next one does not try the shorter way first. */
   readonly #upserts = new Map<number, number>();
 
@@ -372,6 +375,8 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
         }
         if (read.candidates.some(({ meta }) => hasLanes(meta))) this.#laned.add(ns);
         else this.#laned.delete(ns);
+        if (read.candidates.some(({ meta }) => hasBreaker(meta))) this.#counted.add(ns);
+        else this.#counted.delete(ns);
         const { settings, candidates, repeated, arrivals } = read;
         for (const { id, available } of candidates)
           if (available > 0) await this.#hints.floors.look(this.#db, id, arrivals.get(id) ?? -1);
@@ -786,7 +791,14 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
   async #settle(ns: string, changes: readonly Settle[], now: number): Promise<AttemptChanged[]> {
     const queues = this.#queues.get(ns) ?? 0;
     const { answers: plain, needyPast } = this.#parts.fastPaths
-      ? await settlePlain(this.#parts.timely, ns, changes, queues, this.#laned.has(ns), now)
+      ? await settlePlain(
+          this.#parts.timely,
+          ns,
+          changes,
+          queues,
+          { laned: this.#laned.has(ns), counted: this.#counted.has(ns) },
+          now,
+        )
       : { answers: [], needyPast: true };
     // what is not plain, and what another transaction changed at the same moment
     const left = changes.filter((_, i) => plain[i] === undefined);

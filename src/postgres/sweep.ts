@@ -2,6 +2,7 @@
 import {
   countRetired,
   exhaustUnits,
+  hasBreaker,
   nothingSwept,
   removeUnits,
   specTryLimit,
@@ -15,6 +16,7 @@ import { catchUp, isPast, type Ways } from "./expiry.ts";
 import { sweepLanes } from "./lanes.ts";
 import { dropRecords } from "./history.ts";
 import { dropEmptyGroups, groupFailures } from "./failures.ts";
+import { dropOldOutcomes } from "./outcomes.ts";
 import { purgeQueues } from "./queues.ts";
 import { foldTallies, tallyOf } from "./tally.ts";
 import { int8s } from "./values.ts";
@@ -59,7 +61,7 @@ export async function purgeUnits(
             "DELETE FROM @tally t WHERE NOT EXISTS (SELECT 1 FROM @spec s WHERE s.id = t.spec AND $1)",
             [true],
           );
-          for (const table of ["lane", "note"])
+          for (const table of ["lane", "note", "outcome"])
             await tx.rows(`DELETE FROM @${table} WHERE spec = ANY ($1::bigint[])`, [
               int8s((gone as [number][]).map(([id]) => id)),
             ]);
@@ -91,6 +93,7 @@ interface SweepSpec {
   /** Tries after which a unit fails, and whether a unit has reached a limit of its own. */
   limit: number;
   spent: boolean;
+  counted: boolean;
   retention: { status: "finished" | "failed"; limit: RetentionLimit; count: number }[];
 }
 
@@ -139,6 +142,7 @@ export async function sweepStore(
   }
   if (left() === 0) swept.more = true;
   swept.workers = await db.transaction(async (tx) => forgetOld(tx, limits, now), { repeatable: true });
+  if (specs.some(({ counted }) => counted)) await dropOldOutcomes(db, now);
   await trimLog(db, logs);
   return { swept, changed };
 }
@@ -179,7 +183,7 @@ async function readSpecs(db: Database, only: number | null, now: number): Promis
   );
   return (rows as [number, Buffer, boolean, string, number, number, boolean][]).map(
     ([id, namespace, past, text, finished, failed, spent]) => {
-      const meta = readMeta(text, 0);
+      const meta = readMeta(text, 0, null);
       const { retention } = meta;
       const counts = { finished, failed };
       return {
@@ -188,6 +192,7 @@ async function readSpecs(db: Database, only: number | null, now: number): Promis
         past,
         limit: specTryLimit(meta),
         spent,
+        counted: hasBreaker(meta),
         retention: (["finished", "failed"] as const).flatMap((status) => {
           const limit = retention[status];
           return limit === undefined ? [] : [{ status, limit, count: counts[status] }];

@@ -34,6 +34,7 @@ export const attemptCode = Object.fromEntries(attemptStatuses.map((status, i) =>
 
 export interface Spec extends SpecState {
   readonly namespaceId: number;
+  meta: WorkSpecMeta;
   full: number;
   /** The partition that was served last, and how many units it has had of its turn. */
   cursor: string;
@@ -73,8 +74,8 @@ const unitColumnCount = 31;
 
 /** The columns of a unit's work spec and namespace, in the order that `readSpec` expects them. */
 export const specColumns =
-  "s.name, s.namespace, n.name, s.meta, s.next_continuous, s.dead, s.full_at, s.cursor, s.turn";
-export const specColumnCount = 9;
+  "s.name, s.namespace, n.name, s.meta, s.next_continuous, s.dead, s.full_at, s.cursor, s.turn, s.breaker";
+export const specColumnCount = 10;
 
 /** A unit's columns, its spec's, and whatever else was asked for. */
 export const fullColumns = `${unitColumns}, ${specColumns}`;
@@ -86,7 +87,7 @@ export function readSpec(id: number, row: Row): Spec {
     name: nameFromBytes(row[0] as Buffer),
     namespaceId: row[1] as number,
     namespace: nameFromBytes(row[2] as Buffer),
-    meta: readMeta(row[3] as string, row[4] as number),
+    meta: readMeta(row[3] as string, row[4] as number, row[9] as string | null),
     deleted: row[5] as boolean,
     full: row[6] as number,
     cursor: nameFromBytes(row[7] as Buffer),

@@ -1,6 +1,7 @@
 /** Namespaces and work specs: few rows, read by name. */
 import {
   defaultNamespaceSettings,
+  breakerRules,
   hasFlowRules,
   hasLanes,
   laneRules,
@@ -10,6 +11,7 @@ import {
   nameToBytes,
   readStoredMeta,
   workSpecName,
+  type BreakerState,
   type DesiredState,
   type NamespaceRow,
   type NamespaceSettings,
@@ -20,6 +22,7 @@ import {
   type WorkSpecRow,
 } from "../core/index.ts";
 import type { Row, Session } from "./connection.ts";
+import { breakerValues } from "./outcomes.ts";
 import { readSpec, specColumns, type Spec } from "./units.ts";
 import { byteas, bytesData, dataBytes, int8s } from "./values.ts";
 
@@ -87,9 +90,16 @@ export async function killNamespace(tx: Session, ns: string): Promise<boolean> {
 /** Parsed metadata by its text: a claim reads the same few texts again and again. */
 const parsed = new Map<string, WorkSpecMeta>();
 
+/** As the column has it. */
+export const readBreaker = (text: string | null): BreakerState =>
+  text === null ? noBreakerState : (JSON.parse(text) as BreakerState);
+
+const noBreakerState: BreakerState = {};
+
 export function readMeta(
   text: string,
   nextContinuous: number,
+  breaker: string | null,
   nextRun: number | null = null,
   lastRun: number | null = null,
 ): WorkSpecMeta {
@@ -98,14 +108,15 @@ export function readMeta(
     if (parsed.size > 10_000) parsed.clear();
     parsed.set(text, (meta = readStoredMeta(text)));
   }
-  return { ...meta, nextContinuous, nextRun: nextRun ?? 0, lastRun: lastRun ?? 0 };
+  const breakerState = readBreaker(breaker);
+  return { ...meta, nextContinuous, nextRun: nextRun ?? 0, lastRun: lastRun ?? 0, breakerState };
 }
 
-/** Without what claims and schedules change, so that the text stays the same. */
+/** Without what claims, schedules and breakers change, so that the text stays the same. */
 const writeMeta = (meta: WorkSpecMeta): string =>
-  JSON.stringify({ ...meta, nextContinuous: 0, nextRun: 0, lastRun: 0 });
+  JSON.stringify({ ...meta, nextContinuous: 0, nextRun: 0, lastRun: 0, breakerState: {} });
 
-const rowColumns = "s.id, s.name, s.data, s.meta, s.next_continuous, s.next_run, s.last_run";
+const rowColumns = "s.id, s.name, s.data, s.meta, s.next_continuous, s.breaker, s.next_run, s.last_run";
 
 const readRow = (row: Row): WorkSpecRow => {
   const data = bytesData(row[2] as Buffer);
@@ -114,7 +125,13 @@ const readRow = (row: Row): WorkSpecRow => {
     id: row[0] as number,
     name: nameFromBytes(row[1] as Buffer),
     data,
-    meta: readMeta(row[3] as string, row[4] as number, row[5] as number | null, row[6] as number | null),
+    meta: readMeta(
+      row[3] as string,
+      row[4] as number,
+      row[5] as string | null,
+      row[6] as number | null,
+      row[7] as number | null,
+    ),
   };
 };
 
@@ -185,6 +202,7 @@ export async function writeWorkSpecs(
       meta.lastRun > 0 ? meta.lastRun : null,
       hasFlowRules(meta),
       hasLanes(meta),
+      ...breakerValues(meta),
       meta.limits.length === 0 ? null : byteas(limitNames(meta).map(nameToBytes)),
     ];
     const hadLanes = old !== undefined && hasLanes(old.meta);
@@ -192,18 +210,21 @@ export async function writeWorkSpecs(
     const [written] = await tx.rows(
       old === undefined
         ? `INSERT INTO @spec (data, meta, paused, continuous, max_running, next_continuous, next_spec, next_run, last_run,
-             flow, laned, limits, namespace, name, build_lanes)
-           VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) RETURNING id`
+             flow, laned, breaker, count_ms, count_from, limits, namespace, name, build_lanes)
+           VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18) RETURNING id`
         : `UPDATE @spec SET data = $1, meta = $2, paused = $3, continuous = $4, max_running = $5, next_continuous = $6,
-             next_spec = $7, next_run = $8, last_run = $9, flow = $10, laned = $11, limits = $12,
-             build_lanes = CASE WHEN $14::bigint = 0 THEN build_lanes ELSE $14 END
-           WHERE id = $13 RETURNING id`,
+             next_spec = $7, next_run = $8, last_run = $9, flow = $10, laned = $11,
+             breaker = $12, count_ms = $13, count_from = $14, limits = $15,
+             build_lanes = CASE WHEN $17::bigint = 0 THEN build_lanes ELSE $17 END
+           WHERE id = $16 RETURNING id`,
       old === undefined
         ? [...values, namespace, nameToBytes(name), build ? 1 : 0]
         : [...values, old.id, build ? 1 : 0],
     );
     if (hadLanes && !hasLanes(meta))
       for (const table of ["lane", "note"]) await tx.rows(`DELETE FROM @${table} WHERE spec = $1`, [old.id]);
+    if (old !== undefined && breakerRules(meta) !== breakerRules(old.meta))
+      await tx.rows("DELETE FROM @outcome WHERE spec = $1", [old.id]);
     const row = { id: written?.[0] as number, name, data, meta };
     specs.set(name, row);
     rows.push(row);

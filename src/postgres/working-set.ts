@@ -22,11 +22,13 @@ import {
   type AttemptKey,
   type AttemptState,
   type BatchRow,
+  type BreakerState,
   type Extras,
   type Hold,
   type LaneState,
   type Loading,
   type Need,
+  type OutcomeCounts,
   type QueueMessage,
   type Rule,
   type SharedLimitState,
@@ -44,6 +46,7 @@ import { LaneNotes, placeOfUnit, SpecLanes, writeNotes, type LaneHost, type PgLa
 import { registerWorkers, writeLog } from "./log.ts";
 import { findKeys, makeKeys } from "./long-names.ts";
 import { readNeeds, type ReadNeed } from "./needs.ts";
+import { loadBreaker, writeBreaker, writeOutcomes } from "./outcomes.ts";
 import { writeMessages, type NewMessage } from "./queues.ts";
 import { emptyDelta, tallyOf, writeTallies, type Delta } from "./tally.ts";
 import {
@@ -132,6 +135,10 @@ export class PostgresSet extends WorkingSet<Unit> {
   readonly #batches = new Map<string, BatchRow>();
   readonly #savedBatches = new Map<string, { namespace: string; batch: BatchRow }>();
   readonly #runs = new Map<number, { nextRun: number; lastRun: number }>();
+  /** What was in the windows of breakers, and what this verb adds, by time. */
+  readonly #counted = new Map<number, OutcomeCounts>();
+  readonly #outcomes = new Map<number, Map<number, Map<string, number>>>();
+  readonly #breakers = new Set<Spec>();
   readonly #messages: NewMessage[] = [];
   readonly #told = new Map<string, number>();
   /** Only while a claim by partition looks at them. */
@@ -661,6 +668,30 @@ export class PostgresSet extends WorkingSet<Unit> {
     this.#runs.set(spec.id, { nextRun, lastRun });
   }
 
+  override loadBreaker(spec: Spec): Loading {
+    return loadBreaker(this.#tx, spec, this.now).then((counts) => this.#counted.set(spec.id, counts));
+  }
+
+  counts({ id }: Spec): OutcomeCounts {
+    const counts = new Map(this.#counted.get(id));
+    for (const added of this.#outcomes.get(id)?.values() ?? [])
+      for (const [kind, count] of added) counts.set(kind, (counts.get(kind) ?? 0) + count);
+    return counts;
+  }
+
+  addCounts({ id }: Spec, at: number, counts: OutcomeCounts): void {
+    const times = this.#outcomes.get(id) ?? new Map<number, Map<string, number>>();
+    this.#outcomes.set(id, times);
+    const there = times.get(at) ?? new Map<string, number>();
+    times.set(at, there);
+    for (const [kind, count] of counts) there.set(kind, (there.get(kind) ?? 0) + count);
+  }
+
+  protected setBreaker(spec: Spec, breakerState: BreakerState): void {
+    spec.meta = { ...spec.meta, breakerState };
+    this.#breakers.add(spec);
+  }
+
   /** Counts ended units that retention removes. */
   retire(spec: Spec, status: "finished" | "failed", count: number): void {
     const counts = this.#retired.get(spec.id) ?? { finished: 0, failed: 0 };
@@ -757,6 +788,8 @@ export class PostgresSet extends WorkingSet<Unit> {
         nextRun > 0 ? nextRun : null,
         lastRun > 0 ? lastRun : null,
       ]);
+    if (this.#outcomes.size > 0) await writeOutcomes(this.#tx, this.#outcomes);
+    for (const spec of this.#breakers) await writeBreaker(this.#tx, spec);
     await writeTallies(this.#tx, deltas, this.now);
   }
 

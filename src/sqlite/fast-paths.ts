@@ -17,8 +17,12 @@ import {
   actionStatus,
   attemptId,
   hasFlowRules,
+  hasBreaker,
   hasLanes,
   hasTimer,
+  isTripped,
+  countedAt,
+  finishedKey,
   batchOf,
   availableSince,
   extrasOfPut,
@@ -41,6 +45,7 @@ import type { Value } from "./driver.ts";
 import { addExtras, anyInBatch, dropExtras, extrasOf } from "./extras.ts";
 import { dropFailed } from "./failures.ts";
 import type { Lease } from "./leases.ts";
+import { addOutcomes } from "./outcomes.ts";
 import { dropLogs } from "./logs.ts";
 import { addMessage } from "./queues.ts";
 import { attemptCode, unitState } from "./schema.ts";
@@ -331,8 +336,17 @@ export function* settlePlain(
     answers.push(ends.add(one));
   }
   ends.flush();
+  countFinished(state, plain, now);
   if (chained.length > 0) yield* addOutputs(state, chained, now);
   return answers;
+}
+
+/** For breakers that have not tripped. */
+function countFinished(state: State, plain: readonly Plain[], now: number): void {
+  const counts = new Map<Spec, number>();
+  for (const { spec } of plain) if (hasBreaker(spec.meta)) counts.set(spec, (counts.get(spec) ?? 0) + 1);
+  for (const [spec, count] of counts)
+    addOutcomes(state, spec, countedAt(spec.meta, now), new Map([[finishedKey, count]]), now);
 }
 
 /** Units of neighbouring changes go together. */
@@ -355,6 +369,8 @@ function readPlain(state: State, ns: string, change: Settle, now: number): Plain
   if (lease === undefined || spec === undefined || spec.deleted || spec.namespace !== ns) return null;
   if (hasLanes(spec.meta)) return null;
   const { action, data } = change;
+  // a failure may trip the breaker, and a probe may close it
+  if (hasBreaker(spec.meta) && (action !== "finish" || isTripped(spec.meta))) return null;
   if (lease.number !== change.number || lease.expiration <= now || (lease.own && data === null)) return null;
   if ((action !== "finish" && action !== "fail") || change.reason !== undefined) return null;
   if (lease.queued && batchOf(extrasOf(state, lease.unit).labels) !== null) return null;

@@ -324,6 +324,14 @@ export const migrations: readonly string[] = [
     full REAL NOT NULL,
     PRIMARY KEY (namespace, name)
   ) WITHOUT ROWID;
+  -- what the breakers of work specs count: how many attempts came to what, by the tenth of the window
+  CREATE TABLE outcome (
+    spec INTEGER NOT NULL,
+    at INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    count INTEGER NOT NULL,
+    PRIMARY KEY (spec, at, kind)
+  ) WITHOUT ROWID;
   -- how many units the partition that was served last has had of its turn
   ALTER TABLE tally ADD COLUMN turn INTEGER NOT NULL DEFAULT 0;
 

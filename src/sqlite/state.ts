@@ -68,6 +68,8 @@ export class Spec implements SpecState {
   cursor = "";
   turn = 0;
   full = 0;
+  /** The time under which its breaker counted last; see `outcomes.ts`. */
+  countedAt = 0;
 
   constructor(id: number, space: Space, name: string, data: Data, meta: WorkSpecMeta) {
     this.id = id;

@@ -267,6 +267,15 @@ export const sql = {
     INSERT INTO delayed SELECT u.spec, u.not_before, u.id, u.name
     FROM json_each(?) AS j CROSS JOIN unit AS u ON u.id = j.value WHERE u.not_before > ?`,
 
+  // ---- breakers
+
+  addOutcome: `
+    INSERT INTO outcome (spec, at, kind, count) VALUES (?, ?, ?, ?)
+    ON CONFLICT (spec, at, kind) DO UPDATE SET count = count + excluded.count`,
+  outcomes: "SELECT kind, sum(count) FROM outcome WHERE spec = ? AND at >= ? GROUP BY kind",
+  dropOutcomes: "DELETE FROM outcome WHERE spec = ? AND at < ?",
+  dropAllOutcomes: "DELETE FROM outcome WHERE spec = ?",
+
   // ---- failure groups
 
   noteFailed: "INSERT INTO failed SELECT id, spec, NULL, name FROM unit WHERE id = ?",

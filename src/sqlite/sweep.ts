@@ -227,6 +227,7 @@ function* purgeSpec(state: State, spec: Spec, limit: number, now: number): Steps
   sql.dropTally.run(spec.id);
   sql.clearLanes.run(spec.id);
   sql.dropFailures.run(spec.id);
+  sql.dropAllOutcomes.run(spec.id);
   sql.dropSpecRecords.run(spec.space.id, spec.id);
   state.specs.delete(spec.id);
   state.deadSpecs.delete(spec);

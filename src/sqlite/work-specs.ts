@@ -2,6 +2,7 @@
 import {
   compareNames,
   defaultNamespaceSettings,
+  breakerRules,
   hasLanes,
   laneRules,
   missingWorkSpec,
@@ -69,6 +70,7 @@ export function putSpec(state: State, space: Space, put: WorkSpecPut, meta: Work
   if (put.data !== null) spec.data = put.data;
   spec.meta = meta;
   if (laneRules(meta) !== laneRules(oldMeta)) syncLanes(state, spec, hasLanes(oldMeta));
+  if (breakerRules(meta) !== breakerRules(oldMeta)) state.sql.dropAllOutcomes.run(spec.id);
   // from now on, or no longer, `ended` has each unit that ends; `sweep` sees to those that ended before
   if (retains && spec.retained === 0) setRetained(state, spec, 1);
   else if (!retains && spec.retained === 2) setRetained(state, spec, 1);

@@ -14,11 +14,13 @@ import {
   type AddedWorkUnit,
   type AttemptState,
   type BatchRow,
+  type BreakerState,
   type Extras,
   type Hold,
   type Lane,
   type LaneState,
   type Need,
+  type OutcomeCounts,
   type QueueMessage,
   type Rule,
   type UnitTiming,
@@ -33,6 +35,7 @@ import { dropFailed, noteFailed } from "./failures.ts";
 import { addNew } from "./fast-paths.ts";
 import { enterLane, lanesOf, laneValue, leaveLane } from "./lanes.ts";
 import { readBatch } from "./batches.ts";
+import { addOutcomes, readOutcomes } from "./outcomes.ts";
 import { limitsOf } from "./limits.ts";
 import { addMessage } from "./queues.ts";
 import { attemptCode, unitState } from "./schema.ts";
@@ -68,6 +71,7 @@ export class SqliteSet extends WorkingSet<Unit> {
   #forget(): void {
     this.takeUnresolved();
     this.takeBatchChanges();
+    this.takeOutcomes();
     // to clear a Map costs as much as to make one
     if (this.#units.size > 0) this.#units.clear();
     if (this.#names.size > 0) this.#names.clear();
@@ -461,6 +465,18 @@ export class SqliteSet extends WorkingSet<Unit> {
 
   setRuns(spec: Spec, nextRun: number, lastRun: number): void {
     this.#setMeta(spec, { ...spec.meta, nextRun, lastRun });
+  }
+
+  counts(spec: Spec): OutcomeCounts {
+    return readOutcomes(this.#state, spec, this.now);
+  }
+
+  addCounts(spec: Spec, at: number, counts: OutcomeCounts): void {
+    addOutcomes(this.#state, spec, at, counts, this.now);
+  }
+
+  protected setBreaker(spec: Spec, breakerState: BreakerState): void {
+    this.#setMeta(spec, { ...spec.meta, breakerState });
   }
 
   #setMeta(spec: Spec, meta: WorkSpecMeta): void {

@@ -7,6 +7,7 @@ import { actions } from "./cases/actions.ts";
 import { attempts } from "./cases/attempts.ts";
 import { cancelling } from "./cases/cancelling.ts";
 import { batches } from "./cases/batches.ts";
+import { breakers } from "./cases/breakers.ts";
 import { chaining } from "./cases/chaining.ts";
 import { conflicts } from "./cases/conflicts.ts";
 import { consequences } from "./cases/consequences.ts";
@@ -71,6 +72,7 @@ export const caseGroups: readonly CaseGroup[] = [
   partitions,
   deadlines,
   aging,
+  breakers,
   sharedLimits,
   ending,
   queueAge,

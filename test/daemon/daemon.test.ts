@@ -164,6 +164,42 @@ describe("tokens", () => {
     ]);
   });
 
+  test("a breaker that trips is in the events, the metrics and the audit log", async () => {
+    const dataDir = fresh();
+    const { token } = createToken(path.join(dataDir, "tokens.json"), { name: "a", grants: all });
+    const daemon = await start({ dataDir, metrics: true });
+    const client = clientOf(daemon, token);
+    const data = encodeData({ name: "s", breaker: { failures: 1, min: 1 } });
+    await client.setWorkSpecs("n", [{ data }]);
+    await client.addWorkUnits("n", "s", [{ name: "u" }]);
+    const stop = new AbortController();
+    const told = (async () => {
+      for await (const event of client.events("n", { signal: stop.signal }))
+        if (event.verb === "breaker") return event;
+      return undefined;
+    })();
+    // the stream has begun when something is heard of it
+    const [attempt] = await client.requestAttempts("n", { worker: "w" });
+    const metricsText = async (): Promise<string> => {
+      const headers = { authorization: `Bearer ${token}` };
+      return (await fetch(`${daemon.urls[0]}/metrics`, { headers })).text();
+    };
+    await expect.poll(metricsText, { timeout: 20_000 }).toContain("coordinate_event_watchers 1");
+    await client.settleAttempts("n", [{ attempt: attempt?.id ?? "", action: "fail" }]);
+    expect(await told).toMatchObject({ type: "workSpecs", workSpec: "s", items: [{ failed: 1, ended: 1 }] });
+    stop.abort();
+    const metrics = await metricsText();
+    expect(metrics).toContain('coordinate_breaker_tripped{namespace="n",work_spec="s"} 1');
+    expect(metrics).toContain('coordinate_breaker_changes_total{what="tripped"} 1');
+    await daemon.stop();
+    const lines = readFileSync(path.join(dataDir, "audit.log"), "utf8").trim().split("\n");
+    expect(lines.map((line) => JSON.parse(line) as object)).toMatchObject([
+      { action: "setWorkSpecs" },
+      { action: "addWorkUnits" },
+      { action: "breaker.tripped", namespace: "n", path: "work_spec/s" },
+    ]);
+  });
+
   test("changes and refusals are in the audit log, data and secrets are not", async () => {
     const dataDir = fresh();
     const tokens = path.join(dataDir, "tokens.json");

@@ -19,10 +19,13 @@ import {
 import type { Difference } from "./known-differences.ts";
 import type { Measure } from "./measure.ts";
 import {
+  closeBreaker,
   isLaned,
   Model,
+  noTrip,
   type ModelAction,
   type ModelAttempt,
+  type ModelBreaker,
   type ModelMessage,
   type ModelPut,
   type ModelRate,
@@ -564,6 +567,7 @@ operations.define(
     const found = both.model.spec(spec);
     if (found === undefined) return [0, 0];
     Object.assign(found, change);
+    if (!change.paused) closeBreaker(found);
     forgetLanes(found);
     await both.engine.setWorkSpecMeta(both.ns, spec, change);
     return true;
@@ -610,6 +614,12 @@ const rates: ModelRate[] = [
   { limit: 3, periodMs: 1000, burst: 2 },
 ];
 
+const breakers: ModelBreaker[] = [
+  { failures: 0.5, min: 2, windowMs: 1000, pauseMs: 100, probes: 1, slow: false },
+  { failures: 0.3, min: 1, windowMs: 100, pauseMs: 1000, probes: 2, slow: false },
+  { failures: 0.4, min: 2, windowMs: 10_000, pauseMs: 10, probes: 2, slow: true },
+];
+
 operations.define(
   "set spec",
   3,
@@ -627,16 +637,19 @@ operations.define(
       weights: fc.constantFrom<Record<string, number>[]>({}, {}, { p: 2, q: 3 }, { "": 3, p: 1 }),
       limits: fc.constantFrom([], [], ["x"], ["y", "x"]),
     }),
+    breaker: fc.constantFrom(null, null, ...breakers),
     backoff: fc.constantFrom(null, null, 0, 100),
     finished: fc.option(limit, { freq: 1, nil: undefined }),
     failed: fc.option(limit, { freq: 1, nil: undefined }),
   }),
-  async (both, { name, then, maxRetries, backoff, flow, finished, failed }) => {
+  async (both, { name, then, maxRetries, backoff, breaker, flow, finished, failed }) => {
     await setSpec(both, {
       name,
       then,
       maxRetries,
       ...flow,
+      // histories that were stored before there were breakers have none
+      breaker: breaker ?? null,
       backoff,
       retention: { ...(finished && { finished }), ...(failed && { failed }) },
     });
@@ -671,9 +684,11 @@ async function setSpec(
     ratePerPartition: {},
     order: false,
     fair: false,
+    breaker: null,
     weights: {},
     limits: [],
     ...flow,
+    trip: there?.trip ?? noTrip(),
     cursor: there?.cursor ?? "",
     turn: there?.turn ?? 0,
     full: there?.full ?? 0,
@@ -681,6 +696,8 @@ async function setSpec(
     removed: there?.removed ?? { finished: 0, failed: 0 },
   };
   forgetLanes(fresh);
+  closeBreaker(fresh);
+  if (JSON.stringify(fresh.breaker) !== JSON.stringify(there?.breaker)) fresh.trip.outcomes = [];
   if (there === undefined) model.specs.push(fresh);
   else Object.assign(there, fresh);
   const limit = (given: { maxAge?: number; maxCount?: number }): object => ({
@@ -698,6 +715,7 @@ async function setSpec(
         rate_per_partition: rateKeys(fresh.ratePerPartition),
         order: fresh.order ? "partition" : "",
         fair: fresh.fair ? "partition" : "",
+        breaker: breakerKeys(fresh.breaker),
         partition_weights: fresh.weights,
         limits: fresh.limits,
         ...(backoff !== null && { retry: { backoff: { kind: "linear", delay: backoff / 1000 } } }),
@@ -711,6 +729,12 @@ async function setSpec(
 
 const rateKeys = ({ limit, periodMs, burst }: ModelRate): object =>
   limit === undefined ? {} : { limit, period: (periodMs ?? 1000) / 1000, burst };
+
+const breakerKeys = (breaker: ModelBreaker | null): object => {
+  if (breaker === null) return {};
+  const { windowMs, pauseMs, slow, ...rest } = breaker;
+  return { ...rest, window: windowMs / 1000, pause: pauseMs / 1000, action: slow ? "slow" : "pause" };
+};
 
 /** The buckets of partitions are kept only while there are rules for partitions. */
 function forgetLanes(spec: ModelSpec): void {

@@ -867,6 +867,15 @@ const specData = fc.record({
   max_running_per_partition: seldom(fc.constantFrom(1, 2), 4),
   rate: seldom(rate, 6),
   rate_per_partition: seldom(rate, 6),
+  breaker: seldom(
+    fc.constantFrom(
+      { failures: 0.5, min: 2, window: 1, pause: 0.1 },
+      { failures: 0.2, min: 1, window: 0.1, pause: 1, probes: 2 },
+      { failures: 0.4, min: 2, by: "error", pause: 0.05 },
+      { failures: 0.3, min: 2, window: 10, pause: 0.1, probes: 2, action: "slow" },
+    ),
+    3,
+  ),
   order: seldom(fc.constant("partition"), 4),
   fair: seldom(fc.constant("partition"), 4),
   aging: seldom(fc.constantFrom(1, 100), 5),

@@ -65,6 +65,35 @@ export interface ModelUnit {
   deleted: boolean;
 }
 
+export interface ModelBreaker {
+  failures: number;
+  min: number;
+  windowMs: number;
+  pauseMs: number;
+  probes: number;
+  slow: boolean;
+}
+
+/** What a breaker has counted, and since when it is tripped; null is not. */
+export interface ModelTrip {
+  outcomes: { at: number; good: boolean }[];
+  from: number;
+  since: number | null;
+  until: number;
+  left: number;
+  good: number;
+}
+
+export const noTrip = (): ModelTrip => ({ outcomes: [], from: 0, since: null, until: 0, left: 0, good: 0 });
+
+/** Closed by a person, or by probes that finished. */
+export function closeBreaker({ trip }: ModelSpec): void {
+  if (trip.since === null) return;
+  trip.from = Math.max(trip.since, trip.from) + 1;
+  trip.since = null;
+  trip.outcomes = [];
+}
+
 export interface ModelSpec {
   name: string;
   then: string;
@@ -85,6 +114,8 @@ export interface ModelSpec {
   turn: number;
   full: number;
   fullOf: Map<string, number>;
+  breaker: ModelBreaker | null;
+  trip: ModelTrip;
   /** The wait after each try is so much longer than the one before; null is not said. */
   backoff: number | null;
   maxWaiting: number;
@@ -547,6 +578,8 @@ export class Model {
     if (spec.maxGetwork > 0) places = Math.min(places, spec.maxGetwork);
     if (spec.maxRunning > 0) places = Math.min(places, spec.maxRunning - this.counts(specName).pending);
     places = Math.min(places, tokensOf(spec.rate, spec.full, this.now));
+    if (spec.breaker !== null && spec.trip.since !== null)
+      places = Math.min(places, this.now >= spec.trip.until ? spec.breaker.probes : spec.trip.left);
     for (const { maxRunning, running, rate, full } of this.#limitsOf(spec)) {
       places = Math.min(places, tokensOf(rate, full, this.now));
       if (maxRunning > 0) places = Math.min(places, maxRunning - running);
@@ -580,6 +613,14 @@ export class Model {
 
   #paid(spec: ModelSpec, given: ModelAttempt[]): ModelAttempt[] {
     spec.full = takeTokens(spec.rate, spec.full, this.now, given.length);
+    const { breaker, trip } = spec;
+    if (breaker !== null && trip.since !== null && given.length > 0) {
+      if (this.now >= trip.until) {
+        trip.left = breaker.probes;
+        trip.until = this.now + breaker.pauseMs;
+      }
+      trip.left -= given.length;
+    }
     for (const { limit } of this.#limitsOf(spec))
       limit.full = takeTokens(limit.rate, limit.full, this.now, given.length);
     return given;
@@ -661,6 +702,7 @@ export class Model {
     }[],
   ): { error: string | null; changed: boolean; status: string | null }[] {
     this.#begin();
+    const ended: { spec: string; start: number; good: boolean }[] = [];
     const answers = changes.map((change) => {
       const { attempt } = change;
       if (attempt.unit.deleted) return { error: "gone", changed: false, status: null };
@@ -668,10 +710,45 @@ export class Model {
       const answer = this.#settleOne(change);
       // a worker that renews still computes; one that settles knows now that it lost the unit
       if (change.action !== "renew") attempt.lost = false;
-      return { ...answer, status: attempt.status };
+      const { action } = change;
+      if (answer.changed && !answer.taken && (action === "finish" || action === "fail" || action === "error"))
+        ended.push({ spec: attempt.unit.spec, start: attempt.start ?? 0, good: action === "finish" });
+      return { error: answer.error, changed: answer.changed, status: attempt.status };
     });
     this.#follow();
+    for (const spec of this.specs)
+      this.#countOutcomes(
+        spec,
+        ended.filter((one) => one.spec === spec.name),
+      );
     return answers;
+  }
+
+  #countOutcomes(spec: ModelSpec, ended: readonly { start: number; good: boolean }[]): void {
+    const { breaker, trip } = spec;
+    if (breaker === null || ended.length === 0) return;
+    if (trip.since !== null) {
+      const probes = ended.filter(({ start }) => start > (trip.since ?? 0));
+      if (probes.some(({ good }) => !good)) {
+        trip.good = 0;
+        if (breaker.slow) return;
+        trip.left = 0;
+        trip.until = this.now + breaker.pauseMs;
+      } else {
+        trip.good += probes.length;
+        if (probes.length > 0 && trip.good >= breaker.probes) closeBreaker(spec);
+      }
+      return;
+    }
+    const at = Math.max(trip.from, this.now - (this.now % (breaker.windowMs / 10)));
+    for (const { good } of ended) trip.outcomes.push({ at, good });
+    trip.outcomes = trip.outcomes.filter((one) => one.at > this.now - breaker.windowMs);
+    const failed = trip.outcomes.filter(({ good }) => !good).length;
+    const enough = trip.outcomes.length >= breaker.min;
+    if (!enough || ended.every(({ good }) => good) || failed < breaker.failures * trip.outcomes.length)
+      return;
+    const until = this.now + (breaker.slow ? 1 : breaker.pauseMs);
+    Object.assign(trip, { since: this.now, until, left: 0, good: 0 });
   }
 
   #settleOne({
@@ -688,7 +765,7 @@ export class Model {
     time: number;
     untried: boolean;
     recordTaken: boolean;
-  }): { error: string | null; changed: boolean } {
+  }): { error: string | null; changed: boolean; taken?: true } {
     const { unit, status } = attempt;
     const outcome = {
       finish: "finished",
@@ -715,7 +792,7 @@ export class Model {
     if (taken && recordTaken && ["finish", "fail", "retry"].includes(action)) {
       if (data !== null) attempt.data = data;
       attempt.status = outcome as "finished";
-      return { error: null, changed: true };
+      return { error: null, changed: true, taken: true };
     }
     if (attempt.replaced || (action === "renew" && status === "expired" && time > 0 && isFull)) {
       if (action === "renew" && data !== null) attempt.data = data;

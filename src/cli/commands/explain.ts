@@ -149,6 +149,8 @@ const advice: Partial<Record<NonNullable<Explained["excluded"]>, (name: string) 
   not_before: (name) => `coordinate set ${name} not_before=now starts it at once.`,
   no_weight: (name) => `coordinate set ${name} weight=20 gives it a share.`,
   max_running: (name) => `More may run when one of them ends, or after coordinate set ${name} max_running=N.`,
+  breaker: (name) =>
+    `It goes on by itself when a probe finishes; coordinate resume ${name} lets it go on at once. coordinate failures ${name} shows what failed.`,
   rate: (name) =>
     `More may begin then; coordinate set ${name} shows what is set, and the rate stands in the work spec.`,
   limit: () =>

@@ -1,6 +1,13 @@
 /** `coordinate tail`: what happens, as it happens. */
 import { setTimeout as wait } from "node:timers/promises";
-import { backOffMs, dataGetText, errorLine, type AttemptRow, type TallyRow } from "../../core/index.ts";
+import {
+  backOffMs,
+  dataGetText,
+  errorLine,
+  type AttemptRow,
+  type BreakerState,
+  type TallyRow,
+} from "../../core/index.ts";
 import type { StreamedEvent } from "../../rest/client.ts";
 import { command, repeatedWords } from "../command.ts";
 import type { Context } from "../context.ts";
@@ -222,6 +229,8 @@ function sentence(event: StreamedEvent): string {
     case "setWorkSpecMeta":
     case "deleteWorkSpecs":
       return `${words(event.verb)} ${listed(items.filter((item) => typeof item === "string"))}`;
+    case "breaker":
+      return `${quote(event.workSpec ?? "")}: ${breakerText(items[0])}`;
     case "tally":
     case "sweep":
       return `${event.verb === "sweep" ? "swept" : quote(event.workSpec ?? "")}: ${changes(items[0])}`;
@@ -247,6 +256,12 @@ function tallyOf(values: readonly string[]): string {
   return [...counts]
     .map(([value, count]) => (values.length === 1 ? show(value) : `${count} ${show(value)}`))
     .join(", ");
+}
+
+function breakerText(item: unknown): string {
+  const { since, failed = 0, ended = 0, error = "" } = (item ?? {}) as BreakerState;
+  if (since === undefined) return "its breaker closed, and it goes on";
+  return `its breaker tripped, ${failed} of ${ended} attempts failed${error === "" ? "" : `: ${show(error)}`}`;
 }
 
 function changes(item: unknown): string {

@@ -2,8 +2,10 @@
 import {
   defaultMeta,
   eachRow,
+  hasBreaker,
   hasRate,
   hasSchedule,
+  isTripped,
   metaFields,
   type Coordinate,
   type WorkSpecMeta,
@@ -32,6 +34,7 @@ const notNoted: ReadonlySet<string> = new Set<keyof WorkSpecMeta>([
   "schedule",
   "rate",
   "ratePerPartition",
+  "breaker",
   "partitionWeights",
   "limits",
 ]);
@@ -47,6 +50,7 @@ function notes({ meta }: WorkSpecRow): string {
     meta.retry.attempts !== undefined && `${meta.retry.attempts} tries`,
     hasRate(meta.rate) && `rate ${unitsIn(meta.rate)}`,
     hasRate(meta.ratePerPartition) && `rate_per_partition ${unitsIn(meta.ratePerPartition)}`,
+    isTripped(meta) ? "breaker tripped" : hasBreaker(meta) && "breaker",
     Object.keys(meta.partitionWeights).length > 0 &&
       `weights of ${counted(Object.keys(meta.partitionWeights).length, "partition")}`,
     meta.limits.length > 0 && `limits ${meta.limits.map(showName).join(", ")}`,

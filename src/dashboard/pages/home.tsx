@@ -160,7 +160,7 @@ function AttentionRow(props: {
         <span>{condition.of}</span>
       </div>
       <div className="go">
-        {condition.kind === "paused" && may("write") ? (
+        {(condition.kind === "paused" || condition.kind === "breaker") && may("write") ? (
           <button type="button" className="btn s" onClick={resume}>
             {spec.name.length < 14 ? `Resume ${visible(spec.name)}` : "Resume"}
           </button>
@@ -176,6 +176,7 @@ function AttentionRow(props: {
 
 const nextWords: Readonly<Record<Condition["kind"], string>> = {
   nobody: "Who can run it",
+  breaker: "See why",
   failing: "Failure groups",
   failed: "Failure groups",
   stuck: "Why",

@@ -2,6 +2,7 @@
 import { useState, type KeyboardEvent, type ReactNode } from "react";
 import {
   hasSchedule,
+  isTripped,
   type FailureRow,
   type WorkSpecMeta,
   type WorkSpecMetaChange,
@@ -64,6 +65,7 @@ function Shown({ spec }: { spec: SpecRow }): ReactNode {
   const definition = definitionOf(spec.row);
   const description = typeof definition?.data.desc === "string" ? definition.data.desc : "";
   const tone = condition === null ? "ok" : condition.level === "critical" ? "t-failed" : "t-blocked";
+  const held = meta.paused || isTripped(meta);
   const pause = (paused: boolean): void => {
     void undo.run({
       did: paused ? `${name} is paused: what runs goes on, nothing more is handed out` : `${name} runs again`,
@@ -110,9 +112,9 @@ function Shown({ spec }: { spec: SpecRow }): ReactNode {
               <Icon name="plus" />
               Add units
             </button>
-            <button type="button" className="btn" onClick={() => pause(!meta.paused)}>
-              <Icon name={meta.paused ? "pending" : "paused"} />
-              {meta.paused ? "Resume" : "Pause"}
+            <button type="button" className="btn" onClick={() => pause(!held)}>
+              <Icon name={held ? "pending" : "paused"} />
+              {held ? "Resume" : "Pause"}
             </button>
             <Menu
               className="icon-btn"
@@ -320,6 +322,7 @@ function sayings(
 
 const advice: Readonly<Record<string, string>> = {
   paused: "Resume it, and what waits is handed out by its share.",
+  breaker: "It goes on by itself when a probe finishes. Resume it, and it goes on at once.",
   no_weight: "Give it a weight above zero.",
   max_running: "More may run when one of them ends, or after raising max_running.",
   lower_priority: "Its turn comes when those have no work, or with a higher priority.",
