@@ -28,9 +28,9 @@ export interface OutputUnit {
   readonly delayMs: number;
   /** Empty for none. */
   readonly partition: string;
-  /** How long from now on it has until it is late, or fails unless it has begun; 0 for ever. */
-  readonly deadlineMs: number;
-  readonly expiresMs: number;
+  /** How long from now on it has until it is late, or fails unless it has begun; absent for ever. */
+  readonly deadlineMs?: number;
+  readonly expiresMs?: number;
 }
 
 export interface Outputs {
@@ -112,11 +112,8 @@ function readItem(item: RawValue): OutputUnit {
   return {
     name: readUnitName(name),
     data: data === undefined ? null : readUnitData(data),
+    ...fromMetadata,
     priority: readNumber("priority", priority) ?? fromMetadata.priority,
-    delayMs: fromMetadata.delayMs,
-    partition: fromMetadata.partition,
-    deadlineMs: fromMetadata.deadlineMs,
-    expiresMs: fromMetadata.expiresMs,
   };
 }
 
@@ -137,7 +134,7 @@ function readUnitData(value: RawValue): Data | null {
 
 type Metadata = Pick<OutputUnit, "priority" | "delayMs" | "partition" | "deadlineMs" | "expiresMs">;
 
-const noMetadata: Metadata = { priority: 0, delayMs: 0, partition: "", deadlineMs: 0, expiresMs: 0 };
+const noMetadata: Metadata = { priority: 0, delayMs: 0, partition: "" };
 
 function readMetadata(metadata: RawValue | undefined): Metadata {
   let priority: RawValue | undefined;
@@ -155,12 +152,13 @@ function readMetadata(metadata: RawValue | undefined): Metadata {
       else if (key === "expires") expires = value;
     }
   }
+  const [deadlineMs, expiresMs] = [secondsToMs("deadline", deadline), secondsToMs("expires", expires)];
   return {
     priority: readNumber("priority", priority) ?? 0,
     delayMs: secondsToMs("delay", delay),
     partition: readPartition(partition),
-    deadlineMs: secondsToMs("deadline", deadline),
-    expiresMs: secondsToMs("expires", expires),
+    ...(deadlineMs > 0 && { deadlineMs }),
+    ...(expiresMs > 0 && { expiresMs }),
   };
 }
 

@@ -192,7 +192,7 @@ function settleOne<Unit extends UnitState>(
 
 /** A unit that the output of a finished attempt asks for. */
 export const outputPut = (
-  { name, data, priority, delayMs, partition, deadlineMs, expiresMs }: OutputUnit,
+  { name, data, priority, delayMs, partition, deadlineMs = 0, expiresMs = 0 }: OutputUnit,
   origin: string,
   now: number,
   batch: string | null = null,
