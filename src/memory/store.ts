@@ -649,7 +649,9 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
 
   async innerBatches(ns: string, parents: readonly string[]): Promise<string[]> {
     const wanted = new Set<string | null>(parents);
-    const inner = [...(this.#spaces.get(ns)?.batches.values() ?? [])].filter(({ parent }) => wanted.has(parent));
+    const inner = [...(this.#spaces.get(ns)?.batches.values() ?? [])].filter(({ parent }) =>
+      wanted.has(parent),
+    );
     return inner.map(({ name }) => name).sort(compareNames);
   }
 

@@ -20,5 +20,7 @@ export const deleteBatches = (state: State, space: Space, names: readonly string
 
 export const innerBatches = (state: State, space: Space, parents: readonly string[]): string[] =>
   parents
-    .flatMap((parent) => state.sql.innerBatches.all(space.id, JSON.stringify(parent)).map(([row]) => parse(row).name))
+    .flatMap((parent) =>
+      state.sql.innerBatches.all(space.id, JSON.stringify(parent)).map(([row]) => parse(row).name),
+    )
     .sort(compareNames);

@@ -16,7 +16,9 @@ type Group = Omit<FailureRow, "workSpec">;
 
 function readGroups(state: State, spec: Spec): Map<string, Group> {
   const groups = new Map<string, Group>();
-  for (const [fingerprint, error, count, first, last, tries, example, trend] of state.sql.failures.all(spec.id))
+  for (const [fingerprint, error, count, first, last, tries, example, trend] of state.sql.failures.all(
+    spec.id,
+  ))
     groups.set(fingerprint as string, {
       fingerprint: fingerprint as string,
       error: error as string,

@@ -284,7 +284,8 @@ export const sql = {
   groupsOf: `SELECT fingerprint FROM failed WHERE unit IN ${ids} AND fingerprint IS NOT NULL`,
   ungrouped: "SELECT unit FROM failed WHERE spec = ? AND fingerprint IS NULL ORDER BY unit LIMIT ? + 0",
   setGroup: "UPDATE failed SET fingerprint = ? WHERE unit = ?",
-  failures: "SELECT fingerprint, error, count, first, last, tries, example, trend FROM failure WHERE spec = ?",
+  failures:
+    "SELECT fingerprint, error, count, first, last, tries, example, trend FROM failure WHERE spec = ?",
   putFailure: "INSERT OR REPLACE INTO failure VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
   lessFailures: "UPDATE failure SET count = count - ? WHERE spec = ? AND fingerprint = ?",
   dropEmptyFailure: "DELETE FROM failure WHERE spec = ? AND fingerprint = ? AND count <= 0",
@@ -357,7 +358,8 @@ export const sql = {
   batch: "SELECT state FROM batch WHERE namespace = ? AND name = ?",
   batches: "SELECT state FROM batch WHERE namespace = ? AND name > ? ORDER BY name LIMIT ? + 0",
   setBatch: "INSERT OR REPLACE INTO batch VALUES (?, ?, ?, ?)",
-  innerBatches: "SELECT state FROM batch WHERE namespace = ? AND parent = ? AND parent IS NOT NULL ORDER BY name",
+  innerBatches:
+    "SELECT state FROM batch WHERE namespace = ? AND parent = ? AND parent IS NOT NULL ORDER BY name",
   dropBatch: "DELETE FROM batch WHERE namespace = ? AND name = ?",
   batchesOf: "SELECT name FROM batch WHERE namespace = ? LIMIT ? + 0",
 

@@ -38,7 +38,9 @@ export const failureGroups: CaseGroup = {
         await failing(t, { a2: noisy.a2, b2: noisy.b2, c: noisy.c });
         const rows = await failures(t);
         assert.deepEqual(
-          rows.map(({ fingerprint: _, trend: _trend, ...row }) => row).sort((x, y) => (x.error < y.error ? -1 : 1)),
+          rows
+            .map(({ fingerprint: _, trend: _trend, ...row }) => row)
+            .sort((x, y) => (x.error < y.error ? -1 : 1)),
           [
             {
               workSpec: "s",
