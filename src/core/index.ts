@@ -49,6 +49,7 @@ export * from "./slip.ts";
 export * from "./sorted-list.ts";
 export * from "./store.ts";
 export * from "./sweeping.ts";
+export * from "./timing.ts";
 export { readUnitLine } from "./unit-line.ts";
 export * from "./verbs.ts";
 export * from "./waiting.ts";

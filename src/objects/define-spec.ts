@@ -64,6 +64,8 @@ export interface WorkSpecKeys<Result = DataObject> {
   order?: "partition" | "";
   /** With partition, partitions take turns, one unit each, however many units they have and of whatever priority */
   fair?: "partition" | "";
+  /** Priority that a unit gains in a minute of waiting, so that none waits for ever; 0 is none */
+  aging?: number;
   /** With fair, how many units a turn of a partition is, by its name; 1 for those that are not named */
   partition_weights?: Readonly<Record<string, number>>;
   /** Limits of the namespace that its units come under, with those of other work specs */
