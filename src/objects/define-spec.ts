@@ -211,7 +211,10 @@ export function checkSlips(spec: object): void {
   // a caller without types may hand over anything; text and bytes are data in the form it is carried in
   if (spec instanceof Uint8Array || typeof spec === "string") return;
   if (!isObject(spec))
-    throw new CoordinateError("bad_data", `work spec: expected an object with a name, got ${describeValue(spec)}`);
+    throw new CoordinateError(
+      "bad_data",
+      `work spec: expected an object with a name, got ${describeValue(spec)}`,
+    );
   const known = Object.keys(workSpecKeys);
   for (const [key, value] of Object.entries(spec)) {
     const meant = slipOf(key, known);
