@@ -36,9 +36,9 @@ import {
   checkSpan,
   checkText,
   checkTime,
-  describeValue,
   latestTime,
 } from "./check.ts";
+import { describeValue } from "./describe-value.ts";
 import {
   batchActions,
   batchConditions,

@@ -10,7 +10,7 @@
  *
  * Data is the text that stands in the line: 1.0 stays 1.0, and keys keep their order.
  */
-import { describeValue } from "./check.ts";
+import { describeValue } from "./describe-value.ts";
 import { jsonData, type Data, type DataLimits } from "./data.ts";
 import { CoordinateError } from "./errors.ts";
 import { checkName } from "./names.ts";
