@@ -91,6 +91,7 @@ class Worker:
         modules: bool = False,
         work_specs: Optional[Iterable[str]] = None,
         available_gb: Optional[float] = None,
+        labels: Optional[Iterable[str]] = None,
     ) -> None:
         self.address = address
         self.namespace = namespace
@@ -107,6 +108,8 @@ class Worker:
         self.modules = modules
         self.work_specs = None if work_specs is None else list(work_specs)
         self.available_gb = available_gb
+        #: What work specs may require: `gpu`, `zone=eu`, `version=2.3.1`.
+        self.labels = None if labels is None else list(labels)
         self.tasks: Dict[str, Task] = {}
         self.counts = Counts()
         self._run: Optional["Run"] = None
@@ -576,6 +579,7 @@ class Run:
             "work_specs": self.asked_specs,
             "runtimes": RUNTIMES,
             "available_gb": self.worker.available_gb,
+            "labels": self.worker.labels,
             "request_id": uuid.uuid4().hex,
         }
         try:

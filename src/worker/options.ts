@@ -3,6 +3,8 @@ import { hostname } from "node:os";
 import {
   CoordinateError,
   defaultLifetimeMs,
+  describeValue,
+  isWorkerLabel,
   systemClock,
   systemRandom,
   type Clock,
@@ -40,6 +42,8 @@ export interface WorkerOptions {
   workSpecs?: readonly string[];
   /** Not work specs that need more memory. */
   availableGb?: number;
+  /** What work specs may require: `gpu`, `zone=eu`, `version=2.3.1`. */
+  labels?: readonly string[];
   /** Whether the next claim may be made while a short one runs; true. */
   ahead?: boolean;
 
@@ -71,6 +75,7 @@ export interface WorkerSettings {
   renewForMs: number;
   workSpecs: readonly string[];
   availableGb: number;
+  labels: readonly string[];
   ahead: boolean;
   waitMs: number;
   pollMs: number;
@@ -98,6 +103,7 @@ const known: ReadonlySet<string> = new Set<keyof WorkerOptions>([
   "renewForMs",
   "workSpecs",
   "availableGb",
+  "labels",
   "ahead",
   "waitMs",
   "pollMs",
@@ -109,6 +115,13 @@ const known: ReadonlySet<string> = new Set<keyof WorkerOptions>([
   "clock",
   "random",
 ]);
+
+function readLabels(labels: readonly string[]): readonly string[] {
+  for (const label of labels)
+    if (typeof label !== "string" || !isWorkerLabel(label))
+      throw bad("labels", `expected name or name=value, got ${describeValue(label)}`);
+  return [...labels];
+}
 
 /** Throws `bad_argument`, naming the option. */
 export function readOptions(options: WorkerOptions): WorkerSettings {
@@ -125,6 +138,7 @@ export function readOptions(options: WorkerOptions): WorkerSettings {
     renewForMs: span("renewForMs", options.renewForMs, 0, 0),
     workSpecs: options.workSpecs ?? [],
     availableGb: span("availableGb", options.availableGb, 0, 0),
+    labels: readLabels(options.labels ?? []),
     ahead: options.ahead ?? true,
     waitMs: span("waitMs", options.waitMs, 30_000, 0),
     pollMs: span("pollMs", options.pollMs, 1000, 1),
