@@ -458,13 +458,17 @@ class Run:
         self._told_trouble = True
 
     def check_in(self) -> None:
-        environment = {
+        environment: Dict[str, Any] = {
             "hostname": socket.gethostname(),
             "pid": os.getpid(),
             "python": platform.python_version(),
             "tasks": sorted(self.worker.tasks),
             "concurrency": self.concurrency,
         }
+        if self.worker.labels is not None:
+            # so that others can say which work it can take
+            asked = {"runtimes": RUNTIMES, "labels": self.worker.labels}
+            environment["asks"] = [asked if self.worker.work_specs is None else {**asked, "workSpecs": self.worker.work_specs}]
         changes: List[Dict[str, Any]] = [{"name": self.name, "active": True, "mode": "run", "data": environment}]
         changes += [{"name": slot.worker_name, "active": True, "parent": self.name} for slot in self.slots]
         desired = self.namespace.update_workers(changes)[0].desired

@@ -212,7 +212,7 @@ function aboutSpec(
       `  Start a worker with more memory, or say that it needs none: coordinate set ${quote(one.workSpec)} min_gb=0.`,
       "  ",
     );
-  if (able.length === 0 && unable.some(({ reason }) => / requires /.test(reason)))
+  if (able.length === 0 && unable.some(({ reason }) => reason.includes(" requires ")))
     out.sentence("  No worker has what it requires: start one with coordinate worker --labels.", "  ");
   if (one.excluded === "no_work") noWork(out, { delayed, blocked, failed }, quote(one.workSpec));
 }
