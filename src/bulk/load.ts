@@ -8,6 +8,7 @@
 import {
   CoordinateError,
   type AddedWorkUnit,
+  type ConflictPolicy,
   type Coordinate,
   type WorkUnitInput,
   type WorkUnitRow,
@@ -37,6 +38,8 @@ export interface LoadOptions {
   inFlight?: number;
   /** Goes on after what is wrong with one entry, and tells. Otherwise the first one ends the load. */
   keepGoing?: boolean;
+  /** What becomes of a unit that exists; `update` when absent. */
+  onConflict?: ConflictPolicy;
   onBad?: (bad: BadEntry) => void;
   /** How many bytes of the input were read, where that is of interest. */
   bytesRead?: () => number;
@@ -264,9 +267,13 @@ class Load {
     result: LoadProgress,
   ): Promise<void> {
     const { coordinate, ns, workSpec } = this.#target;
+    const { onConflict } = this.#options;
     let added: AddedWorkUnit[];
     try {
-      added = await coordinate.addWorkUnits(ns, workSpec, units, { requestId });
+      added = await coordinate.addWorkUnits(ns, workSpec, units, {
+        requestId,
+        ...(onConflict !== undefined && { onConflict }),
+      });
     } catch (error) {
       if (!isAboutUnits(error)) throw error;
       if (units.length > 1) {
@@ -296,7 +303,10 @@ class Load {
     const { coordinate, ns, workSpec } = this.#target;
     const names = units.map(({ name }) => name);
     const rows = await coordinate.getWorkUnits(ns, workSpec, names);
-    return names.flatMap((_, i) => (mustBeAdded(rows[i] ?? null, sentAt) ? [i] : []));
+    // a unit that would be refused now may be one that the chunk has added
+    const isMissing = (row: WorkUnitRow | null): boolean =>
+      this.#options.onConflict === "refuse" ? row === null : mustBeAdded(row, sentAt);
+    return names.flatMap((_, i) => (isMissing(rows[i] ?? null) ? [i] : []));
   }
 }
 

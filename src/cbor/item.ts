@@ -5,7 +5,17 @@
  */
 import { Buffer, isUtf8 } from "node:buffer";
 import { cborData, nameFromBytes, type Data, type DataLimits } from "../core/index.ts";
-import { argument, badArgument, breakByte, headEnd, indefinite, itemEnd, major, tags } from "./scan.ts";
+import {
+  argument,
+  badArgument,
+  breakByte,
+  halfFloat,
+  headEnd,
+  indefinite,
+  itemEnd,
+  major,
+  tags,
+} from "./scan.ts";
 
 export type ItemKind = "null" | "boolean" | "number" | "string" | "list" | "map" | "other";
 
@@ -210,13 +220,4 @@ function isKeyAt(bytes: Buffer, at: number, key: string): boolean {
   const start = headEnd(bytes, at);
   for (let i = 0; i < key.length; i++) if (bytes[start + i] !== key.charCodeAt(i)) return false;
   return true;
-}
-
-function halfFloat(bits: number): number {
-  const sign = bits & 0x8000 ? -1 : 1;
-  const exponent = (bits >> 10) & 31;
-  const fraction = bits & 1023;
-  if (exponent === 0) return sign * fraction * 2 ** -24;
-  if (exponent === 31) return fraction === 0 ? sign * Infinity : NaN;
-  return sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
 }

@@ -7,7 +7,7 @@
  */
 import { cborHead, CoordinateError, nextTurn } from "../core/index.ts";
 
-export const { argument, breakByte, headEnd, indefinite, major } = cborHead;
+export const { argument, breakByte, halfFloat, headEnd, indefinite, major } = cborHead;
 const { tag } = cborHead;
 
 /** Bytes that are not a request and cannot be answered: the connection ends. */

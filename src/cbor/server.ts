@@ -7,7 +7,7 @@
  * full speed and then fails; one whose connection is reset connects anew and sends its request again.
  */
 import { chmodSync, rmSync } from "node:fs";
-import { BlockList, createConnection, createServer, isIP, type Server, type Socket } from "node:net";
+import { BlockList, createServer, isIP, type Server, type Socket } from "node:net";
 import { createServer as createTlsServer, type TlsOptions } from "node:tls";
 import {
   CoordinateError,
@@ -18,7 +18,7 @@ import {
   type Coordinate,
   type Data,
 } from "../core/index.ts";
-import { LargeRequests, limitConnections, type ConnectionCaps } from "../traffic/index.ts";
+import { clearSocket, LargeRequests, limitConnections, type ConnectionCaps } from "../traffic/index.ts";
 import type { Call } from "./call.ts";
 import { Connection, type ConnectionLimits } from "./connection.ts";
 import { Fencing, type LegacyFencing } from "./fencing.ts";
@@ -261,20 +261,6 @@ async function startListening(server: Server, at: NonNullable<CborRpcOptions["at
       server.listen({ host: at.host ?? "127.0.0.1", port: at.port ?? defaultPort, backlog: 4096 }, listening);
   });
   if ("path" in at) chmodSync(at.path, 0o600);
-}
-
-/** A socket file that a daemon left behind when it was killed; one that answers belongs to a daemon that lives. */
-async function clearSocket(path: string): Promise<void> {
-  const lives = await new Promise<boolean>((resolve) => {
-    const socket = createConnection(path);
-    socket.once("connect", () => {
-      socket.destroy();
-      resolve(true);
-    });
-    socket.once("error", () => resolve(false));
-  });
-  if (lives) throw Object.assign(new Error(`another process listens on ${path}`), { code: "EADDRINUSE" });
-  rmSync(path, { force: true });
 }
 
 function describe(server: Server, at: NonNullable<CborRpcOptions["at"]>): { address: string; port: number } {

@@ -17,6 +17,7 @@ import {
   type LoadResult,
   type Source,
 } from "../bulk/index.ts";
+import { conflictPolicies, type ConflictPolicy } from "../core/index.ts";
 import { repeated, type Command } from "./command.ts";
 import type { Context } from "./context.ts";
 import { quote, show } from "./escape.ts";
@@ -34,6 +35,7 @@ export interface BulkOptions {
   batch?: string;
   inFlight?: string;
   keepGoing?: boolean;
+  onConflict?: string;
   resume?: boolean;
   restart?: boolean;
   /** False: `--no-journal`. */
@@ -55,6 +57,10 @@ export function defineBulk(command: Command): Command {
     .option("--batch <n>", "units in one request; 1000")
     .option("--in-flight <n>", "requests on their way at once; 4")
     .option("--keep-going", "go on after bad lines, and tell which they were")
+    .option(
+      "--on-conflict <policy>",
+      `what becomes of a unit that exists: ${conflictPolicies.join(", ")}; update if not given`,
+    )
     .option("--resume", "go on where an earlier load of this input stopped")
     .option("--restart", "begin anew, though an earlier load of this input stopped half-way")
     .option(
@@ -121,6 +127,7 @@ export class BadLines {
 
 /** Loads units into a work spec that is there, with progress, a journal, and a sentence at the end. */
 export async function runLoad(context: Context, workSpec: string, options: BulkOptions): Promise<LoadResult> {
+  const onConflict = readConflict(options);
   const { coordinate, ns } = await context.work();
   const { where } = await context.opened();
   const input = await openInput(context, options);
@@ -149,6 +156,7 @@ export async function runLoad(context: Context, workSpec: string, options: BulkO
           clock: { now: () => Date.now() },
           signal: context.signal,
           keepGoing: options.keepGoing === true,
+          onConflict,
           onBad: bad.add,
           bytesRead: () => source.bytesRead(),
           onProgress: (made) => {
@@ -168,7 +176,7 @@ export async function runLoad(context: Context, workSpec: string, options: BulkO
     progress.stop();
     if (result.complete) journal?.remove();
     else journal?.close();
-    report(context, source.name, result, progress.seconds);
+    report(context, source.name, result, onConflict, progress.seconds);
     return result;
   } finally {
     source.close();
@@ -224,14 +232,30 @@ function resumable(error: unknown, units: number): unknown {
   });
 }
 
-function report(context: Context, name: string, result: LoadResult, seconds: number): void {
+function readConflict({ onConflict = "update" }: BulkOptions): ConflictPolicy {
+  const policy = conflictPolicies.find((one) => one === onConflict);
+  if (policy === undefined)
+    throw new UsageError(`--on-conflict: expected one of ${conflictPolicies.join(", ")}, got ${onConflict}`);
+  return policy;
+}
+
+function report(
+  context: Context,
+  name: string,
+  result: LoadResult,
+  onConflict: ConflictPolicy,
+  seconds: number,
+): void {
   const { units, created, bad, resumed, complete } = result;
+  const existed = units - created;
+  const isLeft = onConflict === "ignore";
   const { out } = context;
   if (out.json) {
     out.printJson({
       units,
       created,
-      replaced: units - created,
+      replaced: isLeft ? 0 : existed,
+      ignored: isLeft ? existed : 0,
       bad,
       resumed,
       complete,
@@ -241,7 +265,7 @@ function report(context: Context, name: string, result: LoadResult, seconds: num
   }
   const parts = [
     `${count(created)} new`,
-    ...(units > created ? [`${count(units - created)} written over`] : []),
+    ...(existed > 0 ? [`${count(existed)} ${isLeft ? "left as they were" : "written over"}`] : []),
     ...(bad > 0 ? [counted(bad, "bad line")] : []),
     ...(resumed > 0 ? [`${count(resumed)} of them before`] : []),
   ];

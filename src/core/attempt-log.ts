@@ -121,11 +121,13 @@ export function readStoredLog(attempt: string, stored: StoredLog | null, after: 
   return { attempt, first, total, lines };
 }
 
-/** A text that is no longer than a line may be; what was cut is counted. */
-export const lineText = (text: string): string =>
-  text.length <= maxLineLength
-    ? text
-    : `${text.slice(0, maxLineLength)} (${text.length - maxLineLength} characters left out)`;
+/** A text that is no longer than a line may be, with what was cut counted, and that every wire can carry. */
+export function lineText(text: string): string {
+  const cut = text.length - maxLineLength;
+  const kept = cut > 0 ? text.slice(0, maxLineLength) : text;
+  const whole = kept.replace(/\p{Surrogate}/gu, "\ufffd");
+  return cut > 0 ? `${whole} (${cut} characters left out)` : whole;
+}
 
 /** Checks what a caller sent; null for an attempt that was never made. */
 export function checkLines(

@@ -43,3 +43,13 @@ export function argument(bytes: Uint8Array, at: number): number {
   for (let byte = at + 1; byte < end; byte++) value = value * 256 + (bytes[byte] ?? 0);
   return value;
 }
+
+/** The number that a float of two bytes is. */
+export function halfFloat(bits: number): number {
+  const sign = bits & 0x8000 ? -1 : 1;
+  const exponent = (bits >> 10) & 31;
+  const fraction = bits & 1023;
+  if (exponent === 0) return sign * fraction * 2 ** -24;
+  if (exponent === 31) return fraction === 0 ? sign * Infinity : NaN;
+  return sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
+}

@@ -4,7 +4,7 @@
  * Everything read here has passed `checkCborMap`, so reading cannot fail and its recursion is bounded.
  */
 import { Buffer, isUtf8 } from "node:buffer";
-import { argument, headEnd, isIndefinite, major, majorOf, tag } from "./cbor-head.ts";
+import { argument, halfFloat, headEnd, isIndefinite, major, majorOf, tag } from "./cbor-head.ts";
 import { cborItemCount, cborItemEnd, cborStringBytes } from "./cbor-item.ts";
 import type { DataObject, DataValue } from "./data-value.ts";
 import { Float, Tuple, Uuid } from "./data-value.ts";
@@ -166,15 +166,6 @@ function readFloat(cursor: Cursor): number {
   cursor.at = headEnd(bytes, at);
   if (bytes[at] === 0xfb) return bytes.readDoubleBE(at + 1);
   return bytes[at] === 0xfa ? bytes.readFloatBE(at + 1) : halfFloat(bytes.readUInt16BE(at + 1));
-}
-
-function halfFloat(bits: number): number {
-  const sign = bits & 0x8000 ? -1 : 1;
-  const exponent = (bits >> 10) & 31;
-  const fraction = bits & 1023;
-  if (exponent === 0) return sign * fraction * 2 ** -24;
-  if (exponent === 31) return fraction === 0 ? sign * Infinity : NaN;
-  return sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
 }
 
 /**

@@ -6,6 +6,7 @@
 import type { Clock } from "./clock.ts";
 import { isCoordinateError } from "./errors.ts";
 import { watchesOf, type Store } from "./store.ts";
+import { woken } from "./waiting.ts";
 import type { WorkSpecRef } from "./work-spec.ts";
 import type { WorkUnitRow } from "./work-unit.ts";
 
@@ -144,11 +145,11 @@ export class EndWaits {
     look: () => Promise<number[]>,
   ): Promise<void> {
     const wake = new AbortController();
-    const giveUp = (): void => wake.abort();
+    const giveUp = (): void => wake.abort(woken);
     const left = new Set(units);
     const stop = watchesOf(this.#store).watchEnds(ns, units, (unit) => {
       left.delete(unit);
-      if (any || left.size === 0) wake.abort();
+      if (any || left.size === 0) wake.abort(woken);
     });
     signal?.addEventListener("abort", giveUp);
     try {

@@ -79,7 +79,6 @@ export class Lanes {
   count({ partition, priority, attempt }: LaneUnit, status: WorkUnitStatus, by: number): void {
     if (status === "finished" || status === "failed") return;
     const lane = this.of(partition);
-    this.#takeOut(lane);
     if (status === "available") {
       const left = (lane.waiting.get(priority) ?? 0) + by;
       if (left === 0) lane.waiting.delete(priority);
@@ -89,6 +88,10 @@ export class Lanes {
       lane.begun += by;
       if (status === "available") lane.begunAvailable += by;
     }
+    // most units come and go while their lane stays where it is: finding its place in the ring is the larger part of the cost
+    const rank = lane.waiting.size > 0 ? rankOf(this.#meta, lane.top()) : null;
+    if (lane.hold === null && rank === lane.rank) return;
+    this.#takeOut(lane);
     lane.hold = null;
     this.#putIn(lane);
   }

@@ -31,8 +31,8 @@ import type {
   Tally,
   TallyRow,
   WaitingSinceRow,
+  WorkUnitQuery,
   WorkUnitRow,
-  WorkUnitStatus,
 } from "./work-unit.ts";
 import type { WorkerChange, WorkerQuery, WorkerRow } from "./worker.ts";
 
@@ -295,20 +295,8 @@ export interface WorkUnitPut {
   throttleMs?: number;
 }
 
-/** As a query, checked. Absent is no condition; an empty list matches nothing. */
-export interface WorkUnitWhere {
-  names?: readonly string[];
-  statuses?: readonly WorkUnitStatus[];
-  prefix?: string;
-  label?: string;
-  /** The fingerprint of a failure group; then `statuses` is `["failed"]`, or empty. */
-  error?: string;
-  /** Of units that have ended, those that did so at this time or later. */
-  endedSince?: number;
-  /** Rows have the unit's own data, whatever its attempt has. */
-  asAdded?: boolean;
-  previous?: string;
-}
+/** As a query, checked. Absent is no condition; an empty list matches nothing. With `error`, `statuses` is `["failed"]`, or empty. */
+export type WorkUnitWhere = Omit<WorkUnitQuery, "limit">;
 
 export type WorkUnitChange =
   | { kind: "set-priority"; priority: number }

@@ -17,6 +17,9 @@ export interface Wait<Found> {
   look: () => Promise<{ found: Found | null; again: number }>;
 }
 
+/** The reason of aborts that wake: without one, each abort would make an exception and its stack. */
+export const woken = "woken";
+
 export class Waiting {
   readonly #clock: Clock;
   readonly #groups = new Map<string, Group>();
@@ -30,7 +33,7 @@ export class Waiting {
   stop(): void {
     this.#stopped = true;
     for (const { lines } of this.#groups.values())
-      for (const line of lines.values()) for (const place of [...line]) place.abort();
+      for (const line of lines.values()) for (const place of [...line]) place.abort(woken);
   }
 
   get size(): number {
@@ -48,7 +51,7 @@ export class Waiting {
     lines.set(wait.line, line);
     let place = new AbortController();
     line.push(place);
-    const giveUp = (): void => place.abort();
+    const giveUp = (): void => place.abort(woken);
     const over = (): boolean => this.#stopped || signal?.aborted === true;
     signal?.addEventListener("abort", giveUp);
     try {
@@ -73,7 +76,7 @@ export class Waiting {
     } finally {
       signal?.removeEventListener("abort", giveUp);
       line.splice(line.indexOf(place), 1);
-      line[0]?.abort();
+      line[0]?.abort(woken);
       if (line.length === 0) lines.delete(wait.line);
       if (lines.size === 0) {
         this.#groups.delete(wait.group);
@@ -89,7 +92,7 @@ export class Waiting {
     this.#groups.set(name, group);
     group.unwatch = watch(() => {
       group.version++;
-      for (const line of group.lines.values()) line[0]?.abort();
+      for (const line of group.lines.values()) line[0]?.abort(woken);
     });
     return group;
   }

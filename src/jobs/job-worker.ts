@@ -244,7 +244,7 @@ export class JobWorker {
   }
 
   async #runJob(attempt: Attempt, context: UnitContext): Promise<void> {
-    const { show, dataLoop } = this.#setting;
+    const { show, dataLoop, log, onetime } = this.#setting;
     const id = attempt.workUnitName;
     let job: JobData;
     try {
@@ -267,8 +267,12 @@ export class JobWorker {
       if (context.expired.aborted) return;
       if (outcome === null) await attempt.release();
       else {
-        const store = (): Promise<Record<string, unknown> | null> => this.#settle(attempt, job, outcome);
-        await dataLoop.push({ category: "J", id, store });
+        // requested at once, and stored while the next job is claimed: both are one write
+        const stored = this.#settle(attempt, job, outcome);
+        const told = dataLoop.push({ category: "J", id, store: () => stored });
+        if (onetime) await told;
+        else
+          told.catch((error: unknown) => log.error({ job: id, err: error }, "the outcome of a job was lost"));
       }
     } finally {
       this.#running = null;

@@ -214,7 +214,7 @@ export class JobPool {
   }
 
   #look(): void {
-    this.#wake.abort();
+    if (!this.#wake.signal.aborted) this.#wake.abort("there is something to look at");
   }
 
   /** One at a time, the one that was last started first: those that stay have what they loaded. */

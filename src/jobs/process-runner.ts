@@ -70,13 +70,14 @@ export class ProcessRunner implements Runner {
   }
 
   async ready(signal: AbortSignal): Promise<void> {
-    const child = await this.#modules.acquire(AbortSignal.any([signal, this.#closed.signal]));
+    const child = await this.#modules.acquire(signal);
     if (child !== null) this.#modules.release(child);
   }
 
   async run(request: RunRequest, options: RunOptions): Promise<JobOutcome | null> {
+    if (this.#closed.signal.aborted) return null;
     const pool = request.action.kind === "inline" ? this.#inlinePool() : this.#modules;
-    const child = await pool.acquire(AbortSignal.any([options.signal, this.#closed.signal]));
+    const child = await pool.acquire(options.signal);
     if (child === null) return null;
     this.#current = child;
     try {

@@ -77,7 +77,7 @@ export async function settle(
     await Promise.all([...new Set(jobs.map(({ workSpec }) => workSpec))].map(settleIn));
   } finally {
     // the other work spec's wait is of no use any more
-    failed.abort();
+    failed.abort("another has failed");
   }
   return jobs.map(({ id }) => {
     const row = rows.get(id);

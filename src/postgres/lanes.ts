@@ -99,9 +99,11 @@ const foldSql = `
     FROM (SELECT * FROM gone UNION ALL SELECT * FROM woken) AS n GROUP BY lane
   )
   INSERT INTO @lane AS l (spec, lane, partition, long_partition, state, rank, until, full_at, place, key)
-  SELECT $1, lane, coalesce(partition, lane), partition, CASE WHEN place IS NULL THEN 0 ELSE 1 END,
-    CASE WHEN $3::boolean THEN 0 ELSE coalesce(place, 0) END, 0, 0, place, key
-  FROM noted
+  SELECT $1, n.lane, coalesce(n.partition, n.lane), n.partition, CASE WHEN n.place IS NULL THEN 0 ELSE 1 END,
+    CASE WHEN $3::boolean THEN 0 ELSE coalesce(n.place, 0) END, 0, 0, n.place, n.key
+  FROM noted n LEFT JOIN LATERAL (SELECT * FROM @lane o WHERE o.spec = $1 AND o.lane = n.lane LIMIT 1) o ON true
+  -- most notes say what the lane knows: it stands in the ring, and its head comes before the unit of the note
+  WHERE o.state IS DISTINCT FROM 1 OR o.place IS NULL OR (n.place, n.key) < (o.place, o.key)
   ON CONFLICT (spec, lane) DO UPDATE SET
     state = CASE WHEN coalesce(l.place, excluded.place) IS NULL THEN 0 ELSE 1 END,
     rank = CASE WHEN $3::boolean THEN 0 ELSE coalesce(least(l.place, excluded.place), 0) END,
@@ -265,7 +267,8 @@ const ringSql = `
      AND l.partition >= $2 AND (l.partition > $2 OR $5::boolean) AND NOT l.lane = ANY ($4::bytea[]) ORDER BY l.partition LIMIT $3)
   UNION ALL
   (SELECT ${laneRow} FROM @lane l WHERE l.spec = $1 AND l.state = 1 AND l.rank = (SELECT rank FROM first)
-     AND l.partition <= $2 AND (l.partition < $2 OR NOT $5::boolean) AND NOT l.lane = ANY ($4::bytea[]) ORDER BY l.partition LIMIT $3)`;
+     AND l.partition <= $2 AND (l.partition < $2 OR NOT $5::boolean) AND NOT l.lane = ANY ($4::bytea[]) ORDER BY l.partition LIMIT $3)
+  LIMIT $3`;
 
 /**
  * How many units of each lane run, and which have begun; without those that are at hand; and when the last attempt of the spec ended,
@@ -313,7 +316,7 @@ export class SpecLanes {
 
   /** Undefined when there is nothing to load. */
   load(count: number): Promise<void> | undefined {
-    const isReady = this.#arrived.length === 0 && this.#hungry.size === 0 && this.#isEnough();
+    const isReady = this.#arrived.length === 0 && this.#isEnough() && this.#next()?.isHungry !== true;
     return isReady ? undefined : this.#load(count);
   }
 
@@ -326,7 +329,8 @@ export class SpecLanes {
     do {
       if (!this.#isEnough()) await this.#loadRing(count);
       if (this.#arrived.length > 0) await this.#loadArrived();
-      while (this.#hungry.size > 0) await this.#feed(count);
+      // a lane is fed when its turn comes, and with it all that are hungry: they are served once in a round
+      while (this.#next()?.isHungry === true) await this.#feed(count);
     } while (!this.#isEnough());
   }
 
@@ -465,10 +469,13 @@ export class SpecLanes {
     }
   }
 
+  /** Of a lane that is hungry, the lowest rank that it may have. */
   #rank(lane: PgLane): void {
     const { first } = lane;
-    if (first === undefined) return;
-    const rank = rankOf(this.spec.meta, first.priority);
+    const ranks = first === undefined ? [] : [rankOf(this.spec.meta, first.priority)];
+    if (lane.isHungry) ranks.push(rankOf(this.spec.meta, -(lane.entries[0]?.at ?? lane.from).place));
+    if (ranks.length === 0) return;
+    const rank = Math.min(...ranks);
     if (rank === lane.rank) return;
     lane.rank = rank;
     lane.touched = true;
@@ -492,8 +499,13 @@ export class SpecLanes {
     this.#ring.splice(this.#ring.indexOf(lane), 1);
   }
 
-  /** The first in turn after the cursor among those of the lowest rank; or the cursor's own while its turn goes on. */
   next(): PgLane | undefined {
+    this.#budget--;
+    return this.#next();
+  }
+
+  /** The first in turn after the cursor among those of the lowest rank; or the cursor's own while its turn goes on. */
+  #next(): PgLane | undefined {
     this.#sort();
     const [first] = this.#ring;
     if (first === undefined) return undefined;
@@ -508,7 +520,6 @@ export class SpecLanes {
       else low = middle + 1;
     }
     const next = this.#ring[low];
-    this.#budget--;
     return next?.rank === first.rank ? next : first;
   }
 
@@ -526,8 +537,11 @@ export class SpecLanes {
   /** Its first unit may be another now. */
   #look(lane: PgLane): void {
     if (lane.isHungry) this.#hungry.add(lane);
-    else if (lane.first === undefined) this.#leaveRing(lane);
-    else this.#rank(lane);
+    else if (lane.first === undefined) {
+      this.#leaveRing(lane);
+      return;
+    }
+    this.#rank(lane);
   }
 
   hold(lane: PgLane, hold: Hold): void {

@@ -21,14 +21,17 @@ export interface NotifierOptions {
   listen: (() => ListeningClient) | null;
   /** Settings for the session that listens. */
   settings: readonly string[];
-  send: (channel: string, payloads: readonly string[]) => Promise<void>;
-  /** Runs a statement of the store on a connection. */
+  /** Runs a statement on any connection. */
+  send: (sql: string, values: readonly unknown[]) => Promise<unknown>;
+  /** Runs a statement of the store on this connection. */
   run: (client: Client, sql: string, values: readonly unknown[]) => Promise<Row[]>;
   debounceMs: number;
 }
 
 /** A listening connection that has not answered for this long is replaced. */
 const silentMs = 2000;
+
+const notifySql = "SELECT pg_notify($1, payload) FROM unnest($2::text[]) AS payload";
 
 const payloadOf = (ns: string): string => nameToBytes(ns).toString("base64");
 
@@ -108,8 +111,10 @@ export class Notifier {
     this.#isScheduled = false;
     if (this.#closed) return;
     this.#sentAt = performance.now();
+    const values = [this.#options.channel, names.map(payloadOf)];
     try {
-      await this.#options.send(this.#options.channel, names.map(payloadOf));
+      const told = await this.ask(notifySql, values);
+      if (told === null) await this.#options.send(notifySql, values);
     } catch {
       // a hint that is lost costs the others a second
     }
@@ -128,7 +133,8 @@ export class Notifier {
     try {
       await client.connect();
       const set = settings.map((setting) => `SET ${setting};`).join("");
-      await client.query({ text: `${set}LISTEN "${channel}"` });
+      // what this session tells is a hint: it need not wait for the disk
+      await client.query({ text: `${set}SET synchronous_commit = off;LISTEN "${channel}"` });
     } catch {
       this.#lost(client);
       return;

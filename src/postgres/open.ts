@@ -125,9 +125,7 @@ export async function openPostgres(options: PostgresOptions = {}): Promise<Postg
               ...(listenUrl === undefined ? {} : { connectionString: listenUrl }),
             }) as unknown as ListeningClient
         : null,
-    send: async (channel, payloads) => {
-      await db.rows("SELECT pg_notify($1, payload) FROM unnest($2::text[]) AS payload", [channel, payloads]);
-    },
+    send: (sql, values) => db.rows(sql, values),
     settings: [...planSettings, "application_name='coordinate listener'"],
     run: (client, sql, values) => db.run(client, sql, values),
     debounceMs: options.notifyMs ?? 10,

@@ -423,6 +423,9 @@ export const migrations: readonly Migration[] = [
         autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0
       )`,
       // turn: how many units the partition that was served last has had of its turn
+      // full_at is in no index: a lane is updated with every unit that begins, and stays in its page
+      "DROP INDEX @lane_idle",
+      "CREATE INDEX lane_idle ON @lane (spec) WHERE place IS NULL",
       "ALTER TABLE @spec ADD COLUMN limits bytea[], ADD COLUMN turn integer NOT NULL DEFAULT 0",
       // what tasks wrote: the newest lines of each attempt, in JSON, and how many there were
       `CREATE TABLE @attempt_log (

@@ -3,7 +3,7 @@
  * loses nothing. A stop closes the door first; whoever is inside is answered and told that the connection ends; who
  * says nothing more is shown out.
  */
-import { chmodSync, rmSync } from "node:fs";
+import { chmodSync } from "node:fs";
 import {
   createServer as createHttpServer,
   type IncomingMessage,
@@ -11,9 +11,14 @@ import {
   type ServerResponse,
 } from "node:http";
 import { createServer as createTlsServer, type ServerOptions as TlsOptions } from "node:https";
-import { createConnection, Server as NetServer, type Socket } from "node:net";
+import { Server as NetServer, type Socket } from "node:net";
 import type { FastifyInstance } from "fastify";
-import { limitConnections, type ConnectionCaps, type ConnectionLimiter } from "../traffic/index.ts";
+import {
+  clearSocket,
+  limitConnections,
+  type ConnectionCaps,
+  type ConnectionLimiter,
+} from "../traffic/index.ts";
 import { HttpError, errorAnswer } from "./errors.ts";
 
 /**
@@ -90,20 +95,6 @@ function describe(server: Server, at: ListenOptions["at"], secure: boolean): { u
   if (address === null || typeof address === "string") return { url: "", port: 0 };
   const host = at.host.includes(":") ? `[${at.host}]` : at.host;
   return { url: `${secure ? "https" : "http"}://${host}:${address.port}`, port: address.port };
-}
-
-/** A socket file that a daemon left behind when it was killed; one that answers belongs to a daemon that lives. */
-async function clearSocket(path: string): Promise<void> {
-  const lives = await new Promise<boolean>((resolve) => {
-    const socket = createConnection(path);
-    socket.once("connect", () => {
-      socket.destroy();
-      resolve(true);
-    });
-    socket.once("error", () => resolve(false));
-  });
-  if (lives) throw Object.assign(new Error(`another process listens on ${path}`), { code: "EADDRINUSE" });
-  rmSync(path, { force: true });
 }
 
 /** How long a connection may be silent before it is taken for idle: the next request of a busy caller comes sooner. */

@@ -165,7 +165,7 @@ export class State {
     const [unit, spec, namespace, worker, log, needs, message, extras] = (this.sql.counters.get() ??
       []) as number[];
     Object.assign(this.counters, { unit, spec, namespace, worker, log, needs, message, extras });
-    this.hasLogs = this.sql.hasLogs.get()?.[0] === 1;
+    this.hasLogs = typeof this.sql.lastLogged.get()?.[0] === "number";
     const spaces = new Map<number, Space>();
     for (const [id, name, settings, dead] of this.sql.namespaces.all()) {
       const space = new Space(

@@ -111,7 +111,7 @@ export const sql = {
       data = ?, attempt_data = ?, since = ?, partition = ?, reason = ?
     WHERE id = ?`,
   dropUnit: "DELETE FROM unit WHERE id = ?",
-  hasLogs: "SELECT EXISTS (SELECT 1 FROM attempt_log)",
+  lastLogged: "SELECT max(unit) FROM attempt_log",
   attemptLog: "SELECT total, lines FROM attempt_log WHERE unit = ? AND number = ?",
   setAttemptLog: `
     INSERT INTO attempt_log VALUES (?, ?, ?, ?)

@@ -3,3 +3,4 @@ export { limitConnections, limiterOf, type ConnectionCaps, type ConnectionLimite
 export { HeldBytes } from "./held-bytes.ts";
 export { LargeRequests, longAnswer, type LargeRequestOptions } from "./large-requests.ts";
 export { rowsAsked } from "./rows-asked.ts";
+export { clearSocket } from "./socket-file.ts";

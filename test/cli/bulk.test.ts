@@ -109,6 +109,35 @@ describe("addwork", () => {
     );
   });
 
+  test("units that exist are left alone, refused or written over, as --on-conflict says", async () => {
+    const { run } = await space();
+    const add = (input: string, ...options: string[]): ReturnType<typeof run> =>
+      run(["addwork", "s", "-u", "-", "--no-journal", ...options], { input });
+    const stored = async (): Promise<unknown> =>
+      JSON.parse((await run(["work_units", "s", "--details", "--json"])).out);
+    const line = (name: string, n: number, priority: number): string =>
+      `${JSON.stringify({ name, data: { n }, priority })}\n`;
+    await add(line("a", 1, 5));
+    const left = await add(line("a", 2, 1) + line("b", 2, 1), "--on-conflict", "ignore");
+    expect(left.out).toMatch(/2 units from .*: 1 new, 1 left as they were;/);
+    expect(await stored()).toMatchObject([
+      { name: "a", data: { n: 1 } },
+      { name: "b", data: { n: 2 } },
+    ]);
+    const refused = await add(line("c", 3, 1) + line("a", 3, 1), "--on-conflict", "refuse", "--keep-going");
+    expect([refused.code, refused.err]).toEqual([1, expect.stringMatching(/:2: .*exist/)]);
+    await add(line("a", 4, 1), "--on-conflict", "data");
+    expect(await stored()).toMatchObject([
+      { name: "a", data: { n: 4 }, priority: 5 },
+      { name: "b" },
+      { name: "c", data: { n: 3 } },
+    ]);
+    expect(await add(line("a", 5, 1), "--on-conflict", "merge")).toMatchObject({
+      code: 2,
+      err: expect.stringContaining("expected one of update, replace, data, ignore, refuse") as string,
+    });
+  });
+
   test("from a file, compressed or not, and from standard input; one line at the end and no progress", async () => {
     const { run, counts, journals } = await space();
     const plain = file("a.jsonl", lines(2500));

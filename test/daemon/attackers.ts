@@ -5,6 +5,8 @@
 import { Buffer } from "node:buffer";
 import { connect, type Socket } from "node:net";
 import { monitorEventLoopDelay } from "node:perf_hooks";
+import { callsPath, writeFrame } from "../../src/rest/call-frames.ts";
+import { callsType } from "../../src/rest/media.ts";
 import { encode, u, wrap } from "../cbor/wire.ts";
 
 const [http = 0, cbor = 0, seconds = 20] = process.argv.slice(2).map(Number);
@@ -49,24 +51,36 @@ const lists = post("list-work-units", '{"workSpec":"big","limit":1000}');
 const listCall = wrap(
   encode({ id: 1, method: u("coordinate.listWorkUnits"), params: [u("n"), u("big"), { limit: 1000 }] }),
 );
+const times = (count: number, call: Buffer): Buffer =>
+  Buffer.concat(Array.from({ length: count }, () => call));
+
+/** So many calls over the one connection for many. */
+function sharedCalls(count: number): Buffer {
+  const call = writeFrame("1 /v1/namespace/n/list-work-units", '{"workSpec":"big","limit":1000}');
+  const body = times(count, Buffer.from(call));
+  const head =
+    `POST ${callsPath} HTTP/1.1\r\nHost: localhost\r\nContent-Type: ${callsType}\r\n` +
+    `Transfer-Encoding: chunked\r\n\r\n${body.length.toString(16)}\r\n`;
+  return Buffer.concat([Buffer.from(head), body, Buffer.from("\r\n")]);
+}
 
 /** Thousands of requests for long answers at once, which are read as fast as they come. */
-async function pipelines(port: number, call: Buffer, name: string): Promise<void> {
+async function pipelines(port: number, calls: Buffer, name: string): Promise<void> {
   while (!over()) {
     const socket = dial(port);
     socket.resume();
-    socket.write(Buffer.concat(Array.from({ length: 4000 }, () => call)));
+    socket.write(calls);
     await closedWithin(socket, 5000);
     count(name);
   }
 }
 
 /** The same, but nobody reads. */
-async function pipelinesUnread(port: number, call: Buffer, name: string): Promise<void> {
+async function pipelinesUnread(port: number, calls: Buffer, name: string): Promise<void> {
   while (!over()) {
     const socket = dial(port);
     socket.pause();
-    socket.write(Buffer.concat(Array.from({ length: 1000 }, () => call)));
+    socket.write(calls);
     await closedWithin(socket, 3000);
     count(name);
   }
@@ -185,10 +199,12 @@ const frames = [
 const delay = monitorEventLoopDelay();
 delay.enable();
 await Promise.all([
-  ...Array.from({ length: 8 }, () => pipelines(http, lists, "pipelined")),
-  ...Array.from({ length: 4 }, () => pipelines(cbor, listCall, "pipelined over CBOR")),
-  ...Array.from({ length: 100 }, () => pipelinesUnread(http, lists, "unread")),
-  ...Array.from({ length: 20 }, () => pipelinesUnread(cbor, listCall, "unread over CBOR")),
+  ...Array.from({ length: 8 }, () => pipelines(http, times(4000, lists), "pipelined")),
+  ...Array.from({ length: 4 }, () => pipelines(cbor, times(4000, listCall), "pipelined over CBOR")),
+  ...Array.from({ length: 4 }, () => pipelines(http, sharedCalls(4000), "over the shared connection")),
+  ...Array.from({ length: 100 }, () => pipelinesUnread(http, times(1000, lists), "unread")),
+  ...Array.from({ length: 20 }, () => pipelinesUnread(cbor, times(1000, listCall), "unread over CBOR")),
+  ...Array.from({ length: 20 }, () => pipelinesUnread(http, sharedCalls(1000), "unread, shared")),
   ...Array.from({ length: 4 }, () => largeBodies(http, bodies, "large bodies")),
   ...Array.from({ length: 2 }, () => largeBodies(cbor, frames, "large frames")),
   silent(http, 3000, "silent"),
@@ -202,6 +218,7 @@ await Promise.all([
     100,
     "dripping bodies",
   ),
+  drips(http, sharedCalls(1).subarray(0, -60), 100, "dripping calls"),
   drips(cbor, cborList("coordinate.addWorkUnits", 1000).subarray(0, 100), 100, "dripping frames"),
   watchers(http, 100),
   noise(http),

@@ -53,11 +53,14 @@ A line of JSON is one of
   ["u1", {"url": "…"}, {"priority": 5}]
   "u1"
 Empty lines and lines that begin with # are skipped. Adding a unit that exists replaces its data; one that was
-finished or failed becomes available again.`;
+finished or failed becomes available again. --on-conflict says otherwise: replace also takes a unit that runs from
+its worker, data keeps priority and delay, ignore leaves the unit alone, refuse makes such a line a bad one.`;
 
 async function runSync(context: Context, workSpec: string, options: Options): Promise<number> {
   if (options.resume === true || options.restart === true)
     throw new UsageError("--sync has nothing to resume: run again, it adds only what is missing");
+  if (options.onConflict !== undefined)
+    throw new UsageError("--on-conflict: --sync decides by itself what becomes of units that exist");
   const { coordinate, ns } = await context.work();
   const { where } = await context.opened();
   const input = await openInput(context, options);

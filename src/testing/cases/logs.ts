@@ -106,7 +106,7 @@ export const logs: CaseGroup = {
         await t.spec("s");
         await t.add("s", "u");
         const { id } = await t.claimOne();
-        const texts = ["", "two\nlines", "a\0b", "<script>alert(1)</script>", "\ud800", "‮😀", '"\\'];
+        const texts = ["", "two\nlines", "a\0b", "<script>alert(1)</script>", "‮😀", '"\\'];
         await t.c.writeAttemptLogs(t.ns, [{ attempt: id, lines: lines(...texts) }]);
         assert.deepEqual(textsOf(await logOf(t, id)), texts);
       },

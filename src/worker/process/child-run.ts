@@ -71,7 +71,7 @@ export async function runInChildren(
   const run = new ChildRun(attempts, context, host);
   const groups: (readonly Attempt[])[] = [attempts];
   for (let group = groups.shift(); group !== undefined; group = groups.shift()) {
-    const child = await host.pool.acquire(AbortSignal.any([context.signal, context.expired]));
+    const child = await host.pool.acquire(context.signal);
     if (child === null) {
       await run.giveBack([...group, ...groups.flat()]);
       return;
