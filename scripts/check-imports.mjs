@@ -57,7 +57,7 @@ export const folders = {
     packages: ["fastify", "@fastify/*", "node:*"],
     // The client apart from the server, so that a browser or a worker loads no fastify; the form of values on the wire
     // alone, for who writes it elsewhere.
-    entries: ["index", "client", "wire"],
+    entries: ["index", "client", "wire", "connection-problem"],
   },
   cbor: { imports: [...coreAndObjects, "traffic"], packages: ["node:*"] },
   // Settings and the files they stand in: the daemon, the command line and flows read them the same way.
@@ -91,6 +91,7 @@ export const folders = {
       "config/find-file",
       "rest/client",
       "rest/wire",
+      "rest/connection-problem",
       "daemon",
       "daemon/backend",
       "daemon/housekeeping",
@@ -111,7 +112,15 @@ export const folders = {
  * @type {Folder}
  */
 export const main = {
-  imports: [...coreAndObjects, "memory", "lazy sqlite", "lazy postgres", "lazy rest/client", "lazy cbor"],
+  imports: [
+    ...coreAndObjects,
+    "memory",
+    "lazy sqlite",
+    "lazy postgres",
+    "lazy rest/client",
+    "lazy rest/connection-problem",
+    "lazy cbor",
+  ],
   packages: [],
 };
 

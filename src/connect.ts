@@ -1,5 +1,13 @@
 /** One way in, whatever the work is kept in: a daemon, a file, a database, or this process's memory. */
-import { CoordinateError, Engine, systemClock } from "./core/index.ts";
+import {
+  checkOptions,
+  CoordinateError,
+  describeValue,
+  Engine,
+  isCoordinateError,
+  systemClock,
+  type Coordinate,
+} from "./core/index.ts";
 import { HousekeptHandle } from "./housekept.ts";
 import { MemoryStore } from "./memory/index.ts";
 import type { CoordinateHandle } from "./objects/index.ts";
@@ -45,14 +53,7 @@ const openRest: Open = async (url, { token }) => {
   const [address, password] = url.startsWith("unix:") ? [url, ""] : withoutPassword(url);
   const given = token ?? password;
   const client = new RestClient(address, given === "" ? {} : { token: given });
-  try {
-    // a wrong address or token is seen here, and not in the middle of the first task
-    await client.listNamespaces();
-  } catch (error) {
-    await client.close();
-    throw error;
-  }
-  return handles(client);
+  return answering(client, () => client.listNamespaces(), address, given);
 };
 
 const openCbor: Open = async (url, { token }) => {
@@ -60,8 +61,59 @@ const openCbor: Open = async (url, { token }) => {
   const [, password = "", address = ""] =
     /^cbor-?rpc:(?:\/\/)?(?:(?:[^:@/]*:)?([^@/]*)@)?(.*?)\/?$/.exec(url) ?? [];
   const given = token ?? decodeURIComponent(password);
-  return handles(await connectCbor(address, given === "" ? {} : { token: given }));
+  const shown = `cborrpc://${address}`;
+  let client: Coordinate;
+  try {
+    client = await connectCbor(address, given === "" ? {} : { token: given });
+  } catch (error) {
+    throw await inWords(error, shown, given);
+  }
+  return answering(client, () => client.getNamespace(""), shown, given);
 };
+
+/** A server of another protocol may take a connection and never answer. */
+const answerMs = 10_000;
+
+/** Asks a first question, so that a wrong address or token is seen here and not in the middle of the first task. */
+async function answering(
+  client: Coordinate,
+  ask: () => Promise<unknown>,
+  address: string,
+  token: string,
+): Promise<CoordinateHandle> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_resolve, reject) => {
+    const silence = `${address} takes connections and does not answer; is it a Coordinate daemon?`;
+    timer = setTimeout(() => reject(new CoordinateError("unavailable", silence)), answerMs);
+  });
+  try {
+    await Promise.race([ask(), late]);
+  } catch (error) {
+    await client.close();
+    throw await inWords(error, address, token);
+  } finally {
+    clearTimeout(timer);
+  }
+  return handles(client);
+}
+
+/** The same error, with its cause in a sentence and what to do about it. */
+async function inWords(error: unknown, address: string, token: string): Promise<unknown> {
+  const { connectionProblem } = await import("./rest/connection-problem.ts");
+  const problem = await connectionProblem(error, address, token !== "");
+  const said = problem === null ? null : `${problem.message}; ${problem.hint}`;
+  if (isCoordinateError(error, "unavailable")) {
+    const asked = error.value.startsWith(address) ? "" : `; is a daemon running at ${address}?`;
+    return new CoordinateError("unavailable", said ?? error.value + asked, { cause: error });
+  }
+  const { RestError } = await import("./rest/client.ts");
+  if (!(error instanceof RestError) || error.code !== "unauthorized") return error;
+  return new RestError(
+    error.status,
+    error.code,
+    said ?? `${error.message}; give one: connect(url, { token })`,
+  );
+}
 
 function withoutPassword(text: string): [address: string, password: string] {
   let url: URL;
@@ -97,6 +149,10 @@ const forms =
  * nothing answers there. Close it when done; an open one does not keep the process alive by itself.
  */
 export async function connect(url: string, options: ConnectOptions = {}): Promise<CoordinateHandle> {
+  // a caller without types may hand over anything, such as a variable of the environment that is not set
+  if (typeof url !== "string")
+    throw new CoordinateError("bad_argument", `url: expected ${forms}, got ${describeValue(url)}`);
+  checkOptions("connect", options, ["token", "housekeepingMs"]);
   const scheme = /^[a-z][a-z-]*:/.exec(url)?.[0] ?? "";
   const open = schemes[scheme];
   if (open !== undefined) return open(url, options);

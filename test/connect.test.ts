@@ -88,6 +88,37 @@ describe("connect", () => {
     });
   });
 
+  test.each([
+    ["https://HTTP", "unavailable", "HTTP does not speak TLS; use http:// instead of https://"],
+    [
+      "cborrpc://HTTP",
+      "unavailable",
+      "HTTP does not speak CBOR-RPC; a daemon serves it where --cborrpc says",
+    ],
+    ["http://GUARDED", "unauthorized", "This needs a token; give one: connect(url, { token })"],
+    [
+      "http://me:wrong@GUARDED",
+      "unauthorized",
+      "the token was not accepted: it is wrong, expired or revoked",
+    ],
+    ["http://127.0.0.1:1", "unavailable", "is a daemon running at http://127.0.0.1:1/?"],
+  ])("%s says what is wrong and what to do", { timeout: 30_000 }, async (url, code, message) => {
+    const fill = (text: string): string =>
+      text
+        .replace("HTTP ", `${new URL(daemon.urls[0]!).host} `)
+        .replace(/HTTP$/, new URL(daemon.urls[0]!).host)
+        .replace("GUARDED", new URL(guarded.urls[0]!).host);
+    const error: unknown = await connect(fill(url)).catch((reason: unknown) => reason);
+    expect(error).toMatchObject({ code, message: expect.stringContaining(fill(message)) as string });
+  });
+
+  test("what is no URL, and what is no option", async () => {
+    await expect(connect(undefined as never)).rejects.toThrow(/^Bad argument url: .*, got undefined$/);
+    await expect(connect("memory:", { tokn: "x" } as never)).rejects.toThrow(
+      "tokn: not an option of connect; did you mean token?",
+    );
+  });
+
   test("nobody there is `unavailable`, at once", async () => {
     await expect(connect("http://127.0.0.1:1")).rejects.toMatchObject({ code: "unavailable" });
     await expect(connect("cborrpc://127.0.0.1:1")).rejects.toMatchObject({ code: "unavailable" });

@@ -11,7 +11,7 @@ from .protocol import LONGEST_WAIT
 from .rows import camel, to_ms
 
 #: A unit to add: its name, a pair of name and data, or a dict of `name`, `data`, `priority`, `delay`, `not_before`,
-#: `dependencies`, `queues`, `labels`, `partition`, `batch`, `max_retries`, `retry`, `on_conflict`, `debounce`
+#: `deadline`, `expires` (in seconds from now on), `dependencies`, `queues`, `labels`, `partition`, `batch`, `max_retries`, `retry`, `on_conflict`, `debounce`
 #: and `throttle`.
 NewUnit = Union[str, Sequence[Any], Mapping[str, Any]]
 NewUnits = Union[Mapping[str, Optional[Mapping[str, Any]]], Iterable[NewUnit]]
@@ -19,7 +19,7 @@ NewUnits = Union[Mapping[str, Optional[Mapping[str, Any]]], Iterable[NewUnit]]
 KEEP: Any = object()
 BATCH = 1000
 
-_SPANS = {"wait", "lifetime", "delay", "timeout", "interval", "debounce", "throttle", "last"}
+_SPANS = {"wait", "lifetime", "delay", "deadline", "expires", "timeout", "interval", "debounce", "throttle", "last"}
 _TIMES = {"not_before", "next_continuous", "last_update", "expiration", "ended_since", "from", "to"}
 _LISTS = {"names", "statuses", "work_specs", "runtimes", "tasks", "queues", "labels", "keys"}
 
@@ -49,6 +49,8 @@ _UNIT_KEYS = (
     "priority",
     "delay",
     "not_before",
+    "deadline",
+    "expires",
     "dependencies",
     "queues",
     "labels",

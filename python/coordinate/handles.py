@@ -574,6 +574,7 @@ class WorkSpec(Handle[M]):
         max_waiting: Optional[int] = None,
         not_before: Optional[float] = None,
         max_running_per_partition: Optional[int] = None,
+        aging: Optional[float] = None,
     ) -> WorkSpecMeta:
         """Changes what is given; answers the resulting metadata: `continuous` stays off for a spec that cannot be."""
         change = body_of(
@@ -590,6 +591,7 @@ class WorkSpec(Handle[M]):
             max_waiting=max_waiting,
             not_before=not_before,
             max_running_per_partition=max_running_per_partition,
+            aging=aging,
         )
         return read(WorkSpecMeta, await self._ask("setWorkSpecMeta", {"change": change}))
 
@@ -640,6 +642,8 @@ class WorkSpec(Handle[M]):
         throttle: Optional[float] = None,
         wait: float = 0,
         partition: Optional[str] = None,
+        deadline: Optional[float] = None,
+        expires: Optional[float] = None,
     ) -> WorkUnit[M]:
         """Adds one unit, or writes over the one of its name, and reads it back.
 
@@ -648,6 +652,7 @@ class WorkSpec(Handle[M]):
         """
         unit: Dict[str, Any] = {"name": name, "data": data, "priority": priority, "delay": delay}
         unit.update(not_before=not_before, dependencies=dependencies, queues=queues, labels=labels)
+        unit.update(deadline=deadline, expires=expires)
         unit.update(partition=partition, batch=_name_of(batch), max_retries=max_retries, retry=retry)
         unit.update(on_conflict=on_conflict, debounce=debounce, throttle=throttle)
         [added] = await self._ask("addWorkUnits", {"units": [unit_body(unit)], **_waiting(wait)}, wait)
@@ -936,6 +941,18 @@ class WorkUnit(Handle[M]):
     @property
     def labels(self) -> List[str]:
         return cast(List[str], self._row["labels"])
+
+    @property
+    def deadline(self) -> Optional[float]:
+        """When it is late and goes first, in seconds since 1970; None is never."""
+        time = self._row.get("deadline")
+        return None if time is None else from_ms(time)
+
+    @property
+    def expires(self) -> Optional[float]:
+        """When it fails unless it has begun; None is never."""
+        time = self._row.get("expires")
+        return None if time is None else from_ms(time)
 
     @property
     def partition(self) -> str:

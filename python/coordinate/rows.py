@@ -99,6 +99,8 @@ class WorkSpecMeta:
     max_waiting: int = 0
     #: Units of one partition that may be pending at once; 0 is unlimited.
     max_running_per_partition: int = 0
+    #: Priority that a unit gains in a minute of waiting.
+    aging: float = 0
     #: "partition" where the next unit of a partition begins only when the one before has ended.
     order: str = ""
     #: "partition" where partitions take turns.
@@ -248,6 +250,10 @@ class FailureGroup:
     tries: int
     first_time: float = _seconds("firstTime")
     last_time: float = _seconds("lastTime")
+    #: How many failed so in each hour, whatever became of them: pairs of when it begins and the count.
+    trend: List[Tuple[float, int]] = field(
+        default_factory=list, metadata={"read": lambda rows: [(from_ms(row["time"]), row["count"]) for row in rows or []]}
+    )
 
 
 @dataclass(frozen=True)
@@ -286,6 +292,7 @@ class HistoryPoint:
     finished: int
     failed: int
     retried: int
+    late: int
     expired: int
     #: None when no daemon looked in this step; the same for the next three.
     running: Optional[float]

@@ -23,7 +23,7 @@ const types = ["text", "number", "boolean", "json"] as const;
 type ColumnType = (typeof types)[number];
 
 export interface ColumnMapping {
-  /** `name`, `priority`, `delay`, `partition` or `data.KEY`. */
+  /** `name`, `priority`, `delay`, `deadline`, `expires`, `partition` or `data.KEY`. */
   target: string;
   /** The name of a column, or its number from 1. */
   column: string;
@@ -34,10 +34,10 @@ export interface ColumnMapping {
 export function readMapping(text: string): ColumnMapping {
   const [, target = "", column = "", type = "text"] =
     /^([^=]+)=(.+?)(?::(text|number|boolean|json))?$/.exec(text) ?? [];
-  const known = /^(name|priority|delay|partition|data\..+)$/s.test(target);
+  const known = /^(name|priority|delay|deadline|expires|partition|data\..+)$/s.test(target);
   if (!known)
     throw new BulkError(
-      `${text}: expected TARGET=COLUMN[:TYPE], where the target is name, priority, delay, partition or data.KEY and the type ${types.join(", ")}`,
+      `${text}: expected TARGET=COLUMN[:TYPE], where the target is name, priority, delay, deadline, expires, partition or data.KEY and the type ${types.join(", ")}`,
     );
   return { target, column, type: type as ColumnType };
 }
@@ -161,11 +161,9 @@ function unitOf(record: readonly string[], fields: readonly Field[]): WorkUnitIn
       if (text === "")
         throw new CoordinateError("bad_data", `${column}: empty, and it is the name of the unit`);
       unit.name = checkName("work unit", text);
-    } else if (target === "priority" || target === "delay") {
+    } else if (isNumber(target)) {
       if (text === "") continue;
-      const number = Number(valueOf(text, "number", column));
-      if (target === "priority") unit.priority = number;
-      else unit.delayMs = number * 1000;
+      setNumber(unit, target, Number(valueOf(text, "number", column)));
     } else if (target === "partition") unit.partition = checkName("partition", text);
     else {
       hasData = true;
@@ -173,6 +171,18 @@ function unitOf(record: readonly string[], fields: readonly Field[]): WorkUnitIn
     }
   }
   return hasData ? { ...unit, data: encodeData(data) } : unit;
+}
+
+const numbers = ["priority", "delay", "deadline", "expires"] as const;
+type NumberTarget = (typeof numbers)[number];
+
+export const isNumber = (target: string): target is NumberTarget =>
+  (numbers as readonly string[]).includes(target);
+
+/** A priority, or seconds from now on. */
+export function setNumber(unit: WorkUnitInput, target: NumberTarget, number: number): void {
+  if (target === "priority") unit.priority = number;
+  else unit[`${target}Ms`] = number * 1000;
 }
 
 /** An empty field of any type but text is null. */

@@ -106,6 +106,8 @@ const unitLine = (row: WorkUnitRow): object => ({
   data: row.data,
   priority: row.priority,
   ...(row.notBefore > 0 && { notBefore: row.notBefore }),
+  ...(row.deadline !== undefined && { deadline: row.deadline }),
+  ...(row.expires !== undefined && { expires: row.expires }),
   created: row.createdTime,
   ...(row.attempts > 0 && { attempts: row.attempts }),
   ...(row.activeAttempt !== null && { worker: row.activeAttempt.worker }),

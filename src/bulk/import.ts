@@ -148,6 +148,7 @@ class Import {
 
   async #unit(line: Record<string, unknown>, where: string, number: number): Promise<void> {
     const { spec, name, status, data, priority, notBefore, worker, dependencies, partition } = line;
+    const { deadline, expires } = line;
     const isStatus = workUnitStatuses.find((one) => one === status);
     if (
       typeof spec !== "string" ||
@@ -169,6 +170,9 @@ class Import {
         ...(typeof priority === "number" && { priority }),
         ...(typeof notBefore === "number" && { notBefore }),
         ...(typeof partition === "string" && { partition }),
+        ...(typeof deadline === "number" && { deadline }),
+        // a unit that has ended would fail as late before it is brought to its end
+        ...(typeof expires === "number" && isStatus !== "finished" && isStatus !== "failed" && { expires }),
       },
     };
     if (isStatus === "blocked" && Array.isArray(dependencies)) {

@@ -16,7 +16,7 @@ import {
   type WorkUnitInput,
 } from "../core/index.ts";
 import { setOwn } from "../config/index.ts";
-import type { ColumnMapping } from "./csv.ts";
+import { isNumber, setNumber, type ColumnMapping } from "./csv.ts";
 import type { Entries, Entry } from "./entry.ts";
 
 type Read = (text: string, line: Line) => WorkUnitInput[];
@@ -64,6 +64,8 @@ const fields: ReadonlySet<string> = new Set([
   "notBefore",
   "dependencies",
   "partition",
+  "deadline",
+  "expires",
 ]);
 
 const nameless =
@@ -119,13 +121,12 @@ function readRecord(text: string, mapping: readonly ColumnMapping[], limits: Dat
   for (const { target, column } of mapping) {
     const value = Object.hasOwn(record, column) ? record[column] : null;
     if (target === "name") unit.name = nameOf(column, value);
-    else if (target === "priority" || target === "delay") {
+    else if (isNumber(target)) {
       if (value === null || value === undefined) continue;
       const number = Number(value);
       if (!Number.isFinite(number))
         throw new CoordinateError("bad_data", `${column}: expected a number, got ${describeValue(value)}`);
-      if (target === "priority") unit.priority = number;
-      else unit.delayMs = number * 1000;
+      setNumber(unit, target, number);
     } else if (target === "partition") {
       if (value !== null && value !== undefined)
         unit.partition = checkName("partition", nameOf(column, value));

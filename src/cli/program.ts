@@ -188,7 +188,7 @@ async function fill(
     try {
       onCode(await module.run(context, { args: command.args, options: own, command }));
     } catch (error) {
-      const { explainConnection } = await import("./connection-problem.ts");
+      const { explainConnection } = await import("./explain-connection.ts");
       const told = await explainConnection(error, session.target);
       onCode(printError(session, context.options, told, entry.name));
     } finally {

@@ -5,6 +5,8 @@ import { CoordinateError } from "./errors.ts";
 import { followBefore, needState, supersede, wait } from "./life.ts";
 import { conclude } from "./batching.ts";
 import type { WorkUnitPut } from "./store.ts";
+import { agedPriority, ages } from "./timing.ts";
+import type { WorkSpecMeta } from "./work-spec.ts";
 import type { AddedWorkUnit } from "./work-unit.ts";
 import {
   extrasOfPut,
@@ -93,8 +95,9 @@ const isLeft = (unit: UnitState, { onConflict, throttleMs = 0 }: WorkUnitPut, no
 export function* putUnits<Unit extends UnitState>(
   set: WorkingSet<Unit>,
   spec: Unit["spec"],
-  puts: readonly WorkUnitPut[],
+  given: readonly WorkUnitPut[],
 ): Rule<AddedWorkUnit[]> {
+  const puts = ages(spec.meta) ? given.map((put) => agedPut(spec.meta, put, set.now)) : given;
   const addNew = set.addNew(spec, puts);
   const allNew = addNew === null ? null : yield* addNew;
   if (allNew !== null) return allNew;
@@ -146,6 +149,13 @@ export function* putUnits<Unit extends UnitState>(
   }
   return added;
 }
+
+/** In a work spec whose units gain priority while they wait, a place that says since when it does. */
+const agedPut = (meta: WorkSpecMeta, put: WorkUnitPut, now: number): WorkUnitPut => ({
+  ...put,
+  priority: agedPriority(meta, put.priority, Math.max(now, put.notBefore)),
+  timing: { ...put.timing, priority: put.priority },
+});
 
 /** Gives the unit what the put says of it besides its data. */
 function describe<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit, put: WorkUnitPut): void {

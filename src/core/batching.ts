@@ -11,16 +11,18 @@ export function* conclude<Unit extends UnitState>(set: WorkingSet<Unit>): Rule<v
   for (let changes = set.takeBatchChanges(); changes !== null; changes = set.takeBatchChanges()) {
     // in one order, so that two transactions wait for each other and do not deadlock
     const inOrder = [...changes].sort((a, b) => (a.name < b.name ? -1 : 1));
-    for (const { namespace, name, total, finished, failed } of inOrder) {
+    for (const { namespace, name, total, finished, failed, dropped } of inOrder) {
       yield set.loadBatch(namespace, name, total > 0);
       const batch = set.batch(namespace, name) ?? (total > 0 ? newBatch(name, set.now) : undefined);
       // units of a batch that was deleted end as others do
       if (batch === undefined) continue;
+      // a batch that waits for all to finish would wait for ever for a failed unit that nobody can retry
+      const forgotten = batch.doneTime === 0 ? dropped : 0;
       const changed = {
         ...batch,
-        total: batch.total + total,
+        total: batch.total + total - forgotten,
         finished: batch.finished + finished,
-        failed: batch.failed + failed,
+        failed: batch.failed + failed - forgotten,
       };
       yield* finishBatch(set, namespace, batch, changed);
     }

@@ -28,7 +28,7 @@ export interface CborEntry extends CborSlice {
 /** Throws `bad_data` unless the bytes are exactly one well-formed map of allowed items, at most `maxDepth` deep. */
 export function checkCborMap(bytes: Uint8Array, maxDepth: number): void {
   if (bytes.length === 0 || majorOf(bytes, 0) !== major.map)
-    throw new CoordinateError("bad_data", "that is not a CBOR map");
+    throw new CoordinateError("bad_data", "expected a CBOR map");
   const end = checkItem(bytes, 0, maxDepth);
   if (end !== bytes.length) throw malformed(end, "more after the end of the map");
 }
@@ -87,7 +87,7 @@ function checkChunk(bytes: Uint8Array, at: number): number {
 
 /** Arrays have one item per count, maps two. */
 function checkSequence(bytes: Uint8Array, at: number, itemsPerCount: 1 | 2, depthLeft: number): number {
-  if (depthLeft === 0) throw new CoordinateError("bad_data", `nested too deep at byte ${at}`);
+  if (depthLeft === 0) throw new CoordinateError("bad_data", `nested too deeply at byte ${at}`);
   if (isIndefinite(bytes, at)) {
     let item = at + 1;
     while (bytes[item] !== breakByte) {
@@ -224,5 +224,5 @@ export function cborUntagged(bytes: Uint8Array, start: number): number {
 }
 
 function malformed(at: number, why: string): CoordinateError {
-  return new CoordinateError("bad_data", `that is malformed CBOR at byte ${at}: ${why}`);
+  return new CoordinateError("bad_data", `malformed CBOR at byte ${at}: ${why}`);
 }

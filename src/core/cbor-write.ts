@@ -4,6 +4,7 @@
 import { Buffer } from "node:buffer";
 import { major, tag } from "./cbor-head.ts";
 import { Float, Tuple, Uuid } from "./data-value.ts";
+import { describeValue } from "./describe-value.ts";
 import { CoordinateError } from "./errors.ts";
 import { nameToBytes } from "./names.ts";
 
@@ -70,7 +71,7 @@ class CborWriter {
     if (value instanceof Uuid) return this.#tagged(tag.uuid, value.bytes);
     // before toJSON, which Buffer has
     if (value instanceof Uint8Array) return this.#string(major.bytes, value);
-    if (depthLeft === 0) throw new CoordinateError("bad_data", "nested too deep, or containing itself");
+    if (depthLeft === 0) throw new CoordinateError("bad_data", "nested too deeply, or contains itself");
     if (hasToJson(value)) return this.value(value.toJSON(key), key, depthLeft - 1);
     if (Array.isArray(value)) return this.#array(value, depthLeft);
     if (value instanceof Map) return this.#map([...value], depthLeft);
@@ -78,7 +79,10 @@ class CborWriter {
       return this.value(value.valueOf(), key, depthLeft);
     }
     if (value instanceof Set || ArrayBuffer.isView(value) || value instanceof ArrayBuffer) {
-      throw unsupported(key, `a ${value.constructor.name}`);
+      throw unsupported(
+        key,
+        `${/^[AEIOU]/.test(value.constructor.name) ? "an" : "a"} ${value.constructor.name}`,
+      );
     }
     return this.#map(Object.entries(value), depthLeft);
   }
@@ -100,7 +104,7 @@ class CborWriter {
 
   #key(key: unknown): void {
     const simple = key === null || (typeof key !== "object" && key !== undefined);
-    if (!simple && !(key instanceof Uint8Array)) throw unsupported("", `a key that is ${describe(key)}`);
+    if (!simple && !(key instanceof Uint8Array)) throw unsupported("", `a key that is ${describeValue(key)}`);
     this.value(key, "", 0);
   }
 
@@ -220,13 +224,9 @@ export function hasToJson(value: object): value is { toJSON(key: string): unknow
   return typeof (value as { toJSON?: unknown }).toJSON === "function";
 }
 
-function describe(value: unknown): string {
-  return typeof value === "object" ? "an object" : `a ${typeof value}`;
-}
-
 function unsupported(key: string, what: string): CoordinateError {
   return new CoordinateError(
     "bad_data",
-    `with ${what}${key === "" ? "" : ` in ${JSON.stringify(key)}`}, which has no form`,
+    `${what}${key === "" ? "" : ` in ${JSON.stringify(key)}`} cannot be stored`,
   );
 }

@@ -28,6 +28,9 @@ export interface OutputUnit {
   readonly delayMs: number;
   /** Empty for none. */
   readonly partition: string;
+  /** How long from now on it has until it is late, or fails unless it has begun; absent for ever. */
+  readonly deadlineMs?: number;
+  readonly expiresMs?: number;
 }
 
 export interface Outputs {
@@ -109,9 +112,8 @@ function readItem(item: RawValue): OutputUnit {
   return {
     name: readUnitName(name),
     data: data === undefined ? null : readUnitData(data),
+    ...fromMetadata,
     priority: readNumber("priority", priority) ?? fromMetadata.priority,
-    delayMs: fromMetadata.delayMs,
-    partition: fromMetadata.partition,
   };
 }
 
@@ -130,7 +132,7 @@ function readUnitData(value: RawValue): Data | null {
   return rawData(value) ?? unreadable(`data is ${aKind(value)}, not an object`);
 }
 
-type Metadata = Pick<OutputUnit, "priority" | "delayMs" | "partition">;
+type Metadata = Pick<OutputUnit, "priority" | "delayMs" | "partition" | "deadlineMs" | "expiresMs">;
 
 const noMetadata: Metadata = { priority: 0, delayMs: 0, partition: "" };
 
@@ -138,18 +140,25 @@ function readMetadata(metadata: RawValue | undefined): Metadata {
   let priority: RawValue | undefined;
   let delay: RawValue | undefined;
   let partition: RawValue | undefined;
+  let deadline: RawValue | undefined;
+  let expires: RawValue | undefined;
   if (metadata !== undefined && rawKind(metadata) !== "null") {
     if (rawKind(metadata) !== "object") throw new Unreadable(`metadata is ${aKind(metadata)}, not an object`);
     for (const { key, value } of rawEntries(metadata)) {
       if (key === "priority") priority = value;
       else if (key === "delay") delay = value;
       else if (key === "partition") partition = value;
+      else if (key === "deadline") deadline = value;
+      else if (key === "expires") expires = value;
     }
   }
+  const [deadlineMs, expiresMs] = [secondsToMs("deadline", deadline), secondsToMs("expires", expires)];
   return {
     priority: readNumber("priority", priority) ?? 0,
-    delayMs: delayToMs(readNumber("delay", delay) ?? 0),
+    delayMs: secondsToMs("delay", delay),
     partition: readPartition(partition),
+    ...(deadlineMs > 0 && { deadlineMs }),
+    ...(expiresMs > 0 && { expiresMs }),
   };
 }
 
@@ -166,10 +175,11 @@ function readNumber(what: string, value: RawValue | undefined): number | null {
   return number;
 }
 
-/** Delays are in seconds, fractions allowed; zero or less is no delay. */
-function delayToMs(seconds: number): number {
+/** Spans are in seconds, fractions allowed; zero or less is none. */
+function secondsToMs(what: string, value: RawValue | undefined): number {
+  const seconds = readNumber(what, value) ?? 0;
   const ms = Math.round(seconds * 1000);
-  if (ms > longestDelayMs) throw new Unreadable(`delay of ${seconds} seconds is too long`);
+  if (ms > longestDelayMs) throw new Unreadable(`${what} of ${seconds} seconds is too long`);
   return Math.max(ms, 0);
 }
 

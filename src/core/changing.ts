@@ -23,14 +23,15 @@ export function* changeUnits<Unit extends UnitState>(
   return count;
 }
 
-/** Deletes units, and then looks at what depended on them. */
+/** Deletes units, and then looks at what depended on them. `retired`: they are no longer kept, and nobody wanted them gone. */
 export function* removeUnits<Unit extends UnitState>(
   set: WorkingSet<Unit>,
   units: readonly Unit[],
+  retired = false,
 ): Rule<void> {
   for (const [i, unit] of units.entries()) {
     if (i > 0 && i % unitsPerTurn === 0) yield undefined;
-    removeUnit(set, unit);
+    removeUnit(set, unit, retired);
   }
   if (set.isUnresolved()) yield* conclude(set);
 }

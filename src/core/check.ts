@@ -1,17 +1,7 @@
 /** Checks of what comes in from outside. Each throws a `CoordinateError` that names the field and what was given. */
 import { dataByteLength, type Data } from "./data.ts";
+import { describeValue } from "./describe-value.ts";
 import { CoordinateError } from "./errors.ts";
-
-/** A value as a message shows it: its kind, or itself when it is short. */
-export function describeValue(value: unknown): string {
-  if (value === null) return "null";
-  if (Array.isArray(value)) return "a list";
-  if (value instanceof Uint8Array) return "bytes";
-  if (typeof value === "string") return JSON.stringify(value.length > 40 ? value.slice(0, 40) + "…" : value);
-  if (typeof value === "number" || typeof value === "boolean" || typeof value === "bigint")
-    return String(value);
-  return typeof value === "object" ? "an object" : `a ${typeof value}`;
-}
 
 /** The largest time that a JavaScript date can be. */
 export const latestTime = 8.64e15;
@@ -71,7 +61,7 @@ export function checkData(field: string, value: unknown, maxBytes: number): Data
   const data = value as Data;
   // whoever makes data by other means than `encodeData` and its kind is at least stopped where it is no object
   if (typeof value === "string" ? !/^\s*\{/.test(value) : value[0] === undefined || value[0] >> 5 !== 5)
-    throw new CoordinateError("bad_data", `${field}: not an object`);
+    throw new CoordinateError("bad_data", `${field}: expected an object`);
   // three bytes a character is the most that UTF-8 takes for one of JavaScript's
   if (value.length * 3 > maxBytes && dataByteLength(data) > maxBytes)
     throw new CoordinateError("too_large", `${field}: ${dataByteLength(data)} bytes, at most ${maxBytes}`);

@@ -15,6 +15,7 @@ import { cborToJson, readCbor } from "./cbor-read.ts";
 import { cborMapHead, cborScalar, hasToJson, writeCbor } from "./cbor-write.ts";
 import type { CborBytes, Data, DataObject, JsonText } from "./data-value.ts";
 import { Float, Tuple, Uuid } from "./data-value.ts";
+import { describeValue } from "./describe-value.ts";
 import { CoordinateError } from "./errors.ts";
 import { checkJsonObject, checkObject, jsonMembers, readJson } from "./json-text.ts";
 import { isCborKey, rawMember, rawText } from "./raw-value.ts";
@@ -71,18 +72,18 @@ export function storedData(raw: string | Uint8Array): Data {
  * refused, as are values that contain themselves.
  */
 export function encodeData(value: unknown, limits: DataLimits = defaultDataLimits): Data {
-  if (typeof value !== "object" || value === null || Array.isArray(value)) throw notAnObject();
+  if (typeof value !== "object" || value === null || Array.isArray(value)) throw notAnObject(value);
   const maxDepth = maxDepthOf(limits);
   if (isPlain(value, "", maxDepth)) {
     const text = JSON.stringify(value);
-    if (!text.startsWith("{")) throw notAnObject();
+    if (!text.startsWith("{")) throw notAnObject(value);
     // JSON.stringify escapes a lone surrogate, which a key must not have
     if (text.includes("\\ud")) checkJsonObject(text, maxDepth);
     checkJsonSize(text, limits);
     return text as JsonText;
   }
   const bytes = writeCbor(value, { maxBytes: maxBytesOf(limits), maxDepth });
-  if (majorOf(bytes, 0) !== major.map) throw notAnObject();
+  if (majorOf(bytes, 0) !== major.map) throw notAnObject(value);
   checkSize(bytes.length, limits);
   return bytes as CborBytes;
 }
@@ -292,6 +293,12 @@ function checkSize(bytes: number, limits: DataLimits): void {
     throw new CoordinateError("too_large", `data of ${bytes} bytes, the limit is ${maxBytes}`);
 }
 
-function notAnObject(): CoordinateError {
-  return new CoordinateError("bad_data", "that is not an object");
+/** Of what is an object to JavaScript and none as data, such as a date, the class. */
+function describeClass(value: unknown): string {
+  const plain = describeValue(value);
+  return plain === "an object" ? `a ${(value as object).constructor.name}` : plain;
+}
+
+function notAnObject(value: unknown): CoordinateError {
+  return new CoordinateError("bad_data", `expected an object, got ${describeClass(value)}`);
 }

@@ -36,9 +36,9 @@ import {
   checkSpan,
   checkText,
   checkTime,
-  describeValue,
   latestTime,
 } from "./check.ts";
+import { describeValue } from "./describe-value.ts";
 import {
   batchActions,
   batchConditions,
@@ -102,6 +102,7 @@ import { defaultTake, maxTaken, type QueueMessage, type QueueRow } from "./queue
 import { checkRetry, specTryLimit, type UnitRetry } from "./retry.ts";
 import { keepsHistory, Recorder, stepOf, type StoredRecord } from "./recording.ts";
 import { runsDue, withRuns } from "./schedule.ts";
+import { withAging, type UnitTiming } from "./timing.ts";
 import { choose, explainChoice, type Candidate, type Explained, type ScheduleRequest } from "./scheduler.ts";
 import {
   isWatchable,
@@ -283,7 +284,7 @@ export class Engine implements Coordinate {
       const keep = options.keepMeta ?? false;
       // many a program sets its work specs whenever it starts: only what made a difference is a mark in the history
       const reset = (old: WorkSpecMeta | null): WorkSpecMeta => {
-        const made = withRuns(old, resetMeta(old, meta, keep), now);
+        const made = withAging(old, withRuns(old, resetMeta(old, meta, keep), now), now);
         if (JSON.stringify(made) === JSON.stringify(old)) changed.delete(name);
         else changed.add(name);
         return made;
@@ -314,10 +315,11 @@ export class Engine implements Coordinate {
 
   async setWorkSpecMeta(ns: string, ref: WorkSpecRef, change: WorkSpecMetaChange): Promise<WorkSpecMeta> {
     const namespace = this.#ns(ns);
+    const now = this.#clock.now();
     const checked = checkMetaChange(change);
     const meta = (old: WorkSpecMeta | null): WorkSpecMeta => {
       if (old === null) throw missingWorkSpec(ref);
-      return changeMeta(old, checked);
+      return withAging(old, changeMeta(old, checked), now);
     };
     const [row] = await this.#store.putWorkSpecs(namespace, [{ ref: checkRef(ref), data: null, meta }]);
     if (row === undefined) throw missingWorkSpec(ref);
@@ -434,6 +436,8 @@ export class Engine implements Coordinate {
       if (unit.retry !== undefined) retry.retry = checkRetry(unit.retry, now);
       put.retry = retry;
     }
+    const timing = checkTiming(unit, now);
+    if (timing !== null) put.timing = timing;
     const policy = unit.onConflict === undefined ? onConflict : checkConflict(unit.onConflict);
     if (policy !== "update") put.onConflict = policy;
     const throttleMs = checkSpan("throttleMs", unit.throttleMs, now);
@@ -1090,12 +1094,13 @@ export class Engine implements Coordinate {
 
   /** The batch and all that belong to it, the innermost first: when they have ended, the outer one does. */
   async #batchesIn(ns: string, batch: string): Promise<string[]> {
-    const inner = new Map<string, string[]>();
-    for await (const { name, parent } of eachRow((from) => this.listBatches(ns, from)))
-      if (parent !== null) inner.set(parent, [...(inner.get(parent) ?? []), name]);
     const found = new Set([batch]);
-    // grows while it is gone through; one that belongs to itself by others is there once
-    for (const name of found) for (const one of inner.get(name) ?? []) found.add(one);
+    // level by level; one that belongs to itself by others is there once
+    for (let level = [batch]; level.length > 0;) {
+      const inner = await this.#store.innerBatches(this.#ns(ns), level);
+      level = inner.filter((name) => !found.has(name));
+      for (const name of level) found.add(name);
+    }
     return [...found].reverse();
   }
 
@@ -1366,6 +1371,23 @@ function checkRequestId(id: string | undefined): string | null {
   if (checkText("requestId", id).length > 200)
     throw new CoordinateError("too_large", "requestId: at most 200 characters");
   return id;
+}
+
+/** When a unit is late, and when it is of no use any more; null when it says nothing of that. */
+function checkTiming(unit: WorkUnitInput, now: number): UnitTiming | null {
+  const timing: UnitTiming = {};
+  for (const [key, span] of [
+    ["deadline", "deadlineMs"],
+    ["expires", "expiresMs"],
+  ] as const) {
+    if (unit[key] === undefined && unit[span] === undefined) continue;
+    if (unit[key] !== undefined && unit[span] !== undefined)
+      throw new CoordinateError("bad_argument", `${span}: a unit has either ${key} or ${span}`);
+    const time = checkTime(key, unit[key]);
+    const at = unit[span] === undefined ? time : now + checkSpan(span, unit[span], now);
+    if (at > 0) timing[key] = at;
+  }
+  return timing.deadline === undefined && timing.expires === undefined ? null : timing;
 }
 
 function checkProgress(progress: AttemptProgress): AttemptProgress {

@@ -7,8 +7,8 @@
 const table = {
   // what was asked makes no sense: nothing was changed
   bad_argument: [400, "Bad argument {}"],
-  bad_name: [400, "Bad name {}"],
-  bad_data: [400, "Bad data {}"],
+  bad_name: [400, "Bad name: {}"],
+  bad_data: [400, "Bad data: {}"],
   empty_query: [400, "The query names nothing; to mean every work unit, say so with all: true"],
   no_work_spec_name: [400, "No 'name' key in work spec"],
   bad_work_spec_name: [400, "Work spec 'name' must be a string"],

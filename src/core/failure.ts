@@ -23,6 +23,31 @@ export interface FailureRow {
   example: string;
   /** The most tries that one of them took. */
   tries: number;
+  /** How many failed so in each hour, whatever became of them: the last 48 hours in which any did, oldest first. */
+  trend: readonly FailurePoint[];
+}
+
+export interface FailurePoint {
+  /** When the hour begins. */
+  time: number;
+  count: number;
+}
+
+const hour = 3_600_000;
+/** Hours that are kept for each group. */
+export const maxTrendPoints = 48;
+
+/** The hour that a failure is counted in. */
+export const trendTime = (at: number): number => at - (((at % hour) + hour) % hour);
+
+/** Adds up points, of which one hour may come several times. */
+export function mergeTrend(points: Iterable<FailurePoint>): FailurePoint[] {
+  const counts = new Map<number, number>();
+  for (const { time, count } of points) counts.set(time, (counts.get(time) ?? 0) + count);
+  return [...counts]
+    .sort(([a], [b]) => a - b)
+    .slice(-maxTrendPoints)
+    .map(([time, count]) => ({ time, count }));
 }
 
 export interface Failure {

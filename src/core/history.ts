@@ -5,7 +5,7 @@
 import type { WorkSpecMetaChange } from "./work-spec-fields.ts";
 
 /** What is counted. A unit that had ended and is added again counts as added. */
-export const happenings = ["added", "started", "finished", "failed", "retried", "expired"] as const;
+export const happenings = ["added", "started", "finished", "failed", "retried", "expired", "late"] as const;
 export type Happening = (typeof happenings)[number];
 
 const hour = 3_600_000;
@@ -63,6 +63,8 @@ export interface HistoryPoint {
   failed: number;
   retried: number;
   expired: number;
+  /** Units that were late: they went first from then on, or failed. */
+  late: number;
   /** Units that ran, and that waited, on average; null when nobody looked in this step. */
   running: number | null;
   waiting: number | null;
@@ -141,7 +143,7 @@ export interface HistoryRecord {
 }
 
 export const emptyRecord = (): HistoryRecord => ({
-  counts: { added: 0, started: 0, finished: 0, failed: 0, retried: 0, expired: 0 },
+  counts: { added: 0, started: 0, finished: 0, failed: 0, retried: 0, expired: 0, late: 0 },
   durations: new Map(),
   waits: new Map(),
   looks: 0,

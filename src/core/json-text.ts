@@ -33,7 +33,7 @@ export interface JsonMember extends JsonSlice {
  */
 export function checkJsonObject(text: string, maxDepth: number): void {
   const start = skipSpace(text, 0);
-  if (text.charCodeAt(start) !== 0x7b) throw new CoordinateError("bad_data", "that is not a JSON object");
+  if (text.charCodeAt(start) !== 0x7b) throw new CoordinateError("bad_data", "expected a JSON object");
   const end = skipSpace(text, checkObject(text, start, maxDepth));
   if (end < text.length) throw malformed(end);
 }
@@ -130,7 +130,7 @@ function checkString(text: string, start: number): number {
 function checkKey(text: string, start: number): number {
   const end = checkString(text, start);
   if (text.slice(start, end).includes("\\u") && formlessSurrogate.test(readString(text, start, end)))
-    throw new CoordinateError("bad_data", `with a lone surrogate in the key at character ${start}`);
+    throw new CoordinateError("bad_data", `a lone surrogate in the key at character ${start}`);
   return end;
 }
 
@@ -174,11 +174,11 @@ function checkNumber(text: string, start: number): number {
     isFloat = true;
   }
   if (at - start > longestNumber) {
-    throw new CoordinateError("bad_data", `with a number of ${at - start} characters at character ${start}`);
+    throw new CoordinateError("bad_data", `a number of ${at - start} characters at character ${start}`);
   }
   // 1e400 is a number in JSON and infinity everywhere else; integers are carried in full
   if (isFloat && !Number.isFinite(Number(text.slice(start, at))))
-    throw new CoordinateError("bad_data", `with a number out of range at character ${start}`);
+    throw new CoordinateError("bad_data", `a number out of range at character ${start}`);
   return at;
 }
 
@@ -382,9 +382,9 @@ function isHexDigit(unit: number): boolean {
 }
 
 function malformed(at: number): CoordinateError {
-  return new CoordinateError("bad_data", `that is malformed JSON at character ${at}`);
+  return new CoordinateError("bad_data", `malformed JSON at character ${at}`);
 }
 
 function tooDeep(at: number): CoordinateError {
-  return new CoordinateError("bad_data", `nested too deep at character ${at}`);
+  return new CoordinateError("bad_data", `nested too deeply at character ${at}`);
 }

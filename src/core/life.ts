@@ -16,6 +16,7 @@ import {
 import { dataGetText, dataWith, type Data } from "./data.ts";
 import { brokenDependency, dependencyState, type DependencyState } from "./dependency.ts";
 import { isSpent, ownTryLimit, retryAfter, specTryLimit } from "./retry.ts";
+import { isLate, latePriority, lateText, nextTimer, type UnitTiming } from "./timing.ts";
 import type { WorkUnitChange } from "./store.ts";
 import { availableSince } from "./work-unit.ts";
 import type { AttemptState, Need, Rule, UnitState, WorkingSet } from "./working-set.ts";
@@ -158,8 +159,13 @@ function needsState<Unit extends UnitState>(set: WorkingSet<Unit>, needs: readon
 export function wait<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit, at: number): void {
   const needs = set.needs(unit.id);
   const state = needs.length === 0 ? "met" : needsState(set, needs);
+  const timing = set.timing(unit);
   if (state === "broken") failBroken(set, unit, needs, at);
-  else set.enter(unit, state === "open" ? "blocked" : unit.notBefore > set.now ? "delayed" : "available");
+  else if (timing?.expires !== undefined && timing.expires <= set.now) failLate(set, unit, timing.expires);
+  else {
+    if (timing?.deadline !== undefined && timing.deadline <= set.now) goFirst(set, unit, timing);
+    set.enter(unit, state === "open" ? "blocked" : unit.notBefore > set.now ? "delayed" : "available");
+  }
 }
 
 function failBroken<Unit extends UnitState>(
@@ -173,6 +179,31 @@ function failBroken<Unit extends UnitState>(
   const traceback = brokenDependency(broken.workSpec, broken.workUnit, set.targetStatus(broken));
   const data = dataWith(dataWith(unit.data, "traceback", traceback), "failed_dependency", broken.workUnit);
   failUnrun(set, unit, "", "dependency", data, at);
+}
+
+/** Fails a unit that nobody has begun in time: dated back to then, or to when it was added or tried last. */
+function failLate<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit, expires: number): void {
+  set.happened(unit, "late", -1);
+  const data = dataWith(unit.data, "traceback", lateText(expires));
+  failUnrun(set, unit, "", "late", data, Math.max(expires, unit.created));
+}
+
+/** The deadline of the unit has passed. The unit is in no order. */
+function goFirst<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit, timing: UnitTiming): void {
+  if (isLate(unit.priority)) return;
+  if (timing.priority === undefined)
+    set.setExtras(unit, { ...set.extras(unit), timing: { ...timing, priority: unit.priority } });
+  unit.priority = latePriority(timing.deadline ?? 0);
+  set.happened(unit, "late", -1);
+}
+
+/** The timer of a waiting unit has rung: it is late and goes first, or it has come to no use and fails. */
+export function ring<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit): void {
+  const timing = set.timing(unit);
+  const timer = timing === null ? 0 : nextTimer(timing, unit.priority);
+  if (timer === 0 || timer > set.now) return;
+  set.leave(unit);
+  wait(set, unit, timer);
 }
 
 /** The lease of the unit's attempt has ended at this time: the unit waits again, and the attempt may still be settled late. */
@@ -314,6 +345,7 @@ export function changeUnit<Unit extends UnitState>(
     supersede(set, unit, set.now);
     unit.tries = 0;
     unit.since = set.now;
+    unhurry(set, unit);
     wait(set, unit, set.now);
     return true;
   }
@@ -326,19 +358,44 @@ export function changeUnit<Unit extends UnitState>(
   }
   if (change.kind === "set-delay" && !waits) return false;
   set.leave(unit);
-  if (change.kind === "set-priority") unit.priority = change.priority;
-  else if (change.kind === "adjust-priority") unit.priority += change.by;
+  if (change.kind === "set-priority") setPriority(set, unit, change.priority);
+  else if (change.kind === "adjust-priority")
+    setPriority(set, unit, (set.timing(unit)?.priority ?? unit.priority) + change.by);
   else unit.notBefore = change.notBefore;
   if (waits) wait(set, unit, set.now);
   else set.enter(unit, status);
   return true;
 }
 
+/** Of a unit that has gained priority, or is late, the place changes by as much as its priority, or stays the first. */
+function setPriority<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit, priority: number): void {
+  const timing = set.timing(unit);
+  const before = timing?.priority;
+  if (before === undefined) unit.priority = priority;
+  else {
+    if (!isLate(unit.priority)) unit.priority += priority - before;
+    set.setExtras(unit, { ...set.extras(unit), timing: { ...timing, priority } });
+  }
+}
+
+/** Whoever has a unit done again wants it done: it no longer fails for having come too late. */
+function unhurry<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit): void {
+  const timing = set.timing(unit);
+  if (timing?.expires === undefined) return;
+  const { expires: _never, ...rest } = timing;
+  const left = Object.keys(rest).length === 0 ? null : rest;
+  set.setExtras(unit, { ...set.extras(unit), timing: left });
+}
+
 /** Deletes units. Those that depend on them are looked at when all are gone: none is failed that is deleted too. */
-export function removeUnit<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit): void {
+export function removeUnit<Unit extends UnitState>(
+  set: WorkingSet<Unit>,
+  unit: Unit,
+  retired: boolean,
+): void {
   if (unit.attempt?.status === "pending") set.released(unit, unit.attempt);
   set.leave(unit);
-  set.removed(unit, set.now);
+  set.removed(unit, set.now, retired);
   set.remove(unit);
 }
 

@@ -7,6 +7,7 @@
  * canonical strings are equal exactly when their bytes are, so `===` and Map keys may be trusted behind `checkName`.
  */
 import { Buffer, isUtf8 } from "node:buffer";
+import { describeValue } from "./describe-value.ts";
 import { CoordinateError } from "./errors.ts";
 
 export type NameKind =
@@ -43,21 +44,13 @@ export function checkName(kind: NameKind, name: unknown): string {
 
 function checkUnusualName(kind: NameKind, name: unknown): string {
   if (typeof name !== "string")
-    throw new CoordinateError("bad_name", `of ${article(kind)}: not a string but ${typeName(name)}`);
+    throw new CoordinateError("bad_name", `${kind}: expected a string, got ${describeValue(name)}`);
   const { min, max } = nameLimits[kind];
   const length = nameByteLength(name);
   if (length > max)
     throw new CoordinateError("too_large", `${kind} name of ${length} bytes, the limit is ${max}`);
-  if (length < min) throw new CoordinateError("bad_name", `of ${article(kind)}: empty`);
+  if (length < min) throw new CoordinateError("bad_name", `${kind}: expected 1 to ${max} bytes, got ""`);
   return canonicalName(name);
-}
-
-const article = (kind: NameKind): string => (kind === "action" ? "an action" : `a ${kind}`);
-
-function typeName(value: unknown): string {
-  if (value === null) return "null";
-  if (Array.isArray(value)) return "array";
-  return typeof value;
 }
 
 /** Every sequence of bytes is a name; the result is canonical. */
@@ -192,7 +185,7 @@ function escapedByte(unit: number, at: number): number {
   const code = unit.toString(16).toUpperCase();
   throw new CoordinateError(
     "bad_name",
-    `with lone surrogate U+${code} at position ${at}, which stands for no byte`,
+    `a lone surrogate, U+${code}, at position ${at}; it stands for no byte`,
   );
 }
 

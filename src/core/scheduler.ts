@@ -10,6 +10,7 @@ import { mayGenerate } from "./continuous.ts";
 import type { SchedulingPolicy } from "./namespace.ts";
 import { hasRate } from "./partitions.ts";
 import { labelsLike, unmetRequirement } from "./worker-labels.ts";
+import { currentPriority } from "./timing.ts";
 import type { WorkSpecMeta } from "./work-spec.ts";
 
 /** What the scheduler needs to know of a work spec, and no more. */
@@ -154,7 +155,7 @@ function judgeAll(
     return { candidate, excluded: filter(candidate, request, now), weight: candidate.meta.weight, score: 0 };
   });
   keepHighest(judged, ({ candidate }) => candidate.meta.priority);
-  if (policy === "python") preferSuccessors(judged);
+  if (policy === "python") preferSuccessors(judged, now);
   const left = judged.filter(({ excluded }) => excluded === null);
   let totalWeight = 0;
   let totalPending = 0;
@@ -180,10 +181,10 @@ function keepHighest(judged: readonly Judged[], rank: (one: Judged) => number): 
  * that follows it has work, unless its `then_preempts` is false or the chain is a loop. Loops count with half
  * their weight and continuous specs with a twentieth, all in one draw, so that none of them starves.
  */
-function preferSuccessors(judged: readonly Judged[]): void {
+function preferSuccessors(judged: readonly Judged[], now: number): void {
   const byName = new Map(judged.map((one) => [one.candidate.name, one]));
   const successor: Successor = (one) => byName.get(one.candidate.meta.nextWorkSpecName);
-  keepHighest(judged, ({ candidate }) => candidate.topPriority);
+  keepHighest(judged, ({ candidate: { meta, topPriority } }) => currentPriority(meta, topPriority, now));
   const able = judged.filter(({ excluded }) => excluded === null);
   // decided from all that were able, before any of them is excluded
   const preempted = able.filter((one) => {

@@ -192,7 +192,7 @@ function settleOne<Unit extends UnitState>(
 
 /** A unit that the output of a finished attempt asks for. */
 export const outputPut = (
-  { name, data, priority, delayMs, partition }: OutputUnit,
+  { name, data, priority, delayMs, partition, deadlineMs = 0, expiresMs = 0 }: OutputUnit,
   origin: string,
   now: number,
   batch: string | null = null,
@@ -203,6 +203,12 @@ export const outputPut = (
   notBefore: delayMs > 0 ? now + delayMs : 0,
   dependencies: null,
   ...(partition !== "" && { partition }),
+  ...((deadlineMs > 0 || expiresMs > 0) && {
+    timing: {
+      ...(deadlineMs > 0 && { deadline: now + deadlineMs }),
+      ...(expiresMs > 0 && { expires: now + expiresMs }),
+    },
+  }),
   origin,
   ...(batch !== null && { labels: [batchLabel(batch)] }),
 });

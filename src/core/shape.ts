@@ -2,7 +2,7 @@
  * Shapes of values as JSON Schema, each with the TypeScript type that it describes: the compiler sees that a shape has
  * every member of its type and no other. What they describe is checked by the wires; ranges and rules are the engine's.
  */
-import { describeValue } from "./check.ts";
+import { describeValue } from "./describe-value.ts";
 import { CoordinateError } from "./errors.ts";
 import { checkName, nameLimits, type NameKind } from "./names.ts";
 

@@ -21,3 +21,11 @@ function isOneSlip(a: string, b: string): boolean {
   const swapped = a[at] === b[at + 1] && a[at + 1] === b[at] && rest(a, 2) === rest(b, 2);
   return swapped || rest(a, 1) === rest(b, 1);
 }
+
+const letters = (word: string): string => word.replaceAll(/[-_]/g, "").toLowerCase();
+
+/** The known word that differs from a word in case and separators alone: `max_retries` of `maxRetries`. */
+export function sameWordAs(given: string, known: Iterable<string>): string | undefined {
+  for (const word of known) if (word !== given && letters(word) === letters(given)) return word;
+  return undefined;
+}

@@ -24,6 +24,7 @@ import type { NamespaceRow, NamespaceSettings } from "./namespace.ts";
 import type { QueueMessage, QueueRow } from "./queue.ts";
 import type { UnitRetry } from "./retry.ts";
 import type { Candidate } from "./scheduler.ts";
+import type { UnitTiming } from "./timing.ts";
 import type { WorkSpecMeta, WorkSpecRef, WorkSpecRow } from "./work-spec.ts";
 import type {
   AddedWorkUnit,
@@ -200,6 +201,8 @@ export interface Store extends QueueStore, ActionStore, LogStore, LockStore, Hou
   /** In name order, after `previous`. */
   listBatches(ns: string, previous: string | null, limit: number): Promise<BatchRow[]>;
   deleteBatches(ns: string, names: readonly string[]): Promise<boolean[]>;
+  /** The names of those that belong to one of these, without those that belong to them. */
+  innerBatches(ns: string, parents: readonly string[]): Promise<string[]>;
 
   /** Creates and replaces; the bucket of one that exists stays as it is. */
   putLimits(ns: string, limits: readonly SharedLimit[]): Promise<void>;
@@ -288,6 +291,8 @@ export interface WorkUnitPut {
   partition?: string;
   /** What it says of its tries; absent is nothing, also for a unit that did. */
   retry?: UnitRetry;
+  /** What it says of time; absent is nothing, also for a unit that did. */
+  timing?: UnitTiming;
   /** The attempt whose output the unit is. */
   origin?: string;
   /** Absent is `update`. */
@@ -383,6 +388,7 @@ export interface SweepLimits {
 
 export interface Swept {
   expired: number;
+  /** Units whose delay was over, or whose deadline or use was. */
   due: number;
   exhausted: number;
   retired: number;

@@ -1,6 +1,6 @@
 /** What time does by itself: leases end, delays are over, units were tried too often, ended units are no longer kept. */
 import { conclude } from "./batching.ts";
-import { exhaust, expire, isExhausted, wait } from "./life.ts";
+import { exhaust, expire, isExhausted, ring, wait } from "./life.ts";
 import { specTryLimit } from "./retry.ts";
 import type { RetentionLimit } from "./work-spec.ts";
 import type { Rule, UnitState, WorkingSet } from "./working-set.ts";
@@ -40,6 +40,19 @@ export function* releaseDue<Unit extends UnitState>(
     if (unit.status !== "delayed" || unit.notBefore > set.now) continue;
     set.leave(unit);
     wait(set, unit, set.now);
+  }
+  if (set.isUnresolved()) yield* conclude(set);
+}
+
+/** The timers of these units have rung, in the order of `units`. */
+export function* ringTimers<Unit extends UnitState>(
+  set: WorkingSet<Unit>,
+  units: readonly Unit[],
+): Rule<void> {
+  for (const [i, unit] of units.entries()) {
+    if (i > 0 && i % unitsPerTurn === 0) yield undefined;
+    const { status } = unit;
+    if (status === "available" || status === "delayed" || status === "blocked") ring(set, unit);
   }
   if (set.isUnresolved()) yield* conclude(set);
 }

@@ -1,7 +1,8 @@
 /**
  * Work units as people and programs write them, a line of JSON each. One line may hold
  *
- *   {"name": "a", "data": {…}, "priority": 5, "delay": 60}   one unit; `delay` is in seconds; `partition` is possible, too
+ *   {"name": "a", "data": {…}, "priority": 5, "delay": 60}   one unit; `delay` is in seconds, as `deadline` and `expires` are from
+ *                                                            now on; `partition` is possible, too
  *   {"a": {…}, "b": {…}}                                     several, by name, as the Python tool takes them
  *   ["a", {…}, {"priority": 5, "delay": 60}]                 one unit, as an output of a job has it
  *   "a"                                                      one unit without data
@@ -9,7 +10,7 @@
  *
  * Data is the text that stands in the line: 1.0 stays 1.0, and keys keep their order.
  */
-import { describeValue } from "./check.ts";
+import { describeValue } from "./describe-value.ts";
 import { jsonData, type Data, type DataLimits } from "./data.ts";
 import { CoordinateError } from "./errors.ts";
 import { checkName } from "./names.ts";
@@ -86,6 +87,8 @@ function readFields(entries: readonly { key: string; value: RawValue }[]): WorkU
     else if (key === "data") unit.data = rawData(value) ?? wrong(key, "an object", value);
     else if (key === "priority") unit.priority = numberOf(key, value);
     else if (key === "delay") unit.delayMs = numberOf(key, value) * 1000;
+    else if (key === "deadline") unit.deadlineMs = numberOf(key, value) * 1000;
+    else if (key === "expires") unit.expiresMs = numberOf(key, value) * 1000;
     else if (key === "delayMs" || key === "notBefore") unit[key] = numberOf(key, value);
     else if (key === "dependencies") unit.dependencies = dependenciesOf(value);
     else if (key === "partition") unit.partition = rawText(value) ?? wrong(key, "a string", value);
@@ -115,6 +118,8 @@ function readTuple([name, data, metadata, priority]: readonly RawValue[]): WorkU
       if (rawKind(value) === "null") continue;
       if (key === "priority") unit.priority = numberOf(key, value);
       else if (key === "delay") unit.delayMs = numberOf(key, value) * 1000;
+      else if (key === "deadline") unit.deadlineMs = numberOf(key, value) * 1000;
+      else if (key === "expires") unit.expiresMs = numberOf(key, value) * 1000;
       else if (key === "partition") unit.partition = rawText(value) ?? wrong(key, "a string", value);
     }
   }

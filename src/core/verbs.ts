@@ -54,7 +54,7 @@ import type { SharedLimitInput, SharedLimitRow } from "./limits.ts";
 import type { Rate } from "./partitions.ts";
 import type { Data } from "./data.ts";
 import { errorCodes } from "./errors.ts";
-import type { FailureRow } from "./failure.ts";
+import type { FailurePoint, FailureRow } from "./failure.ts";
 import type { History, HistoryChange, HistoryPoint, HistoryQuery, HistorySeries, Spread } from "./history.ts";
 import type { Lock, LockPath, LockRefusal } from "./lock.ts";
 import type { NameKind } from "./names.ts";
@@ -324,6 +324,10 @@ export const workUnitInput = input<WorkUnitInput>({
   priority: maybe(number()),
   notBefore: maybe(time),
   delayMs: maybe(span),
+  deadline: maybe(time),
+  deadlineMs: maybe(span),
+  expires: maybe(time),
+  expiresMs: maybe(span),
   dependencies: maybe(
     list(
       input<{ workSpec?: string; workUnit: string; kind?: "hard" | "soft" }>({
@@ -351,6 +355,8 @@ export const workUnitRow = object<WorkUnitRow>({
   data,
   priority: number(),
   notBefore: time,
+  deadline: maybe(time),
+  expires: maybe(time),
   createdTime: time,
   attempts: integer,
   activeAttempt: nullable(attemptRow),
@@ -394,6 +400,7 @@ const historyPoint = object<HistoryPoint>({
   finished: integer,
   failed: integer,
   retried: integer,
+  late: integer,
   expired: integer,
   running: nullable(number()),
   waiting: nullable(number()),
@@ -837,6 +844,7 @@ export const verbs: { readonly [V in Verb]: VerbRow<Awaited<ReturnType<Coordinat
         lastTime: time,
         example: workUnit,
         tries: integer,
+        trend: list(object<FailurePoint>({ time, count: integer })),
       }),
     ),
     repeat: "same",

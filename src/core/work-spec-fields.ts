@@ -39,6 +39,11 @@ export interface WorkSpecMeta {
   order: "" | "partition";
   /** "partition": partitions take turns, whatever the priorities of their units. */
   fair: "" | "partition";
+  /** Priority that a unit gains in a minute of waiting. */
+  aging: number;
+  /** What units had gained when `aging` was last changed, and when that was: see timing.ts. */
+  agedPoints: number;
+  agedSince: number;
   /** With `fair`, how many units a turn of a partition is; 1 for those that are not named. */
   partitionWeights: Readonly<Record<string, number>>;
   /** The shared limits of the namespace that its units come under. */
@@ -412,6 +417,28 @@ export const workSpecFields = {
     newer: true,
     words: partitionWords,
     help: "With partition, partitions take turns, one unit each, however many units they have and of whatever priority",
+  },
+  aging: {
+    kind: "amount",
+    field: "aging",
+    default: 0,
+    settable: true,
+    newer: true,
+    help: "Priority that a unit gains in a minute of waiting, so that none waits for ever; 0 is none",
+  },
+  aged_points: {
+    kind: "number",
+    field: "agedPoints",
+    default: 0,
+    metaOnly: true,
+    help: "What waiting units had gained when aging was last changed",
+  },
+  aged_since: {
+    kind: "time",
+    field: "agedSince",
+    default: 0,
+    metaOnly: true,
+    help: "When aging was last changed; 0 is never",
   },
   partition_weights: {
     kind: "weights",

@@ -3,7 +3,7 @@
  * derived from the data's special keys and then adjustable on its own.
  */
 import { closed, isTripped } from "./breaker.ts";
-import { describeValue } from "./check.ts";
+import { describeValue } from "./describe-value.ts";
 import { decodeData, type Data } from "./data.ts";
 import { CoordinateError } from "./errors.ts";
 import { checkName } from "./names.ts";

@@ -15,6 +15,12 @@ export interface WorkUnitInput extends UnitRetry {
   /** Not before this time, in epoch milliseconds, or this long from now. At most one of the two. */
   notBefore?: number;
   delayMs?: number;
+  /** From this time on, or this long from now, the unit goes before all that are not late. Absent is never, also when added again. */
+  deadline?: number;
+  deadlineMs?: number;
+  /** A unit that nobody has begun by this time, or within this long from now, fails with the reason `late`. Absent is never. */
+  expires?: number;
+  expiresMs?: number;
   /** What to wait for. Absent: nothing, or what a unit that exists waits for already. */
   dependencies?: readonly DependencyInput[];
   /**
@@ -84,6 +90,9 @@ export interface WorkUnitRow extends UnitRetry {
   priority: number;
   /** 0 is no delay. */
   notBefore: number;
+  /** When it is late, and when it fails unless it has begun; absent is never. */
+  deadline?: number;
+  expires?: number;
   createdTime: number;
   /** How many attempts were ever made. */
   attempts: number;

@@ -27,6 +27,7 @@ import type { QueueMessage } from "./queue.ts";
 import type { UnitRetry } from "./retry.ts";
 import type { Notes } from "./recording.ts";
 import type { AttemptKey, WorkUnitPut } from "./store.ts";
+import type { UnitTiming } from "./timing.ts";
 import type { WorkSpecMeta } from "./work-spec.ts";
 import type { AddedWorkUnit, DependencyRow, WorkUnitRow, WorkUnitStatus } from "./work-unit.ts";
 
@@ -100,28 +101,42 @@ export interface Need {
   met: boolean;
 }
 
-/** What few units have: queues that hear of their end, labels, and a word on how often they are tried. */
+/** What few units have: queues that hear of their end, labels, and a word on how often they are tried and on time. */
 export interface Extras {
   readonly queues: readonly string[];
   readonly labels: readonly string[];
   readonly retry: UnitRetry | null;
+  readonly timing: UnitTiming | null;
 }
 
-export const noExtras: Extras = { queues: [], labels: [], retry: null };
+export const noExtras: Extras = { queues: [], labels: [], retry: null, timing: null };
 
-export const areExtras = ({ queues, labels, retry }: Extras): boolean =>
-  queues.length > 0 || labels.length > 0 || retry !== null;
+export const areExtras = ({ queues, labels, retry, timing }: Extras): boolean =>
+  queues.length > 0 || labels.length > 0 || retry !== null || timing !== null;
 
 /** What a put says of them. */
-export const extrasOfPut = ({ queues, labels, retry }: WorkUnitPut): Extras =>
-  queues === undefined && labels === undefined && retry === undefined
+export const extrasOfPut = ({ queues, labels, retry, timing }: WorkUnitPut): Extras =>
+  queues === undefined && labels === undefined && retry === undefined && timing === undefined
     ? noExtras
-    : { queues: queues ?? noExtras.queues, labels: labels ?? noExtras.labels, retry: retry ?? null };
+    : {
+        queues: queues ?? noExtras.queues,
+        labels: labels ?? noExtras.labels,
+        retry: retry ?? null,
+        timing: timing ?? null,
+      };
+
+/** Whether something happens to the unit by itself while it waits. */
+export const hasTimer = (timing: UnitTiming | null): timing is UnitTiming =>
+  timing !== null && (timing.deadline !== undefined || timing.expires !== undefined);
 
 export interface BatchChange extends BatchCounts {
   readonly namespace: string;
   readonly name: string;
+  /** Failed units that were deleted: a batch that has not ended no longer counts them. */
+  readonly dropped: number;
 }
+
+type CountChange = Partial<BatchCounts & Pick<BatchChange, "dropped">>;
 
 export abstract class WorkingSet<Unit extends UnitState> {
   /** The time of the verb. */
@@ -228,6 +243,10 @@ export abstract class WorkingSet<Unit extends UnitState> {
   /** The next unit to claim: highest priority first, then name order. */
   abstract ready(spec: Unit["spec"]): Unit | undefined;
   abstract extras(unit: Unit): Extras;
+  /** What the unit says of time; a store may know that no unit of the spec does. */
+  timing(unit: Unit): UnitTiming | null {
+    return this.extras(unit).timing;
+  }
   /** The lane that is next to be served among those with available units that are not held. */
   abstract nextLane(spec: Unit["spec"]): LaneState | undefined;
   /** The lane's next unit: highest priority first, then name order; or the first of those that have begun. */
@@ -268,7 +287,10 @@ export abstract class WorkingSet<Unit extends UnitState> {
   abstract add(unit: Unit): void;
   /** Takes a unit out of the order of its status: before anything changes that it is ordered by. */
   abstract leave(unit: Unit): void;
-  /** Sets the status of a unit that is in no order, counts it there, and saves it. */
+  /**
+   * Sets the status of a unit that is in no order, counts it there, and saves it. A unit that waits stands in the order of timers as well,
+   * if it has one (`nextTimer`).
+   */
   abstract enter(unit: Unit, status: WorkUnitStatus): void;
   /** Saves a change of the unit's attempt that moves nothing. */
   abstract save(unit: Unit): void;
@@ -358,11 +380,13 @@ export abstract class WorkingSet<Unit extends UnitState> {
   }
 
   /** The unit was deleted: its dependents are looked at before the verb answers. */
-  removed(unit: Unit, at: number): void {
+  removed(unit: Unit, at: number, retired: boolean): void {
     this.wake(unit);
-    // what has ended stays counted
+    // what has ended stays counted, unless a batch would wait for it for ever
     if (unit.status !== "finished" && unit.status !== "failed")
       this.#countUnit(unit, this.extras(unit).labels, { total: -1 });
+    else if (unit.status === "failed" && !retired)
+      this.#countUnit(unit, this.extras(unit).labels, { dropped: 1 });
     this.#concerns(unit, at);
   }
 
@@ -376,7 +400,7 @@ export abstract class WorkingSet<Unit extends UnitState> {
     );
   }
 
-  #countUnit({ spec }: Unit, labels: readonly string[], change: Partial<BatchCounts>): void {
+  #countUnit({ spec }: Unit, labels: readonly string[], change: CountChange): void {
     const batch = batchOf(labels);
     if (batch !== null) this.countInBatch(spec.namespace, batch, change);
   }
@@ -385,7 +409,7 @@ export abstract class WorkingSet<Unit extends UnitState> {
   countInBatch(
     namespace: string,
     name: string,
-    { total = 0, finished = 0, failed = 0 }: Partial<BatchCounts>,
+    { total = 0, finished = 0, failed = 0, dropped = 0 }: CountChange,
   ): void {
     const key = JSON.stringify([namespace, name]);
     const known = this.#batchChanges?.get(key);
@@ -395,6 +419,7 @@ export abstract class WorkingSet<Unit extends UnitState> {
       total: (known?.total ?? 0) + total,
       finished: (known?.finished ?? 0) + finished,
       failed: (known?.failed ?? 0) + failed,
+      dropped: (known?.dropped ?? 0) + dropped,
     });
   }
 
@@ -454,7 +479,7 @@ export function attemptRow(unit: UnitState, attempt: AttemptState): AttemptRow {
 export function unitRow(
   unit: UnitState,
   dependencies: readonly DependencyRow[],
-  { queues, labels, retry }: Extras,
+  { queues, labels, retry, timing }: Extras,
   asAdded = false,
 ): WorkUnitRow {
   const active = unit.attempt !== null && isActive(unit.attempt) ? unit.attempt : null;
@@ -465,8 +490,10 @@ export function unitRow(
     status: unit.status,
     reason: unit.status === "failed" ? (active?.reason ?? "error") : null,
     data: asAdded ? unit.data : (active?.data ?? unit.data),
-    priority: unit.priority,
+    priority: timing?.priority ?? unit.priority,
     notBefore: unit.notBefore,
+    ...(timing?.deadline !== undefined && { deadline: timing.deadline }),
+    ...(timing?.expires !== undefined && { expires: timing.expires }),
     createdTime: unit.created,
     attempts: unit.attempts,
     activeAttempt: active === null ? null : attemptRow(unit, active),

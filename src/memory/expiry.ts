@@ -1,19 +1,22 @@
 /** Expired leases, elapsed delays and schedules take effect by rule. Units are moved here, when a verb is about to look at them. */
-import { byExpiration, expireUnits, isRunDue, makeRuns, releaseDue } from "../core/index.ts";
-import type { Space, Spec, Unit } from "./state.ts";
+import { byExpiration, expireUnits, isRunDue, makeRuns, releaseDue, ringTimers } from "../core/index.ts";
+import { timerOf, type Space, type Spec, type Unit } from "./state.ts";
 import { run, type MemorySet } from "./working-set.ts";
 
-const isBehind = ({ leases, due, meta }: Spec, now: number): boolean =>
+const isBehind = ({ leases, due, timers, meta }: Spec, now: number): boolean =>
   isRunDue(meta, now) ||
+  (timers.size > 0 && isRung(timers.first(), now)) ||
   (leases.first()?.attempt?.expiration ?? Infinity) <= now ||
   (due.first()?.notBefore ?? Infinity) <= now;
 
+const isRung = (unit: Unit | undefined, now: number): boolean => unit !== undefined && timerOf(unit) <= now;
+
 /**
- * Brings a spec up to date. Where units depend on others, all specs of the namespace: a lease that ends there may fail a unit
- * here.
+ * Brings a spec up to date. Where units depend on others or have deadlines, all specs of the namespace: a lease that ends there may
+ * fail a unit here.
  */
 export function catchUp(set: MemorySet, spec: Spec, now: number): void {
-  if (spec.space.needy > 0) catchUpSpace(set, spec.space, now);
+  if (spec.space.needy > 0 || spec.space.timed) catchUpSpace(set, spec.space, now);
   else if (isBehind(spec, now)) catchUpSpecs(set, [spec], now);
 }
 
@@ -33,6 +36,11 @@ export function catchUpSpecs(
   limit = Infinity,
 ): { expired: number; due: number; generated: number } {
   const behind = [...specs];
+  const rung = behind
+    .flatMap(({ timers }) => first(timers, (unit) => isRung(unit, now), limit))
+    .sort((a, b) => timerOf(a) - timerOf(b) || a.id - b.id)
+    .slice(0, limit);
+  if (rung.length > 0) run(ringTimers(set.at(now), rung));
   const lapsed: Unit[] = [];
   const over: Unit[] = [];
   for (const { leases, due } of behind) {
@@ -45,7 +53,7 @@ export function catchUpSpecs(
   if (over.length > 0) run(releaseDue(set.at(now), over));
   let generated = 0;
   for (const spec of behind) if (isRunDue(spec.meta, now)) generated += run(makeRuns(set.at(now), spec));
-  return { expired: lapsed.length, due: over.length, generated };
+  return { expired: lapsed.length, due: over.length + rung.length, generated };
 }
 
 function first(units: Iterable<Unit>, wanted: (unit: Unit) => boolean, limit: number): Unit[] {

@@ -6,11 +6,13 @@
 import {
   byExpiration,
   compareNames,
+  hasTimer,
   isPlainName,
   breakerRules,
   hasLanes,
   laneRules,
   isSpent,
+  nextTimer,
   noExtras,
   SortedList,
   specTryLimit,
@@ -181,7 +183,10 @@ export const byName = (a: Unit, b: Unit): number =>
       : compareNames(a.name, b.name);
 export const byClaim = (a: Unit, b: Unit): number => b.priority - a.priority || byName(a, b);
 const byDue = (a: Unit, b: Unit): number => a.notBefore - b.notBefore || a.id - b.id;
+const byTimer = (a: Unit, b: Unit): number => timerOf(a) - timerOf(b) || a.id - b.id;
 const byEnd = (a: Unit, b: Unit): number => endOf(a) - endOf(b) || a.id - b.id;
+export const timerOf = ({ extras, priority }: Unit): number =>
+  hasTimer(extras.timing) ? nextTimer(extras.timing, priority) : 0;
 const endOf = (unit: Unit): number => unit.attempt?.end ?? 0;
 
 export class Spec implements SpecState {
@@ -198,6 +203,8 @@ export class Spec implements SpecState {
   readonly names = new UnitNames(byName);
   readonly ready = new SortedList<Unit>(byClaim);
   readonly due = new SortedList<Unit>(byDue);
+  /** Waiting units that something happens to by itself. */
+  readonly timers = new SortedList<Unit>(byTimer);
   readonly leases = new SortedList<Unit>(byExpiration);
   /** Units by label, in name order. */
   readonly labels = new Map<string, SortedList<Unit>>();
@@ -326,6 +333,8 @@ export class Space {
   readonly requests = new Map<string, { time: number; answer: unknown }>();
   /** How many units have dependencies: while there are none, a spec is looked at by itself. */
   needy = 0;
+  /** Whether units ever had deadlines: as `needy`. */
+  timed = false;
 
   constructor(name: string, settings: NamespaceSettings, watches: Watches) {
     this.name = name;

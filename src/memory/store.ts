@@ -647,6 +647,14 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
     return names.map((name) => this.#spaces.get(ns)?.batches.delete(name) ?? false);
   }
 
+  async innerBatches(ns: string, parents: readonly string[]): Promise<string[]> {
+    const wanted = new Set<string | null>(parents);
+    const inner = [...(this.#spaces.get(ns)?.batches.values() ?? [])].filter(({ parent }) =>
+      wanted.has(parent),
+    );
+    return inner.map(({ name }) => name).sort(compareNames);
+  }
+
   // ---- shared limits
 
   async putLimits(ns: string, limits: readonly SharedLimit[]): Promise<void> {

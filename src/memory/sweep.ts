@@ -76,7 +76,7 @@ function sweepSpec(set: MemorySet, spec: Spec, limits: SweepLimits, now: number,
     for (const unit of ended) if (oldest.push(unit) >= left()) break;
     const ends = oldest.map(({ attempt }) => attempt?.end ?? 0);
     const units = left() <= 0 ? [] : oldest.slice(0, countRetired(limit, ends, ended.size, now));
-    run(removeUnits(set.at(now), units));
+    run(removeUnits(set.at(now), units, true));
     spec.removed[status] += units.length;
     swept.retired += units.length;
   }

@@ -1,6 +1,7 @@
 /** The rows of the memory store: the units themselves. Nothing has to be loaded, and what is written is there at once. */
 import {
   areExtras,
+  hasTimer,
   countedFrom,
   limitNames,
   nextTurnOf,
@@ -27,7 +28,7 @@ import {
   type WorkUnitStatus,
 } from "../core/index.ts";
 import { Queue } from "./queues.ts";
-import { byName, Unit, Worker, type Space, type Spec, type UnitTable } from "./state.ts";
+import { byName, timerOf, Unit, Worker, type Space, type Spec, type UnitTable } from "./state.ts";
 
 export class MemorySet extends WorkingSet<Unit> {
   readonly #spaces: ReadonlyMap<string, Space>;
@@ -179,6 +180,7 @@ export class MemorySet extends WorkingSet<Unit> {
   leave(unit: Unit): void {
     const { spec, status } = unit;
     spec.lanes?.leave(unit, status);
+    if (spec.timers.size > 0) spec.timers.remove(unit);
     if (status === "available") {
       spec.ready.remove(unit);
       if (spec.exhausted.size > 0) spec.exhausted.delete(unit);
@@ -194,6 +196,7 @@ export class MemorySet extends WorkingSet<Unit> {
     const { spec } = unit;
     spec.names.change(unit, status);
     spec.lanes?.enter(unit, status);
+    if (unit.extras !== noExtras && waits(status) && timerOf(unit) > 0) spec.timers.add(unit);
     if (status === "available") {
       spec.ready.add(unit);
       spec.noteExhausted(unit);
@@ -244,6 +247,7 @@ export class MemorySet extends WorkingSet<Unit> {
       if (list?.size === 0) spec.labels.delete(label);
     }
     unit.extras = areExtras(extras) ? extras : noExtras;
+    if (hasTimer(extras.timing)) spec.space.timed = true;
     for (const label of extras.labels) {
       let list = spec.labels.get(label);
       if (list === undefined) spec.labels.set(label, (list = new SortedList<Unit>(byName)));
@@ -324,6 +328,9 @@ export class MemorySet extends WorkingSet<Unit> {
     if (this.#watches.hasUnits) this.#watches.ended(unit.id);
   }
 }
+
+const waits = (status: WorkUnitStatus): boolean =>
+  status === "available" || status === "delayed" || status === "blocked";
 
 /** Where the target of a dependency stands; null when it was deleted, or its work spec was. */
 export function targetStatus(units: UnitTable, { target }: Need): WorkUnitStatus | null {

@@ -6,9 +6,12 @@
  */
 import {
   CoordinateError,
+  describeValue,
+  sameWordAs,
   slipOf,
   workSpecKeys,
   type DataObject,
+  type WorkSpecField,
   type workSpecFields,
 } from "../core/index.ts";
 import type { StandardSchema } from "./standard-schema.ts";
@@ -61,6 +64,8 @@ export interface WorkSpecKeys<Result = DataObject> {
   order?: "partition" | "";
   /** With partition, partitions take turns, one unit each, however many units they have and of whatever priority */
   fair?: "partition" | "";
+  /** Priority that a unit gains in a minute of waiting, so that none waits for ever; 0 is none */
+  aging?: number;
   /** With fair, how many units a turn of a partition is, by its name; 1 for those that are not named */
   partition_weights?: Readonly<Record<string, number>>;
   /** Limits of the namespace that its units come under, with those of other work specs */
@@ -200,13 +205,43 @@ export function defineSpec<Data extends object = DataObject, Result extends obje
   return new SpecDefinition({ ...own, ...keys, ...next }, schemas);
 }
 
-/** Throws `bad_work_spec` for a key that is one slip away from a known one: it would be stored and do nothing. */
+/**
+ * Throws `bad_work_spec` for a key that is one slip away from a known one, and for any unknown key inside a known object: it would be stored and
+ * do nothing. A key of one's own that is a known one in other letters (`maxRetries`) is warned of.
+ */
 export function checkSlips(spec: object): void {
-  // a caller without types may hand over anything; what is no object is refused where it is encoded
-  if (typeof spec !== "object" || (spec as object | null) === null) return;
-  for (const key of Object.keys(spec)) {
-    const meant = slipOf(key, Object.keys(workSpecKeys));
+  // a caller without types may hand over anything; text and bytes are data in the form it is carried in
+  if (spec instanceof Uint8Array || typeof spec === "string") return;
+  if (!isObject(spec))
+    throw new CoordinateError(
+      "bad_data",
+      `work spec: expected an object with a name, got ${describeValue(spec)}`,
+    );
+  const known = Object.keys(workSpecKeys);
+  for (const [key, value] of Object.entries(spec)) {
+    const meant = slipOf(key, known);
     if (meant !== null)
       throw new CoordinateError("bad_work_spec", `${key}: not a known key; did you mean ${meant}?`);
+    const same = sameWordAs(key, known);
+    if (same !== undefined)
+      process.emitWarning(`work spec: ${key} is stored as a key of your own; did you mean ${same}?`);
+    if (Object.hasOwn(workSpecKeys, key)) checkInside(key, value, workSpecKeys[key]?.keys);
   }
 }
+
+function checkInside(path: string, value: unknown, keys: WorkSpecField["keys"]): void {
+  if (keys === undefined || !isObject(value)) return;
+  for (const [key, inner] of Object.entries(value)) {
+    const row = Object.hasOwn(keys, key) ? keys[key] : undefined;
+    if (row !== undefined) {
+      checkInside(`${path}.${key}`, inner, row.keys);
+      continue;
+    }
+    const meant = slipOf(key, Object.keys(keys));
+    const hint = meant === null ? `expected ${Object.keys(keys).join(", ")}` : `did you mean ${meant}?`;
+    throw new CoordinateError("bad_work_spec", `${path}.${key}: not a known key; ${hint}`);
+  }
+}
+
+const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
+  typeof value === "object" && value !== null && !Array.isArray(value);

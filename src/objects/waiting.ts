@@ -1,5 +1,6 @@
 /** Waiting for units to end, for as long as it takes: one request waits half a minute at most, and is followed by the next. */
 import {
+  checkOptions,
   CoordinateError,
   hasEnded,
   type Coordinate,
@@ -22,8 +23,10 @@ export async function waitForEnds(
   ns: string,
   ref: WorkSpecRef,
   names: readonly string[],
-  { waitMs = Infinity, signal }: WaitForOptions,
+  options: WaitForOptions,
 ): Promise<(WorkUnitRow | null)[]> {
+  checkOptions("a wait", options, ["waitMs", "signal"]);
+  const { waitMs = Infinity, signal } = options;
   if (!(waitMs >= 0))
     throw new CoordinateError("bad_argument", `waitMs: expected 0 or more, got ${String(waitMs)}`);
   for (let left = waitMs; ; left -= roundMs) {

@@ -2,10 +2,13 @@
 import {
   eachRow,
   type PageStart,
+  checkOptions,
   CoordinateError,
   decodeData,
+  describeValue,
   missingWorkSpec,
   workSpecName,
+  workUnitInput,
   type AddedWorkUnit,
   type AddWorkUnitsOptions,
   type AwaitOptions,
@@ -51,6 +54,8 @@ export interface AddManyOptions extends Pick<AddWorkUnitsOptions, "onConflict" |
 }
 
 export type WorkUnitListing = Omit<WorkUnitQuery, "limit"> & PageOptions;
+
+const unitOptions = Object.keys(workUnitInput.properties ?? {});
 
 /** Small enough that no request is long, large enough that the trip does not count. */
 const chunkSize = 1000;
@@ -151,6 +156,7 @@ export class WorkSpec<Data extends object = object, Result extends object = Data
     options: AddOptions = {},
   ): Promise<WorkUnit<ReadData<Data>, Result>> {
     const { verbs, ns } = this.#scope;
+    checkOptions("a work unit", options, unitOptions);
     await this.#check(name, data);
     const unit = { ...options, name, data: encodeIfAny(data) };
     const added = only(await verbs.addWorkUnits(ns, this.#ref, [unit]));
@@ -286,6 +292,11 @@ export class WorkSpec<Data extends object = object, Result extends object = Data
 
 function readNew(unit: NewWorkUnit): WorkUnitInput {
   if (isPair(unit)) return { name: unit[0], data: encodeIfAny(unit[1]) };
+  if (typeof unit !== "object")
+    throw new CoordinateError(
+      "bad_argument",
+      `units: expected [name, data] or { name, data } of each, got ${describeValue(unit)}`,
+    );
   return { ...unit, data: encodeIfAny(unit.data) };
 }
 

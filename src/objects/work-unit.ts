@@ -128,6 +128,15 @@ export class WorkUnit<Given extends object = DataObject, Result extends object =
     return this.#row.labels;
   }
 
+  /** From when on it is late and goes first, and when it fails unless it has begun; null is never. */
+  get deadline(): number | null {
+    return this.#row.deadline ?? null;
+  }
+
+  get expires(): number | null {
+    return this.#row.expires ?? null;
+  }
+
   /** What it is counted under where its work spec has rules for each partition; empty for none. */
   get partition(): string {
     return this.#row.partition;

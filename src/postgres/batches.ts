@@ -1,5 +1,5 @@
 /** Batches: a row each, by name. Who changes one holds its row until the transaction has ended. */
-import { nameToBytes, newBatch, type BatchRow } from "../core/index.ts";
+import { nameFromBytes, nameToBytes, newBatch, type BatchRow } from "../core/index.ts";
 import type { Session } from "./connection.ts";
 import { byteas } from "./values.ts";
 
@@ -27,8 +27,14 @@ export async function holdBatch(
 
 export async function writeBatch(tx: Session, ns: string, batch: BatchRow): Promise<void> {
   await tx.rows(
-    "UPDATE @batch b SET state = $3 FROM @namespace n WHERE n.name = $1 AND NOT n.dead AND b.namespace = n.id AND b.name = $2",
-    [nameToBytes(ns), nameToBytes(batch.name), JSON.stringify(batch)],
+    `UPDATE @batch b SET state = $3, parent = $4 FROM @namespace n
+     WHERE n.name = $1 AND NOT n.dead AND b.namespace = n.id AND b.name = $2`,
+    [
+      nameToBytes(ns),
+      nameToBytes(batch.name),
+      JSON.stringify(batch),
+      batch.parent === null ? null : nameToBytes(batch.parent),
+    ],
   );
 }
 
@@ -56,6 +62,14 @@ export async function pageBatches(
     [nameToBytes(ns), previous === null ? null : nameToBytes(previous), limit],
   );
   return rows.map(([state]) => parse(state));
+}
+
+export async function findInner(session: Session, ns: string, parents: readonly string[]): Promise<string[]> {
+  const rows = await session.rows(
+    `SELECT b.name ${from} AND b.parent IS NOT NULL AND b.parent = ANY ($2::bytea[]) ORDER BY b.name`,
+    [nameToBytes(ns), byteas(parents.map(nameToBytes))],
+  );
+  return rows.map(([name]) => nameFromBytes(name as Buffer));
 }
 
 export async function dropBatches(tx: Session, ns: string, names: readonly string[]): Promise<boolean[]> {

@@ -43,7 +43,8 @@ export const candidatesSql = `
     CASE WHEN s.laned THEN EXISTS (SELECT 1 FROM @lane l WHERE l.spec = s.id AND l.state = 1)
       OR EXISTS (SELECT 1 FROM @note e WHERE e.spec = s.id) OR (s.build_lanes > 0 AND s.build_lanes <= $4::bigint) END,
     CASE WHEN s.laned THEN (SELECT l.until FROM @lane l WHERE l.spec = s.id AND l.state = 2 ORDER BY l.until LIMIT 1) END,
-    s.breaker
+    s.breaker,
+    EXISTS (SELECT 1 FROM @unit u WHERE u.timer IS NOT NULL AND u.timer <= $4::bigint)
   FROM @namespace n LEFT JOIN @spec s ON s.namespace = n.id AND NOT s.dead
     LEFT JOIN LATERAL ${tallyOf("s.id")} c ON true
   WHERE n.name = $1 AND NOT n.dead`;
@@ -88,7 +89,9 @@ export async function readCandidates(
       row[13] as number | null,
       row[14] as number | null,
     );
-    const due = Math.min(lease ?? Infinity, delay ?? Infinity, runsDue(meta) || Infinity);
+    // timers that have rung are looked at for all specs at once
+    const rung = row[19] === true && candidates.length === 0 ? now : Infinity;
+    const due = Math.min(lease ?? Infinity, delay ?? Infinity, runsDue(meta) || Infinity, rung);
     candidates.push({
       id: row[2] as number,
       name: nameFromBytes(row[3] as Buffer),

@@ -112,7 +112,8 @@ const claimStatement = (kind: ClaimKind): string => `
     UPDATE @unit u SET status = 3, attempts = p.attempts + 1, tries = p.tries + 1,
       attempt_status = 0, attempt_worker = ($5::bytea[])[p.caller], attempt_start = p.begins, attempt_end = 0,
       attempt_expiration = p.begins + ($6::bigint[])[p.caller],
-      attempt_late = false, attempt_own = false, attempt_errors = NULL, attempt_data = NULL, attempt_progress = NULL
+      attempt_late = false, attempt_own = false, attempt_errors = NULL, attempt_data = NULL, attempt_progress = NULL,
+      timer = NULL
     FROM given p, fit WHERE ${isRow("u.id", "p.id")} AND NOT fit.exhausted AND NOT fit.tried AND fit.picked <= $2::bigint
     RETURNING u.id, u.key, u.long_name, u.attempts, u.place, u.data, u.attempt_start, p.caller, p.turn,
       p.begins - p.waits AS waited,

@@ -9,6 +9,7 @@ import {
   missingWorkSpec,
   nameToBytes,
   releaseDue,
+  ringTimers,
   workSpecName,
   type WorkSpecRef,
 } from "../core/index.ts";
@@ -28,14 +29,15 @@ export interface Ways {
 const slice = 2000;
 
 /**
- * Whether anything in a spec is past its time, a run of its schedule included; or anywhere a lease of a unit with dependencies,
- * for when that ends, units of other specs may fail. `spec` is the alias of its row.
+ * Whether anything in a spec is past its time, a run of its schedule included; or anywhere a lease of a unit with dependencies, or a
+ * timer, for then units of other specs may fail. `spec` is the alias of its row.
  */
 export const isPast = (spec: string, now: string): string => `(
   EXISTS (SELECT 1 FROM @unit p WHERE p.spec = ${spec}.id AND p.status = 3 AND p.attempt_expiration <= ${now})
   OR EXISTS (SELECT 1 FROM @unit p WHERE p.spec = ${spec}.id AND p.status = 1 AND p.not_before <= ${now})
   OR ${hasRunDue(spec, now)}
-  OR ${isNeedyPast(now)})`;
+  OR ${isNeedyPast(now)}
+  OR EXISTS (SELECT 1 FROM @unit p WHERE p.timer IS NOT NULL AND p.timer <= ${now}))`;
 
 const hasRunDue = (spec: string, now: string): string =>
   `coalesce(${spec}.next_run <= ${now} AND NOT ${spec}.paused, false)`;
@@ -108,7 +110,9 @@ export async function catchUp(
   limit: number,
   { fast, allocate }: Ways,
 ): Promise<{ expired: number; due: number; generated: number }> {
-  const moved = { expired: await expireNeedy(db, now, limit, allocate), due: 0, generated: 0 };
+  // timers first: what then waits has not come to no use, however it is moved
+  const rung = await ringDue(db, now, limit, allocate);
+  const moved = { expired: await expireNeedy(db, now, limit, allocate), due: rung, generated: 0 };
   for (;;) {
     const max = Math.min(slice, limit - Math.max(moved.expired, moved.due));
     if (max <= 0) return moved;
@@ -120,6 +124,26 @@ export async function catchUp(
     if (runDue) moved.generated += await makeDueRuns(db, spec, now, allocate);
     if (expired < max && due < max) return moved;
   }
+}
+
+/** Timers that have rung, of all specs: a unit that fails may fail others. */
+export async function ringDue(db: Database, now: number, limit: number, allocate: Allocate): Promise<number> {
+  const sql = `
+    SELECT id FROM @unit WHERE timer IS NOT NULL AND timer <= $1::bigint ORDER BY timer, id LIMIT $2`;
+  const max = Math.min(slice, limit);
+  const [any] = max <= 0 ? [] : await db.rows(sql, [now, 1]);
+  if (any === undefined) return 0;
+  const rung = await db.transaction(
+    async (tx) => {
+      const ids = ((await tx.rows(sql, [now, max])) as [number][]).map(([id]) => id);
+      const set = new PostgresSet(tx, now, allocate);
+      await set.loadUnits(ids);
+      await apply(set, ringTimers(set, set.units(ids)));
+      return ids.length;
+    },
+    { repeatable: true },
+  );
+  return rung < max ? rung : rung + (await ringDue(db, now, limit - rung, allocate));
 }
 
 /** Makes the units of a schedule while its spec is locked: one daemon makes them, and the others find them made. */

@@ -2,7 +2,15 @@
  * Failure groups. A unit that fails is noted in `failed`; what has no fingerprint there yet is grouped when somebody looks, and by
  * housekeeping. Counts stand in a few rows for each group, so that transactions seldom wait for one another.
  */
-import { failureOf, nameToBytes, type FailureRow, type FailReason } from "../core/index.ts";
+import {
+  failureOf,
+  maxTrendPoints,
+  mergeTrend,
+  nameToBytes,
+  trendTime,
+  type FailureRow,
+  type FailReason,
+} from "../core/index.ts";
 import { isRow, type Database, type Session } from "./connection.ts";
 import type { Unit } from "./units.ts";
 import { byteas, bytesData, float8s, int4s, int8s, nameOf, texts } from "./values.ts";
@@ -18,6 +26,8 @@ interface Delta {
   last: number;
   tries: number;
   example: Buffer;
+  /** By the hour. */
+  trend: Map<number, number>;
 }
 
 /** A unit that was put into a group last is its example. */
@@ -26,15 +36,23 @@ async function writeDeltas(tx: Session, deltas: readonly Delta[]): Promise<void>
   // in one order, so that two transactions that change the same groups do not deadlock
   const rows = [...deltas].sort((a, b) => a.spec - b.spec || (a.fingerprint < b.fingerprint ? -1 : 1));
   await tx.rows(
-    `INSERT INTO @failure AS f (spec, fingerprint, shard, error, count, first, last, tries, example)
-     SELECT g.spec, g.fingerprint, pg_backend_pid() % ${shards}, g.error, g.count, g.first, g.last, g.tries, g.example
-     FROM unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[], $5::float8[], $6::float8[], $7::int[], $8::bytea[])
-       AS g (spec, fingerprint, error, count, first, last, tries, example)
+    `INSERT INTO @failure AS f (spec, fingerprint, shard, error, count, first, last, tries, example, trend)
+     SELECT g.spec, g.fingerprint, pg_backend_pid() % ${shards}, g.error, g.count, g.first, g.last, g.tries, g.example,
+       g.trend::jsonb
+     FROM unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[], $5::float8[], $6::float8[], $7::int[], $8::bytea[],
+       $9::text[]) AS g (spec, fingerprint, error, count, first, last, tries, example, trend)
      ON CONFLICT (spec, fingerprint, shard) DO UPDATE SET count = f.count + excluded.count,
        error = CASE WHEN excluded.count > 0 THEN excluded.error ELSE f.error END,
        first = least(f.first, excluded.first), last = greatest(f.last, excluded.last),
        tries = greatest(f.tries, excluded.tries),
-       example = CASE WHEN excluded.count > 0 THEN excluded.example ELSE f.example END`,
+       example = CASE WHEN excluded.count > 0 THEN excluded.example ELSE f.example END,
+       trend = CASE WHEN excluded.count <= 0 THEN f.trend ELSE (
+         SELECT jsonb_object_agg(time, count) FROM (
+           SELECT time, sum(count::bigint) AS count FROM (
+             SELECT * FROM jsonb_each_text(f.trend) UNION ALL SELECT * FROM jsonb_each_text(excluded.trend)
+           ) AS each (time, count) GROUP BY time ORDER BY time::bigint DESC LIMIT ${maxTrendPoints}
+         ) AS kept
+       ) END`,
     [
       int8s(rows.map(({ spec }) => spec)),
       texts(rows.map(({ fingerprint }) => fingerprint)),
@@ -44,6 +62,7 @@ async function writeDeltas(tx: Session, deltas: readonly Delta[]): Promise<void>
       float8s(rows.map(({ last }) => last)),
       int4s(rows.map(({ tries }) => tries)),
       byteas(rows.map(({ example }) => example)),
+      texts(rows.map(({ trend }) => JSON.stringify(Object.fromEntries(trend)))),
     ],
   );
 }
@@ -75,6 +94,7 @@ export async function dropFailed(tx: Session, units: readonly Unit[]): Promise<v
       last: -Infinity,
       tries: 0,
       example: Buffer.alloc(0),
+      trend: new Map(),
     })),
   );
 }
@@ -137,9 +157,11 @@ export async function groupFailures(db: Database, spec: number, limit: number): 
         const delta = deltas.get(fingerprint) ?? {
           ...{ spec, fingerprint, error, count: 0, first: at, last: at, tries: 0 },
           example: Buffer.alloc(0),
+          trend: new Map<number, number>(),
         };
         deltas.set(fingerprint, delta);
         delta.count++;
+        delta.trend.set(trendTime(at), (delta.trend.get(trendTime(at)) ?? 0) + 1);
         delta.first = Math.min(delta.first, at);
         delta.last = Math.max(delta.last, at);
         delta.tries = Math.max(delta.tries, tries as number);
@@ -164,12 +186,13 @@ export async function readFailures(
 ): Promise<FailureRow[]> {
   const rows = await session.rows(
     `SELECT f.fingerprint, max(f.error), sum(f.count)::bigint, min(f.first)::float8, max(f.last)::float8, max(f.tries),
-       (array_agg(f.example ORDER BY f.last DESC) FILTER (WHERE length(f.error) > 0))[1]
+       (array_agg(f.example ORDER BY f.last DESC) FILTER (WHERE length(f.error) > 0))[1],
+       jsonb_agg(f.trend)::text
      FROM @failure f WHERE f.spec = $1 GROUP BY f.fingerprint HAVING sum(f.count) > 0`,
     [spec.id],
   );
-  return (rows as [string, string, number, number, number, number, Buffer][]).map(
-    ([fingerprint, error, count, firstTime, lastTime, tries, example]) => ({
+  return (rows as [string, string, number, number, number, number, Buffer, string][]).map(
+    ([fingerprint, error, count, firstTime, lastTime, tries, example, trends]) => ({
       workSpec: spec.name,
       fingerprint,
       error,
@@ -178,6 +201,11 @@ export async function readFailures(
       lastTime,
       example: nameOf(example, null),
       tries,
+      trend: mergeTrend(
+        (JSON.parse(trends) as Record<string, number>[]).flatMap((trend) =>
+          Object.entries(trend).map(([time, failed]) => ({ time: Number(time), count: failed })),
+        ),
+      ),
     }),
   );
 }

@@ -427,6 +427,16 @@ export const migrations: readonly Migration[] = [
       "DROP INDEX @lane_idle",
       "CREATE INDEX lane_idle ON @lane (spec) WHERE place IS NULL",
       "ALTER TABLE @spec ADD COLUMN limits bytea[], ADD COLUMN turn integer NOT NULL DEFAULT 0",
+      // how many failed so, by the hour that they did
+      "ALTER TABLE @failure ADD COLUMN trend jsonb NOT NULL DEFAULT '{}'",
+      // the batch that it belongs to. Names with characters that JSON escapes are left to the next write of their batch
+      "ALTER TABLE @batch ADD COLUMN parent bytea",
+      `UPDATE @batch SET parent = convert_to(state::json ->> 'parent', 'UTF8')
+        WHERE state LIKE '%"parent":"%' AND position('\\u' IN state) = 0`,
+      "CREATE INDEX batch_parent ON @batch (namespace, parent, name) WHERE parent IS NOT NULL",
+      // what the unit says of time, as JSON, and when something happens to it by itself while it waits
+      "ALTER TABLE @unit ADD COLUMN timing text, ADD COLUMN timer bigint",
+      "CREATE INDEX unit_timer ON @unit (timer, id) WHERE timer IS NOT NULL",
       // what tasks wrote: the newest lines of each attempt, in JSON, and how many there were
       `CREATE TABLE @attempt_log (
         unit bigint NOT NULL,

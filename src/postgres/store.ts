@@ -3,6 +3,7 @@ import { randomInt } from "node:crypto";
 import {
   addUnits,
   attemptRow,
+  ages,
   batchOf,
   catchUpUnit,
   changeUnits,
@@ -75,7 +76,7 @@ import {
   type WorkUnitWhere,
 } from "../core/index.ts";
 import { findAttempts, readAttempts } from "./attempts.ts";
-import { dropBatches, pageBatches, readBatches } from "./batches.ts";
+import { dropBatches, findInner, pageBatches, readBatches } from "./batches.ts";
 import { dropLimits, readLimits, writeLimits } from "./limits.ts";
 import { readCandidates } from "./candidates.ts";
 import { claimUnits, heldLanes, type Claimed, type ClaimHints } from "./claims.ts";
@@ -494,8 +495,8 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
     now: number,
   ): Promise<AddedWorkUnit[] | null> {
     const met = this.#upserts.get(spec.id) ?? 0;
-    // room is counted by the rules
-    if (!this.#parts.fastPaths || spec.meta.maxWaiting > 0) return null;
+    // room is counted by the rules, and they say in which place a unit is that gains priority
+    if (!this.#parts.fastPaths || spec.meta.maxWaiting > 0 || ages(spec.meta)) return null;
     if (met > 0 || this.#borrowed) {
       // tried again now and then: adds of new units may have come back
       this.#upserts.set(spec.id, met - 1);
@@ -504,8 +505,10 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
     if (
       puts.length === 0 ||
       puts.some(
-        ({ dependencies, labels }) =>
-          (dependencies !== null && dependencies.length > 0) || batchOf(labels) !== null,
+        ({ dependencies, labels, timing }) =>
+          (dependencies !== null && dependencies.length > 0) ||
+          batchOf(labels) !== null ||
+          timing !== undefined,
       )
     )
       return null;
@@ -926,6 +929,10 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
 
   deleteBatches(ns: string, names: readonly string[]): Promise<boolean[]> {
     return this.#db.transaction((tx) => dropBatches(tx, ns, names));
+  }
+
+  innerBatches(ns: string, parents: readonly string[]): Promise<string[]> {
+    return findInner(this.#slow, ns, parents);
   }
 
   // ---- shared limits

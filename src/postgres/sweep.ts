@@ -261,7 +261,7 @@ async function retire(
       const [first] = units;
       if (first === undefined) return 0;
       set.retire(first.spec, status, units.length);
-      await apply(set, removeUnits(set, units));
+      await apply(set, removeUnits(set, units, true));
       return units.length;
     },
     { repeatable: true },

@@ -14,6 +14,7 @@ import {
   type SpecState,
   type UnitRetry,
   type UnitState,
+  type UnitTiming,
   type WorkSpecMeta,
   type WorkUnitStatus,
 } from "../core/index.ts";
@@ -44,7 +45,7 @@ export interface Unit extends UnitState {
   readonly spec: Spec;
   status: WorkUnitStatus;
   extras: Extras;
-  /** Whether it has rows in `need`, and whether others have or had rows there that name it. */
+  /** Whether it has rows in `need`, and whether others have or had rows there that name it. The first of a unit with a timer, too. */
   needs: boolean;
   dependents: boolean;
   /** What the database has; null for a unit that is not there yet. */
@@ -59,16 +60,17 @@ interface Stored {
   readonly labels: readonly string[];
   readonly partition: string;
   readonly begun: boolean;
-  /** Whether it says anything of its tries. */
+  /** Whether it says anything of its tries, and of time. */
   readonly retry: boolean;
+  readonly timing: boolean;
 }
 
 /** The columns of a unit, in the order that `readUnit` expects them. */
 export const unitColumns = `u.id, u.spec, u.key, u.long_name, u.status, u.place, u.not_before, u.created, u.attempts, u.tries,
    u.origin, u.needs, u.dependents, u.attempt_status, u.attempt_worker, u.attempt_start, u.attempt_end,
    u.attempt_expiration, u.attempt_late, u.attempt_own, u.attempt_errors, u.data, u.attempt_data, u.since, u.queues, u.labels,
-   u.attempt_progress, u.reason, u.retry, coalesce(u.partition, u.lane)`;
-const unitColumnCount = 30;
+   u.attempt_progress, u.reason, u.retry, coalesce(u.partition, u.lane), u.timing`;
+const unitColumnCount = 31;
 
 /** The columns of a unit's work spec and namespace, in the order that `readSpec` expects them. */
 export const specColumns =
@@ -104,7 +106,7 @@ export function readUnit(row: Row, spec: Spec): Unit {
   const data = bytesData(row[21] as Buffer | null);
   const own = row[19] === true;
   const attempt = readCurrentAttempt(row, attempts, own ? bytesData(row[22] as Buffer | null) : data);
-  const extras = readExtras(row[24], row[25], row[28] as string | null);
+  const extras = readExtras(row[24], row[25], row[28] as string | null, row[30] as string | null);
   const partition = readPartition(row[29] as Buffer | null);
   return {
     id: row[0] as number,
@@ -130,6 +132,7 @@ export function readUnit(row: Row, spec: Spec): Unit {
       attemptData: own ? attempt?.data : undefined,
       labels: extras.labels,
       retry: extras.retry !== null,
+      timing: extras.timing !== null,
       partition,
       begun: attempt !== null && status !== "finished" && status !== "failed",
     },
@@ -185,12 +188,13 @@ export function readPast(row: Row): AttemptState {
   };
 }
 
-function readExtras(queues: unknown, labels: unknown, retry: string | null): Extras {
-  if (queues === null && labels === null && retry === null) return noExtras;
+function readExtras(queues: unknown, labels: unknown, retry: string | null, timing: string | null): Extras {
+  if (queues === null && labels === null && retry === null && timing === null) return noExtras;
   return {
     queues: readNames(queues),
     labels: readNames(labels),
     retry: retry === null ? null : (JSON.parse(retry) as UnitRetry),
+    timing: timing === null ? null : (JSON.parse(timing) as UnitTiming),
   };
 }
 

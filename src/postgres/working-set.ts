@@ -11,7 +11,9 @@ import {
   compareNames,
   hasLanes,
   hasRate,
+  hasTimer,
   nameToBytes,
+  nextTimer,
   nextTurnOf,
   noExtras,
   refersTo,
@@ -609,7 +611,7 @@ export class PostgresSet extends WorkingSet<Unit> {
   setNeeds(unit: Unit, needs: readonly Need[]): void {
     for (const { target } of this.needs(unit.id)) this.#dependents.get(target)?.delete(unit.id);
     this.#needs.set(unit.id, needs);
-    unit.needs = needs.length > 0;
+    unit.needs = needs.length > 0 || hasTimer(unit.extras.timing);
     this.#rewired.add(unit);
     this.#changed.add(unit);
     for (const { target } of needs) {
@@ -630,6 +632,8 @@ export class PostgresSet extends WorkingSet<Unit> {
     unit.extras = areExtras(extras) ? extras : noExtras;
     // its end has consequences, as that of a unit which others depend on: no fast path may pass it by
     if (batchOf(extras.labels) !== null) unit.dependents = true;
+    // and what becomes of it when its lease ends is for the rules to say, as of a unit with dependencies
+    if (hasTimer(extras.timing)) unit.needs = true;
     this.#renamed.add(unit);
     this.#changed.add(unit);
   }
@@ -745,6 +749,8 @@ export class PostgresSet extends WorkingSet<Unit> {
       .filter(({ stored, attempt, since }) => stored !== null || attempt !== null || since > 0)
       .sort((a, b) => a.id - b.id);
     if (updates.length > 0) await this.#update(updates);
+    const timed = changed.filter(({ extras, stored }) => extras.timing !== null || stored?.timing === true);
+    if (timed.length > 0) await this.#writeTimers(timed);
     const left = [...changed, ...this.#removed].filter((unit) => this.#leftFailed.has(unit));
     if (left.length > 0) await dropFailed(this.#tx, left);
     const failed = changed.filter(
@@ -900,6 +906,23 @@ export class PostgresSet extends WorkingSet<Unit> {
          ON CONFLICT (spec, label, key) DO UPDATE SET unit = excluded.unit`,
         after.values,
       );
+  }
+
+  async #writeTimers(units: readonly Unit[]): Promise<void> {
+    const timers = units.map(({ status, priority, extras: { timing } }) =>
+      hasTimer(timing) && (status === "available" || status === "delayed" || status === "blocked")
+        ? nextTimer(timing, priority) || null
+        : null,
+    );
+    await this.#tx.rows(
+      `UPDATE @unit u SET timing = t.timing, timer = t.timer
+       FROM unnest($1::bigint[], $2::text[], $3::bigint[]) AS t (id, timing, timer) WHERE ${isRow("u.id", "t.id")}`,
+      [
+        int8s(units.map(({ id }) => id)),
+        texts(units.map(({ extras: { timing } }) => (timing === null ? null : JSON.stringify(timing)))),
+        int8s(timers),
+      ],
+    );
   }
 
   async #dropLabels(units: readonly Unit[]): Promise<void> {

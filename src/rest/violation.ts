@@ -38,8 +38,8 @@ export function invalid(violations: readonly Violation[]): CoordinateError {
   if (keyword === "required") {
     const missing = String(params.missingProperty);
     const kind = parentSchema?.properties?.[missing]?.title;
-    if (isNameKind(kind)) return new CoordinateError("bad_name", `of a ${kind}: none in ${at(missing)}`);
-    if (missing === "data") return new CoordinateError("bad_data", `work spec: none in ${at(missing)}`);
+    if (isNameKind(kind)) return new CoordinateError("bad_name", `${kind}: missing in ${at(missing)}`);
+    if (missing === "data") return new CoordinateError("bad_data", `work spec: missing in ${at(missing)}`);
     return new CoordinateError(
       "bad_argument",
       `${kind === undefined ? "" : kind + ", "}${at(missing)}: missing`,
@@ -47,7 +47,10 @@ export function invalid(violations: readonly Violation[]): CoordinateError {
   }
   const title = parentSchema?.title;
   if (isNameKind(title)) {
-    return new CoordinateError("bad_name", `of a ${title}: not a string but ${typeof first.data} in ${at()}`);
+    return new CoordinateError(
+      "bad_name",
+      `${title}: expected a string, got a ${typeof first.data}, in ${at()}`,
+    );
   }
   return new CoordinateError(
     "bad_argument",

@@ -1,5 +1,5 @@
 /** Batches: a row each, by name. */
-import { nameToBytes, type BatchRow } from "../core/index.ts";
+import { compareNames, nameToBytes, type BatchRow } from "../core/index.ts";
 import type { Space, State } from "./state.ts";
 
 const parse = (state: unknown): BatchRow => JSON.parse(state as string) as BatchRow;
@@ -17,3 +17,10 @@ export const deleteBatches = (state: State, space: Space, names: readonly string
     state.writes++;
     return state.sql.dropBatch.run(space.id, nameToBytes(name)) > 0;
   });
+
+export const innerBatches = (state: State, space: Space, parents: readonly string[]): string[] =>
+  parents
+    .flatMap((parent) =>
+      state.sql.innerBatches.all(space.id, JSON.stringify(parent)).map(([row]) => parse(row).name),
+    )
+    .sort(compareNames);

@@ -1,5 +1,5 @@
 /** Expired leases, elapsed delays and schedules take effect by rule. Rows are moved here, when a verb meets them, a bounded piece at a time. */
-import { byExpiration, expireUnits, isRunDue, makeRuns, releaseDue } from "../core/index.ts";
+import { byExpiration, expireUnits, isRunDue, makeRuns, releaseDue, ringTimers } from "../core/index.ts";
 import { expirePlain, releasePlain } from "./fast-paths.ts";
 import type { Spec, State } from "./state.ts";
 import type { Unit } from "./units.ts";
@@ -21,8 +21,15 @@ export function isBehind(state: State, spec: Spec, now: number): boolean {
   if (isRunDue(spec.meta, now)) return true;
   const lease = state.leases.first(spec.id);
   if (lease !== undefined && lease.expiration <= now) return true;
+  if (spec.timed && firstTimer(state, spec) <= now) return true;
   const due = firstDue(state, spec);
   return due !== null && due <= now;
+}
+
+export function firstTimer(state: State, spec: Spec): number {
+  if (!spec.timed) return Infinity;
+  if (spec.ring === undefined) spec.ring = (state.sql.firstTimer.get(spec.id)?.[0] ?? null) as number | null;
+  return spec.ring ?? Infinity;
 }
 
 export function firstDue(state: State, spec: Spec): number | null {
@@ -42,8 +49,9 @@ export function catchUp(state: State, specs: readonly Spec[], now: number, limit
   // in the order in which they were made, whoever asks: schedules then make their units in one order, too
   const behind = specs.filter((spec) => isBehind(state, spec, now)).sort((a, b) => a.id - b.id);
   if (behind.length === 0) return { expired: 0, due: 0, generated: 0, done: true };
+  // timers first: what then waits has not come to no use, however it is moved
+  let due = ringDue(state, behind, now, limit);
   const expired = expireLeases(state, behind, now, limit);
-  let due = 0;
   for (const spec of behind) due += releaseDelayed(state, spec, now, limit - due);
   let generated = 0;
   for (const spec of behind)
@@ -66,6 +74,28 @@ function expireLeases(state: State, specs: readonly Spec[], now: number, limit: 
   }
   if (left.length > 0) apply(state, now, (set) => expireUnits(set, unitsOf(set, left).sort(byExpiration)));
   return count;
+}
+
+/** Timers ring in the order of time, whatever the spec. */
+function ringDue(state: State, specs: readonly Spec[], now: number, limit: number): number {
+  const rung = specs
+    .flatMap((spec) =>
+      firstTimer(state, spec) <= now ? state.sql.rung.all(spec.id, now, Math.max(0, limit)) : [],
+    )
+    .map(([unit, time]) => ({ unit: unit as number, time: time as number }))
+    .sort((a, b) => a.time - b.time || a.unit - b.unit)
+    .slice(0, Math.max(0, limit));
+  if (rung.length === 0) return 0;
+  apply(state, now, (set) =>
+    ringTimers(
+      set,
+      unitsOf(
+        set,
+        rung.map(({ unit }) => unit),
+      ),
+    ),
+  );
+  return rung.length;
 }
 
 function releaseDelayed(state: State, spec: Spec, now: number, limit: number): number {

@@ -5,11 +5,13 @@
 import {
   areExtras,
   batchOf,
+  hasTimer,
   nameToBytes,
   noExtras,
   ownTryLimit,
   type Extras,
   type UnitRetry,
+  type UnitTiming,
 } from "../core/index.ts";
 import type { Spec, State } from "./state.ts";
 import { nameValue } from "./values.ts";
@@ -24,11 +26,12 @@ export function extrasOf(state: State, unit: number): Extras {
   if (state.counters.extras === 0) return noExtras;
   const row = state.sql.extra.get(unit);
   if (row === undefined) return noExtras;
-  const [queues, labels, retry] = row;
+  const [queues, labels, retry, timing] = row;
   return {
     queues: readNames(queues),
     labels: readNames(labels),
     retry: typeof retry === "string" ? (JSON.parse(retry) as UnitRetry) : null,
+    timing: typeof timing === "string" ? (JSON.parse(timing) as UnitTiming) : null,
   };
 }
 
@@ -52,7 +55,12 @@ interface Named {
 /** Of a unit that has none yet. */
 export function addExtras(state: State, { id, spec, name }: Named, extras: Extras): void {
   if (!areExtras(extras)) return;
-  const { queues, labels, retry } = extras;
+  const { queues, labels, retry, timing } = extras;
+  if (hasTimer(timing) && !spec.timed) {
+    spec.timed = state.timed = true;
+    state.undo(() => (spec.timed = false));
+    state.sql.setSpecTimed.run(spec.id);
+  }
   state.writes++;
   state.sql.addExtra.run(
     id,
@@ -60,6 +68,7 @@ export function addExtras(state: State, { id, spec, name }: Named, extras: Extra
     namesValue(labels),
     retry === null ? null : JSON.stringify(retry),
     ownTryLimit(retry),
+    timing === null ? null : JSON.stringify(timing),
   );
   state.nextId("extras");
   for (const label of labels) state.sql.addLabel.run(spec.id, nameToBytes(label), nameValue(name), id);

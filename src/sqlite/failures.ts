@@ -1,5 +1,13 @@
 /** Failure groups. A unit that fails is noted in `failed`; what has no fingerprint there yet is grouped when somebody looks. */
-import { failureOf, nameFromBytes, nameToBytes, type FailureRow } from "../core/index.ts";
+import {
+  failureOf,
+  mergeTrend,
+  nameFromBytes,
+  nameToBytes,
+  trendTime,
+  type FailurePoint,
+  type FailureRow,
+} from "../core/index.ts";
 import type { Value } from "./driver.ts";
 import type { Spec, State } from "./state.ts";
 import { findUnit } from "./units.ts";
@@ -8,7 +16,9 @@ type Group = Omit<FailureRow, "workSpec">;
 
 function readGroups(state: State, spec: Spec): Map<string, Group> {
   const groups = new Map<string, Group>();
-  for (const [fingerprint, error, count, first, last, tries, example] of state.sql.failures.all(spec.id))
+  for (const [fingerprint, error, count, first, last, tries, example, trend] of state.sql.failures.all(
+    spec.id,
+  ))
     groups.set(fingerprint as string, {
       fingerprint: fingerprint as string,
       error: error as string,
@@ -17,6 +27,7 @@ function readGroups(state: State, spec: Spec): Map<string, Group> {
       lastTime: last as number,
       tries: tries as number,
       example: nameFromBytes(example as Uint8Array),
+      trend: typeof trend === "string" ? (JSON.parse(trend) as FailurePoint[]) : [],
     });
   return groups;
 }
@@ -36,7 +47,7 @@ export function groupFailures(state: State, spec: Spec, limit: number): boolean 
     const { fingerprint, error } = failureOf(attempt?.data ?? data, attempt?.reason ?? null, groups);
     let group = groups.get(fingerprint);
     if (group === undefined) {
-      group = { fingerprint, error, count: 0, firstTime: end, lastTime: end, tries, example };
+      group = { fingerprint, error, count: 0, firstTime: end, lastTime: end, tries, example, trend: [] };
       groups.set(fingerprint, group);
     }
     group.count++;
@@ -44,10 +55,11 @@ export function groupFailures(state: State, spec: Spec, limit: number): boolean 
     group.lastTime = Math.max(group.lastTime, end);
     group.tries = Math.max(group.tries, tries);
     group.example = example;
+    group.trend = mergeTrend([...group.trend, { time: trendTime(end), count: 1 }]);
     changed.add(group);
     state.sql.setGroup.run(fingerprint, id);
   }
-  for (const { fingerprint, error, count, firstTime, lastTime, tries, example } of changed)
+  for (const { fingerprint, error, count, firstTime, lastTime, tries, example, trend } of changed)
     state.sql.putFailure.run(
       spec.id,
       fingerprint,
@@ -57,6 +69,7 @@ export function groupFailures(state: State, spec: Spec, limit: number): boolean 
       lastTime,
       tries,
       nameToBytes(example),
+      JSON.stringify(trend),
     );
   state.writes++;
   return ids.length < limit;

@@ -1,7 +1,8 @@
 /**
  * The plain course of add, claim, settle, expire and delete, many units to a statement. Each of these does what the rules of
  * core would do, or nothing; `State.fastPaths` switches all of them off, and the same random histories are run with and
- * without. Nothing else in this store decides what becomes of a unit. None is taken where units are handed out by partition.
+ * without. Nothing else in this store decides what becomes of a unit. None is taken where units are handed out by partition; claims and
+ * expired leases go by the rules where units have deadlines.
  *
  * | path          | when it is taken                                                                        |
  * | ------------- | --------------------------------------------------------------------------------------- |
@@ -18,6 +19,7 @@ import {
   hasFlowRules,
   hasBreaker,
   hasLanes,
+  hasTimer,
   isTripped,
   countedAt,
   finishedKey,
@@ -68,7 +70,10 @@ export function* addNew(
   now: number,
 ): Steps<AddedWorkUnit[] | null> {
   const plain = (put: WorkUnitPut): boolean =>
-    put.dependencies === null && isUsualName(put.name) && batchOf(put.labels) === null;
+    put.dependencies === null &&
+    isUsualName(put.name) &&
+    batchOf(put.labels) === null &&
+    !hasTimer(put.timing ?? null);
   if (!state.fastPaths || hasLanes(spec.meta) || !puts.every(plain)) return null;
   const first = state.counters.unit + 1;
   state.writes++;
@@ -171,6 +176,7 @@ export function* claimPlain(state: State, spec: Spec, claim: Claim, now: number)
     !state.fastPaths ||
     meta.paused ||
     hasFlowRules(meta) ||
+    spec.timed ||
     mayGenerate(meta, counts.available, counts.pending, now)
   )
     return attempts;
@@ -520,7 +526,7 @@ class Ends {
 
 /** Leases that ended, in a store without dependencies. */
 export function expirePlain(state: State, spec: Spec, leases: readonly Lease[], now: number): boolean {
-  if (!state.fastPaths || state.counters.needs > 0 || hasLanes(spec.meta)) return false;
+  if (!state.fastPaths || state.counters.needs > 0 || hasLanes(spec.meta) || spec.timed) return false;
   const { sql } = state;
   const ids = JSON.stringify(leases.map(({ unit }) => unit));
   state.touch(spec);
@@ -582,6 +588,10 @@ function deleteSome(state: State, spec: Spec, ids: readonly number[]): void {
   counts.available -= sql.dropReadyMany.run(list);
   counts.delayed -= sql.dropDelayedMany.run(list);
   if (spec.retained > 0) sql.dropEndedMany.run(list);
+  if (spec.timed) {
+    sql.dropTimers.run(spec.id, list);
+    spec.ring = undefined;
+  }
   dropExtras(state, spec, ids);
   if (spec.counts.failed < failed) dropFailed(state, spec, ids);
   sql.dropHistoryMany.run(list);

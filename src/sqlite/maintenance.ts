@@ -141,6 +141,9 @@ const rules = {
     WHERE n <> (SELECT count(*) FROM ready AS r WHERE r.spec = l.spec)`,
   "an attempt of the past without its unit":
     "SELECT unit FROM history WHERE unit NOT IN (SELECT id FROM unit)",
+  "a timer of a unit that does not wait": `
+    SELECT t.unit FROM timer AS t LEFT JOIN unit AS u ON u.id = t.unit
+    WHERE u.id IS NULL OR u.spec <> t.spec OR u.state > 1 OR EXISTS (SELECT 1 FROM lease AS l WHERE l.unit = t.unit)`,
   "a log of an attempt without its unit":
     "SELECT unit FROM attempt_log WHERE unit NOT IN (SELECT id FROM unit)",
   "a dependency of a unit that is not there": "SELECT unit FROM need WHERE unit NOT IN (SELECT id FROM unit)",

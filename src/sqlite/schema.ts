@@ -335,6 +335,22 @@ export const migrations: readonly string[] = [
   -- how many units the partition that was served last has had of its turn
   ALTER TABLE tally ADD COLUMN turn INTEGER NOT NULL DEFAULT 0;
 
+  -- how many failed so in each hour, in JSON
+  ALTER TABLE failure ADD COLUMN trend TEXT;
+
+  -- the name of the batch that it belongs to, in JSON
+  ALTER TABLE batch ADD COLUMN parent TEXT;
+  UPDATE batch SET parent = state -> '$.parent' WHERE state ->> '$.parent' IS NOT NULL;
+  CREATE INDEX batch_parent ON batch (namespace, parent, name) WHERE parent IS NOT NULL;
+
+  -- what the unit says of time, as JSON
+  ALTER TABLE extra ADD COLUMN timing TEXT;
+  -- whether any of its units had a deadline
+  ALTER TABLE spec ADD COLUMN timed INTEGER NOT NULL DEFAULT 0;
+  -- waiting units that something happens to by itself, and when
+  CREATE TABLE timer (spec INTEGER NOT NULL, time INTEGER NOT NULL, unit INTEGER NOT NULL, PRIMARY KEY (spec, time, unit))
+    WITHOUT ROWID;
+
   -- what tasks wrote: the newest lines of each attempt, in JSON, and how many there were
   CREATE TABLE attempt_log (unit INTEGER NOT NULL, number INTEGER NOT NULL, total INTEGER NOT NULL, lines TEXT NOT NULL);
   CREATE UNIQUE INDEX attempt_log_unit ON attempt_log (unit, number);

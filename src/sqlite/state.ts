@@ -59,6 +59,9 @@ export class Spec implements SpecState {
   /** The highest priority that waits, and when the first delayed unit is due: undefined is not known, null is none. */
   top: number | null | undefined;
   due: number | null | undefined;
+  /** Whether any of its units may say something of time; when the first timer rings: as `due`. */
+  timed = false;
+  ring: number | null | undefined;
   /** Null where its units are not handed out by partition, and until they are looked at: see `lanesOf`. */
   lanes: Lanes | null = null;
   /** The partition that was served last, and how many units it has had of its turn. */
@@ -114,6 +117,8 @@ export class State {
     message: 0,
     extras: 0,
   };
+  /** Whether any unit may have a deadline. */
+  timed = false;
   /** Whether tasks have written anything that is kept: while they have not, nobody looks. */
   hasLogs = false;
   /** Namespaces where work may have become available. */
@@ -203,6 +208,8 @@ export class State {
       spec.full = Number(row[16]);
       spec.cursor = readPartition(row[17]);
       spec.turn = Number(row[18]);
+      spec.timed = row[19] === 1;
+      this.timed ||= spec.timed;
       spec.plain = plain === 1;
       spec.retained = Number(retained) as 0 | 1 | 2;
       spec.deleted = dead === 1 || this.deadSpaces.has(space.id);
@@ -243,7 +250,7 @@ export class State {
       Object.assign(spec, { full, cursor, turn, lanes: null });
       spec.counts = counts;
       spec.removed = removed;
-      spec.top = spec.due = undefined;
+      spec.top = spec.due = spec.ring = undefined;
     });
     this.#dirty.add(spec);
   }

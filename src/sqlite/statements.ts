@@ -39,7 +39,7 @@ export const sql = {
   namespaces: "SELECT id, name, settings, dead FROM namespace ORDER BY id",
   specs: `
     SELECT s.id, s.namespace, s.name, s.data, s.meta, s.dead, s.plain, s.retained, t.available, t.delayed, t.blocked,
-      t.pending, t.finished, t.failed, t.removed_finished, t.removed_failed, t.full, t.cursor, t.turn
+      t.pending, t.finished, t.failed, t.removed_finished, t.removed_failed, t.full, t.cursor, t.turn, s.timed
     FROM spec AS s JOIN tally AS t ON t.spec = s.id ORDER BY s.id`,
   leases: `
     SELECT unit, spec, number, worker, started, expiration, late, own,
@@ -65,7 +65,7 @@ export const sql = {
   setNamespace: "UPDATE namespace SET settings = ? WHERE id = ?",
   buryNamespace: "UPDATE namespace SET dead = 1 WHERE id = ?",
   dropNamespace: "DELETE FROM namespace WHERE id = ?",
-  addSpec: "INSERT INTO spec VALUES (?, ?, ?, ?, ?, 0, 1, ?)",
+  addSpec: "INSERT INTO spec VALUES (?, ?, ?, ?, ?, 0, 1, ?, 0)",
   addTally: "INSERT INTO tally VALUES (?, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0)",
   setSpec: "UPDATE spec SET data = ?, meta = ?, retained = ? WHERE id = ?",
   setSpecMeta: "UPDATE spec SET meta = ? WHERE id = ?",
@@ -111,6 +111,12 @@ export const sql = {
       data = ?, attempt_data = ?, since = ?, partition = ?, reason = ?
     WHERE id = ?`,
   dropUnit: "DELETE FROM unit WHERE id = ?",
+  setSpecTimed: "UPDATE spec SET timed = 1 WHERE id = ?",
+  addTimer: "INSERT INTO timer VALUES (?, ?, ?)",
+  dropTimer: "DELETE FROM timer WHERE spec = ? AND time = ? AND unit = ?",
+  dropTimers: `DELETE FROM timer WHERE spec = ? AND unit IN ${ids}`,
+  firstTimer: "SELECT time FROM timer WHERE spec = ? ORDER BY time LIMIT 1",
+  rung: "SELECT unit, time FROM timer WHERE spec = ? AND time <= ? ORDER BY time, unit LIMIT ? + 0",
   lastLogged: "SELECT max(unit) FROM attempt_log",
   attemptLog: "SELECT total, lines FROM attempt_log WHERE unit = ? AND number = ?",
   setAttemptLog: `
@@ -278,8 +284,9 @@ export const sql = {
   groupsOf: `SELECT fingerprint FROM failed WHERE unit IN ${ids} AND fingerprint IS NOT NULL`,
   ungrouped: "SELECT unit FROM failed WHERE spec = ? AND fingerprint IS NULL ORDER BY unit LIMIT ? + 0",
   setGroup: "UPDATE failed SET fingerprint = ? WHERE unit = ?",
-  failures: "SELECT fingerprint, error, count, first, last, tries, example FROM failure WHERE spec = ?",
-  putFailure: "INSERT OR REPLACE INTO failure VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+  failures:
+    "SELECT fingerprint, error, count, first, last, tries, example, trend FROM failure WHERE spec = ?",
+  putFailure: "INSERT OR REPLACE INTO failure VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
   lessFailures: "UPDATE failure SET count = count - ? WHERE spec = ? AND fingerprint = ?",
   dropEmptyFailure: "DELETE FROM failure WHERE spec = ? AND fingerprint = ? AND count <= 0",
   dropFailures: "DELETE FROM failure WHERE spec = ?",
@@ -291,8 +298,8 @@ export const sql = {
 
   // ---- labels, queues and actions
 
-  extra: "SELECT queues, labels, retry FROM extra WHERE unit = ?",
-  addExtra: "INSERT INTO extra VALUES (?, ?, ?, ?, ?)",
+  extra: "SELECT queues, labels, retry, timing FROM extra WHERE unit = ?",
+  addExtra: "INSERT INTO extra VALUES (?, ?, ?, ?, ?, ?)",
   dropExtra: "DELETE FROM extra WHERE unit = ?",
   dropExtras: `DELETE FROM extra WHERE unit IN ${ids}`,
   addLabel: "INSERT INTO label VALUES (?, ?, CAST(? AS TEXT), ?)",
@@ -350,7 +357,9 @@ export const sql = {
 
   batch: "SELECT state FROM batch WHERE namespace = ? AND name = ?",
   batches: "SELECT state FROM batch WHERE namespace = ? AND name > ? ORDER BY name LIMIT ? + 0",
-  setBatch: "INSERT OR REPLACE INTO batch VALUES (?, ?, ?)",
+  setBatch: "INSERT OR REPLACE INTO batch VALUES (?, ?, ?, ?)",
+  innerBatches:
+    "SELECT state FROM batch WHERE namespace = ? AND parent = ? AND parent IS NOT NULL ORDER BY name",
   dropBatch: "DELETE FROM batch WHERE namespace = ? AND name = ?",
   batchesOf: "SELECT name FROM batch WHERE namespace = ? LIMIT ? + 0",
 

@@ -70,7 +70,7 @@ import {
   type WorkUnitRow,
   type WorkUnitWhere,
 } from "../core/index.ts";
-import { deleteBatches, listBatches, readBatch } from "./batches.ts";
+import { deleteBatches, innerBatches, listBatches, readBatch } from "./batches.ts";
 import { deleteLimits, putLimits, readLimits } from "./limits.ts";
 import { again, Committer } from "./commit.ts";
 import type { Connection, Driver } from "./driver.ts";
@@ -205,7 +205,7 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
 
   /** Where units depend on others, all specs of the namespace: a lease that ends in one may fail a unit of another. */
   #concerned(specs: Iterable<Spec>): Iterable<Spec> {
-    if (this.#state.counters.needs === 0) return specs;
+    if (this.#state.counters.needs === 0 && !this.#state.timed) return specs;
     const spaces = new Set([...specs].map(({ space }) => space));
     return [...spaces].flatMap((space) => [...space.specs.values()]);
   }
@@ -794,6 +794,13 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
     return this.#write((state) => {
       const space = state.spaces.get(ns);
       return space === undefined ? names.map(() => false) : deleteBatches(state, space, names);
+    });
+  }
+
+  async innerBatches(ns: string, parents: readonly string[]): Promise<string[]> {
+    return this.#read((state) => {
+      const space = state.spaces.get(ns);
+      return space === undefined ? [] : innerBatches(state, space, parents);
     });
   }
 

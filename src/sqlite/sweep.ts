@@ -101,7 +101,7 @@ function* sweepSpec(state: State, spec: Spec, limits: SweepLimits, now: number, 
     const ends = rows.map(([, time]) => time as number);
     const ids = rows.slice(0, countRetired(kept, ends, spec.counts[status], now)).map(([id]) => id as number);
     if (ids.length === 0) continue;
-    yield* deleteUnits(state, spec, ids, now);
+    yield* deleteUnits(state, spec, ids, now, true);
     spec.removed[status] += ids.length;
     swept.retired += ids.length;
   }
@@ -109,12 +109,19 @@ function* sweepSpec(state: State, spec: Spec, limits: SweepLimits, now: number, 
 }
 
 /** Deletes units of one spec, by id. */
-export function* deleteUnits(state: State, spec: Spec, ids: readonly number[], now: number): Steps<void> {
+export function* deleteUnits(
+  state: State,
+  spec: Spec,
+  ids: readonly number[],
+  now: number,
+  retired = false,
+): Steps<void> {
   if (yield* deletePlain(state, spec, ids)) return;
   yield* applied(state, now, (set) =>
     removeUnits(
       set,
       ids.map((id) => set.unit(id)).filter((unit) => unit !== undefined),
+      retired,
     ),
   );
 }

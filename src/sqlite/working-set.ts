@@ -1,9 +1,12 @@
 /** The rows of a verb in SQLite: read when a rule looks at them, and written at once within the open transaction. */
 import {
+  ages,
   hasRate,
+  hasTimer,
   isSpent,
   nameFromBytes,
   nameToBytes,
+  nextTimer,
   nextTurnOf,
   noExtras,
   ownTryLimit,
@@ -20,6 +23,7 @@ import {
   type OutcomeCounts,
   type QueueMessage,
   type Rule,
+  type UnitTiming,
   type SharedLimitState,
   type WorkSpecMeta,
   type WorkUnitPut,
@@ -245,6 +249,7 @@ export class SqliteSet extends WorkingSet<Unit> {
     state.writes++;
     spec.counts[status]--;
     leaveLane(state, unit, status);
+    if (spec.timed) this.#leaveTimer(unit);
     switch (status) {
       case "available":
         sql.dropReady.run(spec.id, 0 - unit.priority, nameValue(unit.name));
@@ -277,6 +282,33 @@ export class SqliteSet extends WorkingSet<Unit> {
     this.#write(unit);
     this.#enterOrder(unit);
     enterLane(state, unit, status);
+    if (spec.timed) this.#enterTimer(unit);
+  }
+
+  override timing(unit: Unit): UnitTiming | null {
+    return unit.spec.timed || ages(unit.spec.meta) ? this.extras(unit).timing : null;
+  }
+
+  /** Null where nothing happens to the unit by itself. */
+  #timer(unit: Unit): number | null {
+    if (unit.status !== "available" && unit.status !== "delayed" && unit.status !== "blocked") return null;
+    const { timing } = this.extras(unit);
+    return hasTimer(timing) ? nextTimer(timing, unit.priority) || null : null;
+  }
+
+  #leaveTimer(unit: Unit): void {
+    const timer = this.#timer(unit);
+    if (timer === null) return;
+    this.#state.sql.dropTimer.run(unit.spec.id, timer, unit.id);
+    unit.spec.ring = undefined;
+  }
+
+  #enterTimer(unit: Unit): void {
+    const timer = this.#timer(unit);
+    if (timer === null) return;
+    const { spec } = unit;
+    this.#state.sql.addTimer.run(spec.id, timer, unit.id);
+    if (spec.ring !== undefined) spec.ring = Math.min(spec.ring ?? timer, timer);
   }
 
   #write(unit: Unit): void {
@@ -427,7 +459,8 @@ export class SqliteSet extends WorkingSet<Unit> {
     const space = this.#state.spaces.get(namespace);
     if (space === undefined) return;
     this.#state.writes++;
-    this.#state.sql.setBatch.run(space.id, nameToBytes(batch.name), JSON.stringify(batch));
+    const parent = batch.parent === null ? null : JSON.stringify(batch.parent);
+    this.#state.sql.setBatch.run(space.id, nameToBytes(batch.name), JSON.stringify(batch), parent);
   }
 
   setRuns(spec: Spec, nextRun: number, lastRun: number): void {

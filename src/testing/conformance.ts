@@ -13,6 +13,7 @@ import { conflicts } from "./cases/conflicts.ts";
 import { consequences } from "./cases/consequences.ts";
 import { continuous } from "./cases/continuous.ts";
 import { data } from "./cases/data.ts";
+import { aging, deadlines } from "./cases/deadlines.ts";
 import { dependencies } from "./cases/dependencies.ts";
 import { ending } from "./cases/ending.ts";
 import { history } from "./cases/history.ts";
@@ -70,6 +71,8 @@ export const caseGroups: readonly CaseGroup[] = [
   actions,
   labels,
   partitions,
+  deadlines,
+  aging,
   breakers,
   workerLabels,
   sharedLimits,

@@ -1,7 +1,7 @@
 /** Tasks with types: what the data of their units is, and what they return. */
 import { isCoordinateError } from "../core/index.ts";
 import { checkedBy, type SpecDefinition } from "../objects/index.ts";
-import { fail } from "./outcome.ts";
+import { fail, type Decision } from "./outcome.ts";
 import type { Unit, UnitContext, UnitTask } from "./task.ts";
 
 /** A task that knows the name it runs under. */
@@ -12,7 +12,7 @@ export type DefinedTask = UnitTask & { readonly taskName: string };
 export type TypedTask<Data extends object, Result extends object> = (
   unit: TypedUnit<Data, Result>,
   context: UnitContext,
-) => Promise<Result | void> | Result | void;
+) => Promise<Result | Decision | void> | Result | Decision | void;
 /* eslint-enable @typescript-eslint/no-invalid-void-type */
 
 /** A unit whose data has the type of its work spec. */
@@ -39,6 +39,7 @@ export function defineTask<Data extends object, Result extends object>(
     const { attempt, beganAt } = unit;
     const result = await plain({ name: unit.name, attempt, beganAt, data } as Unit, context);
     if (result === undefined || result === null) return undefined;
+    if (result instanceof Error) throw result;
     await refusedFails(schemas.result, result, "result");
     return result;
   };

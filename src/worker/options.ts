@@ -1,6 +1,7 @@
 /** What a worker may be told, with the defaults in one table. All of it is checked when the worker is made. */
 import { hostname } from "node:os";
 import {
+  checkOptions,
   CoordinateError,
   defaultLifetimeMs,
   describeValue,
@@ -91,7 +92,7 @@ export interface WorkerSettings {
 /** Most tasks wait for something: a mail server, a database, a disk. */
 export const defaultConcurrency = 10;
 
-const known: ReadonlySet<string> = new Set<keyof WorkerOptions>([
+const known = [
   "tasks",
   "taskRuntimes",
   "runtimes",
@@ -114,7 +115,7 @@ const known: ReadonlySet<string> = new Set<keyof WorkerOptions>([
   "unhandledRejections",
   "clock",
   "random",
-]);
+] as const satisfies readonly (keyof WorkerOptions)[];
 
 function readLabels(labels: readonly string[]): readonly string[] {
   for (const label of labels)
@@ -125,7 +126,10 @@ function readLabels(labels: readonly string[]): readonly string[] {
 
 /** Throws `bad_argument`, naming the option. */
 export function readOptions(options: WorkerOptions): WorkerSettings {
-  for (const key of Object.keys(options)) if (!known.has(key)) throw bad(key, "not an option of a worker");
+  // a caller without types may hand over anything
+  if (typeof options !== "object" || (options as object | null) === null)
+    throw bad("options", `expected an object such as { tasks: { … } }, got ${describeValue(options)}`);
+  checkOptions("a worker", options, known);
   const random = options.random ?? systemRandom;
   const log = options.log ?? stderrLogger;
   return {
@@ -154,7 +158,12 @@ export function readOptions(options: WorkerOptions): WorkerSettings {
 
 function readRuntimes({ tasks: given, taskRuntimes, runtimes = [] }: WorkerOptions): readonly Runtime[] {
   const tasks = given === undefined ? undefined : tasksByName(given);
-  if (tasks === undefined && runtimes.length === 0) throw bad("tasks", "a worker needs tasks or runtimes");
+  const isEmpty = tasks === undefined || Object.keys(tasks).length === 0;
+  if (isEmpty && runtimes.length === 0)
+    throw bad(
+      "tasks",
+      "a worker needs at least one task, such as tasks: { mail: (unit) => … }, or a runtime",
+    );
   if (tasks === undefined && taskRuntimes !== undefined) throw bad("taskRuntimes", "there are no tasks");
   for (const [name, task] of Object.entries(tasks ?? {}))
     if (!isTask(task)) throw bad(`tasks.${name}`, "expected a function or bulk(function)");
@@ -173,6 +182,11 @@ function readRuntimes({ tasks: given, taskRuntimes, runtimes = [] }: WorkerOptio
 }
 
 function tasksByName(tasks: Tasks | readonly DefinedTask[]): Tasks {
+  if (typeof tasks !== "object" || (tasks as object | null) === null)
+    throw bad(
+      "tasks",
+      `expected functions by name, such as { mail: (unit) => … }, got ${describeValue(tasks)}`,
+    );
   if (!isList(tasks)) return tasks;
   const byName: Record<string, Task> = {};
   tasks.forEach((task, i) => {
@@ -195,13 +209,13 @@ const bad = (option: string, what: string): CoordinateError =>
 function count(option: string, value: number | undefined, otherwise: number, min: number): number {
   const given = value ?? otherwise;
   if (!Number.isSafeInteger(given) || given < min)
-    throw bad(option, `expected an integer of ${min} or more, got ${String(given)}`);
+    throw bad(option, `expected an integer of ${min} or more, got ${describeValue(given)}`);
   return given;
 }
 
 function span(option: string, value: number | undefined, otherwise: number, min: number): number {
   const given = value ?? otherwise;
   if (typeof given !== "number" || !(given >= min))
-    throw bad(option, `expected a number of ${min} or more, got ${String(given)}`);
+    throw bad(option, `expected a number of ${min} or more, got ${describeValue(given)}`);
   return given;
 }

@@ -89,12 +89,19 @@ export function isDecision<Name extends keyof Decisions>(
   return name === "Fail" || ("delayMs" in thrown && typeof thrown.delayMs === "number");
 }
 
-/** Settles an attempt whose task returned. A result that cannot be stored is an error of the task, and fails the unit. */
+/**
+ * Settles an attempt whose task returned. An error that is returned counts as thrown: `return retry(5000)` is what others write. A result that
+ * cannot be stored is an error of the task, and fails the unit.
+ */
 export async function settleReturned(attempt: Attempt, value: unknown): Promise<void> {
+  if (value instanceof Error) return settleEach([attempt], () => settleThrown(attempt, value));
   try {
     if (value === undefined || value === null) await attempt.finish();
-    else if (typeof value === "object") await attempt.finish(value);
-    else await attempt.failWith(`the task returned a ${typeof value}; it may return an object, or nothing`);
+    else if (typeof value === "object" && !Array.isArray(value)) await attempt.finish(value);
+    else {
+      const what = Array.isArray(value) ? "an array" : `a ${typeof value}`;
+      await attempt.failWith(`the task returned ${what}; it may return an object, or nothing`);
+    }
   } catch (error) {
     const reason = whyUnstorable(error);
     // any other refusal was reported by the worker

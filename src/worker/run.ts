@@ -98,11 +98,11 @@ export class Run {
       this.#threw(error);
       return undefined;
     }
-    if (!(result instanceof Promise)) {
+    if (!isThenable(result)) {
       this.#returned(attempt, result);
       return undefined;
     }
-    return result.then(
+    return Promise.resolve(result).then(
       (value) => this.#returned(attempt, value),
       (error: unknown) => this.#threw(error),
     );
@@ -111,6 +111,7 @@ export class Run {
   #returned(attempt: Attempt, value: unknown): void {
     if (!this.claim.isUndecided(attempt)) return;
     if (value === undefined || value === null) this.claim.finish(attempt);
+    else if (value instanceof Error) this.#threw(value);
     else void settleReturned(attempt, value);
   }
 
@@ -167,3 +168,8 @@ function aborted(reason: Stop | null): AbortController {
   if (reason !== null) controller.abort(reason);
   return controller;
 }
+
+/** Query builders and other libraries return objects that are promises by their shape alone. */
+const isThenable = (value: unknown): value is PromiseLike<unknown> =>
+  value instanceof Promise ||
+  (typeof value === "object" && value !== null && "then" in value && typeof value.then === "function");

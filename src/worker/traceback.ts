@@ -1,4 +1,5 @@
 /** What went wrong, as a text for the person who looks at a failed unit. */
+import { inspect } from "node:util";
 
 /** An error whose message says it all: where in the worker it was thrown is of no use to anybody. */
 export class PlainError extends Error {
@@ -12,18 +13,20 @@ const longest = 64 * 1024;
 export function traceback(error: unknown): string {
   const lines: string[] = [];
   const seen = new Set<unknown>();
-  for (let at: unknown = error; at !== undefined && !seen.has(at) && seen.size < 10;) {
+  let at: unknown = error;
+  do {
     seen.add(at);
     lines.push((lines.length === 0 ? "" : "caused by: ") + describe(at));
     at = at instanceof Error ? at.cause : undefined;
-  }
+  } while (at !== undefined && !seen.has(at) && seen.size < 10);
   const text = lines.join("\n");
   return text.length > longest ? `${text.slice(0, longest)}…` : text;
 }
 
 function describe(error: unknown): string {
   if (error instanceof PlainError) return error.message;
-  if (!(error instanceof Error)) return `${typeof error} thrown: ${String(error)}`;
+  if (typeof error === "string") return error === "" ? "the task threw an empty string" : error;
+  if (!(error instanceof Error)) return `the task threw ${inspect(error, { depth: 3 })}`;
   // an error may carry any stack, or none at all
   return typeof error.stack === "string" && error.stack !== "" ? error.stack : String(error);
 }

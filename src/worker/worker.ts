@@ -5,7 +5,7 @@
  * A unit goes claimer -> claim -> slot -> run -> task -> settler.
  */
 import { EventEmitter } from "node:events";
-import { CoordinateError, type AttemptRow, type DesiredState } from "../core/index.ts";
+import { CoordinateError, describeValue, type AttemptRow, type DesiredState } from "../core/index.ts";
 import type { Namespace } from "../objects/index.ts";
 import { Alarms } from "./alarms.ts";
 import { CancelWatch } from "./cancel-watch.ts";
@@ -66,6 +66,13 @@ export class Worker extends EventEmitter<WorkerEvents> {
   /** Throws `bad_argument`, naming the option, when one makes no sense. */
   constructor(namespace: Namespace, options: WorkerOptions) {
     super();
+    // who comes from another system hands over a name, or the coordinator itself
+    const { name: given, verbs: found } = (namespace as Namespace | undefined) ?? {};
+    if (typeof given !== "string" || typeof found !== "object")
+      throw new CoordinateError(
+        "bad_argument",
+        `namespace: expected what coordinate.namespace(name) returns, got ${describeValue(namespace)}`,
+      );
     const settings = readOptions(options);
     const { clock, random, log, runtimes, lifetimeMs, renewForMs } = settings;
     const { verbs, name: ns } = namespace;

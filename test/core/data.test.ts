@@ -127,30 +127,30 @@ describe("jsonData", () => {
   });
 
   test.each<[text: string, problem: string]>([
-    ["", "that is not a JSON object"],
-    ["[]", "that is not a JSON object"],
-    ['"{}"', "that is not a JSON object"],
-    ["null", "that is not a JSON object"],
-    ["\ufeff{}", "that is not a JSON object"],
-    ["{", "that is malformed JSON at character 1"],
-    ["{}x", "that is malformed JSON at character 2"],
-    ['{"a":1,}', "that is malformed JSON at character 7"],
-    ['{"a":[1,]}', "that is malformed JSON at character 8"],
-    ["{a:1}", "that is malformed JSON at character 1"],
-    ['{"a" 1}', "that is malformed JSON at character 5"],
-    ['{"a":01}', "that is malformed JSON at character 6"],
-    ['{"a":1.}', "that is malformed JSON at character 7"],
-    ['{"a":+1}', "that is malformed JSON at character 5"],
-    ['{"a":NaN}', "that is malformed JSON at character 5"],
-    ['{"a":nul}', "that is malformed JSON at character 5"],
-    ['{"a":"\n"}', "that is malformed JSON at character 6"],
-    ['{"a":"\\x"}', "that is malformed JSON at character 7"],
-    ['{"a":"\\u12g4"}', "that is malformed JSON at character 10"],
-    ['{"a":"x', "that is malformed JSON at character 7"],
-    [`{"a":"${"x".repeat(100)}`, "that is malformed JSON at character 106"],
-    ['{"a":"\ud800"}', "that is malformed JSON at character 6"],
-    ['{"a":"\udc80"}', "that is malformed JSON at character 6"],
-    [`{"a":${"1".repeat(1236)}}`, "with a number of 1236 characters at character 5"],
+    ["", "expected a JSON object"],
+    ["[]", "expected a JSON object"],
+    ['"{}"', "expected a JSON object"],
+    ["null", "expected a JSON object"],
+    ["\ufeff{}", "expected a JSON object"],
+    ["{", "malformed JSON at character 1"],
+    ["{}x", "malformed JSON at character 2"],
+    ['{"a":1,}', "malformed JSON at character 7"],
+    ['{"a":[1,]}', "malformed JSON at character 8"],
+    ["{a:1}", "malformed JSON at character 1"],
+    ['{"a" 1}', "malformed JSON at character 5"],
+    ['{"a":01}', "malformed JSON at character 6"],
+    ['{"a":1.}', "malformed JSON at character 7"],
+    ['{"a":+1}', "malformed JSON at character 5"],
+    ['{"a":NaN}', "malformed JSON at character 5"],
+    ['{"a":nul}', "malformed JSON at character 5"],
+    ['{"a":"\n"}', "malformed JSON at character 6"],
+    ['{"a":"\\x"}', "malformed JSON at character 7"],
+    ['{"a":"\\u12g4"}', "malformed JSON at character 10"],
+    ['{"a":"x', "malformed JSON at character 7"],
+    [`{"a":"${"x".repeat(100)}`, "malformed JSON at character 106"],
+    ['{"a":"\ud800"}', "malformed JSON at character 6"],
+    ['{"a":"\udc80"}', "malformed JSON at character 6"],
+    [`{"a":${"1".repeat(1236)}}`, "a number of 1236 characters at character 5"],
   ])("refuses %j", (text, problem) => {
     expect(errorOf(() => jsonData(text))).toEqual({ code: "bad_data", value: problem });
   });
@@ -226,11 +226,11 @@ describe("jsonData", () => {
     const text = `{"a":${"[".repeat(depth - 1)}${"]".repeat(depth - 1)}}`;
     const error = errorOf(() => jsonData(text, limits));
     if (ok) expect(error).toBeNull();
-    else expect(error?.value).toMatch(/^nested too deep at character \d+$/);
+    else expect(error?.value).toMatch(/^nested too deeply at character \d+$/);
     const bytes = inMap("81".repeat(depth - 2) + "80");
     const cborError = errorOf(() => cborData(bytes, limits));
     if (ok) expect(cborError).toBeNull();
-    else expect(cborError?.value).toMatch(/^nested too deep at byte \d+$/);
+    else expect(cborError?.value).toMatch(/^nested too deeply at byte \d+$/);
   });
 
   test("counts bytes of UTF-8 against the limit", () => {
@@ -297,13 +297,13 @@ describe("cborData", () => {
   });
 
   test.each<[bytes: string, problem: string | RegExp]>([
-    ["", "that is not a CBOR map"],
-    ["80", "that is not a CBOR map"],
-    ["f6", "that is not a CBOR map"],
-    ["d9d9f7 a0", "that is not a CBOR map"],
-    ["a0 00", "that is malformed CBOR at byte 1: more after the end of the map"],
-    ["a1", "that is malformed CBOR at byte 0: end of input"],
-    ["a1 6161", "that is malformed CBOR at byte 3: end of input"],
+    ["", "expected a CBOR map"],
+    ["80", "expected a CBOR map"],
+    ["f6", "expected a CBOR map"],
+    ["d9d9f7 a0", "expected a CBOR map"],
+    ["a0 00", "malformed CBOR at byte 1: more after the end of the map"],
+    ["a1", "malformed CBOR at byte 0: end of input"],
+    ["a1 6161", "malformed CBOR at byte 3: end of input"],
     ["a1 6161 1800 00", /more after the end/],
     ["a1 6161 19 00", /end of input/],
     ["a1 6161 62 61", /end of input/],
@@ -468,21 +468,21 @@ describe("encodeData", () => {
   });
 
   test.each<[value: unknown, problem: RegExp]>([
-    [null, /not an object/],
-    [undefined, /not an object/],
-    ["x", /not an object/],
-    [[1], /not an object/],
-    [Tuple.of(1), /not an object/],
-    [new Date(0), /not an object/],
-    [uuid, /not an object/],
-    [Uint8Array.of(0xa0), /not an object/],
-    [{ f: () => 1 }, /with a function in "f", which has no form/],
-    [{ a: [Symbol("x")] }, /with a symbol in "0", which has no form/],
-    [{ s: new Set([1]) }, /with a Set in "s"/],
-    [{ s: new Float64Array(1) }, /with a Float64Array in "s"/],
-    [{ s: new ArrayBuffer(1) }, /with a ArrayBuffer in "s"/],
+    [null, /expected an object, got /],
+    [undefined, /expected an object, got /],
+    ["x", /expected an object, got /],
+    [[1], /expected an object, got /],
+    [Tuple.of(1), /expected an object, got /],
+    [new Date(0), /expected an object, got a Date/],
+    [uuid, /expected an object, got /],
+    [Uint8Array.of(0xa0), /expected an object, got /],
+    [{ f: () => 1 }, /a function in "f" cannot be stored/],
+    [{ a: [Symbol("x")] }, /a symbol in "0" cannot be stored/],
+    [{ s: new Set([1]) }, /a Set in "s" cannot be stored/],
+    [{ s: new Float64Array(1) }, /a Float64Array in "s" cannot/],
+    [{ s: new ArrayBuffer(1) }, /an ArrayBuffer in "s" cannot/],
     [{ m: new Map([[{}, 1]]) }, /a key that is an object/],
-    [{ m: new Map([[undefined, 1]]) }, /a key that is a undefined/],
+    [{ m: new Map([[undefined, 1]]) }, /a key that is undefined/],
   ])("refuses %s", (value, problem) => {
     const error = errorOf(() => encodeData(value));
     expect(error?.code).toBe("bad_data");
@@ -499,7 +499,7 @@ describe("encodeData", () => {
     for (const value of [cyclic, { map }, { deep }, { toJSON: () => cyclic }]) {
       expect(errorOf(() => encodeData(value))).toEqual({
         code: "bad_data",
-        value: "nested too deep, or containing itself",
+        value: "nested too deeply, or contains itself",
       });
     }
   });

@@ -227,19 +227,22 @@ describe("checkName", () => {
   ])("%s: the empty name is allowed: %s", (kind, allowed) => {
     if (allowed) expect(checkName(kind, "")).toBe("");
     else
-      expect(errorOf(() => checkName(kind, ""))).toEqual({ code: "bad_name", value: `of a ${kind}: empty` });
+      expect(errorOf(() => checkName(kind, ""))).toEqual({
+        code: "bad_name",
+        value: expect.stringMatching(`^${kind}: expected 1 to \\d+ bytes, got ""$`) as string,
+      });
   });
 
   test.each<[given: unknown, shown: string]>([
-    [5, "number"],
+    [5, "5"],
     [null, "null"],
     [undefined, "undefined"],
-    [["a"], "array"],
-    [{}, "object"],
+    [["a"], "a list"],
+    [{}, "an object"],
   ])("%j is not a name", (given, shown) => {
     expect(errorOf(() => checkName("work unit", given))).toEqual({
       code: "bad_name",
-      value: `of a work unit: not a string but ${shown}`,
+      value: `work unit: expected a string, got ${shown}`,
     });
   });
 

@@ -79,9 +79,9 @@ const wrong: readonly [code: "bad_argument" | "bad_name", what: string, verb: Ve
   ["bad_argument", 'id: expected an integer, got "1"', "getWorkUnits", { name: "s", id: "1" }, []],
   ["bad_argument", "previous: expected a string, got 1", "listWorkSpecs", { previous: 1 }],
   ["bad_argument", "desired: expected a string or null, got 1", "updateWorkers", [{ name: "w", desired: 1 }]],
-  ["bad_name", "of a work spec: not a string but null", "getWorkUnits", null, []],
-  ["bad_name", "of a work unit: not a string but number", "getWorkUnits", "s", [1]],
-  ["bad_name", "of a worker: not a string but number", "updateWorkers", [{ name: "w", parent: 1 }]],
+  ["bad_name", "work spec: expected a string, got null", "getWorkUnits", null, []],
+  ["bad_name", "work unit: expected a string, got 1", "getWorkUnits", "s", [1]],
+  ["bad_name", "worker: expected a string, got 1", "updateWorkers", [{ name: "w", parent: 1 }]],
 ];
 
 test.each(wrong)("%s: %s", (code, what, verb, ...args) => {

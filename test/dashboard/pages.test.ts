@@ -254,6 +254,29 @@ describe.skipIf(noBrowser !== "")(`pages${whySkipped(noBrowser)}`, () => {
     expect(problems).toEqual([]);
   });
 
+  test("shows what a task writes while it runs, and of each attempt", { timeout }, async () => {
+    const { client } = stage;
+    await client.setWorkSpecs("writes", [{ data: encodeData({ name: "parse" }) }]);
+    await client.addWorkUnits("writes", "parse", [{ name: "a" }]);
+    const claim = async (): Promise<string> =>
+      (await client.requestAttempts("writes", { worker: "w" }))[0]?.id ?? "";
+    const first = await claim();
+    await client.writeAttemptLogs("writes", [{ attempt: first, lines: [{ text: "page 1" }] }]);
+    const { page, problems } = await stage.open("#/writes/unit/parse/a");
+    const log = page.getByRole("region", { name: "Log" });
+    await log.getByText("page 1").waitFor();
+    await client.writeAttemptLogs("writes", [
+      { attempt: first, lines: [{ text: "page <b>2</b>", level: "warn" }] },
+    ]);
+    await log.getByText("page <b>2</b>").waitFor();
+    await client.settleAttempts("writes", [{ attempt: first, action: "retry" }]);
+    await client.writeAttemptLogs("writes", [{ attempt: await claim(), lines: [{ text: "again" }] }]);
+    await log.getByText("again").waitFor();
+    await log.getByRole("combobox").selectOption({ label: "attempt 1" });
+    await log.getByText("page 1").waitFor();
+    expect(problems).toEqual([]);
+  });
+
   test("the first page is small, and nothing of it is fetched from elsewhere", { timeout }, async () => {
     const { page, problems } = await stage.open("#/filings");
     await drawn(page);
@@ -353,6 +376,10 @@ describe.skipIf(noBrowser !== "")(`pages${whySkipped(noBrowser)}`, () => {
               data: encodeData({ output: { [workUnit]: { x: workUnit } } }),
             },
       ),
+    );
+    await client.writeAttemptLogs(
+      ns,
+      attempts.map(({ id }) => ({ attempt: id, lines: [...hostile, long].map((text) => ({ text })) })),
     );
     // a schedule that makes a unit at once, of a work spec whose name is markup
     await client.setWorkSpecs(ns, [

@@ -61,13 +61,17 @@ const coordinate = (...words: string[]): Promise<Ran> =>
   ]);
 
 /** As a program of the folder is compiled: the package brings its types. */
-const compile = (file: string): Promise<Ran> =>
-  run(process.execPath, [
-    path.join(root, "node_modules", "typescript", "bin", "tsc"),
-    ...["--noEmit", "--strict", "--skipLibCheck", "--target", "es2022", "--module", "nodenext"],
-    ...["--types", "node", "--typeRoots", path.join(root, "node_modules", "@types")],
-    file,
-  ]);
+const compile = (file: string, options = ["--noEmit", "--module", "nodenext"], cwd = folder): Promise<Ran> =>
+  run(
+    process.execPath,
+    [
+      path.join(root, "node_modules", "typescript", "bin", "tsc"),
+      ...["--strict", "--skipLibCheck", "--target", "es2022", ...options],
+      ...["--types", "node", "--typeRoots", path.join(root, "node_modules", "@types")],
+      file,
+    ],
+    cwd,
+  );
 
 /** The tarball, made from a copy: `npm pack` builds, and the other tests use what is built here. */
 async function pack(): Promise<string> {
@@ -107,15 +111,8 @@ beforeAll(async () => {
 
 afterAll(() => rmSync(place, { recursive: true, force: true }));
 
-const hello = `import { connect } from "coordinate";
-const coordinate = await connect("memory:");
-const hello = await coordinate.namespace().setWorkSpec({ name: "hello" });
-await hello.addWorkUnit("world", { greeting: "Hello" });
-const [attempt] = await coordinate.namespace().worker("me").requestAttempts();
-await attempt.finish({ said: \`\${attempt.data.greeting}, \${attempt.workUnitName}!\` });
-console.log((await hello.workUnit("world")).data.said);
-await coordinate.close();
-`;
+/** The first program of the README. */
+const hello = /^```ts\n(.*?)^```$/ms.exec(readFileSync(path.join(root, "README.md"), "utf8"))?.[1] ?? "";
 
 describe("the package in an empty folder", () => {
   test("installs without a warning of an engine or of something deprecated, and has its documentation", () => {
@@ -201,6 +198,21 @@ await mails.addWorkUnit("anna", { to: 5 });
       expect(out.match(/error TS/g)).toHaveLength(2);
     },
   );
+
+  test.each(["nodenext", "commonjs"])("TypeScript in a CommonJS project: module %s", long, async (module) => {
+    const project = path.join(place, `typescript-${module}`);
+    mkdirSync(project);
+    writeFileSync(path.join(project, "package.json"), '{ "name": "common" }');
+    symlinkSync(path.join(folder, "node_modules"), path.join(project, "node_modules"));
+    const [imports, program] = [hello.split("\n").slice(0, 2), hello.split("\n").slice(2)];
+    writeFileSync(
+      path.join(project, "hello.ts"),
+      `${imports.join("\n")}\nasync function main() {\n${program.join("\n")}}\nvoid main();\n`,
+    );
+    expect(await compile("hello.ts", ["--module", module], project)).toEqual({ code: 0, out: "" });
+    const ran = await run(process.execPath, ["hello.js"], project);
+    expect(ran).toEqual({ code: 0, out: "Hello, world!\n" });
+  });
 
   test("typed from the work spec to the result, without a cast", long, async () => {
     const program = (wrong: string): string => `import { connect, defineSpec } from "coordinate";

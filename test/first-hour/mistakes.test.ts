@@ -17,6 +17,7 @@ import {
 } from "../../src/daemon/index.ts";
 import { connect, openMemory } from "../../src/index.ts";
 import { RestClient } from "../../src/rest/client.ts";
+import { runOne, silentLogger, Worker } from "../../src/worker/index.ts";
 import { run } from "../cli/in-process.ts";
 
 const page = readFileSync(path.join(import.meta.dirname, "..", "..", "docs", "mistakes.md"), "utf8");
@@ -124,6 +125,9 @@ const thrown = async (work: () => unknown): Promise<string> => {
 };
 const config = (...argv: string[]): Promise<string> => thrown(() => readConfig(argv, { HOME: place }));
 
+const worker = (options: object): Promise<string> =>
+  thrown(() => new Worker(openMemory().namespace(), options));
+
 /** By the first column of the page. */
 const made: Readonly<Record<string, () => Promise<string>>> = {
   "No daemon runs": () => cli("summary", "--address", "http://127.0.0.1:1"),
@@ -135,7 +139,7 @@ const made: Readonly<Record<string, () => Promise<string>>> = {
   },
   "A daemon for other machines, without tokens or TLS": () => refusal({ http: ["0.0.0.0:0"] }),
   "CBOR-RPC for other machines": () => refusal({ cborrpc: "0.0.0.0:0" }),
-  "A certificate that is none": () =>
+  "A file that is not a certificate": () =>
     refusal({ tlsCert: file("text", "x"), tlsKey: path.join(place, "key.pem") }),
   "A misspelt option of the daemon": () => config("--htpp", "127.0.0.1:1"),
   "A misspelt setting in a file": () => config("--config", file("typo.yaml", "client:\n  tokn: x\n")),
@@ -159,11 +163,32 @@ const made: Readonly<Record<string, () => Promise<string>>> = {
     return at(open, "shop", "addwork", "crawl", "-u", units, "--no-journal");
   },
   "No worker runs": () => at(open, "nobody", "explain"),
-  "Workers run, and for another runtime": () => at(open, "others", "explain"),
+  "Workers run, but for another runtime": () => at(open, "others", "explain"),
   "Workers have too little memory": () => at(open, "small", "explain"),
-  "All workers were told to end, and new ones end at once": () => at(open, "idle", "explain"),
+  "All workers were told to terminate": () => at(open, "idle", "explain"),
   "A worker without anything to run": () => at(open, "shop", "worker"),
   "`run_one` finds nothing": () => at(open, "shop", "run_one", "--runtime", "command"),
+  "A misspelt option of a worker, in a program": () => worker({ tasks: { mail: () => ({}) }, concurency: 4 }),
+  "A misspelt option of `connect`": () => thrown(() => connect("memory:", { tokn: "x" } as object)),
+  "A worker without tasks, in a program": () => worker({ tasks: {} }),
+  "A name instead of a namespace": () =>
+    thrown(() => new Worker("mail" as never, { tasks: { mail: () => ({}) } })),
+  "A back-off with keys of BullMQ": () => {
+    const retry = { attempts: 3, backoff: { type: "exponential", delay: 1000 } };
+    return thrown(() => openMemory().namespace().setWorkSpec({ name: "mail", retry }));
+  },
+  "A list of names instead of units": () =>
+    thrown(async () => {
+      const spec = await openMemory().namespace().setWorkSpec({ name: "mail" });
+      await spec.addWorkUnits(["anna"] as never);
+    }),
+  "A task that returns text": () =>
+    thrown(async () => {
+      const namespace = openMemory().namespace();
+      const unit = await (await namespace.setWorkSpec({ name: "mail" })).addWorkUnit("anna");
+      await runOne(namespace, { tasks: { mail: () => "sent" as never }, log: silentLogger });
+      await unit.result({ waitMs: 30_000 });
+    }),
 };
 
 /** The text of the page as a pattern: `…` is anything, white space may be broken elsewhere. */

@@ -84,7 +84,10 @@ yakonfig_modules: [yakonfig, coordinate]
       "flows: {a: {min_gb: 1}}\nyakonfig_modules: x",
       'flow.yaml:2: yakonfig_modules: expected a list of module names, got "x"',
     ],
-    ['flows: {"": {min_gb: 1}}', "flow.yaml:1: flows.: Bad name of a work spec: empty"],
+    [
+      'flows: {"": {min_gb: 1}}',
+      'flow.yaml:1: flows.: Bad name: work spec: expected 1 to 1024 bytes, got ""',
+    ],
     [`flows: {${"n".repeat(1025)}: {min_gb: 1}}`, "name of 1025 bytes"],
     ["flows:\n  a: {min_gb: 1}\n  a: {min_gb: 2}", "flow.yaml:3: a is given twice"],
     [

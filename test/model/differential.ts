@@ -145,6 +145,8 @@ const unit = fc.record({
   queues: mostly(fc.subarray(queueNames)),
   labels: seldom(fc.subarray(labelNames)),
   partition: mostly(partition),
+  deadlineMs: seldom(fc.constantFrom(1, 10, 100, 1000), 6),
+  expiresMs: seldom(fc.constantFrom(10, 100, 1000), 6),
   maxRetries: seldom(fc.constantFrom(0, 1, 2)),
   retry: seldom(
     fc.constantFrom<RetryPolicy>(
@@ -165,6 +167,8 @@ type Unit = {
   queues?: readonly string[] | undefined;
   labels?: readonly string[] | undefined;
   partition?: string | undefined;
+  deadlineMs?: number | undefined;
+  expiresMs?: number | undefined;
   maxRetries?: number | undefined;
   retry?: RetryPolicy | undefined;
   onConflict?: ConflictPolicy | undefined;
@@ -199,6 +203,8 @@ operation(
         queues,
         labels,
         partition,
+        deadlineMs,
+        expiresMs,
         maxRetries,
         retry,
         onConflict,
@@ -220,6 +226,8 @@ operation(
         ...(queues && { queues }),
         ...(labels && { labels }),
         ...(partition !== undefined && { partition }),
+        ...(deadlineMs !== undefined && { deadlineMs }),
+        ...(expiresMs !== undefined && { expiresMs }),
         ...(maxRetries !== undefined && { maxRetries }),
         ...(retry && { retry }),
         ...(onConflict && { onConflict }),
@@ -872,6 +880,7 @@ const specData = fc.record({
   ),
   order: seldom(fc.constant("partition"), 4),
   fair: seldom(fc.constant("partition"), 4),
+  aging: seldom(fc.constantFrom(1, 100), 5),
   partition_weights: seldom(fc.constantFrom({ p1: 2 }, { "": 3, p0: 2, p2: 3 }), 3),
   limits: seldom(fc.constantFrom(["x"], ["y"], ["y", "x", "y"], ["nowhere"]), 3),
   max_getwork: seldom(fc.constantFrom(1, 3), 4),

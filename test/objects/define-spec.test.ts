@@ -90,7 +90,41 @@ describe("setWorkSpec", () => {
     });
     const spec = await namespace.setWorkSpec({ name: "s", retries: 3, color: "red" });
     await expect(spec.setData({ name: "s", wieght: 3 })).rejects.toThrow("did you mean weight?");
+    await expect(namespace.setWorkSpec("mail" as never)).rejects.toThrow("Bad data: expected a JSON object");
+    await expect(namespace.setWorkSpec(undefined as never)).rejects.toThrow(
+      "Bad data: work spec: expected an object with a name, got undefined",
+    );
+    // inside a known object no key is the user's own
+    await expect(namespace.setWorkSpec({ name: "s", retry: { atempts: 3 } })).rejects.toThrow(
+      "retry.atempts: not a known key; did you mean attempts?",
+    );
+    await expect(namespace.setWorkSpec({ name: "s", retry: { backoff: { type: "fixed" } } })).rejects.toThrow(
+      "retry.backoff.type: not a known key; expected kind, delay, max, jitter",
+    );
     // the verbs, and so the wires, take what they took
     await namespace.verbs.setWorkSpecs("", [{ data: '{"name":"w","max_retires":3}' as never }]);
+  });
+
+  test("warns of a key that is a known one in other letters", async () => {
+    const warned = new Promise<Error>((resolve) => process.once("warning", resolve));
+    const spec = await openMemory().namespace().setWorkSpec({ name: "s", maxRetries: 3 });
+    expect((await warned).message).toBe(
+      "work spec: maxRetries is stored as a key of your own; did you mean max_retries?",
+    );
+    expect(await spec.data()).toEqual({ name: "s", maxRetries: 3 });
+  });
+
+  test("options that are none, and units that are none, are refused", async () => {
+    const spec = await openMemory().namespace().setWorkSpec({ name: "s" });
+    await expect(spec.addWorkUnit("u", {}, { delay: 5 } as never)).rejects.toThrow(
+      "delay: not an option of a work unit; did you mean delayMs?",
+    );
+    await expect(spec.addWorkUnits(["u"] as never)).rejects.toThrow(
+      'units: expected [name, data] or { name, data } of each, got "u"',
+    );
+    const unit = await spec.addWorkUnit("u");
+    await expect(unit.result({ timeout: 1 } as never)).rejects.toThrow(
+      "timeout: not an option of a wait; the options are waitMs, signal",
+    );
   });
 });

@@ -102,7 +102,7 @@ describe("a schema", () => {
     const spec = await t.ns.setWorkSpec(checked);
     expectTypeOf(spec).toEqualTypeOf<WorkSpec<Page>>();
     const untyped = JSON.parse('{"url":5}') as Page;
-    const refusal = { code: "bad_data", message: 'Bad data work unit "u": url: expected text' };
+    const refusal = { code: "bad_data", message: 'Bad data: work unit "u": url: expected text' };
     await expect(spec.addWorkUnit("u", untyped)).rejects.toMatchObject(refusal);
     await expect(spec.addWorkUnits([["u", untyped]])).rejects.toMatchObject(refusal);
     await expect(t.ns.workSpec(checked).addWorkUnit("u")).rejects.toMatchObject(refusal);
@@ -122,7 +122,7 @@ describe("a schema", () => {
     await until("both have ended", async () => (await t.status("fetch", "wrong")) === "failed");
     await until("both have ended", async () => (await t.status("fetch", "good")) === "finished");
     assert.deepEqual(seen, ["http://a"]);
-    assert.equal((await t.data("fetch", "wrong")).traceback, "Bad data data: url: expected text");
+    assert.equal((await t.data("fetch", "wrong")).traceback, "Bad data: data: url: expected text");
   });
 
   it("refuses a result", async () => {
@@ -133,7 +133,7 @@ describe("a schema", () => {
     const unit = await units.addWorkUnit("u");
     await assert.rejects(unit.result(), (error) => {
       assert.ok(error instanceof WorkUnitFailedError);
-      assert.equal(error.message, "work unit u of s failed: Bad data result: url: expected text");
+      assert.equal(error.message, "work unit u of s failed: Bad data: result: url: expected text");
       return true;
     });
   });

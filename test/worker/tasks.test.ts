@@ -16,6 +16,7 @@ import {
   type Unit,
   type UnitTask,
 } from "../../src/worker/index.ts";
+import { traceback } from "../../src/worker/traceback.ts";
 import { bench, gate, turns, until, wrapped, type Bench } from "./setup.ts";
 
 async function add(
@@ -271,7 +272,12 @@ describe("attempts that a task leaves open", () => {
     };
     t.start({ tasks: { s: task } });
     await ended(t, "s", "u");
-    assert.equal((await t.data("s", "u")).traceback, "string thrown: a text");
+    assert.equal((await t.data("s", "u")).traceback, "a text");
+    for (const [thrown, said] of [
+      [undefined, "the task threw undefined"],
+      [{ code: 5 }, "the task threw { code: 5 }"],
+    ] as const)
+      assert.equal(traceback(thrown), said);
   });
 
   it("are given back when it throws retry", async () => {
@@ -399,14 +405,44 @@ describe("a plain function", () => {
     const results: Record<string, unknown> = { function: { f: () => 1 }, list: [1], text: "done" };
     t.start({ tasks: { s: ({ name }) => results[name] as object } });
     await ended(t, "s", "text");
-    for (const name of ["function", "list"]) {
+    for (const [name, traceback] of [
+      ["function", 'the result cannot be stored: Bad data: a function in "f" cannot be stored'],
+      ["list", "the task returned an array; it may return an object, or nothing"],
+      ["text", "the task returned a string; it may return an object, or nothing"],
+    ] as const) {
       assert.equal(await t.status("s", name), "failed");
-      assert.match(String((await t.data("s", name)).traceback), /^the result cannot be stored: /);
+      assert.equal((await t.data("s", name)).traceback, traceback);
     }
-    assert.equal(
-      (await t.data("s", "text")).traceback,
-      "the task returned a string; it may return an object, or nothing",
-    );
+  });
+
+  it("an error that is returned counts as thrown, and a decision as well", async () => {
+    const t = bench();
+    await add(t, { name: "s", max_retries: 3 }, "decides");
+    await add(t, { name: "e" }, "fails", "errs");
+    const results: Record<string, Error> = { fails: fail("no such customer"), errs: new Error("broken") };
+    t.start({
+      tasks: {
+        s: ({ attempt }) => (attempt.number === 1 ? retry(1000) : { tried: 2 }),
+        e: ({ name }) => results[name],
+      },
+    });
+    await until("given back", async () => (await t.status("s", "decides")) === "delayed");
+    await t.advance(1000);
+    await ended(t, "s", "decides");
+    assert.deepEqual(await t.data("s", "decides"), { tried: 2 });
+    await ended(t, "e", "fails");
+    await ended(t, "e", "errs");
+    assert.equal((await t.data("e", "fails")).traceback, "no such customer");
+    assert.match(String((await t.data("e", "errs")).traceback), /^Error: broken\n/);
+  });
+
+  it("waits for what is a promise by its shape alone", async () => {
+    const t = bench();
+    await add(t, { name: "s" }, "u");
+    const query = { then: (done: (value: object) => void) => done({ rows: 1 }) };
+    t.start({ tasks: { s: () => query } });
+    await ended(t, "s", "u");
+    assert.deepEqual(await t.data("s", "u"), { rows: 1 });
   });
 
   it("leaves a unit as its function settled it", async () => {
@@ -691,9 +727,20 @@ describe("settling", () => {
 describe("options", () => {
   const task: Task = () => undefined;
   const refused: [string, object, RegExp][] = [
-    ["no tasks", {}, /tasks: a worker needs tasks or runtimes/],
+    ["no tasks", {}, /tasks: a worker needs at least one task/],
+    ["an empty object of tasks", { tasks: {} }, /tasks: a worker needs at least one task/],
+    ["tasks that are a function", { tasks: task }, /tasks: expected functions by name/],
+    [
+      "no options",
+      undefined as never,
+      /options: expected an object such as \{ tasks: \{ … \} \}, got undefined/,
+    ],
     ["a task that is no function", { tasks: { a: 1 } }, /tasks\.a: expected a function/],
-    ["an unknown option", { tasks: { a: task }, concurency: 2 }, /concurency: not an option/],
+    [
+      "an unknown option",
+      { tasks: { a: task }, concurency: 2 },
+      /concurency: not an option of a worker; did you mean concurrency\?/,
+    ],
     [
       "no slots",
       { tasks: { a: task }, concurrency: 0 },
@@ -712,6 +759,17 @@ describe("options", () => {
           error.code === "bad_argument" && message.test(error.message),
       );
     });
+});
+
+it("what is no namespace is refused", () => {
+  for (const [given, shown] of [
+    ["mail", '"mail"'],
+    [bench().coordinate, "an object"],
+  ] as const)
+    assert.throws(
+      () => new Worker(given as never, { tasks: { mail: () => undefined } }),
+      new RegExp(`namespace: expected what coordinate\\.namespace\\(name\\) returns, got ${shown}`),
+    );
 });
 
 /** Tells how many changes each call of settle has. */

@@ -6,7 +6,7 @@ import { version } from "../../daemon/version.ts";
 import { command } from "../command.ts";
 import type { Context } from "../context.ts";
 import { quote, show } from "../escape.ts";
-import { explainConnection } from "../connection-problem.ts";
+import { explainConnection } from "../explain-connection.ts";
 import { CommandError, exit } from "../failure.ts";
 import type { Opened } from "../open.ts";
 import type { Style } from "../table.ts";

@@ -165,17 +165,19 @@ function detailRows(
   { points }: HistorySeries,
   steps: readonly number[],
 ): (string | Cell)[][] {
-  const counts = (["added", "started", "finished", "failed", "retried", "expired"] as const).map((what) => {
-    const values = valuesOf(steps, points, (point) => point[what]);
-    const top = Math.max(0, ...values.map((value) => value ?? 0));
-    return [
-      what,
-      number(values.at(-1) ?? 0),
-      number(top),
-      number(sumOf(points, (point) => point[what])),
-      sparkline(values),
-    ];
-  });
+  const counts = (["added", "started", "finished", "failed", "retried", "expired", "late"] as const).map(
+    (what) => {
+      const values = valuesOf(steps, points, (point) => point[what]);
+      const top = Math.max(0, ...values.map((value) => value ?? 0));
+      return [
+        what,
+        number(values.at(-1) ?? 0),
+        number(top),
+        number(sumOf(points, (point) => point[what])),
+        sparkline(values),
+      ];
+    },
+  );
   const gauges = (["running", "waiting", "delayed", "blocked"] as const).map((what) => {
     const values = valuesOf(steps, points, (point) => point[what]);
     const top = Math.max(0, ...values.map((value) => value ?? 0));

@@ -156,6 +156,8 @@ function print(context: Context, { unit, attempts, lineage }: Record_, options: 
   const facts: [label: string, text: string][] = [
     ["Work spec", show(unit.workSpec)],
     ["Priority", unit.priority === 0 ? "" : String(unit.priority)],
+    ["Deadline", unit.deadline === undefined ? "" : whenText(unit.deadline, now)],
+    ["Expires", unit.expires === undefined ? "" : whenText(unit.expires, now)],
     ["Partition", unit.partition === "" ? "" : show(unit.partition)],
     ["Created", `${time(unit.createdTime, now)}, ${relative(unit.createdTime, now)}`],
     [
@@ -184,6 +186,8 @@ function print(context: Context, { unit, attempts, lineage }: Record_, options: 
   }
   printAttempts(context, attempts, options.all === true, now);
 }
+
+const whenText = (at: number, now: number): string => `${time(at, now)}, ${relative(at, now)}`;
 
 /** In one line as far as it goes; a traceback stands below, with its attempt. */
 function dataLine({ out }: Context, { data }: WorkUnitRow, full: boolean): string {

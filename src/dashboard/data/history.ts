@@ -115,6 +115,7 @@ const nothing: HistoryPoint = {
   finished: 0,
   failed: 0,
   retried: 0,
+  late: 0,
   expired: 0,
   running: 0,
   waiting: 0,

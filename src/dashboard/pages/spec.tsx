@@ -23,6 +23,7 @@ import { Ask } from "../parts/bulk-bar.tsx";
 import { Confirm } from "../parts/dialog.tsx";
 import { Icon, type IconName } from "../parts/icon.tsx";
 import { Menu } from "../parts/menu.tsx";
+import { HourBars } from "../parts/plot.tsx";
 import { statusOrder } from "../parts/status.tsx";
 import { Ago, Age, CopyButton, Link, Name, Trouble, UnitCount, useNow } from "../parts/text.tsx";
 import { TimeLine } from "../parts/time-line.tsx";
@@ -431,6 +432,12 @@ function Share({ spec, look }: { spec: SpecRow; look: NamespaceLook }): ReactNod
 const firstGroups = 10;
 const hour = 3_600_000;
 
+function trendText({ trend }: FailureGroup, now: number): string {
+  const within = (hours: number): number =>
+    trend.reduce((sum, { time, count: failed }) => (time > now - (hours + 1) * hour ? sum + failed : sum), 0);
+  return `${count(within(1))} in the last two hours, ${count(within(48))} in the last 48`;
+}
+
 function FailureGroups({ spec }: { spec: SpecRow }): ReactNode {
   const { ns, may, changed } = useHere();
   const failures = useFailures(ns, spec.name, true);
@@ -463,6 +470,9 @@ function FailureGroups({ spec }: { spec: SpecRow }): ReactNode {
               </th>
               <th className="lo" scope="col">
                 Share
+              </th>
+              <th className="lo" scope="col">
+                Last 48 hours
               </th>
               <th className="r lo" scope="col">
                 First
@@ -505,6 +515,9 @@ function FailureGroups({ spec }: { spec: SpecRow }): ReactNode {
                   <div className="sh" title={percent(group.count / units)}>
                     <i style={{ width: `${(group.count / units) * 100}%` }} />
                   </div>
+                </td>
+                <td className="lo">
+                  <HourBars points={group.trend} hours={48} now={now} label={trendText(group, now)} />
                 </td>
                 <td className="r mid lo">
                   <Ago time={group.firstTime} />

@@ -766,6 +766,8 @@ function Facts({ unit, attempts }: { unit: WorkUnitRow; attempts: readonly Attem
       ),
     ],
     ["Not before", unit.notBefore > 0 && unit.status === "delayed" && dayTime(unit.notBefore, now)],
+    ["Deadline", unit.deadline !== undefined && dayTime(unit.deadline, now)],
+    ["Expires", unit.expires !== undefined && dayTime(unit.expires, now)],
     ["Ran, in all", attempts.length > 0 && duration(ran)],
     ["Priority", unit.priority],
     [

@@ -107,6 +107,40 @@ export function Spark({
   );
 }
 
+/** How many in each hour up to now, as bars from zero. */
+export function HourBars(props: {
+  points: readonly { readonly time: number; readonly count: number }[];
+  hours: number;
+  now: number;
+  label: string;
+}): ReactNode {
+  const { points, hours, now, label } = props;
+  const hour = 3_600_000;
+  const last = now - (now % hour);
+  const shown = points.filter(({ time }) => time <= last && time > last - hours * hour);
+  const top = Math.max(1, ...shown.map(({ count }) => count));
+  const width = 96 / hours;
+  return (
+    <svg className="spark" width="96" height="20" viewBox="0 0 96 20" role="img" aria-label={label}>
+      <line x1="0" x2="96" y1="19.5" y2="19.5" className="grid" />
+      {shown.map(({ time, count }) => {
+        const height = Math.max(1.5, (19 * count) / top);
+        const x = 96 - ((last - time) / hour + 1) * width;
+        return (
+          <rect
+            key={time}
+            x={x}
+            y={19.5 - height}
+            width={width * 0.8}
+            height={height}
+            className="fill-failed"
+          />
+        );
+      })}
+    </svg>
+  );
+}
+
 /** One value over time, for a row of attention. */
 export function Trend({
   points,

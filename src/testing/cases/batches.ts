@@ -55,6 +55,33 @@ export const batches: CaseGroup = {
       },
     },
     {
+      name: "a failed unit that is deleted no longer keeps its batch from finishing, and one that is not kept does",
+      async run(t) {
+        await three(t, "finished");
+        await settleAll(t, "finish", ["s"]);
+        await settleAll(t, "fail", ["r"]);
+        assert.deepEqual(await followers(t), []);
+        assert.deepEqual(await counts(t), [3, 2, 1]);
+        assert.equal(await t.c.deleteWorkUnits(t.ns, "r", { names: ["3"] }), 1);
+        assert.deepEqual(await counts(t), [2, 2, 0]);
+        assert.deepEqual(await followers(t), ["b"]);
+        // a batch that has ended stays as it is
+        await t.c.deleteWorkUnits(t.ns, "s", { all: true });
+        assert.deepEqual(await counts(t), [2, 2, 0]);
+
+        await t.spec("retired", { retention: { failed: { max_age: 1 } } });
+        await t.c.setBatches(t.ns, [{ name: "c", then: { workSpec: "after", on: "finished" } }]);
+        await t.add("retired", { name: "x", batch: "c" });
+        await t.c.setBatches(t.ns, [{ name: "c", sealed: true }]);
+        await settleAll(t, "fail", ["retired"]);
+        await t.advance(2000);
+        await t.sweep();
+        assert.deepEqual(await t.statuses("retired"), {});
+        assert.deepEqual(await counts(t, "c"), [1, 0, 1]);
+        assert.deepEqual(await followers(t), ["b"]);
+      },
+    },
+    {
       name: "it is made once: not again when units come back and end again",
       async run(t) {
         await three(t);

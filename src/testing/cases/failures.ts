@@ -38,7 +38,9 @@ export const failureGroups: CaseGroup = {
         await failing(t, { a2: noisy.a2, b2: noisy.b2, c: noisy.c });
         const rows = await failures(t);
         assert.deepEqual(
-          rows.map(({ fingerprint: _, ...row }) => row).sort((x, y) => (x.error < y.error ? -1 : 1)),
+          rows
+            .map(({ fingerprint: _, trend: _trend, ...row }) => row)
+            .sort((x, y) => (x.error < y.error ? -1 : 1)),
           [
             {
               workSpec: "s",
@@ -71,6 +73,31 @@ export const failureGroups: CaseGroup = {
         );
         assert.equal(new Set(rows.map(({ fingerprint }) => fingerprint)).size, 3);
         assert.equal(rows[2]?.error, "KeyError: …", "the largest groups come first");
+      },
+    },
+    {
+      name: "a group says how many failed in each hour, also of units that are no longer failed, for 48 hours",
+      async run(t) {
+        const hour = 3_600_000;
+        await t.spec("s");
+        await t.advance(hour - (t.now % hour));
+        const start = t.now;
+        await failing(t, { a1: noisy.a1, a2: noisy.a2 });
+        await t.advance(hour);
+        await failing(t, { a3: noisy.a1 });
+        assert.deepEqual((await failures(t))[0]?.trend, [
+          { time: start, count: 2 },
+          { time: start + hour, count: 1 },
+        ]);
+        await t.c.deleteWorkUnits(t.ns, "s", { names: ["a2"] });
+        assert.deepEqual((await failures(t))[0]?.trend[0], { time: start, count: 2 });
+        for (let i = 0; i < 50; i++) {
+          await t.advance(hour);
+          await failing(t, { [`b${i}`]: noisy.a1 });
+        }
+        const { trend = [] } = (await failures(t))[0] ?? {};
+        assert.equal(trend.length, 48);
+        assert.deepEqual(trend.at(-1), { time: t.now, count: 1 });
       },
     },
     {

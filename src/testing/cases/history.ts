@@ -33,7 +33,7 @@ async function pointsOf(t: Context, workSpec: string | null, from: number): Prom
 async function countsOf(t: Context, workSpec: string | null, from: number): Promise<Record<string, number>> {
   const sum: Record<string, number> = {};
   for (const point of await pointsOf(t, workSpec, from))
-    for (const what of ["added", "started", "finished", "failed", "retried", "expired"] as const)
+    for (const what of ["added", "started", "finished", "failed", "retried", "expired", "late"] as const)
       if (point[what] > 0) sum[what] = (sum[what] ?? 0) + point[what];
   return sum;
 }
@@ -68,6 +68,18 @@ export const history: CaseGroup = {
         assert.deepEqual(await countsOf(t, "s", from), counts);
         assert.deepEqual(await countsOf(t, "other", from), { added: 1 });
         assert.deepEqual(await countsOf(t, null, from), { ...counts, added: 7 });
+      },
+    },
+    {
+      name: "counts units that are late, whether they go first or fail",
+      async run(t) {
+        await t.spec("s");
+        const from = await beginStep(t);
+        await t.add("s", { name: "a", deadlineMs: 1000 }, { name: "b", expiresMs: 1000 }, "c");
+        await t.advance(1000);
+        assert.equal(await t.status("s", "b"), "failed");
+        await endStep(t);
+        assert.deepEqual(await countsOf(t, "s", from), { added: 3, failed: 1, late: 2 });
       },
     },
     {

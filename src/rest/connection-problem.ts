@@ -1,21 +1,26 @@
 /** Why a daemon cannot be talked to, each cause in a sentence of its own with what to do. */
 import { connect } from "node:tls";
-import { show } from "./escape.ts";
-import { CommandError } from "./failure.ts";
-import { defaultAddress, type Target } from "./open.ts";
 
 const untrusted =
   /^(DEPTH_ZERO_SELF_SIGNED_CERT|SELF_SIGNED_CERT_IN_CHAIN|UNABLE_TO_VERIFY_LEAF_SIGNATURE|UNABLE_TO_GET_ISSUER_CERT(_LOCALLY)?)$/;
 
-/** The same error in better words, where it is one of connecting; any other as it is. */
-export async function explainConnection(error: unknown, target: Target | null): Promise<unknown> {
-  if (!(error instanceof Error) || target === null || target.backend !== undefined) return error;
-  const address = (target.address ?? defaultAddress).split(",")[0] ?? "";
-  const say = (message: string, hint: string): CommandError =>
-    new CommandError(message, hint, { cause: error });
+export interface ConnectionProblem {
+  readonly message: string;
+  /** What to do about it. */
+  readonly hint: string;
+}
+
+/** What an error of connecting to this address means; null for any other error. `hasToken`: one was sent. */
+export async function connectionProblem(
+  error: unknown,
+  address: string,
+  hasToken: boolean,
+): Promise<ConnectionProblem | null> {
+  if (!(error instanceof Error)) return null;
+  const say = (message: string, hint: string): ConnectionProblem => ({ message, hint });
   const codes = codesOf(error);
-  const host = show(address.replace(/^[a-z-]+:(\/\/)?/, "").replace(/\/$/, ""));
-  if (codes.includes("unauthorized") && target.token !== undefined)
+  const host = address.replace(/^[a-z-]+:(\/\/)?/, "").replace(/\/$/, "");
+  if (codes.includes("unauthorized") && hasToken)
     return say(
       "the token was not accepted: it is wrong, expired or revoked",
       "coordinate token list, on the daemon's machine, lists those that are good",
@@ -38,18 +43,18 @@ export async function explainConnection(error: unknown, target: Target | null): 
   if (/certificate required|handshake failure/i.test(error.message))
     return say(
       `${host} wants a certificate of the client`,
-      "the command line has none; ask on the daemon's machine",
+      "neither connect() nor the command line has one; use the daemon's own machine",
     );
   if (address.startsWith("https:") && codes.includes("EPROTO"))
     return say(`${host} does not speak TLS`, "use http:// instead of https://");
   const isCut = codes.includes("ECONNRESET") || /socket hang up|not a message/.test(error.message);
-  if (!isCut) return error;
+  if (!isCut) return null;
   if (/^cbor-?rpc:/.test(address))
     return say(
       `${host} does not speak CBOR-RPC`,
       "a daemon serves it where --cborrpc says, usually on port 5932; REST is http://",
     );
-  if (!address.startsWith("http:")) return error;
+  if (!address.startsWith("http:")) return null;
   return (await speaksTls(address))
     ? say(`${host} speaks TLS`, "use https:// instead of http://")
     : say(

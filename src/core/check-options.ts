@@ -1,0 +1,17 @@
+/** Options that a caller without types misspelt would be ignored without a word. */
+import { CoordinateError } from "./errors.ts";
+import { sameWordAs, slipOf } from "./slip.ts";
+
+/** Throws `bad_argument` for a key that is no option of this, with the one that was probably meant. */
+export function checkOptions(of: string, options: object, known: readonly string[]): void {
+  for (const key of Object.keys(options))
+    if (!known.includes(key))
+      throw new CoordinateError("bad_argument", `${key}: not an option of ${of}${suggestion(key, known)}`);
+}
+
+function suggestion(key: string, known: readonly string[]): string {
+  const meant =
+    slipOf(key, known) ?? sameWordAs(key, known) ?? known.find((one) => key !== "" && one.startsWith(key));
+  if (meant !== undefined) return `; did you mean ${meant}?`;
+  return known.length > 6 ? "" : `; the options are ${known.join(", ")}`;
+}
