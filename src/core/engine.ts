@@ -771,7 +771,7 @@ export class Engine implements Coordinate {
   ): Promise<AttemptChanged[]> {
     const namespace = this.#ns(ns);
     const settles: Settle[] = [];
-    let logs: LogWrite[] | null = null;
+    const logs: LogWrite[] = [];
     // a name that was never handed out cannot be looked up: it is answered in its place
     const unknown: { at: number; answer: AttemptChanged }[] = [];
     this.#batch("changes", changes).forEach((change, i) => {
@@ -781,13 +781,13 @@ export class Engine implements Coordinate {
         else settles.push(settle);
         if (change.log === undefined) return;
         const log = checkLines("log", change.attempt, change.log, now, this.#maxBatch);
-        if (log !== null) (logs ??= []).push(log);
+        if (log !== null) logs.push(log);
       } catch (error) {
         throw inItem(error, i, changes.length);
       }
     });
     // before the end that they belong to: who sees that an attempt has ended sees all that it wrote
-    if (logs !== null && !done.logs) await this.#store.writeLogs(namespace, logs);
+    if (logs.length > 0 && !done.logs) await this.#store.writeLogs(namespace, logs);
     done.logs = true;
     const answers = settles.length === 0 ? [] : await this.#store.settle(namespace, settles, now);
     for (const { at, answer } of unknown) answers.splice(at, 0, answer);
