@@ -29,6 +29,8 @@ const sorts = new Set([
   // units of one partition that were begun and given back
   "firstBegun",
   "laneLeases",
+  // ten stretches of a breaker's window, and the errors in them
+  "outcomes",
 ]);
 
 const connection = loadDriver().open(":memory:");

@@ -64,7 +64,7 @@ export const writes = async ({ name, attempt, data }: Unit, { log }: UnitContext
   log(`log of ${name}`);
   attempt.log(`attempt.log of ${name}`);
   console.log(`printed by ${name}`);
-  while (!existsSync(String(data.file))) await new Promise((resolve) => setTimeout(resolve, 10));
+  while (!existsSync(data.file as string)) await new Promise((resolve) => setTimeout(resolve, 10));
   attempt.log("the end");
 };
 
