@@ -4,6 +4,7 @@ export type Figures = { value: number } & Record<string, number>;
 export type Probe = (address: string, factor: number) => Promise<Figures>;
 
 export const probes: Record<string, () => Promise<Probe>> = {
+  fairness: async () => (await import("./fairness.ts")).fairness,
   flat: async () => (await import("./flat.ts")).flat,
   footprint: async () => (await import("./footprint.ts")).footprint,
   idle: async () => (await import("./idle.ts")).idle,

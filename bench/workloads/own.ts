@@ -127,6 +127,13 @@ export const own: readonly Workload[] = [
     cases: probe("partitions", "ratio", ["memory", "sqlite", "postgres"]),
   },
   {
+    name: "fairness",
+    title: "One tenant with 1,000,000 units",
+    about:
+      "How long 99 tenants with 100 units each take beside one with 1,000,000, where partitions take turns, and alone. The figure is the ratio of the times: 1 is as if they were alone.",
+    cases: probe("fairness", "ratio", ["memory", "sqlite", "postgres"]),
+  },
+  {
     name: "routes",
     title: "Single requests beside a bare route",
     about:

@@ -31,6 +31,7 @@ const pageOf: Readonly<Record<PageName, ComponentType>> = {
   jobs: lazyPage(() => import("./pages/jobs.tsx")),
   schedules: lazyPage(() => import("./pages/schedules.tsx")),
   batches: lazyPage(() => import("./pages/batches.tsx")),
+  limits: lazyPage(() => import("./pages/limits.tsx")),
   queues: lazyPage(() => import("./pages/queues.tsx")),
   locks: lazyPage(() => import("./pages/locks.tsx")),
   workers: lazyPage(() => import("./pages/workers.tsx")),

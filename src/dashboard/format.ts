@@ -1,4 +1,5 @@
 /** Numbers, times and names as people read them. */
+import type { Rate } from "../core/index.ts";
 
 const whole = new Intl.NumberFormat("en-US");
 const letters: readonly (readonly [number, string])[] = [
@@ -53,6 +54,10 @@ export function ago(ms: number): string {
   const seconds = Math.floor(ms / 1000);
   return `${duration(seconds * 1000)} ago`;
 }
+
+/** "100 in 1 min, 10 at once". */
+export const rateWords = ({ limit = 0, periodMs = 1000, burst = 1 }: Rate): string =>
+  `${count(limit)} in ${duration(periodMs)}${burst > 1 ? `, ${count(burst)} at once` : ""}`;
 
 export const exactTime = (time: number): string => new Date(time).toISOString();
 

@@ -15,6 +15,7 @@ export const pages = [
   "jobs",
   "schedules",
   "batches",
+  "limits",
   "queues",
   "locks",
   "workers",

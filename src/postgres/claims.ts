@@ -411,7 +411,7 @@ async function claimTogether(
   if (row === undefined) return claims.map(nothing);
   const before = readRepeated(row[specColumnCount] as string | null);
   const spec = readSpec(first.workSpec.id, row);
-  const set = new PostgresSet(tx, now, allocate);
+  const set = new PostgresSet(tx, now, allocate, 0);
   const answers = await apply(set, claimAll(set, spec, claims, before));
   for (const [i, keys] of before)
     answers[i] = { attempts: await readAttempts(tx, ns, keys, now, true), more: false };

@@ -245,6 +245,8 @@ const byRing = (a: PgLane, b: PgLane): number => a.rank - b.rank || Buffer.compa
 /** What the lanes need of the set that they belong to. */
 export interface LaneHost {
   readonly now: number;
+  /** Leases that ended until then hold no place. */
+  readonly lapsedBy: number;
   readonly tx: Session;
   units(): Iterable<Unit>;
   unit(id: number): Unit | undefined;
@@ -272,7 +274,7 @@ const ringSql = `
 
 /**
  * How many units of each lane run, and which have begun; without those that are at hand; and when the last attempt of the spec ended,
- * as the same look shows it. $1 spec, $2 lanes, $3 now, $4 known units.
+ * as the same look shows it. $1 spec, $2 lanes, $3 when leases must have ended, $4 known units.
  */
 const begunSql = `
   SELECT g.at::int, u.id, u.status = 0, u.status = 3 AND u.attempt_expiration > $3::bigint
@@ -406,7 +408,7 @@ export class SpecLanes {
     const begun = await this.#host.tx.rows(begunSql, [
       this.spec.id,
       byteas(lanes.map(({ key }) => key)),
-      this.#host.now,
+      this.#host.lapsedBy,
       int8s(known.map(({ id }) => id)),
     ]);
     const available: { lane: PgLane; id: number }[] = [];

@@ -61,7 +61,7 @@ export async function holdLimits(
   tx: Session,
   spec: Spec,
   known: readonly number[],
-  now: number,
+  lapsedBy: number,
 ): Promise<{ limits: SharedLimitState[]; freed: number }> {
   const names = byteas(limitNames(spec.meta).map(nameToBytes));
   const rows = await tx.rows(
@@ -79,7 +79,7 @@ export async function holdLimits(
          FROM @tally t WHERE t.spec = s.id
        ) c
      GROUP BY g.name`,
-    [spec.namespaceId, names, spec.id, now, int8s(known)],
+    [spec.namespaceId, names, spec.id, lapsedBy, int8s(known)],
   );
   const running = new Map(used.map(([name, count]) => [nameFromBytes(name as Buffer), count as number]));
   return {

@@ -109,6 +109,7 @@ export class PostgresSet extends WorkingSet<Unit> {
   override readonly readsAhead = true;
   readonly #tx: Session;
   readonly #allocate: Allocate;
+  readonly #lapsedBy: number;
   readonly #units = new Map<number, Unit>();
   /** The keys of units whose names are too long to be keys. */
   readonly #longKeys = new Map<number, Buffer>();
@@ -155,8 +156,13 @@ export class PostgresSet extends WorkingSet<Unit> {
   #ids: number[] = [];
   #lastId = 0;
 
-  constructor(tx: Transaction, now: number, allocate: Allocate) {
+  /**
+   * Leases that ended until `lapsedBy` hold no place. A claim gives 0: a lease whose end is not in its row yet may still be renewed by a
+   * call that is older than the claim. The look before the claim has moved what had ended, and such a lease frees its place when it is moved.
+   */
+  constructor(tx: Transaction, now: number, allocate: Allocate, lapsedBy = now) {
     super(now, tx.noted);
+    this.#lapsedBy = lapsedBy;
     this.#tx = tx;
     this.#allocate = allocate;
   }
@@ -330,7 +336,7 @@ export class PostgresSet extends WorkingSet<Unit> {
          AND u.attempt_expiration <= $2::bigint AND NOT u.id = ANY ($3::bigint[])), c.finished, c.failed,
          (SELECT max(t.freed) FROM @tally t WHERE t.spec = $1)
        FROM ${tallyOf("$1")} c`,
-      [spec.id, this.now, int8s([...this.#units.keys()])],
+      [spec.id, this.#lapsedBy, int8s([...this.#units.keys()])],
     );
     const counts = {} as Tally;
     for (const [i, status] of workUnitStatuses.entries()) counts[status] = row?.[i] as number;
@@ -366,6 +372,7 @@ export class PostgresSet extends WorkingSet<Unit> {
   #laneHost(): LaneHost {
     return {
       now: this.now,
+      lapsedBy: this.#lapsedBy,
       tx: this.#tx,
       units: () => this.#units.values(),
       unit: (id) => this.unit(id),
@@ -378,7 +385,7 @@ export class PostgresSet extends WorkingSet<Unit> {
 
   override loadLimits(spec: Spec): Loading {
     if (this.#limits.has(spec.id)) return undefined;
-    return holdLimits(this.#tx, spec, [...this.#units.keys()], this.now).then(({ limits, freed }) => {
+    return holdLimits(this.#tx, spec, [...this.#units.keys()], this.#lapsedBy).then(({ limits, freed }) => {
       this.#limits.set(spec.id, limits);
       this.#raiseFreed(spec, freed);
     });

@@ -530,6 +530,30 @@ describe.skipIf(noBrowser !== "")(`actions${whySkipped(noBrowser)}`, () => {
     },
   );
 
+  test(
+    "shows what runs under a shared limit, changes it, and takes the change back",
+    { timeout },
+    async () => {
+      await fill(1);
+      const { client } = stage;
+      await client.setLimits(ns, [{ name: "api", maxRunning: 1, rate: { limit: 100, periodMs: 60_000 } }]);
+      await client.setWorkSpecs(ns, [{ data: encodeData({ name: "parse", limits: ["api"] }) }]);
+      await client.requestAttempts(ns, { worker: "w", workSpecs: ["parse"] });
+      const { page, problems } = await stage.open(`#/${ns}/limits`);
+      const row = page.getByRole("region", { name: "Limits" }).getByRole("row", { name: /^api/ });
+      await expect.poll(() => row.innerText()).toMatch(/1 of 1[^]*100 in 1 m[^]*when one ends[^]*parse/);
+      const stored = async () =>
+        (await client.listLimits(ns)).map(({ maxRunning, rate }) => [maxRunning, rate]);
+      await row.getByRole("spinbutton").fill("5");
+      await row.getByRole("spinbutton").press("Enter");
+      await expect.poll(stored).toEqual([[5, { limit: 100, periodMs: 60_000 }]]);
+      await expect.poll(() => row.innerText()).toContain("1 of 5");
+      await page.getByRole("button", { name: "Undo" }).click();
+      await expect.poll(stored).toEqual([[1, { limit: 100, periodMs: 60_000 }]]);
+      expect(problems).toEqual([]);
+    },
+  );
+
   test("shows how far a running unit is, and cancels it", { timeout }, async () => {
     await fill(1);
     const { client } = stage;

@@ -20,9 +20,18 @@ const specs: readonly Record<string, unknown>[] = [
   { name: "virus-scan", runtime: "python", weight: 8, then: "parse" },
   { name: "parse.ocr", runtime: "python-gpu", weight: 10, min_gb: 12, then: "index" },
   { name: "dedupe", runtime: "python", weight: 5, then: "index" },
-  { name: "index", runtime: "node", weight: 40, max_running: 64, then: "report" },
-  { name: "report", runtime: "node", weight: 10, then: "notify" },
-  { name: "notify", runtime: "node", weight: 5 },
+  { name: "index", runtime: "node", weight: 40, max_running: 64, then: "report", limits: ["search"] },
+  {
+    name: "report",
+    runtime: "node",
+    weight: 10,
+    then: "notify",
+    limits: ["search"],
+    fair: "partition",
+    partition_weights: { "tenant/large": 3 },
+    rate_per_partition: { limit: 100, period: 60, burst: 100 },
+  },
+  { name: "notify", runtime: "node", weight: 5, limits: ["mail gateway"] },
   { name: "archive", runtime: "node", weight: 2 },
   { name: "billing.sync", runtime: "node", continuous: true, interval: 3600 },
   { name: "cleanup", runtime: "node", continuous: true, interval: 300 },
@@ -182,6 +191,10 @@ export async function fillScene(to: Coordinate, ns: string, { scale = 1 }: Scene
     ns,
     specs.map((spec) => ({ data: encodeData(spec) })),
   );
+  await to.setLimits(ns, [
+    { name: "search", maxRunning: 200 },
+    { name: "mail gateway", maxRunning: 20, rate: { limit: 6000, periodMs: 60_000, burst: 1000 } },
+  ]);
   const many = (number: number): number => Math.max(1, Math.round(number * scale));
   await add(to, ns, "index", many(400));
   await run(to, ns, "index", many(300), 0.01, "ams-1/1");

@@ -170,6 +170,39 @@ test("no more units run under a limit that work specs share than it says", async
   expect(new Set(attempts.map(({ workSpec }) => workSpec)).size).toBe(3);
 }, 180_000);
 
+test.each([
+  ["a limit that work specs share", { limits: ["api"] }],
+  ["a limit of each partition", { max_running_per_partition: 1 }],
+])("a lease that a slow call renews in time has kept its place meanwhile: %s", async (_, keys) => {
+  const database = await server.createDatabase();
+  const store = await openPostgres({ url: database, notify: false });
+  const clock = new ManualClock(1_000_000);
+  const engine = new Engine(store, { clock });
+  await engine.setLimits("", [{ name: "api", maxRunning: 1 }]);
+  const [spec] = await engine.setWorkSpecs("", [{ data: encodeData({ name: "s", ...keys }) }]);
+  await engine.addWorkUnits("", "s", [{ name: "a" }, { name: "b" }]);
+  const [a] = await engine.requestAttempts("", { worker: "w", lifetimeMs: 1000 });
+  // another daemon looked for work just before the lease ended, and claims just after; the call that renews began before
+  expect(await engine.requestAttempts("", { worker: "v" })).toEqual([]);
+  const claim = {
+    workSpec: { name: "s", id: spec!.id },
+    worker: "v",
+    limit: 1,
+    lifetimeMs: 1000,
+    maxRetries: 0,
+    requestId: null,
+  };
+  expect((await store.claim("", claim, clock.now() + 1001)).attempts).toEqual([]);
+  clock.advance(999);
+  const [renewed] = await engine.settleAttempts("", [
+    { attempt: a!.id, action: "renew", lifetimeMs: 60_000 },
+  ]);
+  expect(renewed).toMatchObject({ error: null, changed: true });
+  clock.advance(2);
+  expect(await engine.requestAttempts("", { worker: "v" })).toEqual([]);
+  await engine.close();
+});
+
 test("the order within a partition is never broken, also over retries, expired leases and lost sessions", async () => {
   await set("order", { order: "partition" });
   await engines[1]!.addWorkUnits("order", "s", units(10, 12));

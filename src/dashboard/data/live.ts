@@ -21,12 +21,13 @@ type Kind =
   | "queues"
   | "failures"
   | "batches"
+  | "limits"
   | "namespaces";
 
 const kindsOf: Readonly<Record<StreamedEvent["type"], readonly Kind[]>> = {
   workUnits: ["counts", "units", "unit", "explain", "queues", "failures", "batches"],
-  attempts: ["counts", "units", "unit", "held", "explain", "queues", "failures", "batches"],
-  workSpecs: ["specs", "counts", "explain"],
+  attempts: ["counts", "units", "unit", "held", "explain", "queues", "failures", "batches", "limits"],
+  workSpecs: ["specs", "counts", "explain", "limits"],
   workers: ["workers"],
   namespace: ["namespaces", "workers", "specs", "counts"],
   swept: ["counts", "units", "unit", "held", "explain"],
@@ -42,6 +43,7 @@ const kindsOf: Readonly<Record<StreamedEvent["type"], readonly Kind[]>> = {
     "failures",
     "namespaces",
     "batches",
+    "limits",
   ],
 };
 
@@ -63,6 +65,7 @@ const spacingMs: Readonly<Record<Kind, readonly [afterPause: number, steady: num
   explain: [1000, 10_000],
   failures: [1000, 10_000],
   batches: [1000, 3000],
+  limits: [1000, 3000],
   namespaces: [1000, 1000],
 };
 

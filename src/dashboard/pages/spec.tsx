@@ -7,6 +7,7 @@ import {
   type WorkSpecMeta,
   type WorkSpecMetaChange,
   type WorkUnitStatus,
+  hasRate,
 } from "../../core/index.ts";
 import { withError, type Words } from "../attention.ts";
 import { client, sayError } from "../data/connection.ts";
@@ -17,7 +18,7 @@ import type { NamespaceLook, SpecRow } from "../data/look.ts";
 import { daemonNow } from "../data/session.ts";
 import { definitionOf, setMeta } from "../data/specs.ts";
 import { everyUnit } from "../data/units.ts";
-import { count, duration, percent, plural, rate, visible } from "../format.ts";
+import { count, duration, percent, plural, rate, rateWords, visible } from "../format.ts";
 import { useHere } from "../here.ts";
 import { Ask } from "../parts/bulk-bar.tsx";
 import { Confirm } from "../parts/dialog.tsx";
@@ -633,6 +634,15 @@ const continuousFields: readonly Field[] = [
   },
 ];
 
+/** ", 3 units a turn for large and 1 other with a weight". */
+function weightWords({ partitionWeights }: WorkSpecMeta): string {
+  const weights = Object.entries(partitionWeights).sort((a, b) => b[1] - a[1]);
+  const [first] = weights;
+  if (first === undefined) return "";
+  const rest = weights.length === 1 ? "" : ` and ${plural(weights.length - 1, "other")} with a weight`;
+  return `, ${plural(first[1], "unit")} a turn for ${visible(first[0]).slice(0, 40)}${rest}`;
+}
+
 function Definition({ spec, undo }: { spec: SpecRow; undo: Undo }): ReactNode {
   const { ns, may, changed } = useHere();
   const { row, meta, name } = spec;
@@ -655,6 +665,19 @@ function Definition({ spec, undo }: { spec: SpecRow; undo: Undo }): ReactNode {
       meta.nextWorkSpecName !== "" && (
         <Link to={{ ns, page: "spec", spec: meta.nextWorkSpecName }} className="l">
           <Name text={meta.nextWorkSpecName} max={28} />
+        </Link>
+      ),
+    ],
+    ["max_running_per_partition", meta.maxRunningPerPartition > 0 && count(meta.maxRunningPerPartition)],
+    ["rate", hasRate(meta.rate) && rateWords(meta.rate)],
+    ["rate_per_partition", hasRate(meta.ratePerPartition) && rateWords(meta.ratePerPartition)],
+    ["order", meta.order !== "" && "one unit of a partition at a time"],
+    ["fair", meta.fair !== "" && `partitions take turns${weightWords(meta)}`],
+    [
+      "limits",
+      meta.limits.length > 0 && (
+        <Link to={{ ns, page: "limits" }} className="l">
+          <Name text={meta.limits.join(", ")} max={40} />
         </Link>
       ),
     ],

@@ -305,6 +305,29 @@ export const partitions: CaseGroup = {
       },
     },
     {
+      name: "fair: beside one partition with many units, 99 others are done after a hundredth more units than alone",
+      async run(t) {
+        await t.spec("s", { fair: "partition" });
+        await t.add(
+          "s",
+          ...Array.from({ length: 400 }, (_, i) => ({ name: `large ${i}`, partition: "large" })),
+          ...Array.from({ length: 297 }, (_, i) => ({ name: `small ${i}`, partition: `tenant ${i % 99}` })),
+        );
+        let given = 0;
+        for (let left = 297; left > 0;) {
+          const attempts = await t.claim({ number: 20 });
+          assert.ok(attempts.length > 0);
+          await t.c.settleAttempts(
+            t.ns,
+            attempts.map(({ id }) => ({ attempt: id, action: "finish" as const })),
+          );
+          given += attempts.length;
+          left -= attempts.filter(({ workUnit }) => workUnit.startsWith("small")).length;
+        }
+        assert.ok(given <= 1.1 * 297, `${given} units`);
+      },
+    },
+    {
       name: "fair: a turn is as many units as the partition's weight, over any number of requests",
       async run(t) {
         await t.spec("s", { fair: "partition", partition_weights: { a: 3, c: 2, nobody: 9 } });

@@ -1,0 +1,157 @@
+/** Limits that work specs share: what runs under each, when its rate allows more, and which work specs come under it. */
+import { useState, type ReactNode } from "react";
+import { hasRate, type SharedLimitRow } from "../../core/index.ts";
+import { sayError } from "../data/connection.ts";
+import { setLimit, useLimits } from "../data/limits.ts";
+import { count, plural, rateWords, visible } from "../format.ts";
+import { useHere } from "../here.ts";
+import { Heads } from "../parts/heads.tsx";
+import { Ago, Link, Name, Trouble, useNow } from "../parts/text.tsx";
+import { UndoBar, useUndo, type Undo } from "../parts/undo.tsx";
+import "./limits.css";
+
+/** So many work specs are named in a row. */
+const shownSpecs = 6;
+
+/** Full ones first: they hold work back. */
+const isFull = ({ maxRunning, running }: SharedLimitRow): boolean => maxRunning > 0 && running >= maxRunning;
+
+export default function Limits(): ReactNode {
+  const { ns } = useHere();
+  const limits = useLimits(ns);
+  const undo = useUndo();
+  if (limits.error !== null && limits.data === undefined) return <Trouble text={sayError(limits.error)} />;
+  if (limits.data === undefined) return null;
+  const rows = [...limits.data].sort(
+    (a, b) => Number(isFull(b)) - Number(isFull(a)) || (a.name < b.name ? -1 : 1),
+  );
+  if (rows.length === 0)
+    return (
+      <section className="card blank">
+        <h1>There are no shared limits</h1>
+        <p>
+          A limit that several work specs share, such as that of a service which all of them call, is defined
+          on the namespace, and named by their key <code>limits</code>. In a flow file:
+        </p>
+        <pre className="sample">{`flows:
+  fetch: { min_gb: 1, limits: [api.example] }
+limits:
+  api.example: { max_running: 5, rate: { limit: 100, period: 60 } }`}</pre>
+      </section>
+    );
+  const full = rows.filter(isFull).length;
+  return (
+    <>
+      <h1 className="sr">Limits</h1>
+      <UndoBar undo={undo} />
+      <section className="card shared" aria-label="Limits">
+        <header>
+          <h2>Limits</h2>
+          <span className="count quiet">{count(rows.length)}</span>
+          <span className="grow" />
+          <span className="dim">{full === 0 ? "none is full" : `${count(full)} full`}</span>
+        </header>
+        <div className="scroll">
+          <table>
+            <Heads
+              of={[
+                "Limit",
+                "Running",
+                { text: "Rate", className: "lo" },
+                { text: "Next may begin", className: "lo" },
+                "Work specs",
+                { text: "At most", className: "r lo" },
+              ]}
+            />
+            <tbody>
+              {rows.map((row) => (
+                <Row key={row.name} limit={row} undo={undo} />
+              ))}
+            </tbody>
+          </table>
+        </div>
+      </section>
+    </>
+  );
+}
+
+function Row({ limit, undo }: { limit: SharedLimitRow; undo: Undo }): ReactNode {
+  const { ns } = useHere();
+  const now = useNow();
+  const { name, maxRunning, running, rate, nextTime, workSpecs } = limit;
+  const said = maxRunning === 0 ? `${count(running)} run` : `${count(running)} of ${count(maxRunning)}`;
+  return (
+    <tr data-row tabIndex={-1}>
+      <td className="strong">
+        <Name text={name} max={40} />
+      </td>
+      <td>
+        {maxRunning > 0 && (
+          <span className="prog" role="img" aria-label={said}>
+            <i className="r" style={{ width: `${Math.min(1, running / maxRunning) * 100}%` }} />
+          </span>
+        )}
+        <span className={isFull(limit) ? "strong" : "dim"}>{said}</span>
+      </td>
+      <td className="lo">{hasRate(rate) ? rateWords(rate) : <span className="z">any</span>}</td>
+      <td className="mid lo">
+        {isFull(limit) ? (
+          "when one ends"
+        ) : nextTime > now ? (
+          <Ago time={nextTime} />
+        ) : (
+          <span className="z">now</span>
+        )}
+      </td>
+      <td className="specs">
+        {workSpecs.length === 0 && <span className="z">none</span>}
+        {workSpecs.slice(0, shownSpecs).map((spec) => (
+          <Link key={spec} to={{ ns, page: "spec", spec }} className="l">
+            <Name text={spec} max={24} />
+          </Link>
+        ))}
+        {workSpecs.length > shownSpecs && (
+          <span className="dim">and {plural(workSpecs.length - shownSpecs, "other")}</span>
+        )}
+      </td>
+      <td className="r lo">
+        <AtMost limit={limit} undo={undo} />
+      </td>
+    </tr>
+  );
+}
+
+/** The number of units that may run, to be changed in its place. */
+function AtMost({ limit, undo }: { limit: SharedLimitRow; undo: Undo }): ReactNode {
+  const { ns, may, changed } = useHere();
+  const [text, setText] = useState<string | null>(null);
+  const { name, maxRunning, rate } = limit;
+  const words = (value: number): string => (value === 0 ? "any number" : count(value));
+  if (!may("write")) return maxRunning === 0 ? <span className="z">any</span> : count(maxRunning);
+  const store = (): void => {
+    const value = Number(text ?? maxRunning);
+    setText(null);
+    if (!Number.isSafeInteger(value) || value < 0 || value === maxRunning) return;
+    void undo.run({
+      did: `${words(value)} may run under ${visible(name)}; it was ${words(maxRunning)}`,
+      act: () => setLimit(ns, { name, maxRunning: value, rate }),
+      back: () => setLimit(ns, { name, maxRunning, rate }),
+      after: () => changed("limits", "explain"),
+    });
+  };
+  return (
+    <input
+      type="number"
+      min={0}
+      aria-label={`Units that may run under ${visible(name)}; 0 is any number`}
+      title="0 is any number"
+      value={text ?? String(maxRunning)}
+      onChange={(event) => setText(event.target.value)}
+      onBlur={store}
+      onKeyDown={(event) => {
+        if (event.key === "Enter") event.currentTarget.blur();
+        if (event.key === "Escape") setText(null);
+      }}
+    />
+  );
+}
