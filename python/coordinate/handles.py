@@ -415,10 +415,16 @@ class Namespace(Handle[M]):
         available_gb: Optional[float] = None,
         tasks: Optional[Iterable[str]] = None,
         modules: Optional[bool] = None,
+        labels: Optional[Iterable[str]] = None,
     ) -> List[Explained]:
         """For every work spec, why such a request would or would not be given work from it."""
         body = body_of(
-            work_specs=work_specs, runtimes=runtimes, available_gb=available_gb, tasks=tasks, modules=modules
+            work_specs=work_specs,
+            runtimes=runtimes,
+            available_gb=available_gb,
+            tasks=tasks,
+            modules=modules,
+            labels=labels,
         )
         return [read(Explained, row) for row in await self._scope.ask("explain", body)]
 
@@ -1306,6 +1312,7 @@ class Worker(Handle[M]):
         available_gb: Optional[float] = None,
         tasks: Optional[Iterable[str]] = None,
         modules: Optional[bool] = None,
+        labels: Optional[Iterable[str]] = None,
         request_id: Optional[str] = None,
         cancel: Optional[Cancel] = None,
     ) -> List[Attempt[M]]:
@@ -1313,7 +1320,8 @@ class Worker(Handle[M]):
 
         `number` is how many at most, `lifetime` how long the leases are. An id of your own makes it possible to ask again
         after a crash and be given the same. `tasks` asks for work specs of these tasks only; `modules`, of those without a
-        runtime, for the ones that name a module.
+        runtime, for the ones that name a module. `labels` are those of the worker, such as `gpu` or `version=2.3.1`, for
+        work specs that require some.
         """
         body = body_of(
             worker=self.name,
@@ -1324,6 +1332,7 @@ class Worker(Handle[M]):
             available_gb=available_gb,
             tasks=tasks,
             modules=modules,
+            labels=labels,
             request_id=request_id,
         )
         for piece in waits(wait):

@@ -90,6 +90,8 @@ class WorkSpecMeta:
     next_work_spec_name: str = ""
     then_preempts: bool = True
     runtime: str = ""
+    #: Labels that a worker must have.
+    requires: List[str] = field(default_factory=list)
     #: The task that runs its units: the key `task`, else its name.
     task_name: str = ""
     runs_module: bool = False

@@ -91,6 +91,7 @@ class Worker:
         modules: bool = False,
         work_specs: Optional[Iterable[str]] = None,
         available_gb: Optional[float] = None,
+        labels: Optional[Iterable[str]] = None,
     ) -> None:
         self.address = address
         self.namespace = namespace
@@ -107,6 +108,8 @@ class Worker:
         self.modules = modules
         self.work_specs = None if work_specs is None else list(work_specs)
         self.available_gb = available_gb
+        #: What work specs may require: `gpu`, `zone=eu`, `version=2.3.1`.
+        self.labels = None if labels is None else list(labels)
         self.tasks: Dict[str, Task] = {}
         self.counts = Counts()
         self._run: Optional["Run"] = None
@@ -455,13 +458,17 @@ class Run:
         self._told_trouble = True
 
     def check_in(self) -> None:
-        environment = {
+        environment: Dict[str, Any] = {
             "hostname": socket.gethostname(),
             "pid": os.getpid(),
             "python": platform.python_version(),
             "tasks": sorted(self.worker.tasks),
             "concurrency": self.concurrency,
         }
+        if self.worker.labels is not None:
+            # so that others can say which work it can take
+            asked = {"runtimes": RUNTIMES, "labels": self.worker.labels}
+            environment["asks"] = [asked if self.worker.work_specs is None else {**asked, "workSpecs": self.worker.work_specs}]
         changes: List[Dict[str, Any]] = [{"name": self.name, "active": True, "mode": "run", "data": environment}]
         changes += [{"name": slot.worker_name, "active": True, "parent": self.name} for slot in self.slots]
         desired = self.namespace.update_workers(changes)[0].desired
@@ -576,6 +583,7 @@ class Run:
             "work_specs": self.asked_specs,
             "runtimes": RUNTIMES,
             "available_gb": self.worker.available_gb,
+            "labels": self.worker.labels,
             "request_id": uuid.uuid4().hex,
         }
         try:

@@ -354,6 +354,18 @@ def test_a_breaker(ns):
     attempt.finish()
 
 
+def test_labels_of_workers(ns):
+    spec = ns.set_work_spec({"name": "spec", "requires": ["gpu", "version>=2.3"]})
+    assert spec.meta().requires == ["gpu", "version>=2.3"]
+    spec.add_work_unit("a")
+    assert claim(ns) == []
+    assert claim(ns, labels=["gpu", "version=2.2.9"]) == []
+    [row] = ns.explain(labels=["gpu", "version=2.2.9"])
+    assert (row.excluded, row.reason) == ("needs_labels", "requires version>=2.3; the worker has version=2.2.9")
+    [attempt] = claim(ns, labels=["gpu", "version=2.10"])
+    attempt.finish()
+
+
 def test_history(ns, spec):
     spec.add_work_units(["a", "b"])
     for attempt in claim(ns, 2):

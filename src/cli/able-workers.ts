@@ -1,6 +1,7 @@
 /** Which active workers could take the units of a work spec, by what each says that it asks for. */
 import {
   decodeData,
+  isWorkerLabel,
   type Coordinate,
   type Explained,
   type ScheduleRequest,
@@ -25,7 +26,13 @@ export interface AbleWorkers {
 }
 
 /** The scheduler's rules that are about who asks and not about the work spec, in its order. */
-const aboutAsker: readonly string[] = ["other_work_spec", "other_runtime", "no_task", "needs_memory"];
+const aboutAsker: readonly string[] = [
+  "other_work_spec",
+  "other_runtime",
+  "no_task",
+  "needs_memory",
+  "needs_labels",
+];
 
 /** Answers for any work spec of the namespace. The scheduler itself is asked, once for each different request. */
 export async function ableWorkers(
@@ -95,7 +102,7 @@ function asksOf({ data }: WorkerRow): ScheduleRequest[] | null {
   if (Array.isArray(told.asks)) return told.asks.map(readAsk);
   if (!Array.isArray(told.memory)) return null;
   const free = Number(told.memory[1]) / 1024 ** 3;
-  return [{ runtimes: [""], ...(free > 0 && { availableGb: Math.round(free * 10) / 10 }) }];
+  return [{ runtimes: [""], labels: [], ...(free > 0 && { availableGb: Math.round(free * 10) / 10 }) }];
 }
 
 /** A record is what anybody wrote: what is no request is left out of it. */
@@ -111,6 +118,7 @@ function readAsk(told: unknown): ScheduleRequest {
     ...(runtimes !== undefined && { runtimes }),
     ...(workSpecs !== undefined && { workSpecs }),
     ...(tasks !== undefined && { tasks }),
+    labels: (texts(ask.labels) ?? []).filter(isWorkerLabel),
     ...(ask.modules === true && { modules: true }),
     ...(typeof availableGb === "number" && availableGb > 0 && { availableGb }),
   };

@@ -40,14 +40,14 @@ export const commands: readonly CommandEntry[] = [
   {
     name: "load",
     group: "work",
-    summary: "set one work spec out of a file, with units out of another",
+    summary: "set one work spec from a file, and add units from another",
     store: "create",
     load: () => import("./commands/load.ts"),
   },
   {
     name: "addwork",
     group: "work",
-    summary: "add units out of a file, however many",
+    summary: "add units from a file of any size",
     store: "write",
     args: "work_spec",
     load: () => import("./commands/addwork.ts"),
@@ -55,7 +55,7 @@ export const commands: readonly CommandEntry[] = [
   {
     name: "retry",
     group: "work",
-    summary: "have units done again: those that failed, or by name",
+    summary: "run units again: failed ones, or by name",
     store: "write",
     args: "work_spec",
     load: () => import("./commands/retry.ts"),
@@ -71,7 +71,7 @@ export const commands: readonly CommandEntry[] = [
   {
     name: "cancel",
     group: "work",
-    summary: "fail units that wait or run, and tell their tasks",
+    summary: "cancel units that wait or run; their tasks are told to stop",
     store: "write",
     args: "work_spec",
     load: () => import("./commands/cancel.ts"),
@@ -87,7 +87,7 @@ export const commands: readonly CommandEntry[] = [
   {
     name: "pause",
     group: "work",
-    summary: "hand out nothing of a work spec",
+    summary: "stop handing out units of a work spec",
     store: "write",
     args: "work_spec",
     load: () => import("./commands/pause.ts"),
@@ -103,7 +103,7 @@ export const commands: readonly CommandEntry[] = [
   {
     name: "prioritize",
     group: "work",
-    summary: "have units go before others, or after them",
+    summary: "change the priority of units",
     store: "write",
     args: "work_spec",
     load: () => import("./commands/prioritize.ts"),
@@ -111,7 +111,7 @@ export const commands: readonly CommandEntry[] = [
   {
     name: "set",
     group: "work",
-    summary: "weight, priority, interval, max_running and so on of a work spec",
+    summary: "change weight, priority, max_running and so on of a work spec",
     store: "write",
     args: "work_spec",
     load: () => import("./commands/set.ts"),
@@ -128,7 +128,7 @@ export const commands: readonly CommandEntry[] = [
   {
     name: "job",
     group: "work",
-    summary: "what is known of a job; run, wait and cancel",
+    summary: "show one job; run, wait for or cancel jobs",
     store: "read",
     args: ["run", "wait", "cancel"],
     load: () => import("./commands/job.ts"),
@@ -138,7 +138,7 @@ export const commands: readonly CommandEntry[] = [
   {
     name: "jobs",
     group: "looking",
-    summary: "jobs: what they run, where they stand, what came of them",
+    summary: "list jobs: what they run, their state and outcome",
     store: "read",
     load: () => import("./commands/jobs.ts"),
   },
@@ -160,7 +160,7 @@ export const commands: readonly CommandEntry[] = [
   {
     name: "batches",
     group: "looking",
-    summary: "how far batches have come; cancel one, or retry what failed in it",
+    summary: "progress of batches; cancel one, or retry its failed units",
     store: "write",
     load: () => import("./commands/batches.ts"),
   },
@@ -174,7 +174,7 @@ export const commands: readonly CommandEntry[] = [
   {
     name: "schedules",
     group: "looking",
-    summary: "work specs that make units by the clock, and their next runs",
+    summary: "work specs with a schedule, and their next runs",
     store: "read",
     args: "work_spec",
     load: () => import("./commands/schedules.ts"),
@@ -197,7 +197,7 @@ export const commands: readonly CommandEntry[] = [
   {
     name: "work_spec",
     group: "looking",
-    summary: "what a work spec says",
+    summary: "the data of a work spec",
     store: "read",
     args: "work_spec",
     load: () => import("./commands/work-spec.ts"),
@@ -229,7 +229,7 @@ export const commands: readonly CommandEntry[] = [
   {
     name: "failures",
     group: "looking",
-    summary: "failed units in groups by what went wrong",
+    summary: "failed units, grouped by their error",
     store: "write",
     args: "work_spec",
     load: () => import("./commands/failures.ts"),
@@ -245,21 +245,21 @@ export const commands: readonly CommandEntry[] = [
   {
     name: "top",
     group: "looking",
-    summary: "a live view of the whole screen",
+    summary: "a live view that fills the screen",
     store: "read",
     load: () => import("./commands/top.ts"),
   },
   {
     name: "tail",
     group: "looking",
-    summary: "what happens, as it happens",
+    summary: "events as they happen",
     store: "read",
     load: () => import("./commands/tail.ts"),
   },
   {
     name: "namespaces",
     group: "looking",
-    summary: "which namespaces there are",
+    summary: "list the namespaces",
     store: "read",
     load: () => import("./commands/namespaces.ts"),
   },
@@ -268,14 +268,14 @@ export const commands: readonly CommandEntry[] = [
   {
     name: "workers",
     group: "workers",
-    summary: "who works here",
+    summary: "list the workers",
     store: "read",
     load: () => import("./commands/workers.ts"),
   },
   {
     name: "worker",
     group: "workers",
-    summary: "run a worker; with a name, what is known of that one",
+    summary: "run a worker; with a name, show that worker",
     store: "read",
     args: "worker",
     load: () => import("./commands/worker.ts"),
@@ -330,7 +330,7 @@ export const commands: readonly CommandEntry[] = [
   {
     name: "import",
     group: "administration",
-    summary: "bring back what export wrote",
+    summary: "read what export wrote",
     store: "create",
     load: () => import("./commands/import.ts"),
   },

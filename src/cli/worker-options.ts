@@ -1,5 +1,6 @@
 /** What `worker` and `run_one` have in common: which work to take, what to run it with, and where that is logged. */
 import { createWriteStream } from "node:fs";
+import { isWorkerLabel } from "../core/index.ts";
 import { handles, type Namespace } from "../objects/index.ts";
 import {
   linesLogger,
@@ -26,6 +27,7 @@ export interface WorkerOptionTexts {
   lease?: string;
   fromWorkSpec?: string[];
   gb?: string;
+  labels?: string[];
   logpath?: string;
 }
 
@@ -44,6 +46,11 @@ export function defineWorkerOptions(it: Command): void {
     )
     .option("--from-work-spec <name>", "only this work spec; may be repeated", many)
     .option("--gb <n>", "memory to state, in GB: work specs with a larger min_gb are not asked for")
+    .option(
+      "--labels <list>",
+      "what work specs may require, such as gpu,zone=eu,version=2.3.1; may be repeated",
+      many,
+    )
     .option("--lease <time>", "how long a batch may take without a renew; 15m")
     .option("--memory-limit <size>", "kill a child that uses more, such as 512M")
     .option("--child-lifetime <time>", "replace a child that is older")
@@ -59,6 +66,7 @@ export interface WorkerSetting extends WorkerSettings {
   readonly python: string | undefined;
   readonly memoryLimit: number | undefined;
   readonly workSpecs: readonly string[];
+  readonly labels: readonly string[];
 }
 
 /** Flags, else the configuration in effect, as `coordinate config` shows it. */
@@ -76,12 +84,22 @@ export async function readWorkerSetting(
     tasks,
     python,
     workSpecs: fromWorkSpec,
+    labels: readLabels(options.labels),
     memoryLimit: memoryLimit === undefined ? undefined : readSize(memoryLimit, "--memory-limit"),
     ...(processes !== undefined && { processes: readCount(processes, "--processes") }),
     ...(childLifetime !== undefined && { childLifetimeMs: readDuration(childLifetime, "--child-lifetime") }),
     ...(lease !== undefined && { lifetimeMs: readDuration(lease, "--lease") }),
     ...(gb !== undefined && { availableGb: readNumber(gb, "--gb") }),
   };
+}
+
+/** "gpu,zone=eu", any number of times. */
+export function readLabels(lists: readonly string[] = []): string[] {
+  const labels = lists.flatMap((list) => list.split(",")).map((label) => label.trim());
+  for (const label of labels)
+    if (!isWorkerLabel(label))
+      throw new UsageError(`--labels: expected name or name=value, got ${JSON.stringify(label)}`);
+  return labels;
 }
 
 function readRuntimes({

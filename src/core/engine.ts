@@ -147,6 +147,7 @@ import {
   type WorkUnitRow,
   type WorkUnitSelection,
 } from "./work-unit.ts";
+import { isWorkerLabel, maxWorkerLabels } from "./worker-labels.ts";
 import { desiredStates, type WorkerChange, type WorkerQuery, type WorkerRow } from "./worker.ts";
 
 export interface EngineOptions {
@@ -627,7 +628,7 @@ export class Engine implements Coordinate {
       number: checkCount("number", request.number, 1, 0) || 1,
       lifetimeMs: checkSpan("lifetimeMs", request.lifetimeMs, now) || defaultLifetimeMs,
       requestId: checkRequestId(request.requestId),
-      schedule: checkSchedule(request),
+      schedule: { labels: [], ...checkSchedule(request) },
     };
     const waitMs = checkSpan("waitMs", request.waitMs, now);
     const first = await this.#look(namespace, ask);
@@ -1417,6 +1418,7 @@ function checkSchedule({
   tasks,
   modules,
   availableGb,
+  labels,
 }: ScheduleRequest): ScheduleRequest {
   const schedule: ScheduleRequest = {};
   if (workSpecs !== undefined)
@@ -1427,6 +1429,15 @@ function checkSchedule({
     schedule.tasks = checkList("tasks", tasks, 10_000).map((one) => checkText("tasks", one));
   if (modules !== undefined) schedule.modules = checkBoolean("modules", modules);
   if (availableGb !== undefined) schedule.availableGb = checkNumber("availableGb", availableGb);
+  if (labels !== undefined) {
+    schedule.labels = checkList("labels", labels, maxWorkerLabels).map((one) => checkText("labels", one));
+    const wrong = schedule.labels.find((one) => !isWorkerLabel(one));
+    if (wrong !== undefined)
+      throw new CoordinateError(
+        "bad_argument",
+        `labels: expected name or name=value, got ${describeValue(wrong)}`,
+      );
+  }
   return schedule;
 }
 

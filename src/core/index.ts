@@ -58,4 +58,5 @@ export * from "./work-spec-fields.ts";
 export * from "./work-spec.ts";
 export * from "./work-unit.ts";
 export * from "./worker.ts";
+export * from "./worker-labels.ts";
 export * from "./working-set.ts";

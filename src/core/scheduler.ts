@@ -9,6 +9,7 @@ import type { Random } from "./clock.ts";
 import { mayGenerate } from "./continuous.ts";
 import type { SchedulingPolicy } from "./namespace.ts";
 import { hasRate } from "./partitions.ts";
+import { labelsLike, unmetRequirement } from "./worker-labels.ts";
 import { currentPriority } from "./timing.ts";
 import type { WorkSpecMeta } from "./work-spec.ts";
 
@@ -49,6 +50,11 @@ export interface ScheduleRequest {
   modules?: boolean;
   /** Not those that need more; absent or 0 is "not stated". */
   availableGb?: number;
+  /**
+   * The labels of the worker, such as `gpu` or `version=2.3.1`: only work specs whose `requires` they meet. A request for work without
+   * labels meets none; to explain, absent is any worker.
+   */
+  labels?: readonly string[];
 }
 
 /** Why a work spec is not chosen. The order is the order in which the rules are tried. */
@@ -60,6 +66,7 @@ export type Exclusion =
   | "other_runtime"
   | "no_task"
   | "needs_memory"
+  | "needs_labels"
   | "max_running"
   | "breaker"
   | "rate"
@@ -108,6 +115,12 @@ function filter(candidate: Candidate, request: ScheduleRequest, now: number): Ex
   if (request.tasks !== undefined && !hasTask(request.tasks, meta)) return "no_task";
   if (request.modules === true && meta.runtime === "" && !meta.runsModule) return "no_task";
   if ((request.availableGb ?? 0) > 0 && meta.minGb > (request.availableGb ?? 0)) return "needs_memory";
+  if (
+    meta.requires.length > 0 &&
+    request.labels !== undefined &&
+    unmetRequirement(meta.requires, request.labels) !== null
+  )
+    return "needs_labels";
   if (meta.maxRunning > 0 && pending >= meta.maxRunning) return "max_running";
   if (probesLeft(meta, now) <= 0) return "breaker";
   const { held } = candidate;
@@ -283,6 +296,11 @@ function reason(
           : `runs the task ${JSON.stringify(meta.taskName)}; asked for ${JSON.stringify(request.tasks)}`;
     case "needs_memory":
       return `needs ${meta.minGb} GB; ${request.availableGb} GB are available`;
+    case "needs_labels": {
+      const { labels = [] } = request;
+      const unmet = unmetRequirement(meta.requires, labels) ?? "";
+      return `requires ${unmet}; the worker has ${labelsLike(unmet, labels)}`;
+    }
     case "max_running":
       return `has ${pending} pending work units; max_running is ${meta.maxRunning}`;
     case "breaker":

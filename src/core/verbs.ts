@@ -281,6 +281,7 @@ const schedule: Members<ScheduleRequest> = {
   tasks: maybe(list(text())),
   modules: maybe(boolean()),
   availableGb: maybe(number()),
+  labels: maybe(list(text())),
 };
 
 // ---- work units

@@ -60,6 +60,8 @@ export interface WorkSpecMeta {
   nextWorkSpecName: string;
   thenPreempts: boolean;
   runtime: string;
+  /** What it requires of workers: see `worker-labels.ts`. */
+  requires: readonly string[];
   /** The task that a worker needs to run it: the `task` key, else the name. Empty where an earlier version stored the work spec. */
   taskName: string;
   /** It has a `module`: it runs a function of that, and no task. */
@@ -513,6 +515,13 @@ export const workSpecFields = {
     field: "runtime",
     default: "",
     help: "What the jobs run in. A request that lists runtimes is given only work specs of these, exactly",
+  },
+  requires: {
+    kind: "names",
+    field: "requires",
+    default: [],
+    newer: true,
+    help: "Labels that a worker must have: gpu, zone=eu, zone!=us, version>=2.3, also with >, <= and <",
   },
   task_name: {
     kind: "text",

@@ -8,6 +8,7 @@ import { decodeData, type Data } from "./data.ts";
 import { CoordinateError } from "./errors.ts";
 import { checkName } from "./names.ts";
 import { hasSchedule, wrongInSchedule, type Schedule } from "./schedule.ts";
+import { isRequirement, maxWorkerLabels } from "./worker-labels.ts";
 import {
   checkKind,
   defaultMeta,
@@ -59,6 +60,18 @@ export function readWorkSpec(data: Data, lenient = false): { name: string; meta:
     const problem = scheduleProblem(given.schedule, spec.schedule as object, given.continuous ?? false);
     if (problem !== null && !lenient) throw new CoordinateError("bad_work_spec", problem);
     if (problem !== null) delete given.schedule;
+  }
+  const wrong = given.requires?.find((one) => !isRequirement(one));
+  const tooMany = (given.requires?.length ?? 0) > maxWorkerLabels;
+  if (wrong !== undefined || tooMany) {
+    if (!lenient)
+      throw new CoordinateError(
+        "bad_work_spec",
+        wrong === undefined
+          ? `requires: at most ${maxWorkerLabels} labels`
+          : `requires: expected a label such as gpu, zone=eu or version>=2.3, got ${describeValue(wrong)}`,
+      );
+    delete given.requires;
   }
   const meta = {
     ...defaultMeta,

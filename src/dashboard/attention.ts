@@ -4,6 +4,7 @@
  */
 import {
   isTripped,
+  unmetRequirement,
   type AttemptRow,
   type Explained,
   type FailureRow,
@@ -33,6 +34,8 @@ export interface Around {
   readonly workers: readonly WorkerRow[] | undefined;
   /** What the workers ask for, those that say so; null when one does not. */
   readonly runtimes: ReadonlySet<string> | null;
+  /** The labels of each request that they make, those that say so; null when none does. */
+  readonly labels: readonly (readonly string[])[] | null;
 }
 
 export type ConditionKind =
@@ -82,7 +85,7 @@ const waits = ({ counts: { available, delayed, blocked } }: SpecLook): number =>
 const age = (spec: SpecLook, now: number): string =>
   spec.waitingSince > 0 ? `waiting, ${duration(now - spec.waitingSince)}` : "waiting";
 
-const nobody: Rule = (spec, { now, workers, runtimes }) => {
+const nobody: Rule = (spec, { now, workers, runtimes, labels }) => {
   const { meta, counts } = spec;
   if (meta.paused || !(meta.weight > 0) || counts.available === 0 || counts.pending > 0) return null;
   if (workers === undefined) return null;
@@ -97,6 +100,19 @@ const nobody: Rule = (spec, { now, workers, runtimes }) => {
   } as const;
   if (workers.length === 0)
     return { ...base, cause: ["No worker is active: nobody asks for work. Start one where its code is."] };
+  const unmet = labels?.map((own) => unmetRequirement(meta.requires, own)) ?? [null];
+  const [lacking = null] = unmet;
+  if (lacking !== null && !unmet.includes(null))
+    return {
+      ...base,
+      cause: [
+        "It requires ",
+        { code: lacking },
+        ". None of the ",
+        { strong: count(workers.length) },
+        " active workers has such a label.",
+      ],
+    };
   if (runtimes === null || runtimes.has(meta.runtime)) return null;
   const asked = [...runtimes].map((runtime) => (runtime === "" ? "none" : runtime)).sort();
   return {

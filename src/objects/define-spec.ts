@@ -93,6 +93,8 @@ export interface WorkSpecKeys<Result = DataObject> {
   then_preempts?: boolean;
   /** What the jobs run in. A request that lists runtimes is given only work specs of these, exactly */
   runtime?: string;
+  /** Labels that a worker must have: gpu, zone=eu, zone!=us, version>=2.3, also with >, <= and < */
+  requires?: readonly string[];
   /** No unit is handed out before this time; 0 is at once */
   not_before?: number | string;
   /** How long ended units are kept; for ever if not given */

@@ -37,6 +37,7 @@ import { schedules } from "./cases/schedules.ts";
 import { scheduling } from "./cases/scheduling.ts";
 import { settling } from "./cases/settling.ts";
 import { waiting } from "./cases/waiting.ts";
+import { workerLabels } from "./cases/worker-labels.ts";
 import { workSpecs } from "./cases/work-specs.ts";
 import { workUnits } from "./cases/work-units.ts";
 import { workers } from "./cases/workers.ts";
@@ -73,6 +74,7 @@ export const caseGroups: readonly CaseGroup[] = [
   deadlines,
   aging,
   breakers,
+  workerLabels,
   sharedLimits,
   ending,
   queueAge,

@@ -15,10 +15,12 @@ export function asksOf({
   runtimes,
   workSpecs,
   availableGb,
-}: Pick<WorkerSettings, "runtimes" | "workSpecs" | "availableGb">): ScheduleRequest[] {
+  labels,
+}: Pick<WorkerSettings, "runtimes" | "workSpecs" | "availableGb" | "labels">): ScheduleRequest[] {
   return runtimes.map((runtime) => ({
     ...askOf(runtime),
     ...(workSpecs.length > 0 && { workSpecs: [...workSpecs] }),
     ...(availableGb > 0 && { availableGb }),
+    ...(labels.length > 0 && { labels: [...labels] }),
   }));
 }

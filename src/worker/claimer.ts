@@ -47,7 +47,7 @@ export interface ClaimSetting<Run extends Runnable> {
   readonly outage: Outage;
   readonly specs: Pick<Specs, "get">;
   /** What to ask for besides worker, number, runtimes and tasks. */
-  readonly request: Pick<AttemptRequest, "lifetimeMs" | "workSpecs" | "availableGb">;
+  readonly request: Pick<AttemptRequest, "lifetimeMs" | "workSpecs" | "availableGb" | "labels">;
   readonly runtimes: readonly Runtime[];
   readonly maxAttempts: number;
   /** How long one request waits for work. */

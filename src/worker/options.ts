@@ -5,6 +5,7 @@ import {
   CoordinateError,
   defaultLifetimeMs,
   describeValue,
+  isWorkerLabel,
   systemClock,
   systemRandom,
   type Clock,
@@ -42,6 +43,8 @@ export interface WorkerOptions {
   workSpecs?: readonly string[];
   /** Not work specs that need more memory. */
   availableGb?: number;
+  /** What work specs may require: `gpu`, `zone=eu`, `version=2.3.1`. */
+  labels?: readonly string[];
   /** Whether the next claim may be made while a short one runs; true. */
   ahead?: boolean;
 
@@ -73,6 +76,7 @@ export interface WorkerSettings {
   renewForMs: number;
   workSpecs: readonly string[];
   availableGb: number;
+  labels: readonly string[];
   ahead: boolean;
   waitMs: number;
   pollMs: number;
@@ -100,6 +104,7 @@ const known = [
   "renewForMs",
   "workSpecs",
   "availableGb",
+  "labels",
   "ahead",
   "waitMs",
   "pollMs",
@@ -111,6 +116,13 @@ const known = [
   "clock",
   "random",
 ] as const satisfies readonly (keyof WorkerOptions)[];
+
+function readLabels(labels: readonly string[]): readonly string[] {
+  for (const label of labels)
+    if (typeof label !== "string" || !isWorkerLabel(label))
+      throw bad("labels", `expected name or name=value, got ${describeValue(label)}`);
+  return [...labels];
+}
 
 /** Throws `bad_argument`, naming the option. */
 export function readOptions(options: WorkerOptions): WorkerSettings {
@@ -130,6 +142,7 @@ export function readOptions(options: WorkerOptions): WorkerSettings {
     renewForMs: span("renewForMs", options.renewForMs, 0, 0),
     workSpecs: options.workSpecs ?? [],
     availableGb: span("availableGb", options.availableGb, 0, 0),
+    labels: readLabels(options.labels ?? []),
     ahead: options.ahead ?? true,
     waitMs: span("waitMs", options.waitMs, 30_000, 0),
     pollMs: span("pollMs", options.pollMs, 1000, 1),

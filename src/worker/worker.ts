@@ -134,6 +134,7 @@ export class Worker extends EventEmitter<WorkerEvents> {
         lifetimeMs,
         ...(settings.workSpecs.length > 0 && { workSpecs: settings.workSpecs }),
         ...(settings.availableGb > 0 && { availableGb: settings.availableGb }),
+        ...(settings.labels.length > 0 && { labels: settings.labels }),
       },
       working: () => this.#working,
       isBehind: () => settler.isBehind,

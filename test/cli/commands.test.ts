@@ -459,6 +459,19 @@ const stories: readonly Story[] = [
       },
       { run: "explain python", out: /\n {4}py: told to idle\n/ },
       {
+        run: `rpc setWorkSpecs '[{"data":{"name":"new","runtime":"node","requires":["version>=2"]}}]'`,
+        out: /"version>=2"/,
+      },
+      { run: `rpc addWorkUnits new '[{"name":"u"}]'`, out: /"created": true/ },
+      {
+        run: "explain new",
+        out: /\n {4}a: it requires version>=2; the worker has no label version\n[\s\S]*No worker has what it requires/,
+      },
+      {
+        run: "explain new --labels gpu,version=1.9",
+        out: /It requires version>=2; the worker has version=1\.9\./,
+      },
+      {
         run: "explain python --json",
         out: /"workers": \{\s+"able": \[\],\s+"unable": \[/,
       },

@@ -298,13 +298,18 @@ describe("claims", () => {
     await add(t, { name: "small", min_gb: 1 }, "a");
     await add(t, { name: "large", min_gb: 8 }, "b");
     await add(t, { name: "other" }, "c");
+    await add(t, { name: "fit", requires: ["version>=2"] }, "d");
+    await add(t, { name: "unfit", requires: ["gpu"] }, "e");
     const task = () => undefined;
     t.start({
-      workSpecs: ["small", "large"],
+      workSpecs: ["small", "large", "fit", "unfit"],
       availableGb: 2,
-      tasks: { small: task, large: task, other: task },
+      labels: ["version=2.1"],
+      tasks: { "*": task },
     });
     await until("done", async () => (await t.status("small", "a")) === "finished");
+    await until("done too", async () => (await t.status("fit", "d")) === "finished");
+    assert.equal(await t.status("unfit", "e"), "available");
     await t.advance(1000);
     assert.equal(await t.status("large", "b"), "available");
     assert.equal(await t.status("other", "c"), "available");

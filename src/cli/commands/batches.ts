@@ -15,7 +15,7 @@ export default command<Options>({
     it
       .argument("[batch...]", "only these; without one, all")
       .option("--cancel", "cancel the units of these that have not ended")
-      .option("--retry", "have the units of these that failed done again"),
+      .option("--retry", "run the failed units of these again"),
   run: async (context, { args, options }) => {
     const { out } = context;
     const { coordinate, ns } = await context.work();

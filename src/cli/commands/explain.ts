@@ -9,17 +9,20 @@ import { aboutEmptyNamespace, listed, requireWorkSpec } from "../naming.ts";
 import { cut, type Style } from "../table.ts";
 import { count, counted, readNumber } from "../units.ts";
 import { listWorkers } from "../worker-list.ts";
+import { readLabels } from "../worker-options.ts";
 
 interface Options {
   runtime?: string[];
   gb?: string;
+  labels?: string[];
 }
 
 export default command<Options>({
   define: (it) => {
     it.argument("[work-spec...]", "only these; without one, all")
       .option("--runtime <name>", "as a worker that asks for this runtime; may be repeated", repeated)
-      .option("--gb <n>", "as a worker that has so much memory");
+      .option("--gb <n>", "as a worker that has so much memory")
+      .option("--labels <list>", "as a worker that has these labels; may be repeated", repeated);
   },
   run: async (context, { args, options }) => {
     const { coordinate, ns } = await context.work();
@@ -27,6 +30,7 @@ export default command<Options>({
     const request: ScheduleRequest = {
       ...(options.runtime !== undefined && { runtimes: options.runtime }),
       ...(options.gb !== undefined && { availableGb: readNumber(options.gb, "--gb") }),
+      ...(options.labels !== undefined && { labels: readLabels(options.labels) }),
     };
     const [explained, tally, namespace, workers] = await Promise.all([
       coordinate.explain(ns, request),
@@ -166,7 +170,7 @@ const advice: Partial<Record<NonNullable<Explained["excluded"]>, (name: string) 
 /** The scheduler says "has no work" of a work spec, or a sentence about others. */
 function reasonSentence(reason: string): string {
   const shown = show(reason);
-  if (/^(has|is|may|needs|generates|makes|starts) /.test(shown)) return `It ${shown}.`;
+  if (/^(has|is|may|needs|requires|generates|makes|starts) /.test(shown)) return `It ${shown}.`;
   return `${shown[0]?.toUpperCase() ?? ""}${shown.slice(1)}.`;
 }
 
@@ -208,6 +212,8 @@ function aboutSpec(
       `  Start a worker with more memory, or say that it needs none: coordinate set ${quote(one.workSpec)} min_gb=0.`,
       "  ",
     );
+  if (able.length === 0 && unable.some(({ reason }) => reason.includes(" requires ")))
+    out.sentence("  No worker has what it requires: start one with coordinate worker --labels.", "  ");
   if (one.excluded === "no_work") noWork(out, { delayed, blocked, failed }, quote(one.workSpec));
 }
 

@@ -48,7 +48,7 @@ export default command<Options>({
     return atWork(context, log, async (namespace) => {
       const runtimes = await openChosen(setting, maxAttempts, log);
       try {
-        const { workSpecs, lifetimeMs, availableGb } = setting;
+        const { workSpecs, labels, lifetimeMs, availableGb } = setting;
         const { hadWork, fetches } = await runOne(
           namespace,
           {
@@ -56,6 +56,7 @@ export default command<Options>({
             log,
             maxAttempts,
             workSpecs,
+            labels,
             ...(lifetimeMs !== undefined && { lifetimeMs }),
             ...(availableGb !== undefined && { availableGb }),
           },

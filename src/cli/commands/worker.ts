@@ -89,6 +89,7 @@ async function runUntilStopped(context: Context, options: Options): Promise<numb
         log,
         concurrency,
         workSpecs: setting.workSpecs,
+        labels: setting.labels,
         ...(options.name !== undefined && { name: options.name }),
         ...(maxAttempts !== undefined && { maxAttempts }),
         ...(setting.lifetimeMs !== undefined && { lifetimeMs: setting.lifetimeMs }),

@@ -43,13 +43,14 @@ export function useLook(ns: string): NamespaceLook {
     // one that asks for any runtime takes everything
     const isOpen = asks.length === 0 || asks.some(({ runtimes = [] }) => runtimes.length === 0);
     const runtimes = isOpen ? null : new Set(asks.flatMap((ask) => ask.runtimes ?? []));
+    const labels = asks.length === 0 ? null : asks.map((ask) => ask.labels ?? []);
     const heldBySpec = new Map<string, AttemptRow[]>();
     for (const attempt of held.data?.all ?? []) {
       const list = heldBySpec.get(attempt.workSpec) ?? [];
       heldBySpec.set(attempt.workSpec, list);
       list.push(attempt);
     }
-    const around = { now: daemonNow(), workers: workers.data, runtimes };
+    const around = { now: daemonNow(), workers: workers.data, runtimes, labels };
     return specs.data
       .map((row): SpecRow => {
         const spec: SpecLook = {

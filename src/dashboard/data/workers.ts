@@ -128,6 +128,7 @@ function readAsk(given: unknown): ScheduleRequest {
     ...(tasks !== undefined && { tasks }),
     ...(workSpecs !== undefined && { workSpecs }),
     ...(typeof ask.availableGb === "number" && { availableGb: ask.availableGb }),
+    labels: texts(ask.labels) ?? [],
   };
 }
 

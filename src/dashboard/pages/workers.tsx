@@ -428,6 +428,7 @@ function WorkerLine(props: {
             .filter((one) => one !== "")
             .map(visible)
             .join(", "),
+          [...new Set(told.asks?.flatMap(({ labels = [] }) => labels))].map(visible).join(", "),
           told.version,
         ]
           .filter((one) => one !== undefined && one !== "")
@@ -631,7 +632,8 @@ function WhoCanRun({ workers }: { workers: readonly WorkerRow[] }): ReactNode {
   for (const worker of workers) {
     for (const request of toldOf(worker).asks ?? []) {
       const key = JSON.stringify(request);
-      const title = (request.runtimes ?? []).map((one) => (one === "" ? "(none)" : visible(one))).join(", ");
+      const runtimes = (request.runtimes ?? []).map((one) => (one === "" ? "(none)" : visible(one)));
+      const title = [runtimes.join(", "), ...(request.labels ?? []).map(visible)].join(" · ");
       const kind = kinds.get(key) ?? { request, workers: 0, title };
       kinds.set(key, { ...kind, workers: kind.workers + 1 });
     }
