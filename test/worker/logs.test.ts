@@ -102,7 +102,11 @@ describe("what a task writes", () => {
 
   it("is kept when the task throws, and each attempt has its own", async () => {
     const t = bench();
-    await t.ns.setWorkSpec({ name: "s", runtime: "node", retry: { attempts: 2, backoff: { delayMs: 0 } } });
+    await t.ns.setWorkSpec({
+      name: "s",
+      runtime: "node",
+      retry: { attempts: 2, backoff: { kind: "fixed", delay: 1 } },
+    });
     await t.ns.workSpec("s").addWorkUnits([["a"]]);
     t.start({
       tasks: {
