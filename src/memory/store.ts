@@ -265,7 +265,9 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
       });
     }
     const repeated = this.#claimedBefore(space, requestId, now);
-    return { settings: space.settings, candidates, repeated, limits: [...space.limits.values()] };
+    // as they are now: a claim may change them before the engine looks
+    const limits = [...space.limits.values()].map((limit) => ({ ...limit }));
+    return { settings: space.settings, candidates, repeated, limits };
   }
 
   #heldBack(spec: Spec, now: number): Held | null {
