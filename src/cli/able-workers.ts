@@ -83,12 +83,13 @@ const allRuntimes = (asks: readonly ScheduleRequest[]): ScheduleRequest => ({
 });
 
 /** Processes, without the slots or children below them, which ask for the same. */
-export function askersOf(workers: readonly WorkerRow[]): Asker[] {
+export function processesOf(workers: readonly WorkerRow[]): WorkerRow[] {
   const telling = new Set(workers.filter(({ data }) => data !== null).map(({ name }) => name));
-  return workers
-    .filter(({ parent }) => parent === null || !telling.has(parent))
-    .map((row) => ({ name: row.name, away: awayOf(row), asks: asksOf(row) }));
+  return workers.filter(({ parent }) => parent === null || !telling.has(parent));
 }
+
+const askersOf = (workers: readonly WorkerRow[]): Asker[] =>
+  processesOf(workers).map((row) => ({ name: row.name, away: awayOf(row), asks: asksOf(row) }));
 
 function awayOf({ desired, mode }: WorkerRow): string {
   if (desired !== "run") return `told to ${desired}`;

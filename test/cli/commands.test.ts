@@ -515,7 +515,7 @@ const stories: readonly Story[] = [
         out: "set mode to 'terminate' for kid-1, kid-2\n",
       },
       { run: "mode --worker kid-1", out: "kid-1: should terminate, says run\n" },
-      { run: "explain", out: /3 workers are active; 2 of them were told not to run/ },
+      { run: "explain", out: /1 worker is active, with 2 slots; 2 of them were told not to run/ },
       { run: "mode default --worker kid-1", out: "set mode to 'default' for kid-1\n" },
       { run: "mode --worker kid-1 --json", json: [{ name: "kid-1", mode: "run", desired: "run" }] },
     ],

@@ -1,6 +1,6 @@
 /** `coordinate explain`: why is nothing running? The scheduler's own answer, in words, and what to do about it. */
 import type { Explained, NamespaceRow, ScheduleRequest, TallyRow } from "../../core/index.ts";
-import { ableWorkers, askersOf, type AbleWorkers } from "../able-workers.ts";
+import { ableWorkers, processesOf, type AbleWorkers } from "../able-workers.ts";
 import { command, repeated } from "../command.ts";
 import type { Context } from "../context.ts";
 import { quote, show } from "../escape.ts";
@@ -55,10 +55,12 @@ export default command<Options>({
       return exit.done;
     }
     const stuck = stuckSpecs(explained, able);
-    if (stuck.length > 0) tellStuck(context, stuck, askersOf(workers.rows).length);
+    const active = processesOf(workers.rows);
+    if (stuck.length > 0) tellStuck(context, stuck, active.length);
     else verdict(context, explained, tally);
     const idle = workers.rows.filter(({ desired }) => desired !== "run").length;
-    aboutWorkers(context, namespace, workers.rows.length, idle, workers.more);
+    const slots = workers.rows.length - active.length;
+    aboutWorkers(context, namespace, { active: active.length, slots, idle, more: workers.more });
     const counts = new Map(tally.map((row) => [row.workSpec, row]));
     for (const one of order(shown)) {
       context.out.line();
@@ -128,9 +130,7 @@ function verdict({ out }: Context, explained: readonly Explained[], tally: reado
 function aboutWorkers(
   { out }: Context,
   { settings }: NamespaceRow,
-  active: number,
-  idle: number,
-  more: boolean,
+  { active, slots, idle, more }: { active: number; slots: number; idle: number; more: boolean },
 ): void {
   const number = more
     ? `More than ${count(active)} workers are`
@@ -144,7 +144,7 @@ function aboutWorkers(
   if (active === 0) out.sentence("No worker is active. coordinate worker starts one.");
   else if (active > 0)
     out.sentence(
-      `${number} active${idle > 0 && settings.desired === "run" ? `; ${count(idle)} of them ${idle === 1 ? "was" : "were"} told not to run` : ""}.`,
+      `${number} active${slots > 0 ? `, with ${counted(slots, "slot")}` : ""}${idle > 0 && settings.desired === "run" ? `; ${count(idle)} of them ${idle === 1 ? "was" : "were"} told not to run` : ""}.`,
     );
 }
 

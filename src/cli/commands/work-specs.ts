@@ -37,6 +37,7 @@ const notNoted: ReadonlySet<string> = new Set<keyof WorkSpecMeta>([
   "breaker",
   "partitionWeights",
   "limits",
+  "requires",
 ]);
 
 /** What is set otherwise than usual, in a few words. */
@@ -54,6 +55,7 @@ function notes({ meta }: WorkSpecRow): string {
     Object.keys(meta.partitionWeights).length > 0 &&
       `weights of ${counted(Object.keys(meta.partitionWeights).length, "partition")}`,
     meta.limits.length > 0 && `limits ${meta.limits.map(showName).join(", ")}`,
+    meta.requires.length > 0 && `requires ${meta.requires.map(showName).join(", ")}`,
     meta.canBeContinuous && (meta.continuous ? `continuous${every}` : "continuous is off"),
     ...unusual.map((row) => (meta[row.field] === true ? row.name : `${row.name} ${String(show(row, meta))}`)),
   ]
