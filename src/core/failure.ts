@@ -7,6 +7,7 @@
  */
 import type { FailReason } from "./attempt.ts";
 import { dataGetText, type Data } from "./data.ts";
+import { compareNames } from "./names.ts";
 
 export interface FailureRow {
   workSpec: string;
@@ -19,7 +20,7 @@ export interface FailureRow {
   /** When the first and the last of them failed, since the group was last empty. */
   firstTime: number;
   lastTime: number;
-  /** The name of a unit that failed so; the last one that was put into the group. */
+  /** The name of the unit that was the last to fail so; of several at one time, the last by name. */
   example: string;
   /** The most tries that one of them took. */
   tries: number;
@@ -38,7 +39,7 @@ const hour = 3_600_000;
 export const maxTrendPoints = 48;
 
 /** The hour that a failure is counted in. */
-export const trendTime = (at: number): number => at - (((at % hour) + hour) % hour);
+const trendTime = (at: number): number => at - (((at % hour) + hour) % hour);
 
 /** Adds up points, of which one hour may come several times. */
 export function mergeTrend(points: Iterable<FailurePoint>): FailurePoint[] {
@@ -49,6 +50,40 @@ export function mergeTrend(points: Iterable<FailurePoint>): FailurePoint[] {
     .slice(-maxTrendPoints)
     .map(([time, count]) => ({ time, count }));
 }
+
+/** What a group keeps of its units besides their number. */
+export interface FailureSummary {
+  firstTime: number;
+  lastTime: number;
+  example: string;
+  tries: number;
+  trend: readonly FailurePoint[];
+}
+
+/** A unit is put into its group. */
+export function summarize(group: FailureSummary, { name, end, tries }: FailedUnit): void {
+  if (end > group.lastTime || (end === group.lastTime && compareNames(name, group.example) > 0))
+    group.example = name;
+  group.firstTime = Math.min(group.firstTime, end);
+  group.lastTime = Math.max(group.lastTime, end);
+  group.tries = Math.max(group.tries, tries);
+  group.trend = mergeTrend([...group.trend, { time: trendTime(end), count: 1 }]);
+}
+
+export interface FailedUnit {
+  name: string;
+  end: number;
+  tries: number;
+}
+
+/** Of a group without units. */
+export const noFailures = (): FailureSummary => ({
+  firstTime: Infinity,
+  lastTime: -Infinity,
+  example: "",
+  tries: 0,
+  trend: [],
+});
 
 export interface Failure {
   readonly fingerprint: string;

@@ -1,5 +1,5 @@
 /** The failure groups of a work spec. */
-import { failureOf, mergeTrend, SortedList, trendTime, type FailureRow } from "../core/index.ts";
+import { failureOf, noFailures, SortedList, summarize, type FailureRow } from "../core/index.ts";
 import type { Unit } from "./state.ts";
 
 type Totals = Omit<FailureRow, "workSpec" | "fingerprint" | "count">;
@@ -46,14 +46,10 @@ export class Failures {
       let group = this.#groups.get(fingerprint);
       if (group === undefined) {
         const units = new SortedList<Unit>(this.#byName);
-        group = { fingerprint, units, error, firstTime: end, lastTime: end, example: name, tries, trend: [] };
+        group = { fingerprint, units, error, ...noFailures() };
         this.#groups.set(fingerprint, group);
       }
-      group.firstTime = Math.min(group.firstTime, end);
-      group.lastTime = Math.max(group.lastTime, end);
-      group.tries = Math.max(group.tries, tries);
-      group.example = name;
-      group.trend = mergeTrend([...group.trend, { time: trendTime(end), count: 1 }]);
+      summarize(group, { name, end, tries });
       group.units.add(unit);
       this.#groupOf.set(unit, group);
     }

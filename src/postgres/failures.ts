@@ -7,9 +7,11 @@ import {
   maxTrendPoints,
   mergeTrend,
   nameToBytes,
-  trendTime,
+  noFailures,
+  summarize,
   type FailureRow,
   type FailReason,
+  type FailureSummary,
 } from "../core/index.ts";
 import { isRow, type Database, type Session } from "./connection.ts";
 import type { Unit } from "./units.ts";
@@ -17,20 +19,13 @@ import { byteas, bytesData, float8s, int4s, int8s, nameOf, texts } from "./value
 
 const shards = 4;
 
-interface Delta {
+interface Delta extends FailureSummary {
   spec: number;
   fingerprint: string;
   error: string;
   count: number;
-  first: number;
-  last: number;
-  tries: number;
-  example: Buffer;
-  /** By the hour. */
-  trend: Map<number, number>;
 }
 
-/** A unit that was put into a group last is its example. */
 async function writeDeltas(tx: Session, deltas: readonly Delta[]): Promise<void> {
   if (deltas.length === 0) return;
   // in one order, so that two transactions that change the same groups do not deadlock
@@ -45,7 +40,7 @@ async function writeDeltas(tx: Session, deltas: readonly Delta[]): Promise<void>
        error = CASE WHEN excluded.count > 0 THEN excluded.error ELSE f.error END,
        first = least(f.first, excluded.first), last = greatest(f.last, excluded.last),
        tries = greatest(f.tries, excluded.tries),
-       example = CASE WHEN excluded.count > 0 THEN excluded.example ELSE f.example END,
+       example = CASE WHEN (excluded.last, excluded.example) > (f.last, f.example) THEN excluded.example ELSE f.example END,
        trend = CASE WHEN excluded.count <= 0 THEN f.trend ELSE (
          SELECT jsonb_object_agg(time, count) FROM (
            SELECT time, sum(count::bigint) AS count FROM (
@@ -58,11 +53,15 @@ async function writeDeltas(tx: Session, deltas: readonly Delta[]): Promise<void>
       texts(rows.map(({ fingerprint }) => fingerprint)),
       texts(rows.map(({ error }) => error)),
       int8s(rows.map(({ count }) => count)),
-      float8s(rows.map(({ first }) => first)),
-      float8s(rows.map(({ last }) => last)),
+      float8s(rows.map(({ firstTime }) => firstTime)),
+      float8s(rows.map(({ lastTime }) => lastTime)),
       int4s(rows.map(({ tries }) => tries)),
-      byteas(rows.map(({ example }) => example)),
-      texts(rows.map(({ trend }) => JSON.stringify(Object.fromEntries(trend)))),
+      byteas(rows.map(({ example }) => nameToBytes(example))),
+      texts(
+        rows.map(({ trend }) =>
+          JSON.stringify(Object.fromEntries(trend.map(({ time, count }) => [time, count]))),
+        ),
+      ),
     ],
   );
 }
@@ -90,11 +89,7 @@ export async function dropFailed(tx: Session, units: readonly Unit[]): Promise<v
       fingerprint,
       error: "",
       count: -count,
-      first: Infinity,
-      last: -Infinity,
-      tries: 0,
-      example: Buffer.alloc(0),
-      trend: new Map(),
+      ...noFailures(),
     })),
   );
 }
@@ -153,19 +148,14 @@ export async function groupFailures(db: Database, spec: number, limit: number): 
         const failure = failureOf(bytesData(data as Buffer | null), reason as FailReason | null, groups);
         const { fingerprint, error } = failure;
         groups.add(fingerprint);
-        const at = (end as number | null) ?? 0;
-        const delta = deltas.get(fingerprint) ?? {
-          ...{ spec, fingerprint, error, count: 0, first: at, last: at, tries: 0 },
-          example: Buffer.alloc(0),
-          trend: new Map<number, number>(),
-        };
+        const delta = deltas.get(fingerprint) ?? { spec, fingerprint, error, count: 0, ...noFailures() };
         deltas.set(fingerprint, delta);
         delta.count++;
-        delta.trend.set(trendTime(at), (delta.trend.get(trendTime(at)) ?? 0) + 1);
-        delta.first = Math.min(delta.first, at);
-        delta.last = Math.max(delta.last, at);
-        delta.tries = Math.max(delta.tries, tries as number);
-        delta.example = nameToBytes(nameOf(key as Buffer, long as Buffer | null));
+        summarize(delta, {
+          name: nameOf(key as Buffer, long as Buffer | null),
+          end: (end as number | null) ?? 0,
+          tries: tries as number,
+        });
         return fingerprint;
       });
       await tx.rows(
@@ -186,7 +176,7 @@ export async function readFailures(
 ): Promise<FailureRow[]> {
   const rows = await session.rows(
     `SELECT f.fingerprint, max(f.error), sum(f.count)::bigint, min(f.first)::float8, max(f.last)::float8, max(f.tries),
-       (array_agg(f.example ORDER BY f.last DESC) FILTER (WHERE length(f.error) > 0))[1],
+       (array_agg(f.example ORDER BY f.last DESC, f.example DESC) FILTER (WHERE length(f.error) > 0))[1],
        jsonb_agg(f.trend)::text
      FROM @failure f WHERE f.spec = $1 GROUP BY f.fingerprint HAVING sum(f.count) > 0`,
     [spec.id],

@@ -1,10 +1,10 @@
 /** Failure groups. A unit that fails is noted in `failed`; what has no fingerprint there yet is grouped when somebody looks. */
 import {
   failureOf,
-  mergeTrend,
+  noFailures,
   nameFromBytes,
   nameToBytes,
-  trendTime,
+  summarize,
   type FailurePoint,
   type FailureRow,
 } from "../core/index.ts";
@@ -42,20 +42,16 @@ export function groupFailures(state: State, spec: Spec, limit: number): boolean 
   for (const id of ids) {
     const unit = findUnit(state, id);
     if (unit === undefined) continue;
-    const { attempt, data, tries, name: example } = unit;
+    const { attempt, data, tries, name } = unit;
     const end = attempt?.end ?? 0;
     const { fingerprint, error } = failureOf(attempt?.data ?? data, attempt?.reason ?? null, groups);
     let group = groups.get(fingerprint);
     if (group === undefined) {
-      group = { fingerprint, error, count: 0, firstTime: end, lastTime: end, tries, example, trend: [] };
+      group = { fingerprint, error, count: 0, ...noFailures() };
       groups.set(fingerprint, group);
     }
     group.count++;
-    group.firstTime = Math.min(group.firstTime, end);
-    group.lastTime = Math.max(group.lastTime, end);
-    group.tries = Math.max(group.tries, tries);
-    group.example = example;
-    group.trend = mergeTrend([...group.trend, { time: trendTime(end), count: 1 }]);
+    summarize(group, { name, end, tries });
     changed.add(group);
     state.sql.setGroup.run(fingerprint, id);
   }

@@ -301,18 +301,22 @@ test("PostgreSQL, without a daemon", { timeout: 120_000 }, async () => {
 });
 
 test("starting takes a small multiple of what Node itself takes", { timeout: 120_000 }, async () => {
-  const median = async (words: readonly string[]): Promise<number> => {
-    const times: number[] = [];
-    for (let i = 0; i < 7; i++) {
+  const main = executable("coordinate");
+  const ways = [
+    ["-e", "0"],
+    [main, "--help"],
+    [main, "summary", "--address", daemon.url],
+  ];
+  const best = ways.map(() => Infinity);
+  // in turns, and the best of each: what else the machine does is not measured
+  for (let turn = 0; turn < 10; turn++)
+    for (const [at, words] of ways.entries()) {
       const start = performance.now();
       await promisify(execFile)(process.execPath, words);
-      times.push(performance.now() - start);
+      best[at] = Math.min(best[at] ?? Infinity, performance.now() - start);
     }
-    return times.sort((a, b) => a - b)[3] ?? Infinity;
-  };
-  const node = await median(["-e", "0"]);
-  const main = executable("coordinate");
-  // measured 1.8 and 2.1 times; a loaded machine is not to fail for that
-  expect(await median([main, "--help"])).toBeLessThan(5 * node);
-  expect(await median([main, "summary", "--address", daemon.url])).toBeLessThan(5 * node);
+  const [node = 0, help, summary] = best;
+  // measured 1.8 and 2.1 times
+  expect(help).toBeLessThan(5 * node);
+  expect(summary).toBeLessThan(5 * node);
 });

@@ -23,7 +23,7 @@ function outcome({ doneTime, total, finished, failed }: BatchRow): "finished" | 
   return failed > 0 ? "failed" : "finished";
 }
 
-/** What has ended and was deleted stays counted. */
+/** What has ended and was deleted stays counted, but for failures in a batch that is not done: they would hold it up for ever. */
 type Deleted = Pick<WorkUnitRow, "labels" | "status">;
 
 async function check(engine: Engine, deleted: readonly Deleted[], history: string): Promise<void> {
@@ -82,7 +82,11 @@ async function run(store: Store, seed: number): Promise<void> {
       async () => {
         const name = draw(names);
         const [unit] = await engine.getWorkUnits(ns, "s", [name]);
-        if (unit?.status === "finished" || unit?.status === "failed") deleted.push(unit);
+        const batch = (await engine.listBatches(ns)).rows.find(
+          (one) => one.name === batchOf(unit?.labels ?? []),
+        );
+        if (unit?.status === "finished" || (unit?.status === "failed" && batch?.doneTime !== 0))
+          deleted.push(unit);
         await engine.deleteWorkUnits(ns, "s", { names: [name] });
       },
     ],

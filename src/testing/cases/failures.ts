@@ -27,6 +27,22 @@ export const failureGroups: CaseGroup = {
   concept: "failure groups",
   cases: [
     {
+      name: "the example of a group is the last to fail; of several at one time, the last by name",
+      async run(t) {
+        await t.spec("s");
+        const example = async (): Promise<string | undefined> => (await failures(t))[0]?.example;
+        await failing(t, { b: "Error: 1" });
+        assert.equal(await example(), "b");
+        await failing(t, { a: "Error: 2" });
+        assert.equal(await example(), "b");
+        await failing(t, { c: "Error: 3", a2: "Error: 4" });
+        assert.equal(await example(), "c");
+        await t.advance(1000);
+        await failing(t, { a3: "Error: 5" });
+        assert.equal(await example(), "a3");
+      },
+    },
+    {
       name: "failed units are grouped by what went wrong, without what differs from unit to unit",
       async run(t) {
         await t.spec("s");
