@@ -1,7 +1,17 @@
 /** The order of test files: those that take minutes first, so that none of them is left alone at the end. */
 import { BaseSequencer, type TestSpecification } from "vitest/node";
 
-const long = ["python/package", "stacks/pgbouncer", "stacks/postgres", "dashboard/pages", "postgres/wakeups"];
+const long = [
+  "python/package",
+  "dashboard/pages",
+  "stacks/pgbouncer",
+  "first-hour/first-hour",
+  "postgres/wakeups",
+  "stacks/postgres",
+  "stacks/rest-postgres",
+  "cli/commands",
+  "daemon/daemon",
+];
 
 export class LongFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
