@@ -213,8 +213,8 @@ class TestTasks:
         assert "nobody" in lacking.work_unit("c").traceback
 
     def test_a_lease_is_renewed_while_a_task_runs(self, ns, burst, tmp_path):
-        spec = add(ns, "slow", [("a", {"file": str(tmp_path / "f"), "seconds": 2.5})])
-        burst(lease=1)
+        spec = add(ns, "slow", [("a", {"file": str(tmp_path / "f"), "seconds": 6})])
+        burst(lease=4)
         [attempt] = spec.work_unit("a").attempts()
         assert (attempt.status, attempt.late) == ("finished", False)
 

@@ -448,7 +448,8 @@ describe.skipIf(noBrowser !== "")(`actions${whySkipped(noBrowser)}`, () => {
   test("shows schedules with their runs, and pauses one", { timeout }, async () => {
     const { client } = stage;
     await client.setWorkSpecs(ns, [
-      { data: encodeData({ name: "beat", schedule: { every: 1 } }) },
+      // often enough to be seen, and seldom enough that a slow browser can click on a run before the next is shown
+      { data: encodeData({ name: "beat", schedule: { every: 10 } }) },
       { data: encodeData({ name: "report", schedule: { cron: "0 3 29 2 *", timezone: "Europe/Brussels" } }) },
     ]);
     const { page, problems } = await stage.open(`#/${ns}/schedules`);

@@ -30,7 +30,7 @@ const kindsOf: Readonly<Record<StreamedEvent["type"], readonly Kind[]>> = {
   workSpecs: ["specs", "counts", "explain", "limits"],
   workers: ["workers"],
   namespace: ["namespaces", "workers", "specs", "counts"],
-  swept: ["counts", "units", "unit", "held", "explain"],
+  swept: ["counts", "units", "unit", "specs", "held", "explain"],
   reset: [
     "counts",
     "units",

@@ -24,8 +24,16 @@ export function useSpecs(ns: string): UseQueryResult<WorkSpecRow[]> {
       const { rows } = await firstRows(maxSpecs, (page) => client.listWorkSpecs(ns, page));
       return rows;
     },
-    refetchInterval: every(30_000),
+    refetchInterval: ({ state }) => every(untilRun(state.data ?? [], Date.now()))(),
   });
+}
+
+/** Until shortly after the next run of a schedule, which whoever looks first makes and nobody tells; half a minute at most. */
+function untilRun(specs: readonly WorkSpecRow[], now: number): number {
+  const next = Math.min(
+    ...specs.map(({ meta }) => (meta.nextRun > 0 && !meta.paused ? meta.nextRun : Infinity)),
+  );
+  return Math.min(30_000, Math.max(2000, next - now + 1000));
 }
 
 export function useExplain(ns: string, request: ScheduleRequest = {}): UseQueryResult<Explained[]> {
