@@ -11,6 +11,7 @@ import {
   releaseDue,
   ringTimers,
   workSpecName,
+  type Rule,
   type WorkSpecRef,
 } from "../core/index.ts";
 import { isRow, type Database } from "./connection.ts";
@@ -29,22 +30,30 @@ export interface Ways {
 const slice = 2000;
 
 /**
- * Whether anything in a spec is past its time, a run of its schedule included; or anywhere a lease of a unit with dependencies, or a
- * timer, for then units of other specs may fail. `spec` is the alias of its row.
+ * Whether anything in a spec is past its time, a run of its schedule included, or anywhere something that reaches other specs. `spec`
+ * is the alias of its row.
  */
 export const isPast = (spec: string, now: string): string => `(
   EXISTS (SELECT 1 FROM @unit p WHERE p.spec = ${spec}.id AND p.status = 3 AND p.attempt_expiration <= ${now})
   OR EXISTS (SELECT 1 FROM @unit p WHERE p.spec = ${spec}.id AND p.status = 1 AND p.not_before <= ${now})
   OR ${hasRunDue(spec, now)}
-  OR ${isNeedyPast(now)}
-  OR EXISTS (SELECT 1 FROM @unit p WHERE p.timer IS NOT NULL AND p.timer <= ${now}))`;
+  OR ${isPastAcross(now)})`;
 
 const hasRunDue = (spec: string, now: string): string =>
   `coalesce(${spec}.next_run <= ${now} AND NOT ${spec}.paused, false)`;
 
+const hasTimerPast = (now: string): string =>
+  `EXISTS (SELECT 1 FROM @unit p WHERE p.timer IS NOT NULL AND p.timer <= ${now})`;
+
 /** By the attempt's status, not the unit's: with that, the planner may take the index of leases, and walk through all of it. */
-export const isNeedyPast = (now: string): string =>
+const hasNeedyPast = (now: string): string =>
   `EXISTS (SELECT 1 FROM @unit p WHERE p.needs AND p.attempt_status = 0 AND p.attempt_expiration <= ${now})`;
+
+/**
+ * Whether anywhere a timer, or a lease of a unit with dependencies, is past its time. Units of other specs may fail by that, and are
+ * dated by what failed them: so it comes before any other change.
+ */
+export const isPastAcross = (now: string): string => `(${hasTimerPast(now)} OR ${hasNeedyPast(now)})`;
 
 /** The work spec, with nothing in it past its time. Throws when it is not there. */
 export async function lookUp(
@@ -110,9 +119,7 @@ export async function catchUp(
   limit: number,
   { fast, allocate }: Ways,
 ): Promise<{ expired: number; due: number; generated: number }> {
-  // timers first: what then waits has not come to no use, however it is moved
-  const rung = await ringDue(db, now, limit, allocate);
-  const moved = { expired: await expireNeedy(db, now, limit, allocate), due: rung, generated: 0 };
+  const moved = { ...(await moveAcross(db, now, limit, allocate)), generated: 0 };
   for (;;) {
     const max = Math.min(slice, limit - Math.max(moved.expired, moved.due));
     if (max <= 0) return moved;
@@ -126,25 +133,50 @@ export async function catchUp(
   }
 }
 
-/** Timers that have rung, of all specs: a unit that fails may fail others. */
-export async function ringDue(db: Database, now: number, limit: number, allocate: Allocate): Promise<number> {
-  const sql = `
-    SELECT id FROM @unit WHERE timer IS NOT NULL AND timer <= $1::bigint ORDER BY timer, id LIMIT $2`;
-  const max = Math.min(slice, limit);
-  const [any] = max <= 0 ? [] : await db.rows(sql, [now, 1]);
-  if (any === undefined) return 0;
-  const rung = await db.transaction(
-    async (tx) => {
-      const ids = ((await tx.rows(sql, [now, max])) as [number][]).map(([id]) => id);
-      const set = new PostgresSet(tx, now, allocate);
-      await set.loadUnits(ids);
-      await apply(set, ringTimers(set, set.units(ids)));
-      return ids.length;
-    },
-    { repeatable: true },
-  );
-  return rung < max ? rung : rung + (await ringDue(db, now, limit - rung, allocate));
+/** Moves what `isPastAcross` finds, in all specs. */
+export async function moveAcross(
+  db: Database,
+  now: number,
+  limit: number,
+  allocate: Allocate,
+): Promise<{ expired: number; due: number }> {
+  const [past] = await db.rows(`SELECT ${hasTimerPast("$1::bigint")}, ${hasNeedyPast("$1::bigint")}`, [now]);
+  const move = async (
+    sql: string,
+    rule: (set: PostgresSet, ids: readonly number[]) => Rule<void>,
+  ): Promise<number> => {
+    let moved = 0;
+    for (;;) {
+      const max = Math.min(slice, limit - moved);
+      if (max <= 0) return moved;
+      const count = await db.transaction(
+        async (tx) => {
+          const ids = ((await tx.rows(sql, [now, max])) as [number][]).map(([id]) => id);
+          const set = new PostgresSet(tx, now, allocate);
+          await set.loadUnits(ids);
+          await apply(set, rule(set, ids));
+          return ids.length;
+        },
+        { repeatable: true },
+      );
+      moved += count;
+      if (count < max) return moved;
+    }
+  };
+  // timers first: what then waits has not come to no use, however it is moved
+  const due = past?.[0] === true ? await move(timersSql, (set, ids) => ringTimers(set, set.units(ids))) : 0;
+  const expired =
+    past?.[1] === true
+      ? await move(needySql, (set, ids) => expireUnits(set, set.units(ids).sort(byExpiration)))
+      : 0;
+  return { expired, due };
 }
+
+const timersSql = `
+  SELECT id FROM @unit WHERE timer IS NOT NULL AND timer <= $1::bigint ORDER BY timer, id LIMIT $2`;
+const needySql = `
+  SELECT id FROM @unit WHERE needs AND attempt_status = 0 AND attempt_expiration <= $1::bigint
+  ORDER BY attempt_expiration, id LIMIT $2`;
 
 /** Makes the units of a schedule while its spec is locked: one daemon makes them, and the others find them made. */
 function makeDueRuns(db: Database, id: number, now: number, allocate: Allocate): Promise<number> {
@@ -211,31 +243,4 @@ function moveByRule(
     },
     { repeatable: true },
   );
-}
-
-/** Leases of units with dependencies, of all specs: what they depend on must be looked at, and who depends on them. */
-export async function expireNeedy(
-  db: Database,
-  now: number,
-  limit: number,
-  allocate: Allocate,
-): Promise<number> {
-  const sql = `
-    SELECT id FROM @unit WHERE needs AND attempt_status = 0 AND attempt_expiration <= $1::bigint
-    ORDER BY attempt_expiration, id LIMIT $2`;
-  const max = Math.min(slice, limit);
-  const [any] = await db.rows(sql, [now, 1]);
-  if (any === undefined || max <= 0) return 0;
-  const moved = await db.transaction(
-    async (tx) => {
-      const rows = (await tx.rows(sql, [now, max])) as [number][];
-      const set = new PostgresSet(tx, now, allocate);
-      const ids = rows.map(([id]) => id);
-      await set.loadUnits(ids);
-      await apply(set, expireUnits(set, set.units(ids).sort(byExpiration)));
-      return rows.length;
-    },
-    { repeatable: true },
-  );
-  return moved < max ? moved : moved + (await expireNeedy(db, now, limit - moved, allocate));
 }

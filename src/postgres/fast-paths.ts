@@ -16,7 +16,7 @@ import {
   type WorkUnitPut,
 } from "../core/index.ts";
 import { isRow, type Database, type Row, type Transaction } from "./connection.ts";
-import { isNeedyPast } from "./expiry.ts";
+import { isPastAcross } from "./expiry.ts";
 import { extraArrays, extrasFrom, labelRows, retryArrays } from "./extras.ts";
 import { comparePlaces, placeOf, type Place } from "./floor.ts";
 import { LaneNotes, noteGroups, noteInsert, notesFrom, writeNotes } from "./lanes.ts";
@@ -266,12 +266,12 @@ const settleStatement = ({ queued, laned, fails, counted }: SettleKind): string 
       SELECT u.spec${queued ? ", u.queues" : ""} FROM @unit u WHERE u.id = g.id AND ${plainUnit(queued)} LIMIT 1
     ) f
     GROUP BY f.spec
-  ), needy AS MATERIALIZED (
-    SELECT ${isNeedyPast("$2::bigint")} AS past
+  ), across AS MATERIALIZED (
+    SELECT ${isPastAcross("$2::bigint")} AS past
   ), fit AS MATERIALIZED (
     SELECT sum(f.units) AS units${queued ? ", coalesce(sum(f.messages), 0) <= cardinality($11::bigint[]) AS enough" : ""}
     FROM found f JOIN @spec s ON s.id = f.spec JOIN @namespace n ON n.id = s.namespace
-    WHERE NOT s.dead AND n.name = $1 AND NOT (f.chains AND s.next_spec <> '') AND NOT (SELECT past FROM needy)${laned ? "" : " AND NOT s.laned"}
+    WHERE NOT s.dead AND n.name = $1 AND NOT (f.chains AND s.next_spec <> '') AND NOT (SELECT past FROM across)${laned ? "" : " AND NOT s.laned"}
       AND (s.count_ms = 0${counted ? " OR s.count_ms > 0 AND NOT f.fails" : ""})
   ), changed AS (
     UPDATE @unit u SET
@@ -294,7 +294,7 @@ const settleStatement = ({ queued, laned, fails, counted }: SettleKind): string 
     FROM changed WHERE status <> 3 GROUP BY spec
     ${tallyConflict}
   )
-  SELECT at, attempt_expiration, spec, took FROM changed UNION ALL SELECT 0, 0, 0, 0 FROM needy WHERE past`;
+  SELECT at, attempt_expiration, spec, took FROM changed UNION ALL SELECT 0, 0, 0, 0 FROM across WHERE past`;
 
 /**
  * `queued`: for units of which some have queues; $11 numbers for their messages, $12 the order of the changes. `laned`: where units
@@ -322,8 +322,7 @@ export function settleSql(kind: SettleKind): string {
 /**
  * Answers each change in its place; undefined where the rules have to decide. `queues` is how many queues a unit may have:
  * so many numbers of messages are taken first. `laned`: units may be handed out by partition; `counted`: work specs may have
- * breakers. `needyPast`: leases of units with
- * dependencies may have ended, and what follows from that comes first.
+ * breakers. `pastAcross`: timers or leases may have ended whose consequences come first, see `isPastAcross`.
  */
 export async function settlePlain(
   db: Database,
@@ -332,7 +331,7 @@ export async function settlePlain(
   queues: number,
   { laned, counted }: Pick<SettleKind, "laned" | "counted">,
   now: number,
-): Promise<{ answers: (AttemptChanged | undefined)[]; needyPast: boolean }> {
+): Promise<{ answers: (AttemptChanged | undefined)[]; pastAcross: boolean }> {
   const answers = new Array<AttemptChanged | undefined>(changes.length).fill(undefined);
   const sorted = changes
     .map((change, i) => ({ change, i }))
@@ -342,7 +341,7 @@ export async function settlePlain(
     sorted.map(({ change }) => change),
     now,
   );
-  if (plain === null) return { answers, needyPast: true };
+  if (plain === null) return { answers, pastAcross: true };
   const ends = changes.filter(({ action }) => action === "finish" || action === "fail").length;
   let rows: Row[];
   const fails = changes.some(({ action }) => action === "fail");
@@ -355,12 +354,12 @@ export async function settlePlain(
     rows = await db.write(sql, [...plain, int8s(seqs), order], { repeatable: true });
   }
   for (const [at, expirationTime, spec, took] of rows as [number, number, number, number][]) {
-    if (at === 0) return { answers, needyPast: true };
+    if (at === 0) return { answers, pastAcross: true };
     const { change, i } = sorted[at - 1]!;
     if (change.action !== "renew") db.happened.note(spec, happeningOf[change.action], now, took, 1);
     answers[i] = { ...unchanged(change), changed: true, status: actionStatus[change.action], expirationTime };
   }
-  return { answers, needyPast: false };
+  return { answers, pastAcross: false };
 }
 
 /** The values of the plain statement; null when some change is not plain by itself. */

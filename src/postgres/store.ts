@@ -80,7 +80,7 @@ import { dropBatches, findInner, pageBatches, readBatches } from "./batches.ts";
 import { dropLimits, readLimits, writeLimits } from "./limits.ts";
 import { readCandidates } from "./candidates.ts";
 import { claimUnits, heldLanes, type Claimed, type ClaimHints } from "./claims.ts";
-import { catchUp, expireNeedy, isPast, lookUp, type Ways } from "./expiry.ts";
+import { catchUp, isPast, lookUp, moveAcross, type Ways } from "./expiry.ts";
 import {
   copyFromUnits,
   copyUnits,
@@ -322,8 +322,8 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
   }
 
   async deleteWorkSpecs(ns: string, refs: readonly WorkSpecRef[], now: number): Promise<boolean[]> {
-    // of what is past its time, only such leases have consequences that outlive their unit
-    await expireNeedy(this.#db, now, Infinity, this.#ways.allocate);
+    // of what is past its time, only this has consequences that outlive the unit
+    await moveAcross(this.#db, now, Infinity, this.#ways.allocate);
     const answer = await this.#db.transaction((tx) => killWorkSpecs(tx, ns, refs));
     await this.#changed(ns);
     return answer;
@@ -790,7 +790,7 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
 
   async #settle(ns: string, changes: readonly Settle[], now: number): Promise<AttemptChanged[]> {
     const queues = this.#queues.get(ns) ?? 0;
-    const { answers: plain, needyPast } = this.#parts.fastPaths
+    const { answers: plain, pastAcross } = this.#parts.fastPaths
       ? await settlePlain(
           this.#parts.timely,
           ns,
@@ -799,11 +799,11 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
           { laned: this.#laned.has(ns), counted: this.#counted.has(ns) },
           now,
         )
-      : { answers: [], needyPast: true };
+      : { answers: [], pastAcross: true };
     // what is not plain, and what another transaction changed at the same moment
     const left = changes.filter((_, i) => plain[i] === undefined);
     if (left.length === 0) return plain as AttemptChanged[];
-    if (needyPast) await expireNeedy(this.#db, now, Infinity, this.#ways.allocate);
+    if (pastAcross) await moveAcross(this.#db, now, Infinity, this.#ways.allocate);
     // what was settled already must not be asked for again
     const db = left.length === changes.length ? this.#parts.timely : this.#db;
     const decided = await this.#apply(db, now, (set) => settleAttempts(set, ns, left), true);

@@ -21,8 +21,7 @@ export type Difference = keyof typeof differences;
 
 export const knownDifferences: Readonly<Record<"sqlite" | "postgres", readonly Difference[]>> = {
   sqlite: [],
-  // a settle does not look first for units that have expired and have dependents: those may be dated by what it settles
-  postgres: ["expiry"],
+  postgres: [],
 };
 
 /** Where a store is known to answer otherwise than the model. */

@@ -295,6 +295,7 @@ describe("plans", () => {
       "unit: Index Scan unit_needy",
       "unit: Index Scan unit_pkey",
       "unit: Index Scan unit_pkey",
+      "unit: Index Scan unit_timer",
     ]);
   }, 120_000);
 
