@@ -97,3 +97,10 @@ export function checkText(field: string, value: unknown): string {
   if (typeof value !== "string") throw bad(field, "a string", value);
   return value;
 }
+
+/** For what is left of an object when all of its fields were taken out. */
+export function refuseOthers(field: string, rest: object): void {
+  const [other] = Object.keys(rest);
+  if (other !== undefined)
+    throw new CoordinateError("bad_argument", `${field}.${other}: there is no such field`);
+}

@@ -345,7 +345,7 @@ export function changeUnit<Unit extends UnitState>(
     supersede(set, unit, set.now);
     unit.tries = 0;
     unit.since = set.now;
-    unhurry(set, unit);
+    dropExpiry(set, unit);
     wait(set, unit, set.now);
     return true;
   }
@@ -379,7 +379,7 @@ function setPriority<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit, 
 }
 
 /** Whoever has a unit done again wants it done: it no longer fails for having come too late. */
-function unhurry<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit): void {
+function dropExpiry<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit): void {
   const timing = set.timing(unit);
   if (timing?.expires === undefined) return;
   const { expires: _never, ...rest } = timing;

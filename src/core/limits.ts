@@ -3,7 +3,7 @@
  * counted over all work specs that refer to the limit, and their units take tokens from one bucket. A name that is not defined
  * limits nothing.
  */
-import { checkCount, checkNumber, checkObject, checkSpan } from "./check.ts";
+import { checkCount, checkNumber, checkObject, checkSpan, refuseOthers } from "./check.ts";
 import { CoordinateError } from "./errors.ts";
 import { checkName, compareNames } from "./names.ts";
 import { hasRate, nextToken, tokensOf, type Rate } from "./partitions.ts";
@@ -122,9 +122,4 @@ function checkRate(given: Rate, now: number): Rate {
   if (periodMs !== undefined) rate.periodMs = checkSpan("rate.periodMs", periodMs, now);
   if (burst !== undefined) rate.burst = checkCount("rate.burst", burst, 0);
   return rate;
-}
-
-function refuseOthers(field: string, rest: object): void {
-  const [other] = Object.keys(rest);
-  if (other !== undefined) throw new CoordinateError("bad_argument", `${field}.${other}: not a field of it`);
 }

@@ -2,7 +2,7 @@
  * Retry policies: how often a unit is tried, and how long it waits between two tries. A work spec has one, and so may a unit;
  * what the unit says takes the place of what its work spec says.
  */
-import { checkCount, checkNumber, checkObject, checkOneOf, checkSpan } from "./check.ts";
+import { checkCount, checkNumber, checkObject, checkOneOf, checkSpan, refuseOthers } from "./check.ts";
 import { CoordinateError } from "./errors.ts";
 
 export const backoffKinds = ["exponential", "fixed", "linear"] as const;
@@ -98,11 +98,6 @@ export function checkRetry(given: RetryPolicy, now: number): RetryPolicy {
     ...(jitter !== undefined && { jitter: checkShare("retry.backoff.jitter", jitter) }),
   };
   return policy;
-}
-
-function refuseOthers(field: string, rest: object): void {
-  const [other] = Object.keys(rest);
-  if (other !== undefined) throw new CoordinateError("bad_argument", `${field}.${other}: not a field of it`);
 }
 
 function checkShare(field: string, value: number): number {

@@ -47,12 +47,12 @@ export function withAging(old: WorkSpecMeta | null, made: WorkSpecMeta, now: num
 }
 
 /** Above every priority that a unit can be given. */
-const lateFrom = 1e150;
+const lateFrom = 2 ** 500;
 
-/** Late units go first, the earliest deadline before the others. */
-export const latePriority = (deadline: number): number => 1e200 * (2 - deadline / 1e16);
+/** Late units go first, the earliest deadline before the others: exact to the millisecond, since a power of two keeps all digits. */
+export const latePriority = (deadline: number): number => (2 ** 53 - deadline) * lateFrom;
 
-export const isLate = (priority: number): boolean => priority > lateFrom;
+export const isLate = (priority: number): boolean => priority >= lateFrom;
 
 /** When something happens to a waiting unit by itself; 0 is never. */
 export function nextTimer({ deadline = 0, expires = 0 }: UnitTiming, priority: number): number {

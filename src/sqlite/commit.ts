@@ -74,7 +74,7 @@ export class Committer {
     return this.#failure;
   }
 
-  /** Whether no verb is halfway: what is in memory makes sense, though it may not be on the disk yet. */
+  /** Whether no verb is halfway: what is in memory is consistent, though it may not be on the disk yet. */
   get isBetweenVerbs(): boolean {
     return this.#running === null || this.#inviting;
   }

@@ -88,7 +88,6 @@ class Live {
   /** When each kind was last read, how long after that it is read again at the soonest, and when an event of it came. */
   readonly #reads = new Map<Kind, { at: number; spacing: number; heard: number }>();
   readonly #timers = new Map<Kind, ReturnType<typeof setTimeout>>();
-  readonly #waiting = new Set<Kind>();
 
   subscribe = (listener: () => void): (() => void) => {
     this.#listeners.add(listener);
@@ -113,15 +112,20 @@ class Live {
     };
   }
 
-  /** Holds the picture, or lets it go on: what was missed is read then. */
+  /** Holds the picture, or lets it go on: everything on it is read again then. */
   hold(held: boolean): void {
     this.#held = held;
-    if (held) this.#set({ state: "held" });
-    else {
-      this.#set({ state: this.#stop === null ? "connecting" : "live" });
-      for (const kind of this.#waiting) this.#refresh(kind);
-      this.#waiting.clear();
-    }
+    this.#set({ state: held ? "held" : this.#stop === null ? "connecting" : "live" });
+    const cache = this.#cache;
+    if (cache === null) return;
+    // an observer asks anew whether it reads by itself when its options are set; until then its old interval goes on
+    for (const query of cache.getQueryCache().findAll({ type: "active" }))
+      for (const observer of query.observers) observer.setOptions(observer.options);
+    if (held) {
+      this.#forgetTimers();
+      // an answer that is on its way may tell of what comes after this moment; what was never read must still appear
+      void cache.cancelQueries({ predicate: ({ state }) => state.data !== undefined });
+    } else void cache.invalidateQueries();
   }
 
   #set(change: Partial<LiveState>): void {
@@ -139,6 +143,10 @@ class Live {
   #close(): void {
     this.#stop?.abort();
     this.#stop = null;
+    this.#forgetTimers();
+  }
+
+  #forgetTimers(): void {
     for (const timer of this.#timers.values()) clearTimeout(timer);
     this.#timers.clear();
   }
@@ -174,10 +182,9 @@ class Live {
   }
 
   #changed(type: StreamedEvent["type"]): void {
-    for (const kind of kindsOf[type]) {
-      if (this.#held) this.#waiting.add(kind);
-      else this.#refresh(kind, type === "workSpecs" || type === "namespace" || type === "reset");
-    }
+    if (this.#held) return;
+    for (const kind of kindsOf[type])
+      this.#refresh(kind, type === "workSpecs" || type === "namespace" || type === "reset");
   }
 
   /**

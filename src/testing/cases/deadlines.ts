@@ -45,9 +45,9 @@ export const deadlines: CaseGroup = {
         await t.spec("s");
         await t.add(
           "s",
-          { name: "a", deadlineMs: 3 * second },
-          { name: "b", deadlineMs: second },
-          { name: "c", deadlineMs: 2 * second },
+          { name: "a", deadlineMs: 3 },
+          { name: "b", deadlineMs: 1 },
+          { name: "c", deadlineMs: 2 },
           { name: "d", priority: 100 },
         );
         await t.advance(minute);
