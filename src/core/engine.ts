@@ -94,6 +94,7 @@ import { checkName, compareNames, type NameKind } from "./names.ts";
 import {
   defaultNamespaceSettings,
   schedulingPolicies,
+  shareKinds,
   type NamespaceRow,
   type NamespaceSettings,
 } from "./namespace.ts";
@@ -101,6 +102,7 @@ import { eachRow, type Page } from "./page.ts";
 import { defaultTake, maxTaken, type QueueMessage, type QueueRow } from "./queue.ts";
 import { checkRetry, specTryLimit, type UnitRetry } from "./retry.ts";
 import { keepsHistory, Recorder, stepOf, type StoredRecord } from "./recording.ts";
+import { RecentWorkReader } from "./recent-work.ts";
 import { runsDue, withRuns } from "./schedule.ts";
 import { withAging, type UnitTiming } from "./timing.ts";
 import { choose, explainChoice, type Candidate, type Explained, type ScheduleRequest } from "./scheduler.ts";
@@ -199,6 +201,7 @@ export class Engine implements Coordinate {
   readonly #messageWaiters: MessageWaiters;
   readonly #ends: EndWaits;
   readonly #recorder: Recorder | null;
+  readonly #recent: RecentWorkReader;
   readonly #breakerWatchers = new Set<(event: BreakerEvent) => void>();
   readonly #stopListening: () => void;
   #closed = false;
@@ -219,6 +222,7 @@ export class Engine implements Coordinate {
     this.#ends = new EndWaits(store, this.#clock, this.#pollMs);
     const keeps = (options.history ?? true) && keepsHistory(store);
     this.#recorder = keeps ? new Recorder(store, this.#clock.now()) : null;
+    this.#recent = new RecentWorkReader(store);
     this.#stopListening = listensToBreakers(store, (event) => {
       const { namespace, workSpec, time, state } = event;
       this.#recorder?.changed(namespace, { time, workSpec, what: breakerWord(state) });
@@ -243,6 +247,7 @@ export class Engine implements Coordinate {
     const change: Partial<NamespaceSettings> = {};
     for (const [field, value] of Object.entries(settings)) {
       if (field === "policy") change.policy = checkOneOf(field, value, schedulingPolicies);
+      else if (field === "share") change.share = checkOneOf(field, value, shareKinds);
       else if (field === "desired") change.desired = checkOneOf(field, value, desiredStates);
       else throw new CoordinateError("bad_argument", `${field}: not a setting of a namespace`);
     }
@@ -671,7 +676,9 @@ export class Engine implements Coordinate {
       // in one order whatever the store, so that the same draw is the same choice
       candidates.sort(byName);
       const open = tries < 3 ? candidates : candidates.filter(({ id }) => id !== failed?.id);
-      const chosen = choose(open, ask.schedule, now, this.#random, settings.policy);
+      const { policy, share } = settings;
+      const recent = share === "time" ? await this.#recent.read(ns, candidates, now) : null;
+      const chosen = choose(open, ask.schedule, now, this.#random, policy, recent, ask.number);
       // an earlier look is good for a claim, not for saying that there is nothing
       if (chosen === null && look !== undefined) continue;
       if (chosen === null || tries > 8)
@@ -1181,7 +1188,9 @@ export class Engine implements Coordinate {
     const { settings, limits = [] } = found;
     const candidates = holdByLimits(found.candidates, limits, now);
     if (asksForTasks(request) && (await this.#deriveTasks(ns, candidates))) return this.explain(ns, request);
-    return explainChoice(candidates.sort(byName), checkSchedule(request), now, settings.policy);
+    const { policy, share } = settings;
+    const recent = await this.#recent.read(ns, candidates, now, true);
+    return explainChoice(candidates.sort(byName), checkSchedule(request), now, policy, share, recent);
   }
 
   // ---- locks

@@ -366,7 +366,7 @@ function WhatGoesOn({ spec, look }: { spec: SpecRow; look: NamespaceLook }): Rea
   );
 }
 
-/** Of what runs at the same priority: what each has, against what the weights of those with work would give it. */
+/** Of what runs at the same priority, or of the time it takes: what each has, against what the weights of those with work would give it. */
 function Share({ spec, look }: { spec: SpecRow; look: NamespaceLook }): ReactNode {
   const { ns } = useHere();
   const { priority } = spec.meta;
@@ -380,8 +380,11 @@ function Share({ spec, look }: { spec: SpecRow; look: NamespaceLook }): ReactNod
   const { started } = useSparks(ns);
   // what was handed out in the last hour says more than the few that happen to run now
   const handed = rivals.reduce((sum, { name }) => sum + (started.get(name) ?? 0), 0);
-  const measuredOf = ({ name, counts }: SpecRow): number =>
-    handed > 0 ? (started.get(name) ?? 0) : counts.pending;
+  const words = spec.explained?.share === "time" ? timeWords : handed > 0 ? handedWords : runningWords;
+  const measuredOf = ({ name, counts, explained }: SpecRow): number => {
+    if (words === timeWords) return explained?.measuredShare ?? 0;
+    return words === handedWords ? (started.get(name) ?? 0) : counts.pending;
+  };
   const measured = rivals.reduce((sum, rival) => sum + measuredOf(rival), 0);
   const weight = rivals.reduce((sum, { meta }) => sum + meta.weight, 0);
   const rows = rivals
@@ -394,12 +397,12 @@ function Share({ spec, look }: { spec: SpecRow; look: NamespaceLook }): ReactNod
     .slice(0, 6);
   const scale = Math.max(0.2, ...rows.flatMap(({ runs, target }) => [runs, target])) * 1.15;
   return (
-    <section className="card share" aria-label="Share of what runs">
+    <section className="card share" aria-label={`Share of ${words.what}`}>
       <header>
-        <h2>Share of what {handed > 0 ? "was handed out" : "runs"}</h2>
+        <h2>Share of {words.what}</h2>
         <span className="grow" />
         <span className="dim">
-          priority {priority}, {handed > 0 ? "last hour" : "now"}
+          priority {priority}, {words.when}
         </span>
       </header>
       <div className="shb">
@@ -421,13 +424,17 @@ function Share({ spec, look }: { spec: SpecRow; look: NamespaceLook }): ReactNod
           <span>
             <i className="mk" /> measured <b className="tk" /> target
           </span>
-          <span className="r">{handed > 0 ? "handed" : "runs"}</span>
+          <span className="r">{words.column}</span>
           <span className="r">target</span>
         </div>
       </div>
     </section>
   );
 }
+
+const timeWords = { what: "worker time", when: "last minutes", column: "time" };
+const handedWords = { what: "what was handed out", when: "last hour", column: "handed" };
+const runningWords = { what: "what runs", when: "now", column: "runs" };
 
 /** The groups that are shown at first; the others are few units each, as a rule. */
 const firstGroups = 10;
