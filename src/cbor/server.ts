@@ -30,7 +30,7 @@ export interface CborRpcLimits extends Partial<ConnectionLimits>, ConnectionCaps
   /** One unit's data; 16 MiB. */
   maxDataBytes?: number;
   /** Units of one call of a verb, as the engine has it; longer lists are added in pieces. 100,000. */
-  maxBatch?: number;
+  maxItems?: number;
   /** Of messages that are coming in, all connections together; 128 MiB. */
   maxUnfinishedBytes?: number;
 }
@@ -94,7 +94,7 @@ const defaults = {
   maxConcurrent: 128,
   maxWaits: 1024,
   stallMs: 30_000,
-  maxBatch: 100_000,
+  maxItems: 100_000,
   maxUnfinishedBytes: 128 * 1024 * 1024,
 } as const;
 
@@ -113,7 +113,7 @@ export async function listenCborRpc(
       ...defaultDataLimits,
       ...(limits.maxDataBytes !== undefined && { maxBytes: limits.maxDataBytes }),
     },
-    maxBatch: limits.maxBatch,
+    maxItems: limits.maxItems,
     maxAnswerBytes: limits.maxFrameBytes,
     config,
     archive: options.archive ?? null,

@@ -162,7 +162,7 @@ async function serve(config: Config, log: Logger, parts: Parts): Promise<Daemon>
     access: accessOf(config, tokens),
     allowHosts: config.allowHost,
     maxBodyBytes: config.maxBodyBytes,
-    maxBatch: config.maxBatch,
+    maxItems: config.maxItems,
     large,
     dataLimits: { maxBytes: config.maxDataBytes },
     stopping: stopping.signal,
@@ -257,7 +257,7 @@ async function listenRpc(
     ...(config.cborrpcTls && tls !== null && { tls }),
     limits: {
       maxDataBytes: config.maxDataBytes,
-      maxBatch: config.maxBatch,
+      maxItems: config.maxItems,
       ...limitsOf(config),
     },
     large,

@@ -235,8 +235,8 @@ test("a daemon tells an administrator its settings, without secrets", async () =
   const tokens = path.join(dataDir, "tokens.json");
   const { token } = createToken(tokens, { name: "a", grants: all });
   const { token: other } = createToken(tokens, { name: "b", grants: [{ namespace: "*", scopes: ["work"] }] });
-  const daemon = await start({ dataDir, maxBatch: 1234 });
-  expect(await clientOf(daemon, token).daemonConfig()).toMatchObject({ dataDir, maxBatch: 1234 });
+  const daemon = await start({ dataDir, maxItems: 1234 });
+  expect(await clientOf(daemon, token).daemonConfig()).toMatchObject({ dataDir, maxItems: 1234 });
   expect(await status(clientOf(daemon, other).daemonConfig())).toBe(403);
   await daemon.stop();
 });
