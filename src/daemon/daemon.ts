@@ -269,7 +269,7 @@ async function listenRpc(
     clock,
     graceMs: config.graceMs,
     ...(engine !== null && { archive: () => engine.sweep() }),
-    ...(audit !== null && { watch: (asked: Coordinate, address: string) => audit.watch(asked, address) }),
+    ...(audit !== null && { watch: audit.watch.bind(audit) }),
     onBug: (error, method) => log.error({ method, err: error }, "a CBOR-RPC request failed: this is a bug"),
     onMalformed: (error) =>
       log.warn({ reason: error.message }, "a CBOR-RPC connection sent no message and was closed"),

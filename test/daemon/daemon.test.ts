@@ -530,6 +530,15 @@ describe("the daemon", () => {
     expect(await everything.listNamespaces()).not.toEqual([]);
     await python.call("coordinate.authenticate", admin.token);
     expect(await python.shown("list_work_specs", {})).toBe("[[], None]");
+    const added = () =>
+      readFileSync(path.join(dataDir, "audit.log"), "utf8")
+        .split("\n")
+        .filter((line) => line.includes('"addWorkUnits"'))
+        .map((line) => JSON.parse(line) as { token: string; status: number });
+    await expect.poll(added).toMatchObject([
+      { token: reader.row.id, status: 400 },
+      { token: admin.row.id, status: 200 },
+    ]);
 
     // a connection that was let in
     revokeToken(file, reader.row.id);
