@@ -1,7 +1,7 @@
 /** Which workers can run which work specs, and what the others lack. */
 import { useQueries } from "@tanstack/react-query";
 import type { ReactNode } from "react";
-import type { ScheduleRequest, WorkerRow } from "../../core/index.ts";
+import type { Explained, ScheduleRequest, WorkerRow } from "../../core/index.ts";
 import { client } from "../data/connection.ts";
 import { every } from "../data/live.ts";
 import { toldOf } from "../data/workers.ts";
@@ -44,7 +44,7 @@ export function WhoCanRun({ workers }: { workers: readonly WorkerRow[] }): React
           <thead>
             <tr>
               <th scope="col">Work spec</th>
-              <th scope="col">Needs runtime</th>
+              <th scope="col">Needs</th>
               <th className="r lo" scope="col">
                 Needs GB
               </th>
@@ -64,39 +64,16 @@ export function WhoCanRun({ workers }: { workers: readonly WorkerRow[] }): React
                   </Link>
                 </td>
                 <td>
-                  <code>{meta.runtime === "" ? "" : visible(meta.runtime)}</code>
+                  <code>
+                    {visible([meta.runtime, ...meta.requires].filter((one) => one !== "").join(", "))}
+                  </code>
                 </td>
                 <td className="r lo">{meta.minGb === 0 ? <span className="z">0</span> : meta.minGb}</td>
                 {answers.map(({ data }, i) => {
                   const one = data?.find(({ workSpec }) => workSpec === name);
                   return (
                     <td key={i} className="r">
-                      {one === undefined ? (
-                        ""
-                      ) : one.excluded === null ||
-                        one.excluded === "no_work" ||
-                        one.excluded === "enough_running" ||
-                        one.excluded === "continuous_not_due" ||
-                        one.excluded === "schedule_not_due" ||
-                        one.excluded === "continuous_pending" ? (
-                        <span className="yes" title={one.reason}>
-                          <Icon name="tick" label="can" />{" "}
-                          {one.excluded === null ? "" : <span className="dim">{short[one.excluded]}</span>}
-                        </span>
-                      ) : (
-                        <span
-                          className={
-                            one.excluded === "other_runtime" ||
-                            one.excluded === "no_task" ||
-                            one.excluded === "needs_memory"
-                              ? "no"
-                              : "lim"
-                          }
-                          title={visible(one.reason)}
-                        >
-                          {short[one.excluded] ?? visible(one.reason)}
-                        </span>
-                      )}
+                      {one === undefined ? null : <Verdict explained={one} />}
                     </td>
                   );
                 })}
@@ -109,19 +86,43 @@ export function WhoCanRun({ workers }: { workers: readonly WorkerRow[] }): React
   );
 }
 
-const short: Readonly<Record<string, string>> = {
-  no_work: "no work now",
-  enough_running: "has its share",
-  continuous_not_due: "not due",
-  schedule_not_due: "not due",
-  continuous_pending: "runs",
-  paused: "paused",
-  no_weight: "no weight",
-  other_runtime: "other runtime",
-  needs_memory: "needs more memory",
-  no_task: "has no such task",
-  other_work_spec: "takes other work specs",
-  max_running: "at its max_running",
-  lower_priority: "lower priority",
-  preempted: "successors first",
+/** Whether such a worker can run it, now or when there is work; cannot; or could, and something holds it back. */
+const verdicts: Readonly<
+  Record<NonNullable<Explained["excluded"]>, readonly [verdict: "yes" | "no" | "held", words: string]>
+> = {
+  no_work: ["yes", "no work now"],
+  enough_running: ["yes", "has its share"],
+  continuous_not_due: ["yes", "not due"],
+  schedule_not_due: ["yes", "not due"],
+  continuous_pending: ["yes", "runs"],
+  other_runtime: ["no", "other runtime"],
+  needs_memory: ["no", "needs more memory"],
+  needs_labels: ["no", "lacks a label"],
+  no_task: ["no", "has no such task"],
+  other_work_spec: ["no", "takes other work specs"],
+  paused: ["held", "paused"],
+  not_before: ["held", "starts later"],
+  no_weight: ["held", "no weight"],
+  max_running: ["held", "at its max_running"],
+  breaker: ["held", "held by its breaker"],
+  rate: ["held", "at its rate"],
+  limit: ["held", "at a shared limit"],
+  partitions: ["held", "partitions are full"],
+  lower_priority: ["held", "lower priority"],
+  preempted: ["held", "successors first"],
 };
+
+function Verdict({ explained: { excluded, reason } }: { explained: Explained }): ReactNode {
+  const [verdict, words] = excluded === null ? (["yes", ""] as const) : verdicts[excluded];
+  if (verdict === "yes")
+    return (
+      <span className="yes" title={visible(reason)}>
+        <Icon name="tick" label="can" /> <span className="dim">{words}</span>
+      </span>
+    );
+  return (
+    <span className={verdict === "no" ? "no" : "lim"} title={visible(reason)}>
+      {words}
+    </span>
+  );
+}
