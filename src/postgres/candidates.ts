@@ -13,6 +13,7 @@ import {
   type Held,
   type NamespaceSettings,
   type SchedulingPolicy,
+  type ShareKind,
 } from "../core/index.ts";
 import { requestOf, type Seen } from "./claims.ts";
 import type { Row, Session } from "./connection.ts";
@@ -44,7 +45,7 @@ export const candidatesSql = `
       OR EXISTS (SELECT 1 FROM @note e WHERE e.spec = s.id) OR (s.build_lanes > 0 AND s.build_lanes <= $4::bigint) END,
     CASE WHEN s.laned THEN (SELECT l.until FROM @lane l WHERE l.spec = s.id AND l.state = 2 ORDER BY l.until LIMIT 1) END,
     s.breaker,
-    EXISTS (SELECT 1 FROM @unit u WHERE u.timer IS NOT NULL AND u.timer <= $4::bigint)
+    EXISTS (SELECT 1 FROM @unit u WHERE u.timer IS NOT NULL AND u.timer <= $4::bigint), n.share
   FROM @namespace n LEFT JOIN @spec s ON s.namespace = n.id AND NOT s.dead
     LEFT JOIN LATERAL ${tallyOf("s.id")} c ON true
   WHERE n.name = $1 AND NOT n.dead`;
@@ -106,7 +107,11 @@ export async function readCandidates(
       candidate.held = heldBack(row, candidate, now);
   }
   return {
-    settings: { policy: first[0] as SchedulingPolicy, desired: first[1] as DesiredState },
+    settings: {
+      policy: first[0] as SchedulingPolicy,
+      share: first[20] as ShareKind,
+      desired: first[1] as DesiredState,
+    },
     candidates,
     repeated: readRepeated(first[11] as string | null),
     arrivals,

@@ -235,8 +235,8 @@ test("a daemon tells an administrator its settings, without secrets", async () =
   const tokens = path.join(dataDir, "tokens.json");
   const { token } = createToken(tokens, { name: "a", grants: all });
   const { token: other } = createToken(tokens, { name: "b", grants: [{ namespace: "*", scopes: ["work"] }] });
-  const daemon = await start({ dataDir, maxBatch: 1234 });
-  expect(await clientOf(daemon, token).daemonConfig()).toMatchObject({ dataDir, maxBatch: 1234 });
+  const daemon = await start({ dataDir, maxItems: 1234 });
+  expect(await clientOf(daemon, token).daemonConfig()).toMatchObject({ dataDir, maxItems: 1234 });
   expect(await status(clientOf(daemon, other).daemonConfig())).toBe(403);
   await daemon.stop();
 });
@@ -530,6 +530,15 @@ describe("the daemon", () => {
     expect(await everything.listNamespaces()).not.toEqual([]);
     await python.call("coordinate.authenticate", admin.token);
     expect(await python.shown("list_work_specs", {})).toBe("[[], None]");
+    const added = () =>
+      readFileSync(path.join(dataDir, "audit.log"), "utf8")
+        .split("\n")
+        .filter((line) => line.includes('"addWorkUnits"'))
+        .map((line) => JSON.parse(line) as { token: string; status: number });
+    await expect.poll(added).toMatchObject([
+      { token: reader.row.id, status: 400 },
+      { token: admin.row.id, status: 200 },
+    ]);
 
     // a connection that was let in
     revokeToken(file, reader.row.id);

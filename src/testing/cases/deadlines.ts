@@ -252,6 +252,58 @@ export const aging: CaseGroup = {
       },
     },
     {
+      name: "adding a waiting unit again keeps what it has gained, with the priority that it is given now",
+      async run(t) {
+        await t.spec("s", { aging: 1 });
+        await t.add("s", { name: "old", priority: 1 }, { name: "put off" });
+        await t.advance(10 * minute);
+        await t.add("s", { name: "old", priority: 2, data: encodeData({ again: true }) });
+        await t.add("s", { name: "put off", delayMs: minute });
+        assert.equal((await t.unit("s", "old")).priority, 2);
+        await t.advance(minute);
+        await t.add(
+          "s",
+          { name: "high", priority: 14 },
+          { name: "new", priority: 12 },
+          { name: "low", priority: 1 },
+        );
+        assert.deepEqual(await drain(t), ["high", "old", "new", "low", "put off"]);
+      },
+    },
+    {
+      name: "a unit that ended and is added again begins to gain anew",
+      async run(t) {
+        await t.spec("s", { aging: 1 });
+        await t.add("s", "old");
+        await t.advance(10 * minute);
+        assert.deepEqual(await drain(t), ["old"]);
+        await t.add("s", "old", { name: "new", priority: 1 });
+        assert.deepEqual(await drain(t), ["new", "old"]);
+      },
+    },
+    {
+      name: "a delayed unit that is added again without a delay gains from then on",
+      async run(t) {
+        await t.spec("s", { aging: 1 });
+        await t.add("s", { name: "early", delayMs: 10 * minute });
+        await t.advance(minute);
+        await t.add("s", "early");
+        await t.advance(minute);
+        await t.add("s", { name: "new", priority: 0.5 });
+        assert.deepEqual(await drain(t), ["early", "new"]);
+      },
+    },
+    {
+      name: "a late unit that is added again without its deadline keeps its age",
+      async run(t) {
+        await t.spec("s", { aging: 1 });
+        await t.add("s", { name: "late", deadlineMs: minute });
+        await t.advance(10 * minute);
+        await t.add("s", "late", { name: "high", priority: 11 }, { name: "low", priority: 9 });
+        assert.deepEqual(await drain(t), ["high", "late", "low"]);
+      },
+    },
+    {
       name: "a delayed unit gains from the end of its delay on",
       async run(t) {
         await t.spec("s", { aging: 1 });
