@@ -131,11 +131,16 @@ export interface Store extends QueueStore, ActionStore, LogStore, LockStore, Hou
     requestId: string | null,
     now: number,
   ): Promise<AddedWorkUnit[]>;
+  /**
+   * By name, in the order asked for, null where there is none. A store that can calls `seen` with the rows in the step in which they were
+   * read: watches that are begun in it miss nothing. It may be called again when that step is repeated; the last one counts.
+   */
   getWorkUnits(
     ns: string,
     ref: WorkSpecRef,
     names: readonly string[],
     now: number,
+    seen?: (rows: readonly (WorkUnitRow | null)[]) => void,
   ): Promise<(WorkUnitRow | null)[]>;
   /** In name order. */
   listWorkUnits(
