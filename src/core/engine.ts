@@ -898,6 +898,11 @@ export class Engine implements Coordinate {
     return () => this.#breakerWatchers.delete(tell);
   }
 
+  /** How many units were late through this engine: they went first from then on, or failed. */
+  get late(): number {
+    return keepsHistory(this.#store) ? this.#store.happened.late : 0;
+  }
+
   /** How many requests wait: for work, for messages, or for units to end. */
   get waiting(): number {
     return this.#waiting.size + this.#messageWaiters.size + this.#ends.size;

@@ -71,7 +71,8 @@ export class WorkFinder {
 
   async explain(ns: string, request: ScheduleRequest): Promise<Explained[]> {
     const now = this.#clock.now();
-    const found = await this.#store.candidates(ns, { requestId: null, fresh: true }, now);
+    const ask = { requestId: null, fresh: true, topPriorities: true };
+    const found = await this.#store.candidates(ns, ask, now);
     const { settings, limits = [] } = found;
     const candidates = holdByLimits(found.candidates, limits, now);
     if (asksForTasks(request) && (await this.#deriveTasks(ns, candidates))) return this.explain(ns, request);

@@ -82,7 +82,7 @@ export class Noted implements Notes {
   }
 
   note(spec: number, happening: Happening, at: number, ms: number, count: number): void {
-    if (!this.#happened.on) return;
+    if (!this.#happened.on && happening !== "late") return;
     const items = this.#items;
     const kind = kinds[happening];
     const last = items.length - 5;
@@ -127,6 +127,8 @@ const maxSteps = 60;
 export class Happened implements Notes {
   /** Whether anybody records what happens. */
   on = false;
+  /** Units that were late, whether that is recorded or not. */
+  late = 0;
   /** Those who are told of breakers. */
   readonly breakers = new Set<(event: BreakerEvent) => void>();
   readonly #steps = new Map<number, Map<number, HistoryRecord>>();
@@ -138,6 +140,7 @@ export class Happened implements Notes {
   #count = 0;
 
   note(spec: number, happening: Happening, at: number, ms: number, count: number): void {
+    if (happening === "late") this.late += count;
     if (!this.on) return;
     if (ms !== this.#ms || at !== this.#at || happening !== this.#happening || spec !== this.#spec) {
       this.#add();

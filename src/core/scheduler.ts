@@ -11,7 +11,7 @@ import type { SchedulingPolicy, ShareKind } from "./namespace.ts";
 import { hasRate } from "./partitions.ts";
 import type { RecentWorks } from "./recent-work.ts";
 import { labelsLike, unmetRequirement } from "./worker-labels.ts";
-import { currentPriority } from "./timing.ts";
+import { currentPriority, isLate } from "./timing.ts";
 import type { WorkSpecMeta } from "./work-spec.ts";
 
 /** What the scheduler needs to know of a work spec, and no more. */
@@ -337,14 +337,16 @@ const rounded = <Value extends number | null>(value: Value, digits: number): Val
   (value === null ? value : Number(value.toFixed(digits))) as Value;
 
 function reason(
-  { meta, available, pending, held }: Candidate,
+  { meta, available, pending, held, topPriority }: Candidate,
   excluded: Exclusion | null,
   request: ScheduleRequest,
   now: number,
 ): string {
   switch (excluded) {
     case null:
-      return available > 0 ? "has available work units" : "may generate a work unit";
+      return available > 0
+        ? `has available work units${orderText(meta, topPriority)}`
+        : "may generate a work unit";
     case "paused":
       return "is paused";
     case "not_before":
@@ -393,6 +395,12 @@ function reason(
     case "enough_running":
       return "has more than its share of pending work units";
   }
+}
+
+/** What orders its units besides the priorities that they were given. */
+function orderText({ aging }: WorkSpecMeta, topPriority: number): string {
+  const late = isLate(topPriority) ? "; one that is past its deadline goes first" : "";
+  return aging > 0 ? `${late}; those that wait gain ${aging} priority a minute` : late;
 }
 
 const untilText = (until: number, now: number): string =>

@@ -247,6 +247,8 @@ export interface Slice {
 export interface CandidatesAsk {
   requestId: string | null;
   fresh: boolean;
+  /** Whether the top priorities are wanted under every policy; a store may leave out those that its policy does not use. */
+  topPriorities?: boolean;
 }
 
 /** The counts of a work spec, with its id. */

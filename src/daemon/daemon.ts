@@ -104,6 +104,7 @@ async function serve(config: Config, log: Logger, parts: Parts): Promise<Daemon>
     coordinate: backend.coordinate,
     now: () => backend.clock.now(),
     waiting: () => backend.engine?.waiting ?? 0,
+    late: () => backend.engine?.late ?? 0,
     watchers: () => events.watchers,
   });
 

@@ -19,7 +19,7 @@ import { requestOf, type Seen } from "./claims.ts";
 import type { Row, Session } from "./connection.ts";
 import { readRepeated } from "./log.ts";
 import { tallyOf } from "./tally.ts";
-import { byteas, textKey } from "./values.ts";
+import { byteas, int8s, textKey } from "./values.ts";
 import { readMeta } from "./work-specs.ts";
 
 /** Nobody waits longer than a minute without looking again: what is due later need not be known. */
@@ -117,6 +117,19 @@ export async function readCandidates(
     arrivals,
     only: first[0] === "python" || rows.length > fewSpecs ? null : onlyOne(rows, candidates),
   };
+}
+
+/** Reads the top priorities of those that have any, which the look leaves out unless its policy uses them. */
+export async function readTopPriorities(session: Session, candidates: readonly Candidate[]): Promise<void> {
+  const ready = candidates.filter(({ available }) => available > 0);
+  if (ready.length === 0) return;
+  const rows = await session.rows(
+    `SELECT s.id, (SELECT -u.place FROM @unit u WHERE u.spec = s.id AND u.status = 0 ORDER BY u.place, u.key LIMIT 1)
+     FROM unnest($1::bigint[]) AS s (id)`,
+    [int8s(ready.map(({ id }) => id))],
+  );
+  const tops = new Map(rows as [number, number | null][]);
+  for (const candidate of ready) candidate.topPriority = tops.get(candidate.id) ?? 0;
 }
 
 /** What is known without a claim: notes that are still to be folded may turn out to change nothing. */

@@ -164,6 +164,20 @@ describe("tokens", () => {
     ]);
   });
 
+  test("late units are counted in the metrics: those that go first, and those that expire", async () => {
+    const daemon = await start({ dataDir: fresh(), metrics: true });
+    const client = clientOf(daemon);
+    await client.setWorkSpecs("n", [{ data: encodeData({ name: "s" }) }]);
+    await client.addWorkUnits("n", "s", [
+      { name: "first", deadlineMs: 1 },
+      { name: "dropped", expiresMs: 1 },
+      { name: "in time", deadlineMs: 3_600_000 },
+    ]);
+    const metrics = async (): Promise<string> => (await fetch(`${daemon.urls[0]}/metrics`)).text();
+    await expect.poll(metrics, { timeout: 20_000 }).toContain("coordinate_late_work_units_total 2\n");
+    await daemon.stop();
+  });
+
   test("a breaker that trips is in the events, the metrics and the audit log", async () => {
     const dataDir = fresh();
     const { token } = createToken(path.join(dataDir, "tokens.json"), { name: "a", grants: all });

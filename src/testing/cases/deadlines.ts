@@ -220,6 +220,21 @@ export const aging: CaseGroup = {
   concept: "aging",
   cases: [
     {
+      name: "explain tells that waiting units gain priority, and that a late one goes first",
+      async run(t) {
+        const reason = async (): Promise<string | undefined> => (await t.c.explain(t.ns))[0]?.reason;
+        await t.spec("s");
+        await t.add("s", "a", { name: "b", deadlineMs: minute });
+        assert.equal(await reason(), "has available work units");
+        await t.advance(minute);
+        assert.equal(await reason(), "has available work units; one that is past its deadline goes first");
+        await t.c.setWorkSpecMeta(t.ns, "s", { aging: 2 });
+        assert.match(present(await reason()), /goes first; those that wait gain 2 priority a minute$/);
+        await t.claimOne();
+        assert.equal(await reason(), "has available work units; those that wait gain 2 priority a minute");
+      },
+    },
+    {
       name: "a unit that has waited long goes before one of higher priority that came later",
       async run(t) {
         await t.spec("s", { aging: 1 });
