@@ -51,9 +51,9 @@ export interface JobWorkerSetting {
 
 /**
  * Short functions are claimed together and their outcomes stored together: to write one by itself takes longer than to run it. Claims grow while all
- * of one is settled within a few milliseconds.
+ * of one is settled within a few milliseconds. Larger ones are not faster, and more would be lost with the process of the pool.
  */
-const maxAttempts = 32;
+const maxAttempts = 16;
 /** A job that has not begun so long after its claim, because the one before it runs long, is given back for other workers. */
 const holdMs = 80;
 /** An outcome waits this long at most for others to be stored with, and not at all when nothing else is ready to run. */
