@@ -46,7 +46,8 @@ async function addUnits(coordinate: Coordinate, ns: string, from: number, count:
 
 export const partitioned: Probe = async (address, factor) => {
   const coordinate = await openCoordinate(address);
-  const turn = Math.max(200, Math.round(5000 * Math.min(1, factor)));
+  // long enough for compiled code, unless it is only tried out
+  const turn = factor < 0.05 ? 200 : 5000;
   const names = Object.keys(kinds);
   const added = new Map<string, number>();
   const add = async (ns: string, count: number): Promise<void> => {

@@ -320,23 +320,26 @@ const laneStatements = {
 };
 
 /**
- * The first units of each lane from a place on: so many as are wanted, locked and read; and all of them and one more as they were seen,
- * with nothing but id, key and place. What others have locked is seen only. $1 spec, $2 lanes, $3 places, $4 keys, $5 how many are wanted.
+ * The first units of each lane from a place on, each with the one behind it as it was seen: locked and read, or with nothing but id, key
+ * and place where another transaction has locked it. $1 spec, $2 lanes, $3 places, $4 keys, $5 how many of each.
  */
 export const entriesSql = `
   WITH seen AS MATERIALIZED (
-    SELECT g.at::int AS at, u.id, u.place, u.key, row_number() OVER (PARTITION BY g.at ORDER BY u.place, u.key) AS turn
+    SELECT g.at::int AS at, u.id, u.place, u.key, row_number() OVER lane AS turn,
+      lead(u.id) OVER lane AS next_id, lead(u.place) OVER lane AS next_place, lead(u.key) OVER lane AS next_key
     FROM unnest($2::bytea[], $3::float8[], $4::bytea[]) WITH ORDINALITY AS g (lane, place, key, at) CROSS JOIN LATERAL (
       SELECT u.id, u.place, u.key FROM @unit u
       WHERE u.spec = $1 AND u.lane = g.lane AND ${waits} AND (u.place, u.key) >= (g.place, g.key)
       ORDER BY u.place, u.key LIMIT $5 + 1
-    ) u
+    ) u WINDOW lane AS (PARTITION BY g.at ORDER BY u.place, u.key)
   ), locked AS MATERIALIZED (
-    SELECT s.at, ${unitColumns} FROM seen s JOIN @unit u ON ${isRow("u.id", "s.id")}
+    SELECT s.at, s.next_id, s.next_place, s.next_key, ${unitColumns} FROM seen s JOIN @unit u ON ${isRow("u.id", "s.id")}
     WHERE s.turn <= $5 AND u.status + 0 = 0 FOR UPDATE OF u SKIP LOCKED
   )
   SELECT * FROM locked
-  UNION ALL SELECT s.at, s.id, NULL, s.key, NULL, NULL, s.place${", NULL".repeat(unitColumnCount - 6)} FROM seen s`;
+  UNION ALL
+  SELECT s.at, s.next_id, s.next_place, s.next_key, s.id, NULL, s.key, NULL, NULL, s.place${", NULL".repeat(unitColumnCount - 6)}
+  FROM seen s WHERE s.turn <= $5 AND NOT s.id = ANY (ARRAY(SELECT l.id FROM locked l))`;
 
 /** $1 spec, then arrays of lane, partition, state, rank, until, bucket, place and key. */
 const saveSql = `
@@ -499,14 +502,22 @@ export class SpecLanes {
         share,
       ]);
       const locked: Row[] = [];
-      for (const [at, ...unit] of rows) {
+      const behind = new Map<number, Entry>();
+      for (const [at, nextId, nextPlace, nextKey, ...unit] of rows) {
         const [id, spec, key, , , place] = unit as [number, number | null, Buffer, unknown, unknown, number];
-        if (spec === null) empty[(at as number) - 1]!.entries.push({ id, at: { place, key } });
-        else locked.push(unit);
+        empty[(at as number) - 1]!.entries.push({ id, at: { place, key } });
+        if (nextId !== null)
+          behind.set(id, {
+            id: nextId as number,
+            at: { place: nextPlace as number, key: nextKey as Buffer },
+          });
+        if (spec !== null) locked.push(unit);
       }
       await this.#host.keep(locked);
       for (const lane of empty) {
         lane.entries.sort((a, b) => comparePlaces(a.at, b.at));
+        const more = behind.get(lane.entries.at(-1)?.id ?? 0);
+        if (more !== undefined) lane.entries.push(more);
         lane.seenAll = lane.entries.length <= share;
         const last = lane.entries.at(-1);
         if (last !== undefined) lane.from = after(last.at);
