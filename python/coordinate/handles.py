@@ -439,9 +439,12 @@ class Namespace(Handle[M]):
         return read(NamespaceSettings, (await self._scope.ask("getNamespace", {}))["settings"])
 
     @operation
-    async def configure(self, policy: Optional[str] = None, desired: Optional[str] = None) -> NamespaceSettings:
+    async def configure(
+        self, policy: Optional[str] = None, desired: Optional[str] = None, share: Optional[str] = None
+    ) -> NamespaceSettings:
         """Changes what is given; answers the resulting settings."""
-        row = await self._scope.ask("setNamespace", {"settings": body_of(policy=policy, desired=desired)})
+        body = body_of(policy=policy, desired=desired, share=share)
+        row = await self._scope.ask("setNamespace", {"settings": body})
         return read(NamespaceSettings, row["settings"])
 
     @operation

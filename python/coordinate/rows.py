@@ -67,6 +67,8 @@ def read(kind: Type[Row], row: Mapping[str, Any]) -> Row:
 class NamespaceSettings:
     policy: str
     desired: str
+    #: What weights are shares of: "choices" or "time".
+    share: str = "choices"
 
 
 @dataclass(frozen=True)
@@ -405,6 +407,12 @@ class Explained:
     pending: int
     score: float
     chance: float
+    #: What weights are shares of ("choices" or "time"), its share by its weight, and the one it had lately.
+    share: str = "choices"
+    target_share: float = 0
+    measured_share: Optional[float] = None
+    #: How long its attempts took on average lately.
+    mean: float = field(default=0, metadata={"wire": "meanMs", "read": from_ms})
 
 
 def _path(path: Any) -> Tuple[str, ...]:

@@ -376,6 +376,9 @@ def test_looking_in(client, ns):
     assert explained.excluded is not None and explained.available == 1
     assert ns.settings().desired == "run"
     assert ns.configure(desired="idle", policy="python").policy == "python"
+    assert ns.configure(share="time").share == "time"
+    [explained] = ns.explain()
+    assert (explained.share, explained.target_share, explained.measured_share) == ("time", 1, None)
     assert ns.settings().desired == "idle"
     assert ns.name in client.namespaces()
     [raw] = client.call("getWorkUnits", ns.name, {"workSpec": "spec", "names": ["u"]})

@@ -40,7 +40,7 @@ export const callerOf = ({ gone }: Call): Caller => ({
 export interface MethodSettings {
   readonly dataLimits: DataLimits;
   /** Most items of one call of a verb; longer lists of units are added in pieces. */
-  readonly maxBatch: number;
+  readonly maxItems: number;
   /** The longest answer. */
   readonly maxAnswerBytes: number;
   /** What `get_config` answers; null when there is nothing to tell. */

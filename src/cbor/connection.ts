@@ -295,8 +295,8 @@ export class Connection {
       const verb = method.slice(verbPrefix.length);
       if (!isVerb(verb)) throw new RpcError(`no such method ${method}`);
       const { counts, params } = signatures[verb];
-      const { dataLimits, maxBatch } = this.#call.settings;
-      const reading = new Reading(dataLimits, maxBatch);
+      const { dataLimits, maxItems } = this.#call.settings;
+      const reading = new Reading(dataLimits, maxItems);
       const args = readParams(request.params, counts).map((item, i) => {
         reading.field = params[i - 1] ?? `argument ${i + 1}`;
         return readValue(item, reading);

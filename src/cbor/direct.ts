@@ -49,7 +49,7 @@ export async function callMethod(
         gone: new AbortController().signal,
         settings: {
           dataLimits: defaultDataLimits,
-          maxBatch: 100_000,
+          maxItems: 100_000,
           maxAnswerBytes: Infinity,
           config: null,
           archive: null,

@@ -30,7 +30,7 @@ export interface CborRpcLimits extends Partial<ConnectionLimits>, ConnectionCaps
   /** One unit's data; 16 MiB. */
   maxDataBytes?: number;
   /** Units of one call of a verb, as the engine has it; longer lists are added in pieces. 100,000. */
-  maxBatch?: number;
+  maxItems?: number;
   /** Of messages that are coming in, all connections together; 128 MiB. */
   maxUnfinishedBytes?: number;
 }
@@ -62,8 +62,8 @@ export interface CborRpcOptions {
   /** What `archive` does, besides answering. */
   archive?: () => Promise<unknown>;
   tokens?: RpcTokens;
-  /** What a connection from this address asks, for somebody who watches it. */
-  watch?: (coordinate: Coordinate, address: string) => Coordinate;
+  /** What a connection from this address asks, with this token, for somebody who watches it. */
+  watch?: (coordinate: Coordinate, address: string, tokenId: string | null) => Coordinate;
   /** How long requests that were taken may go on when it is closed; 5 s. */
   graceMs?: number;
   onBug?: (error: unknown, method: string) => void;
@@ -74,8 +74,8 @@ export interface CborRpcOptions {
 export interface RpcTokens {
   /** Whether calls without a token are refused now. */
   wanted(): boolean;
-  /** `coordinate` as far as this token goes. Throws `bad_argument` for a token that is not known. */
-  admit(coordinate: Coordinate, token: string, address: string): Coordinate;
+  /** `coordinate` as far as this token goes, and the token's id, which is no secret. Throws `bad_argument` for a token that is not known. */
+  admit(coordinate: Coordinate, token: string, address: string): { coordinate: Coordinate; id: string };
 }
 
 export interface CborRpcListener {
@@ -94,7 +94,7 @@ const defaults = {
   maxConcurrent: 128,
   maxWaits: 1024,
   stallMs: 30_000,
-  maxBatch: 100_000,
+  maxItems: 100_000,
   maxUnfinishedBytes: 128 * 1024 * 1024,
 } as const;
 
@@ -113,7 +113,7 @@ export async function listenCborRpc(
       ...defaultDataLimits,
       ...(limits.maxDataBytes !== undefined && { maxBytes: limits.maxDataBytes }),
     },
-    maxBatch: limits.maxBatch,
+    maxItems: limits.maxItems,
     maxAnswerBytes: limits.maxFrameBytes,
     config,
     archive: options.archive ?? null,
@@ -127,9 +127,10 @@ export async function listenCborRpc(
     socket.setNoDelay(true);
     const { tokens } = options;
     const address = raw.remoteAddress ?? "";
-    const watched = (asked: Coordinate): Coordinate => options.watch?.(asked, address) ?? asked;
+    const watched = (asked: Coordinate, tokenId: string | null): Coordinate =>
+      options.watch?.(asked, address, tokenId) ?? asked;
     const call: Omit<Call, "gone"> = {
-      coordinate: watched(coordinate),
+      coordinate: watched(coordinate, null),
       ns: options.namespace ?? "",
       clock,
       fencing: new Fencing(options.legacyFencing ?? "strict"),
@@ -140,7 +141,11 @@ export async function listenCborRpc(
       budget,
       serveVerbs: options.verbs ?? true,
       wantsToken: () => tokens?.wanted() ?? false,
-      admit: (token) => watched(tokens?.admit(coordinate, token, address) ?? coordinate),
+      admit: (token) => {
+        if (tokens === undefined) return watched(coordinate, null);
+        const admitted = tokens.admit(coordinate, token, address);
+        return watched(admitted.coordinate, admitted.id);
+      },
       large,
       onBusy: () => limiter.busy(raw),
       onIdle: () => limiter.idle(raw),

@@ -298,7 +298,7 @@ export const commands: readonly CommandEntry[] = [
   {
     name: "policy",
     group: "workers",
-    summary: "how the scheduler chooses: weighted or python",
+    summary: "how the scheduler chooses: weighted or python; shares of choices or of time",
     store: "write",
     args: ["weighted", "python"],
     load: () => import("./commands/policy.ts"),

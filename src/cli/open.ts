@@ -102,7 +102,7 @@ async function openAddress(address: string, token: string | undefined): Promise<
 }
 
 /** As a daemon has them: the command line must not refuse what a daemon takes, and the other way round. */
-const limits = { maxDataBytes: 16 * 1024 * 1024, maxBatch: 100_000, dataDir: "" };
+const limits = { maxDataBytes: 16 * 1024 * 1024, maxItems: 100_000, dataDir: "" };
 
 async function openStore(backend: string, use: StoreUse): Promise<Opened> {
   if (backend === "") throw new UsageError("--backend: empty; expected memory:, sqlite:PATH or postgres://…");

@@ -118,7 +118,9 @@ function readFlags(argv: readonly string[]): Flags {
     host: undefined,
     port: undefined,
   };
-  const byFlag = new Map(keys.map((key) => [flagOf(key), key]));
+  const byFlag = new Map(
+    keys.flatMap((key) => [key, ...(table[key]?.aliases ?? [])].map((name) => [flagOf(name), key] as const)),
+  );
   const words = [...argv];
   for (let word = words.shift(); word !== undefined; word = words.shift()) {
     const [flag = "", ...rest] = word.split("=");

@@ -103,7 +103,12 @@ export const daemonSettings = {
     help: "one request body at most; loads by NDJSON have no limit",
   },
   maxDataBytes: { type: "count", default: 16 * 1024 * 1024, help: "one unit's data at most" },
-  maxBatch: { type: "count", default: 10_000, help: "items of one request at most" },
+  maxItems: {
+    type: "count",
+    default: 10_000,
+    aliases: ["maxBatch"],
+    help: "items of one request at most",
+  },
   maxConnections: { type: "count", default: 4096, help: "connections at most, per address served" },
   maxConnectionsPerAddress: {
     type: "count",

@@ -5,9 +5,9 @@ import { CoordinateError } from "./errors.ts";
 import { followBefore, needState, supersede, wait } from "./life.ts";
 import { conclude } from "./batching.ts";
 import type { WorkUnitPut } from "./store.ts";
-import { agedPriority, ages } from "./timing.ts";
+import { agedPriority, ages, isLate } from "./timing.ts";
 import type { WorkSpecMeta } from "./work-spec.ts";
-import type { AddedWorkUnit } from "./work-unit.ts";
+import { availableSince, type AddedWorkUnit } from "./work-unit.ts";
 import {
   extrasOfPut,
   noExtras,
@@ -114,7 +114,7 @@ export function* putUnits<Unit extends UnitState>(
   const fresh = new Set(plan?.fresh);
   for (const unit of fresh) set.add(unit);
   for (let i = 0; i < puts.length; i++) {
-    const put = puts[i]!;
+    let put = puts[i]!;
     if (i > 0 && i % unitsPerTurn === 0) yield undefined;
     let unit = set.find(spec, put.name);
     const created = unit === undefined || fresh.delete(unit);
@@ -135,7 +135,7 @@ export function* putUnits<Unit extends UnitState>(
         unit.tries = 0;
         unit.since = set.now;
         if (isEnded(unit)) set.happened(unit, "added", -1);
-      }
+      } else if (ages(spec.meta)) put = { ...put, priority: keptPlace(set, unit, put) };
       unit.data = put.data;
     }
     if (created) set.happened(unit, "added", -1);
@@ -156,6 +156,22 @@ const agedPut = (meta: WorkSpecMeta, put: WorkUnitPut, now: number): WorkUnitPut
   priority: agedPriority(meta, put.priority, Math.max(now, put.notBefore)),
   timing: { ...put.timing, priority: put.priority },
 });
+
+/** The place of a unit that is added again: one that need not wait for a time anew keeps what it has gained. */
+function keptPlace<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit, put: WorkUnitPut): number {
+  if (put.notBefore > set.now) return put.priority;
+  const given = put.timing?.priority ?? put.priority;
+  const { created, since, notBefore, attempt } = unit;
+  // of a late one, the place tells nothing of its age
+  const kept = isLate(unit.priority)
+    ? agedPriority(
+        unit.spec.meta,
+        given,
+        availableSince({ created, since, notBefore, attemptEnd: attempt?.end ?? 0 }),
+      )
+    : given + unit.priority - (set.timing(unit)?.priority ?? unit.priority);
+  return Math.max(kept, put.priority);
+}
 
 /** Gives the unit what the put says of it besides its data. */
 function describe<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit, put: WorkUnitPut): void {

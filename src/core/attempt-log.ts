@@ -135,10 +135,10 @@ export function checkLines(
   attempt: string,
   given: AttemptLines,
   now: number,
-  maxBatch: number,
+  maxItems: number,
 ): LogWrite | null {
   const { first, lines } = checkObject(field, given);
-  const checked = checkList(`${field}.lines`, lines, maxBatch).map((line, i): LogLine => {
+  const checked = checkList(`${field}.lines`, lines, maxItems).map((line, i): LogLine => {
     const name = `${field}.lines[${i}]`;
     const { text, level = "info", time } = checkObject(name, line);
     return {

@@ -9,6 +9,18 @@ export interface Clock {
   now(): number;
   /** Resolves when `now()` has reached `time`, or at once when `signal` aborts. Never rejects. */
   waitUntil(time: number, signal?: AbortSignal): Promise<void>;
+  /** Calls `ring` when `now()` has reached `time`, unless what it returns is called before. See `alarm`. */
+  at?(time: number, ring: () => void): () => void;
+}
+
+/** A clock's `at`, also of one that has none. For what is nearly always cancelled: a signal for each would cost more than all else. */
+export function alarm(clock: Clock, time: number, ring: () => void): () => void {
+  if (clock.at !== undefined) return clock.at(time, ring);
+  const cancel = new AbortController();
+  void clock.waitUntil(time, cancel.signal).then(() => {
+    if (!cancel.signal.aborted) ring();
+  });
+  return () => cancel.abort("cancelled");
 }
 
 /** A number from 0 (inclusive) to 1 (exclusive), as Math.random gives. */
@@ -42,7 +54,16 @@ export function systemClock(): Clock {
       });
     }
   };
-  return { now, waitUntil };
+  const at = (time: number, ring: () => void): (() => void) => {
+    const left = (): number => Math.max(0, Math.min(time - now(), longestTimer));
+    const look = (): void => {
+      if (now() >= time) ring();
+      else timer = setTimeout(look, left());
+    };
+    let timer = setTimeout(look, left());
+    return () => clearTimeout(timer);
+  };
+  return { now, waitUntil, at };
 }
 
 export const systemRandom: Random = Math.random;

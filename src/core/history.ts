@@ -132,6 +132,9 @@ export interface HistoryRecord {
   counts: Record<Happening, number>;
   durations: Histogram;
   waits: Histogram;
+  /** Attempts that a worker ended, tried again or not, and how long they took together. */
+  ended: number;
+  workedMs: number;
   /** Looks at the counts by status, and the sums of what they saw. */
   looks: number;
   running: number;
@@ -146,6 +149,8 @@ export const emptyRecord = (): HistoryRecord => ({
   counts: { added: 0, started: 0, finished: 0, failed: 0, retried: 0, expired: 0, late: 0 },
   durations: new Map(),
   waits: new Map(),
+  ended: 0,
+  workedMs: 0,
   looks: 0,
   running: 0,
   waiting: 0,
@@ -155,7 +160,7 @@ export const emptyRecord = (): HistoryRecord => ({
   changes: [],
 });
 
-const sums = ["looks", "running", "waiting", "delayed", "blocked"] as const;
+const sums = ["ended", "workedMs", "looks", "running", "waiting", "delayed", "blocked"] as const;
 
 function addHistogram(to: Histogram, from: Histogram): void {
   for (const [bucket, n] of from) to.set(bucket, (to.get(bucket) ?? 0) + n);

@@ -39,6 +39,7 @@ export * from "./partitions.ts";
 export * from "./queue.ts";
 export * from "./retry.ts";
 export * from "./schedule.ts";
+export * from "./recent-work.ts";
 export * from "./recording.ts";
 export * from "./scheduler.ts";
 export * from "./settling.ts";

@@ -287,11 +287,13 @@ export function retryUnit<Unit extends UnitState>(
   unit: Unit,
   attempt: AttemptState,
   notBefore: number,
+  untried = false,
 ): void {
+  if (untried) unit.tries--;
   set.leave(unit);
   attempt.status = actionStatus.retry;
   attempt.end = Math.max(set.now, attempt.start);
-  set.happened(unit, "retried", -1);
+  set.happened(unit, "retried", untried ? -1 : attempt.end - attempt.start);
   set.released(unit, attempt);
   unit.notBefore = notBefore;
   wait(set, unit, attempt.end);

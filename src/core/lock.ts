@@ -50,31 +50,33 @@ function lockable(view: LockView, path: LockPath): boolean {
   return true;
 }
 
-const refusal = (view: LockView, path: LockPath): LockRefusal => ({
-  path,
-  owner: view.get(lockKey(path))?.owner ?? null,
-});
-
-/** All or nothing: the answer is the first path that is not lockable, or null. */
-export function decideLock(
-  view: LockView,
-  owner: string,
-  paths: readonly LockPath[],
-  deadline: number,
-): LockDecision<LockRefusal | null> {
-  // checked against the locks before the call, not against each other: duplicates in one call succeed
-  const refused = paths.find((path) => !lockable(view, path));
-  if (refused !== undefined) return { set: [], release: [], answer: refusal(view, refused) };
-  return { set: paths.map((path) => ({ path, owner, deadline })), release: [], answer: null };
+/** What is asked: paths, for an owner, until a time. */
+export interface LockAsk {
+  owner: string;
+  paths: readonly LockPath[];
+  deadline: number;
 }
 
+export type LockRule<Answer> = (view: LockView, ask: LockAsk) => LockDecision<Answer>;
+
+const refused = (view: LockView, path: LockPath): LockDecision<LockRefusal> => ({
+  set: [],
+  release: [],
+  answer: { path, owner: view.get(lockKey(path))?.owner ?? null },
+});
+
+const answered = <Answer>(answer: Answer): LockDecision<Answer> => ({ set: [], release: [], answer });
+
+/** All or nothing: the answer is the first path that is not lockable, or null. */
+export const decideLock: LockRule<LockRefusal | null> = (view, { owner, paths, deadline }) => {
+  // checked against the locks before the call, not against each other: duplicates in one call succeed
+  const taken = paths.find((path) => !lockable(view, path));
+  if (taken !== undefined) return refused(view, taken);
+  return { set: paths.map((path) => ({ path, owner, deadline })), release: [], answer: null };
+};
+
 /** Each path in order, against the locks just taken too: the answer says which were granted. */
-export function decideLockSome(
-  view: LockView,
-  owner: string,
-  paths: readonly LockPath[],
-  deadline: number,
-): LockDecision<boolean[]> {
+export const decideLockSome: LockRule<boolean[]> = (view, { owner, paths, deadline }) => {
   const taken = new Map(view);
   const set: Lock[] = [];
   const answer = paths.map((path) => {
@@ -85,26 +87,43 @@ export function decideLockSome(
     return true;
   });
   return { set, release: [], answer };
-}
+};
+
+const notOf = (view: LockView, { owner, paths }: LockAsk): LockPath | undefined =>
+  paths.find((path) => view.get(lockKey(path))?.owner !== owner);
 
 /** Every path must be held by the owner, else nothing changes: the answer is the first that is not. */
-export function decideRenew(
-  view: LockView,
-  owner: string,
-  paths: readonly LockPath[],
-  deadline: number,
-): LockDecision<LockRefusal | null> {
-  const refused = paths.find((path) => view.get(lockKey(path))?.owner !== owner);
-  if (refused !== undefined) return { set: [], release: [], answer: refusal(view, refused) };
+export const decideRenew: LockRule<LockRefusal | null> = (view, ask) => {
+  const other = notOf(view, ask);
+  if (other !== undefined) return refused(view, other);
+  const { owner, paths, deadline } = ask;
   return { set: paths.map((path) => ({ path, owner, deadline })), release: [], answer: null };
-}
+};
 
-export function decideUnlock(
-  view: LockView,
-  owner: string,
-  paths: readonly LockPath[],
-): LockDecision<LockRefusal | null> {
-  const refused = paths.find((path) => view.get(lockKey(path))?.owner !== owner);
-  if (refused !== undefined) return { set: [], release: [], answer: refusal(view, refused) };
-  return { set: [], release: [...paths], answer: null };
-}
+export const decideUnlock: LockRule<LockRefusal | null> = (view, ask) => {
+  const other = notOf(view, ask);
+  if (other !== undefined) return refused(view, other);
+  return { set: [], release: [...ask.paths], answer: null };
+};
+
+const below = (view: LockView, { paths }: LockAsk): [string, Lock][] =>
+  [...view].filter(([key]) => paths.some((path) => key.startsWith(lockKey(path))));
+
+/** Who holds each path itself. */
+export const readOwners: LockRule<(string | null)[]> = (view, { paths }) =>
+  answered(paths.map((path) => view.get(lockKey(path))?.owner ?? null));
+
+/** The locks of the paths and below them, in the order of their keys. */
+export const readLocksBelow: LockRule<Lock[]> = (view, ask) =>
+  answered(
+    below(view, ask)
+      .sort(([a], [b]) => (a < b ? -1 : 1))
+      .map(([, lock]) => lock),
+  );
+
+/** Releases the locks of the paths and below them, whoever holds them. */
+export const decideClear: LockRule<null> = (view, ask) => ({
+  set: [],
+  release: below(view, ask).map(([, lock]) => lock.path),
+  answer: null,
+});

@@ -82,7 +82,7 @@ export class Noted implements Notes {
   }
 
   note(spec: number, happening: Happening, at: number, ms: number, count: number): void {
-    if (!this.#happened.on) return;
+    if (!this.#happened.on && happening !== "late") return;
     const items = this.#items;
     const kind = kinds[happening];
     const last = items.length - 5;
@@ -127,6 +127,8 @@ const maxSteps = 60;
 export class Happened implements Notes {
   /** Whether anybody records what happens. */
   on = false;
+  /** Units that were late, whether that is recorded or not. */
+  late = 0;
   /** Those who are told of breakers. */
   readonly breakers = new Set<(event: BreakerEvent) => void>();
   readonly #steps = new Map<number, Map<number, HistoryRecord>>();
@@ -138,6 +140,7 @@ export class Happened implements Notes {
   #count = 0;
 
   note(spec: number, happening: Happening, at: number, ms: number, count: number): void {
+    if (happening === "late") this.late += count;
     if (!this.on) return;
     if (ms !== this.#ms || at !== this.#at || happening !== this.#happening || spec !== this.#spec) {
       this.#add();
@@ -157,12 +160,16 @@ export class Happened implements Notes {
     const count = this.#count;
     if (count === 0) return;
     this.#count = 0;
-    const { counts, durations, waits } = this.#find(this.#spec, stepOf(this.#at, finestStepMs));
+    const record = this.#find(this.#spec, stepOf(this.#at, finestStepMs));
     const happening = this.#happening;
-    counts[happening] += count;
+    record.counts[happening] += count;
     if (this.#ms < 0) return;
-    if (happening === "started") add(waits, this.#ms, count);
-    else if (happening === "finished" || happening === "failed") add(durations, this.#ms, count);
+    if (happening === "started") add(record.waits, this.#ms, count);
+    else if (happening !== "expired") {
+      if (happening !== "retried") add(record.durations, this.#ms, count);
+      record.ended += count;
+      record.workedMs += this.#ms * count;
+    }
   }
 
   #find(spec: number, time: number): HistoryRecord {
@@ -174,6 +181,13 @@ export class Happened implements Notes {
     let record = specs.get(spec);
     if (record === undefined) specs.set(spec, (record = emptyRecord()));
     return record;
+  }
+
+  /** What happened since `from` and has not been taken yet. */
+  *untaken(from: number): Generator<[time: number, spec: number, record: HistoryRecord]> {
+    this.#add();
+    for (const [time, specs] of this.#steps)
+      if (time >= from) for (const [spec, record] of specs) yield [time, spec, record];
   }
 
   /** Takes out what happened before a time. */

@@ -1,16 +1,17 @@
 /**
  * The scheduler: which work spec is the next attempt made for?
  *
- * Pure: candidates, request, time and one random number in, a choice out. First filters, each with a name, so
+ * Pure: candidates, request, time, one random number and what was measured in, a choice out. First filters, each with a name, so
  * that every refusal can be explained; then the highest priority; then a weighted draw. See docs/scheduling.md.
  */
 import { describeBreaker, probesLeft } from "./breaker.ts";
 import type { Random } from "./clock.ts";
 import { mayGenerate } from "./continuous.ts";
-import type { SchedulingPolicy } from "./namespace.ts";
+import type { SchedulingPolicy, ShareKind } from "./namespace.ts";
 import { hasRate } from "./partitions.ts";
+import type { RecentWorks } from "./recent-work.ts";
 import { labelsLike, unmetRequirement } from "./worker-labels.ts";
-import { currentPriority } from "./timing.ts";
+import { currentPriority, isLate } from "./timing.ts";
 import type { WorkSpecMeta } from "./work-spec.ts";
 
 /** What the scheduler needs to know of a work spec, and no more. */
@@ -90,16 +91,31 @@ export interface Explained {
   weight: number;
   available: number;
   pending: number;
-  /** weight x (total pending + 1) - total weight x pending; 0 for those excluded before the draw. */
+  /**
+   * Of shares of choices, weight x (total pending + 1) - total weight x pending; of shares of time, weight / average duration. 0 for those
+   * excluded before the draw.
+   */
   score: number;
   /** The chance to be chosen by the next request, 0 to 1. */
   chance: number;
+  /** What weights are shares of in this namespace. */
+  share: ShareKind;
+  /** The share that its weight gives it among those that take part in the draw, 0 to 1. */
+  targetShare: number;
+  /**
+   * The share that it had in the last minutes among all work specs of the namespace: of the attempts that began, or of the time of those
+   * that ended. Null when there were none.
+   */
+  measuredShare: number | null;
+  /** How long its attempts took on average lately; null as long as none has ended. */
+  meanMs: number | null;
 }
 
 interface Judged {
   candidate: Candidate;
   excluded: Exclusion | null;
   weight: number;
+  target: number;
   score: number;
 }
 
@@ -150,9 +166,12 @@ function judgeAll(
   request: ScheduleRequest,
   now: number,
   policy: SchedulingPolicy,
+  recent: RecentWorks | null,
+  number: number,
 ): Judged[] {
   const judged = candidates.map((candidate): Judged => {
-    return { candidate, excluded: filter(candidate, request, now), weight: candidate.meta.weight, score: 0 };
+    const excluded = filter(candidate, request, now);
+    return { candidate, excluded, weight: candidate.meta.weight, target: 0, score: 0 };
   });
   keepHighest(judged, ({ candidate }) => candidate.meta.priority);
   if (policy === "python") preferSuccessors(judged, now);
@@ -163,12 +182,42 @@ function judgeAll(
     totalWeight += weight;
     totalPending += candidate.pending;
   }
+  for (const one of left) one.target = one.weight / totalWeight;
+  if (recent === null) scoreByRunning(left, totalWeight, totalPending);
+  else scoreByTime(left, totalPending, recent, number);
+  return judged;
+}
+
+/** Shares of choices, which bring the numbers of running units closer to the ratio of the weights. */
+function scoreByRunning(left: readonly Judged[], totalWeight: number, totalPending: number): void {
   for (const one of left) {
     one.score = one.weight * (totalPending + 1) - totalWeight * one.candidate.pending;
     if (one.score <= 0) one.excluded = "enough_running";
   }
-  return judged;
 }
+
+/**
+ * Shares of worker time: what takes ten times as long is drawn a tenth as often, which is exact for any number of workers. What runs
+ * now matters for what was measured wrong, or not yet: a work spec with a whole claim more than its share running is passed over.
+ */
+function scoreByTime(
+  left: readonly Judged[],
+  totalPending: number,
+  recent: RecentWorks,
+  number: number,
+): void {
+  const means = left.map(({ candidate }) => recent.get(candidate.id)?.meanMs ?? null);
+  const measured = means.filter((mean) => mean !== null);
+  // those that were not measured are taken for average
+  const usual = measured.length === 0 ? 1 : measured.reduce((sum, mean) => sum + mean, 0) / measured.length;
+  for (const [i, one] of left.entries())
+    if (one.candidate.pending >= one.target * (totalPending + number) + number)
+      one.excluded = "enough_running";
+    else one.score = one.weight / Math.max(shortestMs, means[i] ?? usual);
+}
+
+/** To hand out a unit costs a worker about so much, however little it has to do. */
+const shortestMs = 1;
 
 function keepHighest(judged: readonly Judged[], rank: (one: Judged) => number): void {
   let highest = -Infinity;
@@ -222,15 +271,21 @@ function onLoop(one: Judged, successor: Successor): boolean {
   return false;
 }
 
-/** Chooses a work spec for one more attempt, or null when there is nothing to do. */
+/**
+ * Chooses a work spec for one more attempt, or null when there is nothing to do. Given what was measured, weights are shares of worker
+ * time; `number` is how many units are asked for at once.
+ */
 export function choose(
   candidates: readonly Candidate[],
   request: ScheduleRequest,
   now: number,
   random: Random,
   policy: SchedulingPolicy = "weighted",
+  recent: RecentWorks | null = null,
+  number = 1,
 ): Candidate | null {
-  const open = judgeAll(candidates, request, now, policy).filter(({ excluded }) => excluded === null);
+  const judged = judgeAll(candidates, request, now, policy, recent, number);
+  const open = judged.filter(({ excluded }) => excluded === null);
   if (open.length <= 1) return open[0]?.candidate ?? null;
   let total = 0;
   for (const { score } of open) total += score;
@@ -249,11 +304,15 @@ export function explainChoice(
   request: ScheduleRequest,
   now: number,
   policy: SchedulingPolicy = "weighted",
+  share: ShareKind = "choices",
+  recent: RecentWorks = new Map(),
 ): Explained[] {
-  const judged = judgeAll(candidates, request, now, policy);
+  const judged = judgeAll(candidates, request, now, policy, share === "time" ? recent : null, 1);
+  const doneBy = (id: number): number => recent.get(id)?.[share === "time" ? "workedMs" : "started"] ?? 0;
+  const done = candidates.reduce((sum, { id }) => sum + doneBy(id), 0);
   let total = 0;
   for (const { excluded, score } of judged) if (excluded === null) total += score;
-  return judged.map(({ candidate, excluded, weight, score }): Explained => {
+  return judged.map(({ candidate, excluded, weight, target, score }): Explained => {
     const { meta, available, pending } = candidate;
     return {
       workSpec: candidate.name,
@@ -265,19 +324,29 @@ export function explainChoice(
       pending,
       score,
       chance: excluded === null ? score / total : 0,
+      share,
+      targetShare: target,
+      measuredShare: done === 0 ? null : rounded(doneBy(candidate.id) / done, 6),
+      meanMs: rounded(recent.get(candidate.id)?.meanMs ?? null, 3),
     };
   });
 }
 
+/** Without the last digits, which depend on the order in which records were added up. */
+const rounded = <Value extends number | null>(value: Value, digits: number): Value =>
+  (value === null ? value : Number(value.toFixed(digits))) as Value;
+
 function reason(
-  { meta, available, pending, held }: Candidate,
+  { meta, available, pending, held, topPriority }: Candidate,
   excluded: Exclusion | null,
   request: ScheduleRequest,
   now: number,
 ): string {
   switch (excluded) {
     case null:
-      return available > 0 ? "has available work units" : "may generate a work unit";
+      return available > 0
+        ? `has available work units${orderText(meta, topPriority)}`
+        : "may generate a work unit";
     case "paused":
       return "is paused";
     case "not_before":
@@ -326,6 +395,12 @@ function reason(
     case "enough_running":
       return "has more than its share of pending work units";
   }
+}
+
+/** What orders its units besides the priorities that they were given. */
+function orderText({ aging }: WorkSpecMeta, topPriority: number): string {
+  const late = isLate(topPriority) ? "; one that is past its deadline goes first" : "";
+  return aging > 0 ? `${late}; those that wait gain ${aging} priority a minute` : late;
 }
 
 const untilText = (until: number, now: number): string =>

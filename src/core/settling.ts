@@ -172,10 +172,8 @@ function settleOne<Unit extends UnitState>(
     if (attempt.status === "pending") releaseUnit(set, unit, attempt, change.untried);
     else set.save(unit);
   } else if (action === "renew") renewLease(set, unit, attempt, change.time, change.progress);
-  else if (action === "retry") {
-    if (change.untried) unit.tries--;
-    retryUnit(set, unit, attempt, change.time);
-  } else if (action === "error") {
+  else if (action === "retry") retryUnit(set, unit, attempt, change.time, change.untried);
+  else if (action === "error") {
     if (change.error !== undefined) attempt.data = dataWith(attempt.data, "traceback", change.error);
     const retry = endInError(set, unit, attempt, change.reason ?? "error", change.random ?? 0);
     if (retry !== null) answer.retry = retry;

@@ -134,11 +134,16 @@ export interface Store extends QueueStore, ActionStore, LogStore, LockStore, Hou
     requestId: string | null,
     now: number,
   ): Promise<AddedWorkUnit[]>;
+  /**
+   * By name, in the order asked for, null where there is none. A store that can calls `seen` with the rows in the step in which they were
+   * read: watches that are begun in it miss nothing. It may be called again when that step is repeated; the last one counts.
+   */
   getWorkUnits(
     ns: string,
     ref: WorkSpecRef,
     names: readonly string[],
     now: number,
+    seen?: (rows: readonly (WorkUnitRow | null)[]) => void,
   ): Promise<(WorkUnitRow | null)[]>;
   /** In name order. */
   listWorkUnits(
@@ -245,6 +250,8 @@ export interface Slice {
 export interface CandidatesAsk {
   requestId: string | null;
   fresh: boolean;
+  /** Whether the top priorities are wanted under every policy; a store may leave out those that its policy does not use. */
+  topPriorities?: boolean;
 }
 
 /** The counts of a work spec, with its id. */

@@ -58,7 +58,7 @@ import type { FailurePoint, FailureRow } from "./failure.ts";
 import type { History, HistoryChange, HistoryPoint, HistoryQuery, HistorySeries, Spread } from "./history.ts";
 import type { Lock, LockPath, LockRefusal } from "./lock.ts";
 import type { NameKind } from "./names.ts";
-import { schedulingPolicies, type NamespaceRow, type NamespaceSettings } from "./namespace.ts";
+import { schedulingPolicies, shareKinds, type NamespaceRow, type NamespaceSettings } from "./namespace.ts";
 import type { Page } from "./page.ts";
 import type { QueueMessage, QueueRow } from "./queue.ts";
 import { backoffKinds, type Backoff, type RetryPolicy } from "./retry.ts";
@@ -182,9 +182,10 @@ const waitOptions: Members<Omit<WaitOptions, "signal">> = { waitMs: maybe(span) 
 
 const desired = oneOf(desiredStates);
 const policy = oneOf(schedulingPolicies);
+const share = oneOf(shareKinds);
 const namespaceRow = object<NamespaceRow>({
   name: namespace,
-  settings: object<NamespaceSettings>({ policy, desired }),
+  settings: object<NamespaceSettings>({ policy, share, desired }),
 });
 
 const workSpecRef: Shape<WorkSpecRef> = either(
@@ -498,7 +499,11 @@ export const verbs: { readonly [V in Verb]: VerbRow<Awaited<ReturnType<Coordinat
   setNamespace: {
     scope: "admin",
     params: {
-      settings: input<Partial<NamespaceSettings>>({ policy: maybe(policy), desired: maybe(desired) }),
+      settings: input<Partial<NamespaceSettings>>({
+        policy: maybe(policy),
+        share: maybe(share),
+        desired: maybe(desired),
+      }),
     },
     answer: namespaceRow,
     repeat: "same",
@@ -963,6 +968,10 @@ export const verbs: { readonly [V in Verb]: VerbRow<Awaited<ReturnType<Coordinat
         pending: integer,
         score: number(),
         chance: number(),
+        share,
+        targetShare: number(),
+        measuredShare: nullable(number()),
+        meanMs: nullable(number()),
       }),
     ),
     repeat: "same",

@@ -62,14 +62,14 @@ export class Audit {
   }
 
   /**
-   * The verbs that a connection of CBOR-RPC has carried out, those of its methods included. Of callers the
-   * address is known.
+   * The verbs that a connection of CBOR-RPC has carried out, those of its methods included. Of callers without a token
+   * the address is known.
    */
-  watch(coordinate: Coordinate, address: string): Coordinate {
+  watch(coordinate: Coordinate, address: string, token: string | null): Coordinate {
     return around(coordinate, async (action, [namespace], next) => {
       const { scope } = verbs[action];
       if (scope === "read" || (scope === "work" && !this.#all)) return next();
-      const note = (status: number): void => this.#write({ address, namespace, action, status });
+      const note = (status: number): void => this.#write({ token, address, namespace, action, status });
       try {
         const answer = await next();
         note(200);

@@ -26,7 +26,7 @@ export interface Backend {
 }
 
 /** What a backend needs to know of the configuration. */
-export type BackendConfig = Pick<Config, "backend" | "dataDir" | "maxDataBytes" | "maxBatch"> &
+export type BackendConfig = Pick<Config, "backend" | "dataDir" | "maxDataBytes" | "maxItems"> &
   Partial<Pick<Config, "inlineJobs" | "statistics">>;
 
 /** Of work specs whose units bring code along; a daemon has them only when it is told so. */
@@ -42,11 +42,11 @@ type Open = (
 function overStore(
   store: Store,
   clock: Clock,
-  { maxDataBytes, maxBatch, inlineJobs = true, statistics = true }: BackendConfig,
+  { maxDataBytes, maxItems, inlineJobs = true, statistics = true }: BackendConfig,
   durable: boolean,
 ): Omit<Backend, "kind"> {
   const refusedRuntimes = inlineJobs ? [] : [inlineRuntime];
-  const engine = new Engine(store, { clock, maxDataBytes, maxBatch, refusedRuntimes, history: statistics });
+  const engine = new Engine(store, { clock, maxDataBytes, maxItems, refusedRuntimes, history: statistics });
   return { coordinate: engine, engine, clock, durable };
 }
 

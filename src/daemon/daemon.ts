@@ -104,6 +104,7 @@ async function serve(config: Config, log: Logger, parts: Parts): Promise<Daemon>
     coordinate: backend.coordinate,
     now: () => backend.clock.now(),
     waiting: () => backend.engine?.waiting ?? 0,
+    late: () => backend.engine?.late ?? 0,
     watchers: () => events.watchers,
   });
 
@@ -162,7 +163,7 @@ async function serve(config: Config, log: Logger, parts: Parts): Promise<Daemon>
     access: accessOf(config, tokens),
     allowHosts: config.allowHost,
     maxBodyBytes: config.maxBodyBytes,
-    maxBatch: config.maxBatch,
+    maxItems: config.maxItems,
     large,
     dataLimits: { maxBytes: config.maxDataBytes },
     stopping: stopping.signal,
@@ -257,7 +258,7 @@ async function listenRpc(
     ...(config.cborrpcTls && tls !== null && { tls }),
     limits: {
       maxDataBytes: config.maxDataBytes,
-      maxBatch: config.maxBatch,
+      maxItems: config.maxItems,
       ...limitsOf(config),
     },
     large,
@@ -269,7 +270,7 @@ async function listenRpc(
     clock,
     graceMs: config.graceMs,
     ...(engine !== null && { archive: () => engine.sweep() }),
-    ...(audit !== null && { watch: (asked: Coordinate, address: string) => audit.watch(asked, address) }),
+    ...(audit !== null && { watch: audit.watch.bind(audit) }),
     onBug: (error, method) => log.error({ method, err: error }, "a CBOR-RPC request failed: this is a bug"),
     onMalformed: (error) =>
       log.warn({ reason: error.message }, "a CBOR-RPC connection sent no message and was closed"),

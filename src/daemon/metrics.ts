@@ -28,6 +28,8 @@ export interface MetricsSources {
   now: () => number;
   /** Requests that wait: for work, for messages, for units to end. */
   waiting: () => number;
+  /** Units that were late since the daemon began. */
+  late: () => number;
   watchers: () => number;
 }
 
@@ -157,7 +159,7 @@ export class Metrics {
   }
 
   /** What is asked of the store when somebody scrapes. */
-  watch({ coordinate, now, waiting, watchers }: MetricsSources): void {
+  watch({ coordinate, now, waiting, late, watchers }: MetricsSources): void {
     const registers = [this.#registry];
     const summary = new Histogram({
       name: "coordinate_summary_seconds",
@@ -208,6 +210,15 @@ export class Metrics {
         for (const { name: namespace } of await coordinate.listNamespaces())
           for await (const { name, meta } of eachRow((from) => coordinate.listWorkSpecs(namespace, from)))
             if (isTripped(meta)) this.set({ namespace, work_spec: name }, 1);
+      },
+    });
+    new Counter({
+      name: "coordinate_late_work_units_total",
+      help: "Work units that were late through this daemon: they went first from then on, or failed",
+      registers,
+      collect() {
+        this.reset();
+        this.inc(late());
       },
     });
     new Gauge({

@@ -21,8 +21,8 @@ export const rpcTokens = (tokens: TokenAccess): RpcTokens => ({
         throw error instanceof HttpError ? refused(error.message) : error;
       }
     };
-    identify();
-    return around(coordinate, async (verb, args, next) => {
+    const { id } = identify();
+    const limited = around(coordinate, async (verb, args, next) => {
       // asked each time: a token that is revoked or expires ends what an open connection may do
       const identity = identify();
       const scope = scopeOf(verb, args);
@@ -30,6 +30,7 @@ export const rpcTokens = (tokens: TokenAccess): RpcTokens => ({
       if (identity.may(scope, ns)) return next();
       throw refused(`it needs scope ${scope} in ${ns === null ? "all namespaces" : "that namespace"}`);
     });
+    return { coordinate: limited, id };
   },
 });
 

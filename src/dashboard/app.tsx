@@ -16,7 +16,7 @@ import { Palette } from "./palette.tsx";
 import { Fenced } from "./parts/fenced.tsx";
 import { IconShapes } from "./parts/icon.tsx";
 import { Trouble } from "./parts/text.tsx";
-import { go, usePlace, type PageName, type Place } from "./place.ts";
+import { go, useRoute, type PageName, type Route } from "./route.ts";
 import { Operations } from "./parts/operations.tsx";
 import { BottomTabs, Rail, titles, TopBar } from "./shell.tsx";
 
@@ -43,8 +43,8 @@ const pageOf: Readonly<Record<PageName, ComponentType>> = {
 
 export function App(): ReactNode {
   const token = useToken();
-  const place = usePlace();
-  const session = useSession(place.ns, token);
+  const route = useRoute();
+  const session = useSession(route.ns, token);
   const needsToken = session.error !== null && (isUnauthorized(session.error) || isForbidden(session.error));
   return (
     <>
@@ -58,7 +58,7 @@ export function App(): ReactNode {
           </main>
         )
       ) : session.data === undefined ? null : (
-        <Chosen place={place} session={session.data} token={token} key={token} />
+        <Chosen route={route} session={session.data} token={token} key={token} />
       )}
     </>
   );
@@ -66,31 +66,31 @@ export function App(): ReactNode {
 
 /** The namespace of the URL; without one the first that has something, else the default one. */
 function Chosen({
-  place,
+  route,
   session,
   token,
 }: {
-  place: Place;
+  route: Route;
   session: Session;
   token: string | null;
 }): ReactNode {
   const namespaces = useNamespaces();
   const first = namespaces.data?.[0]?.name ?? "";
   useEffect(() => {
-    if (place.ns === null && namespaces.data !== undefined)
+    if (route.ns === null && namespaces.data !== undefined)
       go({ ns: first, page: "home" }, { replace: true });
-  }, [place.ns, namespaces.data, first]);
-  if (place.ns === null) return null;
-  return <Namespace place={place} ns={place.ns} session={session} token={token} key={place.ns} />;
+  }, [route.ns, namespaces.data, first]);
+  if (route.ns === null) return null;
+  return <Namespace route={route} ns={route.ns} session={session} token={token} key={route.ns} />;
 }
 
-function Namespace(props: { place: Place; ns: string; session: Session; token: string | null }): ReactNode {
-  const { place, ns, session, token } = props;
+function Namespace(props: { route: Route; ns: string; session: Session; token: string | null }): ReactNode {
+  const { route, ns, session, token } = props;
   const cache = useQueryClient();
   const look = useLook(ns);
   const [shown, setShown] = useState<"palette" | "help" | null>(null);
   useFollow(ns, cache, token);
-  useKeys(place, ns, {
+  useKeys(route, ns, {
     palette: () => setShown("palette"),
     help: () => setShown("help"),
     hold: () => live.hold(!live.held),
@@ -98,7 +98,7 @@ function Namespace(props: { place: Place; ns: string; session: Session; token: s
   const here = useMemo<Here>(
     () => ({
       ns,
-      place,
+      route,
       session,
       look,
       may: (scope) => session.scopes.includes(scope),
@@ -106,14 +106,14 @@ function Namespace(props: { place: Place; ns: string; session: Session; token: s
         for (const kind of kinds) void cache.invalidateQueries({ queryKey: [kind, ns] });
       },
     }),
-    [ns, place, session, look, cache],
+    [ns, route, session, look, cache],
   );
   useEffect(() => {
-    const what = place.unit ?? place.spec;
-    const title = what === undefined ? titles[place.page] : visible(what).slice(0, 80);
+    const what = route.unit ?? route.spec;
+    const title = what === undefined ? titles[route.page] : visible(what).slice(0, 80);
     document.title = `${title} · ${nsTitle(ns)} · Coordinate`;
-  }, [place, ns]);
-  const Page = pageOf[place.page];
+  }, [route, ns]);
+  const Page = pageOf[route.page];
   return (
     <HereContext value={here}>
       <div className="app">
@@ -133,7 +133,7 @@ function Namespace(props: { place: Place; ns: string; session: Session; token: s
           <main id="main" tabIndex={-1}>
             {look.error !== null && <Trouble text={sayError(look.error)} />}
             {session.scopes.includes("read") ? (
-              <Fenced key={`${place.page} ${place.spec ?? ""} ${place.unit ?? ""}`}>
+              <Fenced key={`${route.page} ${route.spec ?? ""} ${route.unit ?? ""}`}>
                 <Suspense fallback={null}>
                   <Page />
                 </Suspense>

@@ -2,11 +2,11 @@
 import { createContext, use } from "react";
 import type { NamespaceLook } from "./data/look.ts";
 import type { Scope, Session } from "./data/session.ts";
-import type { Place } from "./place.ts";
+import type { Route } from "./route.ts";
 
 export interface Here {
   readonly ns: string;
-  readonly place: Place;
+  readonly route: Route;
   readonly session: Session;
   readonly look: NamespaceLook;
   readonly may: (scope: Scope) => boolean;

@@ -1,7 +1,7 @@
 /** Keys: every page has the same. They do nothing while somebody writes, or while a dialog is open. */
 import { useEffect, useRef } from "react";
 import { switchTheme } from "./theme.ts";
-import { go, type PageName, type Place } from "./place.ts";
+import { go, type PageName, type Route } from "./route.ts";
 import { stepRange } from "./range.ts";
 
 export const keys: readonly { readonly keys: string; readonly does: string }[] = [
@@ -59,7 +59,7 @@ function moveRow(step: number): void {
   next?.focus();
 }
 
-export function useKeys(place: Place, ns: string, does: Does): void {
+export function useKeys(route: Route, ns: string, does: Does): void {
   // when "g" was pressed; it outlives the renders that events bring between two keys
   const goes = useRef(0);
   useEffect(() => {
@@ -74,7 +74,7 @@ export function useKeys(place: Place, ns: string, does: Does): void {
       const page = Date.now() - goes.current < 1500 ? places[event.key] : undefined;
       goes.current = 0;
       if (page !== undefined) {
-        go({ ns, page, ...(page === "units" && place.spec !== undefined && { spec: place.spec }) });
+        go({ ns, page, ...(page === "units" && route.spec !== undefined && { spec: route.spec }) });
         return;
       }
       switch (event.key) {
@@ -101,7 +101,7 @@ export function useKeys(place: Place, ns: string, does: Does): void {
           break;
         case "[":
         case "]":
-          stepRange(place, event.key === "]" ? 1 : -1);
+          stepRange(route, event.key === "]" ? 1 : -1);
           break;
         case "j":
           moveRow(1);

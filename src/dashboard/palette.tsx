@@ -9,7 +9,7 @@ import { useHere } from "./here.ts";
 import { Dialog } from "./parts/dialog.tsx";
 import { Icon, type IconName } from "./parts/icon.tsx";
 import { Name } from "./parts/text.tsx";
-import { go } from "./place.ts";
+import { go } from "./route.ts";
 import { useGroups } from "./shell.tsx";
 import { switchTheme } from "./theme.ts";
 
@@ -39,7 +39,7 @@ function score(text: string, typed: string): number {
 const max = 12;
 
 export function Palette({ onClose, onHelp }: { onClose: () => void; onHelp: () => void }): ReactNode {
-  const { ns, place, look, may, session, changed } = useHere();
+  const { ns, route, look, may, session, changed } = useHere();
   const namespaces = useNamespaces();
   const groups = useGroups();
   const [typed, setTyped] = useState("");
@@ -111,7 +111,7 @@ export function Palette({ onClose, onHelp }: { onClose: () => void; onHelp: () =
     .sort((a, b) => b.score - a.score)
     .map(({ choice }) => choice)
     .slice(0, max);
-  const spec = place.spec ?? look.specs?.[0]?.name;
+  const spec = route.spec ?? look.specs?.[0]?.name;
   const choices: Choice[] =
     typed === "" || spec === undefined
       ? found

@@ -1,7 +1,7 @@
 /** The range of time that is looked at, as the URL says it: one that moves with the clock, or two fixed times. */
 import { useHere } from "./here.ts";
 import { useNow } from "./parts/text.tsx";
-import { go, type Place } from "./place.ts";
+import { go, type Route } from "./route.ts";
 
 const minute = 60_000;
 const hour = 60 * minute;
@@ -29,7 +29,7 @@ export interface Window {
 }
 
 /** By this browser's clock. */
-export function windowOf({ filters = {} }: Place, now: number): Window {
+export function windowOf({ filters = {} }: Route, now: number): Window {
   const [from = NaN, to = NaN] = (filters.at ?? "")
     .split("-")
     .map((text) => Number.parseInt(text, 36) * 1000);
@@ -41,29 +41,29 @@ export function windowOf({ filters = {} }: Place, now: number): Window {
 const rangeOf = (text: string | undefined): Range => names.find((name) => name === text) ?? usual;
 
 export function useWindow(): Window {
-  const { place } = useHere();
+  const { route } = useHere();
   useNow();
-  return windowOf(place, Date.now());
+  return windowOf(route, Date.now());
 }
 
-export const inRange = (place: Place, range: Range): Place => ({
-  ...place,
-  filters: { ...place.filters, at: "", range: range === usual ? "" : range },
+export const inRange = (route: Route, range: Range): Route => ({
+  ...route,
+  filters: { ...route.filters, at: "", range: range === usual ? "" : range },
 });
 
 /** Two times, to the second. */
-export const between = (place: Place, from: number, to: number): Place => ({
-  ...place,
+export const between = (route: Route, from: number, to: number): Route => ({
+  ...route,
   filters: {
-    ...place.filters,
+    ...route.filters,
     at: `${Math.floor(from / 1000).toString(36)}-${Math.ceil(to / 1000).toString(36)}`,
   },
 });
 
 /** The next longer or shorter range; from two fixed times, back to the one before them. */
-export function stepRange(place: Place, by: 1 | -1): void {
-  const { range } = windowOf(place, Date.now());
-  const at = names.indexOf(rangeOf(place.filters?.range));
+export function stepRange(route: Route, by: 1 | -1): void {
+  const { range } = windowOf(route, Date.now());
+  const at = names.indexOf(rangeOf(route.filters?.range));
   const next = range === null ? names[at] : names[Math.min(names.length - 1, Math.max(0, at + by))];
-  go(inRange(place, next ?? usual));
+  go(inRange(route, next ?? usual));
 }

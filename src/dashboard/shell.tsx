@@ -9,7 +9,7 @@ import { useHere } from "./here.ts";
 import { Icon, type IconName } from "./parts/icon.tsx";
 import { Menu } from "./parts/menu.tsx";
 import { Link, Name, useNow } from "./parts/text.tsx";
-import { go, type PageName } from "./place.ts";
+import { go, type PageName } from "./route.ts";
 import { switchTheme } from "./theme.ts";
 
 export interface Entry {
@@ -70,8 +70,8 @@ export function useGroups(): readonly { readonly title: string; readonly entries
 }
 
 export function Rail({ onHelp }: { onHelp: () => void }): ReactNode {
-  const { ns, place, look, session } = useHere();
-  const current = parentPage[place.page] ?? place.page;
+  const { ns, route, look, session } = useHere();
+  const current = parentPage[route.page] ?? route.page;
   const counts: Partial<Record<PageName, ReactNode>> = {
     home: look.attention.length > 0 && (
       <span className="c bad" title={`${plural(look.attention.length, "work spec")} in need of attention`}>
@@ -131,7 +131,7 @@ export function Rail({ onHelp }: { onHelp: () => void }): ReactNode {
 }
 
 function Namespaces({ top }: { top?: boolean }): ReactNode {
-  const { ns, place } = useHere();
+  const { ns, route } = useHere();
   const namespaces = useNamespaces();
   const names = namespaces.data?.map(({ name }) => name) ?? [];
   const all = names.includes(ns) ? names : [ns, ...names];
@@ -154,7 +154,7 @@ function Namespaces({ top }: { top?: boolean }): ReactNode {
           label: <Name text={nsTitle(name)} max={40} />,
           selected: name === ns,
           // a work spec or a unit of this one is not in the other
-          run: () => go({ ns: name, page: place.spec === undefined ? place.page : "home" }),
+          run: () => go({ ns: name, page: route.spec === undefined ? route.page : "home" }),
         }))}
       />
     </div>
@@ -181,8 +181,8 @@ export const titles: Readonly<Record<PageName, string>> = {
 };
 
 export function TopBar({ onFind }: { onFind: () => void }): ReactNode {
-  const { ns, place } = useHere();
-  const { page, spec, unit } = place;
+  const { ns, route } = useHere();
+  const { page, spec, unit } = route;
   return (
     <header className="top">
       <Namespaces top />
@@ -265,15 +265,15 @@ function LiveSign(): ReactNode {
 }
 
 export function BottomTabs(): ReactNode {
-  const { ns, place } = useHere();
-  const current = parentPage[place.page] ?? place.page;
+  const { ns, route } = useHere();
+  const current = parentPage[route.page] ?? route.page;
   const shown = useGroups().flatMap(({ entries }) => entries);
   const tabs = shown.filter(({ page }) => ["home", "flow", "units", "workers"].includes(page));
   const more = shown.filter((entry) => !tabs.includes(entry));
   useEffect(() => {
     // in braces: it answers a promise in some browsers, and an effect must not
     scrollTo(0, 0);
-  }, [place.page, place.spec, place.unit]);
+  }, [route.page, route.spec, route.unit]);
   return (
     <nav className="tabs" aria-label="Pages, short">
       {tabs.map((entry) => (

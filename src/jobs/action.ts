@@ -3,7 +3,7 @@
  * the key. A record names an export of a module (the worker loads it from its own files), or holds the source of a
  * function that needs nothing else.
  */
-import { createHash, sign, verify, type KeyLike } from "node:crypto";
+import { hash, sign, verify, type KeyLike } from "node:crypto";
 import { CoordinateError, decodeData, encodeData, type ActionRow, type Data } from "../core/index.ts";
 
 export type ActionKind = "module" | "inline";
@@ -27,9 +27,11 @@ export interface Action {
 export type ActionContent = Omit<Action, "key" | "createdAt">;
 
 export function actionKey({ kind, module, methodname, code, version }: ActionContent): string {
-  return createHash("sha256")
-    .update(JSON.stringify([kind, module, methodname, code, ...(version === "" ? [] : [version])]))
-    .digest("hex");
+  return hash(
+    "sha256",
+    JSON.stringify([kind, module, methodname, code, ...(version === "" ? [] : [version])]),
+    "hex",
+  );
 }
 
 export function actionData({ kind, module, methodname, code, version }: ActionContent): Data {

@@ -1,73 +1,59 @@
 /**
- * The data loop: takes what workers report, in the order it came, stores it, and then says so in the stream of events. What comes
- * while one lot is being stored is the next lot, so that many results cost few writes.
+ * The data loop: takes what workers report, and tells it in the stream of events once it is stored, in the order in which it was reported.
+ * Many may be on their way to the store at once.
  */
 import type { EventCategory, EventLog } from "./events.ts";
 
-export interface Report {
+type EventData = Readonly<Record<string, unknown>>;
+
+interface Report {
   readonly category: EventCategory;
   /** Of the job or the worker. */
   readonly id: string;
-  /** Stores it; answers what the event tells, or null when there is nothing to tell. Absent: `data` is told as it is. */
-  readonly store?: () => Promise<Readonly<Record<string, unknown>> | null>;
-  readonly data?: Readonly<Record<string, unknown>>;
-}
-
-interface Waiting {
-  readonly report: Report;
-  readonly resolve: () => void;
-  readonly reject: (error: unknown) => void;
+  /** What the event tells, null when there is nothing to tell; undefined until it is stored. */
+  data: EventData | null | undefined;
 }
 
 export class DataLoop {
   readonly #events: EventLog;
-  #waiting: Waiting[] = [];
-  /** Null while there is nothing to do. */
-  #running: Promise<void> | null = null;
+  /** Those that are not stored yet, and what was reported after them. */
+  readonly #waiting: Report[] = [];
+  readonly #drained: (() => void)[] = [];
 
   constructor(events: EventLog) {
     this.#events = events;
   }
 
-  /** Resolves when it is stored and told; rejects as `store` does. */
-  async push(report: Report): Promise<void> {
-    return new Promise((resolve, reject) => {
-      this.#waiting.push({ report, resolve, reject });
-      this.#running ??= this.#run();
-    });
-  }
-
-  /** For what need not be stored: nobody waits for it, and it cannot fail. */
-  tell(category: EventCategory, id: string, data: Readonly<Record<string, unknown>>): void {
-    void this.push({ category, id, data });
-  }
-
-  /** Resolves when all that was pushed has been dealt with. */
-  async drained(): Promise<void> {
-    while (this.#running !== null) await this.#running;
-  }
-
-  async #run(): Promise<void> {
-    // the one who started it has not noted yet that it runs
-    await Promise.resolve();
-    while (this.#waiting.length > 0) {
-      const lot = this.#waiting;
-      this.#waiting = [];
-      const stored = await Promise.allSettled(
-        lot.map(async ({ report }) => (report.store === undefined ? (report.data ?? null) : report.store())),
-      );
-      lot.forEach(({ report, resolve, reject }, i) => {
-        const result = stored[i];
-        if (result?.status === "rejected") {
-          reject(result.reason);
-          return;
-        }
-        const data = result?.value ?? null;
-        if (data !== null) this.#events.append(report.category, report.id, data);
-        resolve();
-      });
+  /** Something that is being stored: `stored` answers what is told of it then, or null. Resolves and rejects as that does. */
+  async push(category: EventCategory, id: string, stored: Promise<EventData | null>): Promise<void> {
+    const report: Report = { category, id, data: undefined };
+    this.#waiting.push(report);
+    try {
+      report.data = await stored;
+    } catch (error) {
+      report.data = null;
+      throw error;
+    } finally {
+      this.#flush();
     }
-    // in the same step as the last look: what is pushed after it starts another run
-    this.#running = null;
+  }
+
+  /** For what need not be stored. */
+  tell(category: EventCategory, id: string, data: EventData): void {
+    if (this.#waiting.length === 0) this.#events.append(category, id, data);
+    else this.#waiting.push({ category, id, data });
+  }
+
+  /** Resolves when all that was reported has been told. */
+  async drained(): Promise<void> {
+    while (this.#waiting.length > 0) await new Promise<void>((resolve) => this.#drained.push(resolve));
+  }
+
+  #flush(): void {
+    for (let first = this.#waiting[0]; first?.data !== undefined; first = this.#waiting[0]) {
+      if (first.data !== null) this.#events.append(first.category, first.id, first.data);
+      this.#waiting.shift();
+    }
+    if (this.#waiting.length === 0) for (const resolve of this.#drained.splice(0)) resolve();
   }
 }

@@ -69,6 +69,7 @@ export class EventLog {
   }
 
   #wake(): void {
+    if (this.#waiting.size === 0) return;
     const waiting = [...this.#waiting];
     this.#waiting.clear();
     for (const wake of waiting) wake();

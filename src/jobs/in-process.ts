@@ -13,6 +13,7 @@ const longestTimer = 2 ** 31 - 1;
 
 export class InProcessRunner implements Runner {
   readonly pid = process.pid;
+  readonly isReady = true;
   readonly #loader: Loader;
 
   constructor(options: { roots: readonly string[]; inline: boolean }) {

@@ -6,6 +6,8 @@
  */
 import { randomBytes } from "node:crypto";
 
+const drawn = 128;
+
 const form = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
 
 export const isJobId = (text: string): boolean => form.test(text);
@@ -17,6 +19,8 @@ export class JobIds {
   readonly #now: () => number;
   #time = 0;
   #count = 0;
+  /** Drawn for many ids at once. */
+  #random = Buffer.alloc(0);
 
   constructor(now: () => number) {
     this.#now = now;
@@ -27,7 +31,10 @@ export class JobIds {
     if (now > this.#time) [this.#time, this.#count] = [now, 0];
     // 4,096 in one millisecond: the next one is borrowed
     else if (++this.#count > 0xfff) [this.#time, this.#count] = [this.#time + 1, 0];
-    return layOut(this.#time, this.#count, randomBytes(8));
+    if (this.#random.length === 0) this.#random = randomBytes(8 * drawn);
+    const random = this.#random.subarray(0, 8);
+    this.#random = this.#random.subarray(8);
+    return layOut(this.#time, this.#count, random);
   }
 }
 

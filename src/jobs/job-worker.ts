@@ -1,5 +1,5 @@
 /**
- * A worker of jobs: takes one job at a time from the queue, has its function run, and stores what came of it.
+ * A worker of jobs: takes jobs from the queue, has the function of one at a time run, and stores what came of it.
  *
  * The life of a job here: claimed -> its data is read -> was it lost before? -> its action is read -> its function runs, under a
  * lease that is renewed all the while -> OK or ERROR, in one write with the messages of its return queues.
@@ -49,6 +49,18 @@ export interface JobWorkerSetting {
   readonly onBusy: () => void;
 }
 
+/**
+ * Short functions are claimed together and their outcomes stored together: to write one by itself takes longer than to run it. Claims grow while all
+ * of one is settled within a few milliseconds.
+ */
+const maxAttempts = 32;
+/** A job that has not begun so long after its claim, because the one before it runs long, is given back for other workers. */
+const holdMs = 80;
+/** An outcome waits this long at most for others to be stored with, and not at all when nothing else is ready to run. */
+const gatherMs = 10;
+/** Ids of jobs that were halted and do not run here: one of them may be next. */
+const maxHalted = 100;
+
 interface Running {
   readonly unit: string;
   readonly stop: AbortController;
@@ -68,6 +80,7 @@ export class JobWorker {
   #refused: (error: unknown) => void = () => undefined;
   #isRegistered = false;
   #running: Running | null = null;
+  readonly #halted = new Set<string>();
   #idleSince: number;
   #busy = false;
 
@@ -101,7 +114,8 @@ export class JobWorker {
       runtimes: [
         {
           names: setting.inline ? [queue.runtime, queue.inlineRuntime] : [queue.runtime],
-          maxAttempts: 1,
+          maxAttempts: setting.onetime ? 1 : maxAttempts,
+          firstAttempts: 1,
           timedOut: "the lease ended: the coordinator could not be reached for too long",
           task: () => (unit, context) => this.#task(unit.attempt, context),
           close: () => runner.close(),
@@ -109,8 +123,9 @@ export class JobWorker {
       ],
       workSpecs: setting.inline ? [queue.workSpec, queue.inlineWorkSpec] : [queue.workSpec],
       concurrency: 1,
-      // what is claimed is run at once, so that RUNNING and time_start are true
-      ahead: false,
+      ahead: !setting.onetime,
+      holdMs,
+      gatherMs,
       lifetimeMs: setting.leaseMs,
       renewForMs: Infinity,
       heartbeatMs,
@@ -184,11 +199,16 @@ export class JobWorker {
     this.#running?.stop.abort(new Error(reason));
   }
 
-  /** The same for one job; false when it is another that runs here. */
+  /** The same for one job; false when it is another that runs here. If it is one that was claimed and has not begun, it will not. */
   haltJob(id: string, reason: string): boolean {
-    if (this.#running?.unit !== id) return false;
-    this.halt(reason);
-    return true;
+    if (this.#running?.unit === id) {
+      this.halt(reason);
+      return true;
+    }
+    this.#halted.add(id);
+    const [oldest] = this.#halted;
+    if (this.#halted.size > maxHalted && oldest !== undefined) this.#halted.delete(oldest);
+    return false;
   }
 
   /** Something happened to the process that belongs to no job. Before the first one is ready, there is no worker then. */
@@ -234,7 +254,7 @@ export class JobWorker {
     try {
       await this.#runJob(attempt, context);
       // what was claimed must be runnable at once: nothing is claimed while there is no process to run it
-      await runner.ready(this.#stopping.signal);
+      if (!runner.isReady) await runner.ready(this.#stopping.signal);
       if (this.#setting.onetime) void this.stop();
     } finally {
       this.#busy = false;
@@ -255,21 +275,27 @@ export class JobWorker {
       await attempt.failWith(why);
       return;
     }
+    if (this.#halted.delete(id)) {
+      show(`${this.name}: ${id} was cancelled before it began`);
+      // it is not this worker's any more, unless its cancel was undone
+      await attempt.release().catch(onlyRefusals);
+      return;
+    }
     const stop = new AbortController();
-    const running: Running = { unit: id, stop };
-    this.#running = running;
+    this.#running = { unit: id, stop };
     const onSignal = (): void => stop.abort(context.signal.reason);
     context.signal.addEventListener("abort", onSignal, { once: true });
     if (context.signal.aborted) onSignal();
     try {
       dataLoop.tell("J", id, { state: "RUNNING", name: job.job, worker: this.name });
       const outcome = await this.#outcome(attempt, job, context, stop.signal);
-      if (context.expired.aborted) return;
+      // nothing is looked at where nothing was told: each signal of a context is made when it is read
+      if (stop.signal.aborted && context.expired.aborted) return;
       if (outcome === null) await attempt.release();
       else {
         // requested at once, and stored while the next job is claimed: both are one write
         const stored = this.#settle(attempt, job, outcome);
-        const told = dataLoop.push({ category: "J", id, store: () => stored });
+        const told = dataLoop.push("J", id, stored);
         if (onetime) await told;
         else
           told.catch((error: unknown) => log.error({ job: id, err: error }, "the outcome of a job was lost"));
@@ -331,12 +357,25 @@ export class JobWorker {
       id: attempt.workUnitName,
       name: job.job === "" ? attempt.workUnitName : job.job,
       category: job.category,
-      attempt: attempt.number,
+      attempt: await this.#tryOf(attempt),
       action,
       args: job.args,
       kwargs: job.kwargs,
       dependencies: await this.#dependencies(job),
     };
+  }
+
+  /** Which try this is. Attempts that were given back before they began do not count: their leases were cut short. */
+  async #tryOf({ number, workSpecName, workUnitName }: Attempt): Promise<number> {
+    if (number === 1) return 1;
+    const { namespace, leaseMs } = this.#setting;
+    const attempts = await namespace.verbs.listUnitAttempts(namespace.name, workSpecName, workUnitName);
+    const before = attempts.filter((one) => one.number < number);
+    const given = before.filter(
+      ({ status, startTime, expirationTime }) =>
+        status === "expired" && expirationTime - startTime < leaseMs / 2,
+    );
+    return before.length - given.length + 1;
   }
 
   async #dependencies({ dependencies }: JobData): Promise<FinishedDependency[]> {
@@ -404,6 +443,10 @@ const cannotAnswer: ReadonlySet<string> = new Set<ErrorCode>([
 
 class JobTaken extends Error {
   override readonly name = "JobTaken";
+}
+
+function onlyRefusals(error: unknown): void {
+  if (!isCoordinateError(error)) throw error;
 }
 
 const failed = (message: string): JobOutcome & { state: "ERROR" } => ({

@@ -77,7 +77,7 @@ export interface Job {
   return_queues: readonly string[];
   dependencies: readonly string[];
   createdAt: number;
-  /** How many times it was begun. */
+  /** How many attempts were made: one each time it was begun, and each time that a worker claimed it and gave it back. */
   attempts: number;
   retries: number;
   /** The worker that runs or ran it; "" before. */

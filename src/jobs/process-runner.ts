@@ -69,6 +69,10 @@ export class ProcessRunner implements Runner {
     return child?.pid ?? 0;
   }
 
+  get isReady(): boolean {
+    return this.#modules.idleCount > 0;
+  }
+
   async ready(signal: AbortSignal): Promise<void> {
     const child = await this.#modules.acquire(signal);
     if (child !== null) this.#modules.release(child);

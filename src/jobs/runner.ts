@@ -13,6 +13,8 @@ export interface RunOptions {
 export interface Runner {
   /** The process that the functions run in; 0 while there is none. */
   readonly pid: number;
+  /** Whether it can run something now. */
+  readonly isReady: boolean;
   /** Resolves when it can run something, or when the signal aborts. */
   ready(signal: AbortSignal): Promise<void>;
   /** Null when it was not begun because the signal was aborted first. Never rejects. */

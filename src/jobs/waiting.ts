@@ -41,13 +41,16 @@ export async function settle(
     throw new CoordinateError("bad_argument", `timeoutMs: expected 0 or more, got ${timeoutMs}`);
   const deadline = clock.now() + timeoutMs;
   const rows = new Map<string, WorkUnitRow>();
-  const failed = new AbortController();
-  const either = signal === undefined ? failed.signal : AbortSignal.any([signal, failed.signal]);
+  const workSpecs = new Set(jobs.map(({ workSpec }) => workSpec));
+  // nearly always there is one work spec, whose wait is ended by nothing but the caller
+  const failed = workSpecs.size > 1 ? new AbortController() : null;
+  const signals = [signal, failed?.signal].filter((one) => one !== undefined);
+  const either = signals.length > 1 ? AbortSignal.any(signals) : signals[0];
   const roundMs = failFast && jobs.length > 1 ? failureLookMs : waitMs;
   const settleIn = async (workSpec: string): Promise<void> => {
     let open = [...new Set(jobs.filter((job) => job.workSpec === workSpec).map(({ id }) => id))];
     while (open.length > 0) {
-      either.throwIfAborted();
+      either?.throwIfAborted();
       const left = deadline - clock.now();
       const found = await look(verbs, ns, workSpec, open, Math.max(0, Math.min(left, roundMs)), either);
       if (found === null) {
@@ -64,7 +67,7 @@ export async function settle(
       });
       open = open.filter((id) => !rows.has(id));
       if (open.length > 0 && left <= 0) {
-        either.throwIfAborted();
+        either?.throwIfAborted();
         throw new WaitTimeoutError(
           open,
           timeoutMs,
@@ -74,10 +77,10 @@ export async function settle(
     }
   };
   try {
-    await Promise.all([...new Set(jobs.map(({ workSpec }) => workSpec))].map(settleIn));
+    await Promise.all([...workSpecs].map(settleIn));
   } finally {
     // the other work spec's wait is of no use any more
-    failed.abort("another has failed");
+    failed?.abort("another has failed");
   }
   return jobs.map(({ id }) => {
     const row = rows.get(id);
@@ -93,12 +96,12 @@ async function look(
   workSpec: string,
   names: readonly string[],
   wait: number,
-  signal: AbortSignal,
+  signal: AbortSignal | undefined,
 ): Promise<(WorkUnitRow | null)[] | null> {
   try {
     return await verbs.awaitWorkUnits(ns, workSpec, names, {
       waitMs: wait,
-      signal,
+      ...(signal !== undefined && { signal }),
     });
   } catch (error) {
     if (isCoordinateError(error, "unavailable", "unknown_outcome")) return null;

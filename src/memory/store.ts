@@ -332,12 +332,15 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
     ref: WorkSpecRef,
     names: readonly string[],
     now: number,
+    seen?: (rows: readonly (WorkUnitRow | null)[]) => void,
   ): Promise<(WorkUnitRow | null)[]> {
     const spec = this.#spec(ns, ref, now);
-    return names.map((name) => {
+    const rows = names.map((name) => {
       const unit = spec.units.get(name);
       return unit === undefined ? null : readUnit(this.#units, unit);
     });
+    seen?.(rows);
+    return rows;
   }
 
   async listWorkUnits(

@@ -297,6 +297,7 @@ function readNew(unit: NewWorkUnit): WorkUnitInput {
       "bad_argument",
       `units: expected [name, data] or { name, data } of each, got ${describeValue(unit)}`,
     );
+  checkOptions("a work unit", unit, unitOptions);
   return { ...unit, data: encodeIfAny(unit.data) };
 }
 

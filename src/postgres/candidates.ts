@@ -13,12 +13,13 @@ import {
   type Held,
   type NamespaceSettings,
   type SchedulingPolicy,
+  type ShareKind,
 } from "../core/index.ts";
 import { requestOf, type Seen } from "./claims.ts";
 import type { Row, Session } from "./connection.ts";
 import { readRepeated } from "./log.ts";
 import { tallyOf } from "./tally.ts";
-import { byteas, textKey } from "./values.ts";
+import { byteas, int8s, textKey } from "./values.ts";
 import { readMeta } from "./work-specs.ts";
 
 /** Nobody waits longer than a minute without looking again: what is due later need not be known. */
@@ -44,7 +45,7 @@ export const candidatesSql = `
       OR EXISTS (SELECT 1 FROM @note e WHERE e.spec = s.id) OR (s.build_lanes > 0 AND s.build_lanes <= $4::bigint) END,
     CASE WHEN s.laned THEN (SELECT l.until FROM @lane l WHERE l.spec = s.id AND l.state = 2 ORDER BY l.until LIMIT 1) END,
     s.breaker,
-    EXISTS (SELECT 1 FROM @unit u WHERE u.timer IS NOT NULL AND u.timer <= $4::bigint)
+    EXISTS (SELECT 1 FROM @unit u WHERE u.timer IS NOT NULL AND u.timer <= $4::bigint), n.share
   FROM @namespace n LEFT JOIN @spec s ON s.namespace = n.id AND NOT s.dead
     LEFT JOIN LATERAL ${tallyOf("s.id")} c ON true
   WHERE n.name = $1 AND NOT n.dead`;
@@ -106,12 +107,29 @@ export async function readCandidates(
       candidate.held = heldBack(row, candidate, now);
   }
   return {
-    settings: { policy: first[0] as SchedulingPolicy, desired: first[1] as DesiredState },
+    settings: {
+      policy: first[0] as SchedulingPolicy,
+      share: first[20] as ShareKind,
+      desired: first[1] as DesiredState,
+    },
     candidates,
     repeated: readRepeated(first[11] as string | null),
     arrivals,
     only: first[0] === "python" || rows.length > fewSpecs ? null : onlyOne(rows, candidates),
   };
+}
+
+/** Reads the top priorities of those that have any, which the look leaves out unless its policy uses them. */
+export async function readTopPriorities(session: Session, candidates: readonly Candidate[]): Promise<void> {
+  const ready = candidates.filter(({ available }) => available > 0);
+  if (ready.length === 0) return;
+  const rows = await session.rows(
+    `SELECT s.id, (SELECT -u.place FROM @unit u WHERE u.spec = s.id AND u.status = 0 ORDER BY u.place, u.key LIMIT 1)
+     FROM unnest($1::bigint[]) AS s (id)`,
+    [int8s(ready.map(({ id }) => id))],
+  );
+  const tops = new Map(rows as [number, number | null][]);
+  for (const candidate of ready) candidate.topPriority = tops.get(candidate.id) ?? 0;
 }
 
 /** What is known without a claim: notes that are still to be folded may turn out to change nothing. */

@@ -454,6 +454,7 @@ export const migrations: readonly Migration[] = [
       // what the unit says of time, as JSON, and when something happens to it by itself while it waits
       "ALTER TABLE @unit ADD COLUMN timing text, ADD COLUMN timer bigint",
       "CREATE INDEX unit_timer ON @unit (timer, id) WHERE timer IS NOT NULL",
+      "ALTER TABLE @namespace ADD COLUMN share text NOT NULL DEFAULT 'choices'",
       // what tasks wrote: the newest lines of each attempt, in JSON, and how many there were
       `CREATE TABLE @attempt_log (
         unit bigint NOT NULL,

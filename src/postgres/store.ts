@@ -78,7 +78,7 @@ import {
 import { findAttempts, readAttempts } from "./attempts.ts";
 import { dropBatches, findInner, pageBatches, readBatches } from "./batches.ts";
 import { dropLimits, readLimits, writeLimits } from "./limits.ts";
-import { readCandidates } from "./candidates.ts";
+import { readCandidates, readTopPriorities } from "./candidates.ts";
 import { claimUnits, heldLanes, type Claimed, type ClaimHints } from "./claims.ts";
 import { catchUp, isPast, lookUp, moveAcross, type Ways } from "./expiry.ts";
 import {
@@ -335,7 +335,11 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
     return { deleted, done };
   }
 
-  async candidates(ns: string, { requestId, fresh }: CandidatesAsk, now: number): Promise<Candidates> {
+  async candidates(
+    ns: string,
+    { requestId, fresh, topPriorities = false }: CandidatesAsk,
+    now: number,
+  ): Promise<Candidates> {
     const earlier = fresh || !this.#parts.fastPaths ? null : this.#looks.usable(ns);
     // each caller may put its own list in another order
     if (earlier !== null)
@@ -354,6 +358,7 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
           candidate.held = await this.#db.transaction((tx) => heldLanes(tx, candidate.id, now), {
             repeatable: true,
           });
+    if (topPriorities) await readTopPriorities(this.#db, answer.candidates);
     return answer;
   }
 

@@ -16,6 +16,7 @@ import {
   type NamespaceRow,
   type NamespaceSettings,
   type SchedulingPolicy,
+  type ShareKind,
   type WorkSpecMeta,
   type WorkSpecPut,
   type WorkSpecRef,
@@ -30,14 +31,13 @@ import { byteas, bytesData, dataBytes, int8s } from "./values.ts";
 
 export async function readNamespaces(session: Session, ns: string | null): Promise<NamespaceRow[]> {
   const rows = await session.rows(
-    `SELECT name, policy, desired FROM @namespace
+    `SELECT name, policy, share, desired FROM @namespace
      WHERE NOT dead AND ($1::bytea IS NULL OR name = $1::bytea) ORDER BY name`,
     [ns === null ? null : nameToBytes(ns)],
   );
-  return (rows as [Buffer, SchedulingPolicy, DesiredState][]).map(([name, policy, desired]) => ({
-    name: nameFromBytes(name),
-    settings: { policy, desired },
-  }));
+  return (rows as [Buffer, SchedulingPolicy, ShareKind, DesiredState][]).map(
+    ([name, policy, share, desired]) => ({ name: nameFromBytes(name), settings: { policy, share, desired } }),
+  );
 }
 
 /** The namespace's id, and whether it had to be made. */
@@ -47,11 +47,11 @@ export async function openNamespace(tx: Session, ns: string, lock = false): Prom
   for (;;) {
     const [found] = await tx.rows(select, [name]);
     if (found !== undefined) return found[0] as number;
-    const { policy, desired } = defaultNamespaceSettings;
+    const { policy, share, desired } = defaultNamespaceSettings;
     await tx.rows(
-      `INSERT INTO @namespace (name, policy, desired) VALUES ($1, $2, $3)
+      `INSERT INTO @namespace (name, policy, share, desired) VALUES ($1, $2, $3, $4)
        ON CONFLICT (name) WHERE NOT dead DO NOTHING`,
-      [name, policy, desired],
+      [name, policy, share, desired],
     );
   }
 }
@@ -62,12 +62,13 @@ export async function writeNamespace(
   change: (old: NamespaceSettings) => NamespaceSettings,
 ): Promise<NamespaceRow> {
   const id = await openNamespace(tx, ns, true);
-  const [row] = await tx.rows("SELECT policy, desired FROM @namespace WHERE id = $1", [id]);
-  const [policy, desired] = row as [SchedulingPolicy, DesiredState];
-  const settings = change({ policy, desired });
-  await tx.rows("UPDATE @namespace SET policy = $2, desired = $3 WHERE id = $1", [
+  const [row] = await tx.rows("SELECT policy, share, desired FROM @namespace WHERE id = $1", [id]);
+  const [policy, share, desired] = row as [SchedulingPolicy, ShareKind, DesiredState];
+  const settings = change({ policy, share, desired });
+  await tx.rows("UPDATE @namespace SET policy = $2, share = $3, desired = $4 WHERE id = $1", [
     id,
     settings.policy,
+    settings.share,
     settings.desired,
   ]);
   return { name: ns, settings };

@@ -47,7 +47,7 @@ export interface RestServerOptions {
   /** All bodies that are being received or served; 128 MiB. */
   maxBodyBytesHeld?: number;
   /** Items of one list in a body: what the engine takes; 100,000. */
-  maxBatch?: number;
+  maxItems?: number;
   /** What other servers of this process share. */
   large?: LargeRequests;
   dataLimits?: DataLimits;
@@ -71,7 +71,7 @@ export function restServer(options: RestServerOptions): RestServer {
   const calls = callsRoute({
     coordinate: options.coordinate,
     access,
-    limits: { ...options.dataLimits, maxItems: options.maxBatch ?? 100_000 },
+    limits: { ...options.dataLimits, maxItems: options.maxItems ?? 100_000 },
     large,
     ...(options.stopping !== undefined && { stopping: options.stopping }),
     ...(options.onAnswer !== undefined && { onAnswer: options.onAnswer }),
@@ -111,7 +111,7 @@ export function restServer(options: RestServerOptions): RestServer {
   const bodies = new Bodies({
     maxBytes: maxBodyBytes,
     maxBytesHeld: options.maxBodyBytesHeld ?? 128 * 1024 * 1024,
-    limits: { ...options.dataLimits, maxItems: options.maxBatch ?? 100_000 },
+    limits: { ...options.dataLimits, maxItems: options.maxItems ?? 100_000 },
     large,
   });
   addParsers(app, bodies);

@@ -3,6 +3,7 @@
  * changed together with its rows, and put back when the transaction is rolled back; see `undo`.
  */
 import {
+  defaultNamespaceSettings,
   emptyTally,
   Happened,
   hasLanes,
@@ -175,11 +176,10 @@ export class State {
     this.hasLogs = typeof this.sql.lastLogged.get()?.[0] === "number";
     const spaces = new Map<number, Space>();
     for (const [id, name, settings, dead] of this.sql.namespaces.all()) {
-      const space = new Space(
-        Number(id),
-        nameFromBytes(name as Uint8Array),
-        JSON.parse(String(settings)) as NamespaceSettings,
-      );
+      const space = new Space(Number(id), nameFromBytes(name as Uint8Array), {
+        ...defaultNamespaceSettings,
+        ...(JSON.parse(String(settings)) as Partial<NamespaceSettings>),
+      });
       spaces.set(space.id, space);
       if (dead === 1) this.deadSpaces.add(space.id);
       else this.spaces.set(space.name, space);

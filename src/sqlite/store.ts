@@ -444,6 +444,7 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
     ref: WorkSpecRef,
     names: readonly string[],
     now: number,
+    seen?: (rows: readonly (WorkUnitRow | null)[]) => void,
   ): Promise<(WorkUnitRow | null)[]> {
     return this.#readUnits(ns, ref, now, function* (state, spec) {
       const rows: (WorkUnitRow | null)[] = [];
@@ -451,6 +452,7 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
         const unit = findUnitByName(state, spec, name);
         if (rows.push(unit === undefined ? null : readUnitRow(state, unit)) % rowsAtOnce === 0) yield;
       }
+      seen?.(rows);
       return rows;
     });
   }

@@ -36,6 +36,7 @@ import { retrying } from "./cases/retrying.ts";
 import { schedules } from "./cases/schedules.ts";
 import { scheduling } from "./cases/scheduling.ts";
 import { settling } from "./cases/settling.ts";
+import { shares } from "./cases/shares.ts";
 import { waiting } from "./cases/waiting.ts";
 import { workerLabels } from "./cases/worker-labels.ts";
 import { workSpecs } from "./cases/work-specs.ts";
@@ -58,6 +59,7 @@ export const caseGroups: readonly CaseGroup[] = [
   logs,
   cancelling,
   scheduling,
+  shares,
   continuous,
   schedules,
   chaining,

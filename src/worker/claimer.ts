@@ -18,7 +18,7 @@ import type {
 } from "../core/index.ts";
 import type { Alarm, Alarms } from "./alarms.ts";
 import { askOf } from "./asks.ts";
-import { ClaimSizes } from "./claim-size.ts";
+import { ClaimSizes, paceOf, type Pace } from "./claim-size.ts";
 import type { Runtime } from "./runtime.ts";
 import type { KnownSpec, Specs } from "./specs.ts";
 import type { Outage } from "./outage.ts";
@@ -56,6 +56,8 @@ export interface ClaimSetting<Run extends Runnable> {
   readonly pollMs: number;
   /** Requests the next claim while a short one runs. */
   readonly ahead: boolean;
+  /** What was claimed and has not begun is held this long at most, and no longer than half its lease. */
+  readonly holdMs: number;
   /** Slots that may take work now, to claim in their names. */
   readonly working: () => readonly string[];
   /** More settles wait to be stored than should: no more work is requested until some are. */
@@ -72,12 +74,10 @@ export interface ClaimSetting<Run extends Runnable> {
   readonly release: (rows: readonly AttemptRow[]) => Promise<void>;
 }
 
-/** What was claimed and has not begun is held this long at most, and no longer than half its lease. */
-export const holdMs = 800;
 /** A request that waits for work is ended when no slot has been free to run it for this long. */
 const noRoomMs = 100;
-/** Claims ahead are for claims that take no longer than this, and no longer than a twentieth of the lease. */
-const shortMs = 250;
+/** Claims ahead are for claims that take no longer than the pace aims at, and no longer than this part of the lease. */
+const shortLease = 1 / 20;
 
 /**
  * Runs that begin in one turn of the event loop. Tasks that do not wait, over a store in the same process, would else go on without a turn for
@@ -146,6 +146,7 @@ interface Idle<Run> {
 
 export class Claimer<Run extends Runnable> {
   readonly #setting: ClaimSetting<Run>;
+  readonly #pace: Pace;
   readonly #sources: readonly Source<Run>[];
   readonly #idle: Idle<Run>[] = [];
   readonly #asks = new Set<Promise<void>>();
@@ -159,6 +160,7 @@ export class Claimer<Run extends Runnable> {
 
   constructor(setting: ClaimSetting<Run>) {
     this.#setting = setting;
+    const pace = (this.#pace = paceOf(setting.holdMs));
     const draw = (): string => setting.random().toString(36).slice(2);
     this.#nonce = draw() + draw();
     this.#sources = setting.runtimes.map((runtime) => {
@@ -167,7 +169,7 @@ export class Claimer<Run extends Runnable> {
         runtime,
         schedule: askOf(runtime),
         maxAttempts,
-        sizes: new ClaimSizes(maxAttempts, runtime.firstAttempts ?? runtime.maxAttempts),
+        sizes: new ClaimSizes(maxAttempts, pace, runtime.firstAttempts ?? runtime.maxAttempts),
         ready: [],
         running: 0,
         asking: 0,
@@ -185,6 +187,11 @@ export class Claimer<Run extends Runnable> {
       };
       return source;
     });
+  }
+
+  /** Whether something waits for a slot. */
+  get hasReady(): boolean {
+    return this.#sources.some(({ ready }) => ready.length > 0);
   }
 
   /** What is ready to run now, if anything is. */
@@ -303,7 +310,7 @@ export class Claimer<Run extends Runnable> {
       return;
     }
     if (!source.plenty) return;
-    const more = ahead && source.lastMs <= shortMs ? Math.max(source.running, source.lastRuns) : 0;
+    const more = ahead && source.lastMs <= this.#pace.aimMs ? Math.max(source.running, source.lastRuns) : 0;
     const wanted = Math.max(0, free) + more;
     if (source.ready.length + source.asking * source.lastRuns >= wanted) return;
     if (this.#setting.working().length === 0) return;
@@ -411,7 +418,7 @@ export class Claimer<Run extends Runnable> {
     const claimedAt = clock.now();
     const settled = (): void => {
       const ms = clock.now() - (lot.beganAt === 0 ? claimedAt : lot.beganAt);
-      source.lastMs = ms * (lifetimeMs < shortMs * 20 ? (shortMs * 20) / lifetimeMs : 1);
+      source.lastMs = ms * Math.max(1, this.#pace.aimMs / (lifetimeMs * shortLease));
       source.sizes.settled(spec.name, rows.length, full, ms);
       if (opened.atLeast !== null) source.sizes.begun(spec.name, ms);
       this.#pump();
@@ -436,7 +443,7 @@ export class Claimer<Run extends Runnable> {
     if (this.#hasStopped()) this.#letGo();
     else this.#pump();
     if (lot.left === 0) return;
-    lot.hold = alarms.at(claimedAt + Math.min(holdMs, lifetimeMs / 2), () => {
+    lot.hold = alarms.at(claimedAt + Math.min(this.#pace.holdMs, lifetimeMs / 2), () => {
       this.#giveBack(runner, (ready) => ready.lot === lot);
       this.#pump();
     });

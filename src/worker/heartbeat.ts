@@ -22,7 +22,8 @@ export interface HeartbeatSetting {
   readonly parent: string | null;
   readonly slots: readonly string[];
   readonly everyMs: number;
-  readonly environment: object;
+  /** Told besides; read for every check-in. */
+  readonly environment: () => object;
   readonly clock: Clock;
   readonly outage: Outage;
   readonly serverTime: ServerTime;
@@ -91,7 +92,7 @@ export class Heartbeat {
       name,
       active: true,
       mode: modeOf(name),
-      data: encodeData({ ...environment(), slots: slots.length, ...this.#setting.environment }),
+      data: encodeData({ ...environment(), slots: slots.length, ...this.#setting.environment() }),
       ...(parent !== null && { parent }),
     };
     const children = slots.map((slot): WorkerChange => ({

@@ -47,6 +47,10 @@ export interface WorkerOptions {
   labels?: readonly string[];
   /** Whether the next claim may be made while a short one runs; true. */
   ahead?: boolean;
+  /** What was claimed and has not begun within this time is given back untried; 800 ms. Claims are as large as can begin well before. */
+  holdMs?: number;
+  /** What ends while more is ready to run is stored together with what ends within this time; 0: it is not waited for. */
+  gatherMs?: number;
 
   /** How long one request waits at the coordinator for work to come; 30 s. */
   waitMs?: number;
@@ -78,6 +82,8 @@ export interface WorkerSettings {
   availableGb: number;
   labels: readonly string[];
   ahead: boolean;
+  holdMs: number;
+  gatherMs: number;
   waitMs: number;
   pollMs: number;
   heartbeatMs: number;
@@ -106,6 +112,8 @@ const known = [
   "availableGb",
   "labels",
   "ahead",
+  "holdMs",
+  "gatherMs",
   "waitMs",
   "pollMs",
   "heartbeatMs",
@@ -144,6 +152,8 @@ export function readOptions(options: WorkerOptions): WorkerSettings {
     availableGb: span("availableGb", options.availableGb, 0, 0),
     labels: readLabels(options.labels ?? []),
     ahead: options.ahead ?? true,
+    holdMs: span("holdMs", options.holdMs, 800, 1),
+    gatherMs: span("gatherMs", options.gatherMs, 0, 0),
     waitMs: span("waitMs", options.waitMs, 30_000, 0),
     pollMs: span("pollMs", options.pollMs, 1000, 1),
     heartbeatMs: span("heartbeatMs", options.heartbeatMs, 15_000, 1),

@@ -6,27 +6,42 @@
  * A settle resolves when it is stored. Until it is, it is asked again: a second same settle does nothing.
  */
 import {
+  alarm,
   askTogether,
   isRefusal,
   type Asked,
   type AttemptChange,
   type AttemptChanged,
+  type Clock,
   type Coordinate,
 } from "../core/index.ts";
 import type { Outage } from "./outage.ts";
 
 /** More than this in one call keeps others waiting longer than it saves. */
 const largest = 1000;
+/** So many are sent at once, also where more are to come. */
+const enough = 32;
 /** Two, so that one travels while the other is written. */
 const maxUnderWay = 2;
 
 type Part = Asked<AttemptChange, AttemptChanged>;
 type Done = (answers: AttemptChanged[] | null) => void;
 
+/** What ends while more is ready to run is sent together with what ends soon after it. */
+export interface Gathering {
+  readonly clock: Clock;
+  /** Whether more is about to end. */
+  readonly isOn: () => boolean;
+  /** How long a change waits at most for others to go with. */
+  readonly ms: number;
+}
+
 export class Settler {
   readonly #verbs: Coordinate;
   readonly #ns: string;
   readonly #outage: Outage;
+  readonly #gathering: Gathering | null;
+  #stopGathering: (() => void) | null = null;
   readonly #abandoned = new AbortController();
   #waiting: Part[] = [];
   #scheduled = false;
@@ -37,10 +52,11 @@ export class Settler {
   /** Attempts in a call that is under way: another change of one waits for its answer, so that they stay in order. */
   readonly #busy = new Set<string>();
 
-  constructor(verbs: Coordinate, ns: string, outage: Outage) {
+  constructor(verbs: Coordinate, ns: string, outage: Outage, gathering: Gathering | null = null) {
     this.#verbs = verbs;
     this.#ns = ns;
     this.#outage = outage;
+    this.#gathering = gathering;
   }
 
   /**
@@ -72,6 +88,17 @@ export class Settler {
   #take(part: Part): void {
     this.#unstored += part.items.length;
     this.#waiting.push(part);
+    if (this.#gathering?.isOn() === true && this.#waiting.length < enough) this.#gather(this.#gathering);
+    else this.#gathered();
+  }
+
+  #gather({ clock, ms }: Gathering): void {
+    this.#stopGathering ??= alarm(clock, clock.now() + ms, () => this.#gathered());
+  }
+
+  #gathered(): void {
+    this.#stopGathering?.();
+    this.#stopGathering = null;
     this.#schedule();
   }
 
@@ -91,7 +118,13 @@ export class Settler {
   }
 
   #schedule(): void {
-    if (this.#scheduled || this.#underWay >= maxUnderWay || this.#waiting.length === 0) return;
+    if (
+      this.#scheduled ||
+      this.#stopGathering !== null ||
+      this.#underWay >= maxUnderWay ||
+      this.#waiting.length === 0
+    )
+      return;
     this.#scheduled = true;
     setImmediate(() => {
       this.#scheduled = false;

@@ -84,7 +84,12 @@ export class Worker extends EventEmitter<WorkerEvents> {
 
     const outage = new Outage(clock, random, log.child({ worker: this.name }));
     const serverTime = new ServerTime();
-    const settler = new Settler(verbs, ns, outage);
+    const settler: Settler = new Settler(
+      verbs,
+      ns,
+      outage,
+      settings.gatherMs > 0 ? { clock, ms: settings.gatherMs, isOn: () => claimer.hasReady } : null,
+    );
     this.#settler = settler;
     const alarms = new Alarms(clock);
     this.#alarms = alarms;
@@ -117,7 +122,7 @@ export class Worker extends EventEmitter<WorkerEvents> {
       lifetimeMs,
       renewForMs,
     };
-    const claimer = new Claimer<Run>({
+    const claimer: Claimer<Run> = new Claimer<Run>({
       verbs,
       ns,
       clock,
@@ -130,6 +135,7 @@ export class Worker extends EventEmitter<WorkerEvents> {
       waitMs: settings.waitMs,
       pollMs: settings.pollMs,
       ahead: settings.ahead,
+      holdMs: settings.holdMs,
       request: {
         lifetimeMs,
         ...(settings.workSpecs.length > 0 && { workSpecs: settings.workSpecs }),
@@ -164,7 +170,7 @@ export class Worker extends EventEmitter<WorkerEvents> {
       parent: settings.parent,
       slots: this.#slots.map((slot) => slot.name),
       everyMs: settings.heartbeatMs,
-      environment: { asks: asksOf(settings), ...settings.environment },
+      environment: () => ({ asks: asksOf(settings), ...settings.environment }),
       modeOf: (worker) => this.#modeOf(worker),
       onDesired: (worker, desired) => this.#obey(worker, desired),
     });

@@ -419,7 +419,7 @@ function open(engine: Engine, clock: ManualClock, budget: { used: number; max: n
     fencing: new Fencing("strict"),
     settings: {
       dataLimits: defaultDataLimits,
-      maxBatch: 100_000,
+      maxItems: 100_000,
       maxAnswerBytes: 64 * 1024 * 1024,
       config: null,
       archive: null,

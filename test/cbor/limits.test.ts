@@ -28,7 +28,7 @@ describe("long messages", () => {
         assert.match(answer, /units: more than 1000 items/);
         assert.ok(performance.now() - start < 10_000);
       },
-      { limits: { maxBatch: 1000 } },
+      { limits: { maxItems: 1000 } },
     );
   });
 

@@ -34,7 +34,7 @@ test("more units than one call of a verb may have are added in pieces, when all 
       assert.equal(await client.shown("add_work_units", "ws", units), "[True, None]");
       assert.equal(await client.shown("count_work_units", "ws"), "[{1: 2500}, None]");
     },
-    { limits: { maxBatch: 1000 } },
+    { limits: { maxItems: 1000 } },
   );
 });
 

@@ -330,6 +330,10 @@ const stories: readonly Story[] = [
       { run: "policy", out: "weighted\n" },
       { run: "policy python", out: "set policy to 'python'\n" },
       { run: "policy", out: "python\n" },
+      { run: "policy weighted --share time", out: "set policy to 'weighted'\nset share to 'time'\n" },
+      { run: "policy", out: "weighted, share of time\n" },
+      { run: "policy --json", json: { policy: "weighted", share: "time" } },
+      { run: "policy --share choices", out: "set share to 'choices'\n" },
       { run: "--quiet --debug coordinate.server.rpc summary", out: /^Work spec/ },
       { run: "--compat workers", out: "" },
       { run: "--compat worker_stats", out: /"num_workers": 0/ },
@@ -346,6 +350,10 @@ const stories: readonly Story[] = [
     ways: ["rest", "store"],
     lines: [
       ...setUp,
+      { run: "explain index", out: /\n {2}Share of choices: \d+ % by its weight.*\.\n/ },
+      { run: "policy --share time", out: "set share to 'time'\n" },
+      { run: "explain index", out: /\n {2}Share of worker time: \d+ % by its weight.*\.\n/ },
+      { run: "policy --share choices", out: "set share to 'choices'\n" },
       { run: "pause crawl", out: "paused crawl; 1 work unit still running\n" },
       {
         run: "explain crawl",

@@ -124,6 +124,7 @@ const wrong: readonly [words: string, code: number, said: RegExp][] = [
   ["rpc fly --backend memory:", 2, /no such verb fly/],
   ["rpc getWorkSpec --backend memory:", 2, /did you mean getWorkSpecs\?/],
   ["policy best --backend memory:", 2, /expected weighted or python, got best/],
+  ["policy --share tme --backend memory:", 2, /expected choices or time, got tme.*did you mean time\?/],
   ["policy weigted --backend memory:", 2, /did you mean weighted\?/],
   ["rpc getWorkSpecs --backend memory:", 2, /expected getWorkSpecs WORKSPECS/],
   ["rpc getWorkSpecs '[1' --backend memory:", 2, /\[1: /],

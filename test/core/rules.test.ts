@@ -167,7 +167,7 @@ describe("locks", () => {
   test("what is granted one by one never overlaps", () => {
     fc.assert(
       fc.property(fc.array(path, { maxLength: 8 }), (paths) => {
-        const { set, answer } = decideLockSome(new Map(), "o", paths, 1);
+        const { set, answer } = decideLockSome(new Map(), { owner: "o", paths, deadline: 1 });
         expect(set).toHaveLength(answer.filter(Boolean).length);
         for (const a of set)
           for (const b of set) if (a !== b) expect(lockKey(a.path).startsWith(lockKey(b.path))).toBe(false);
@@ -177,7 +177,7 @@ describe("locks", () => {
   test("a refusal sets nothing", () => {
     const held: Lock = { path: ["a"], owner: "x", deadline: 1 };
     const view = new Map([[lockKey(held.path), held]]);
-    expect(decideLock(view, "o", [["b"], ["a", "c"]], 1)).toEqual({
+    expect(decideLock(view, { owner: "o", paths: [["b"], ["a", "c"]], deadline: 1 })).toEqual({
       set: [],
       release: [],
       answer: { path: ["a", "c"], owner: null },

@@ -1,3 +1,4 @@
+import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import {
   choose,
@@ -114,6 +115,94 @@ describe("the weighted choice", () => {
   test("the chances of all that may be chosen add up to 1", () => {
     const all = [3, 5, 9].map((weight, i) => candidate(`s${i}`, { weight }, { pending: i }));
     expect(explainChoice(all, {}, now).reduce((sum, { chance }) => sum + chance, 0)).toBeCloseTo(1, 12);
+  });
+});
+
+describe("shares of time", () => {
+  const mean = (meanMs: number | null) => ({ started: 1, workedMs: meanMs ?? 0, meanMs });
+  const judged = (all: Candidate[], means: (number | null)[], number?: number): (number | null)[] => {
+    const recent = new Map(all.map(({ id }, i) => [id, mean(means[i] ?? null)]));
+    if (number === undefined)
+      return explainChoice(all, {}, now, "weighted", "time", recent).map(({ excluded, score }) =>
+        excluded === null ? score : null,
+      );
+    const seen = new Set<string | undefined>();
+    for (let draw = 0; draw < 1; draw += 0.001)
+      seen.add(choose(all, {}, now, () => draw, "weighted", recent, number)?.name);
+    return all.map(({ name }, i) => (seen.has(name) ? i : null));
+  };
+  const three = (pending: number[], weights = [1, 1, 1]): Candidate[] =>
+    pending.map((one, i) => candidate(`s${i}`, { weight: weights[i] }, { pending: one }));
+
+  test("scores are weights over durations", () => {
+    expect(judged(three([0, 0, 0], [1, 3, 10]), [1, 10, 10_000])).toEqual([1, 0.3, 0.001]);
+  });
+
+  test("what is not measured counts as the average of the others that compete", () => {
+    const all = three([0, 0, 0]);
+    expect(judged(all, [10, 30, null])).toEqual([1 / 10, 1 / 30, 1 / 20]);
+    expect(judged(all, [null, null, null])).toEqual([1, 1, 1]);
+    expect(judged([...all.slice(0, 2), candidate("idle", {}, { available: 0 })], [10, null, 1000])).toEqual([
+      0.1,
+      0.1,
+      null,
+    ]);
+  });
+
+  test("an attempt counts for a millisecond at least", () => {
+    expect(judged(three([0, 0, 0]), [0, 0.5, 2])).toEqual([1, 1, 0.5]);
+  });
+
+  test("one with a whole unit more than its share is passed over, and never all of them", () => {
+    // a third of the next number, and one
+    expect(judged(three([0, 0, 0]), [1, 1, 1])).toEqual([1, 1, 1]);
+    expect(judged(three([1, 0, 0]), [1, 1, 1])).toEqual([1, 1, 1]);
+    expect(judged(three([2, 0, 0]), [1, 1, 1])).toEqual([null, 1, 1]);
+    expect(judged(three([2, 1, 1]), [1, 1, 1])).toEqual([1, 1, 1]);
+    fc.assert(
+      fc.property(
+        fc.array(fc.tuple(fc.integer({ min: 0, max: 50 }), fc.integer({ min: 1, max: 20 })), {
+          minLength: 1,
+        }),
+        fc.integer({ min: 1, max: 20 }),
+        (all, number) => {
+          const candidates = all.map(([pending, weight], i) => candidate(`s${i}`, { weight }, { pending }));
+          expect(choose(candidates, {}, now, () => 0.5, "weighted", new Map(), number)).not.toBeNull();
+        },
+      ),
+    );
+  });
+
+  test("a claim of several units may bring one a whole claim over its share", () => {
+    expect(judged(three([10, 0, 0]), [1, 1, 1], 1)).toEqual([null, 1, 2]);
+    expect(judged(three([10, 0, 0]), [1, 1, 1], 10)).toEqual([0, 1, 2]);
+    expect(judged(three([20, 0, 0]), [1, 1, 1], 10)).toEqual([null, 1, 2]);
+  });
+
+  test("targets are of those that compete, measured shares of all", () => {
+    const all = [
+      candidate("a", { weight: 1 }),
+      candidate("b", { weight: 3 }),
+      candidate("c", { priority: -1 }),
+    ];
+    const recent = new Map(
+      all.map(({ id }, i) => [id, { started: [6, 2, 2][i] ?? 0, workedMs: 10, meanMs: 10 }]),
+    );
+    const shares = (share: "choices" | "time"): unknown =>
+      explainChoice(all, {}, now, "weighted", share, recent).map((one) => [
+        one.targetShare,
+        one.measuredShare,
+      ]);
+    expect(shares("choices")).toEqual([
+      [0.25, 0.6],
+      [0.75, 0.2],
+      [0, 0.2],
+    ]);
+    expect(shares("time")).toEqual([
+      [0.25, 0.333333],
+      [0.75, 0.333333],
+      [0, 0.333333],
+    ]);
   });
 });
 

@@ -36,8 +36,14 @@ describe("settings", () => {
       sweepMs: 6,
       graceMs: 7,
       http: ["127.0.0.1:1"],
-      maxBatch: 10_000,
+      maxItems: 10_000,
     });
+  });
+
+  test("a setting goes by its earlier name too", () => {
+    expect(run(["--max-batch", "7"]).maxItems).toBe(7);
+    expect(run([], { COORDINATE_MAX_BATCH: "8" }).maxItems).toBe(8);
+    expect(run(["--config", file("maxBatch: 9\n")]).maxItems).toBe(9);
   });
 
   test("lists, flags and values after =", () => {

@@ -164,6 +164,20 @@ describe("tokens", () => {
     ]);
   });
 
+  test("late units are counted in the metrics: those that go first, and those that expire", async () => {
+    const daemon = await start({ dataDir: fresh(), metrics: true });
+    const client = clientOf(daemon);
+    await client.setWorkSpecs("n", [{ data: encodeData({ name: "s" }) }]);
+    await client.addWorkUnits("n", "s", [
+      { name: "first", deadlineMs: 1 },
+      { name: "dropped", expiresMs: 1 },
+      { name: "in time", deadlineMs: 3_600_000 },
+    ]);
+    const metrics = async (): Promise<string> => (await fetch(`${daemon.urls[0]}/metrics`)).text();
+    await expect.poll(metrics, { timeout: 20_000 }).toContain("coordinate_late_work_units_total 2\n");
+    await daemon.stop();
+  });
+
   test("a breaker that trips is in the events, the metrics and the audit log", async () => {
     const dataDir = fresh();
     const { token } = createToken(path.join(dataDir, "tokens.json"), { name: "a", grants: all });
@@ -235,8 +249,8 @@ test("a daemon tells an administrator its settings, without secrets", async () =
   const tokens = path.join(dataDir, "tokens.json");
   const { token } = createToken(tokens, { name: "a", grants: all });
   const { token: other } = createToken(tokens, { name: "b", grants: [{ namespace: "*", scopes: ["work"] }] });
-  const daemon = await start({ dataDir, maxBatch: 1234 });
-  expect(await clientOf(daemon, token).daemonConfig()).toMatchObject({ dataDir, maxBatch: 1234 });
+  const daemon = await start({ dataDir, maxItems: 1234 });
+  expect(await clientOf(daemon, token).daemonConfig()).toMatchObject({ dataDir, maxItems: 1234 });
   expect(await status(clientOf(daemon, other).daemonConfig())).toBe(403);
   await daemon.stop();
 });
@@ -530,6 +544,15 @@ describe("the daemon", () => {
     expect(await everything.listNamespaces()).not.toEqual([]);
     await python.call("coordinate.authenticate", admin.token);
     expect(await python.shown("list_work_specs", {})).toBe("[[], None]");
+    const added = () =>
+      readFileSync(path.join(dataDir, "audit.log"), "utf8")
+        .split("\n")
+        .filter((line) => line.includes('"addWorkUnits"'))
+        .map((line) => JSON.parse(line) as { token: string; status: number });
+    await expect.poll(added).toMatchObject([
+      { token: reader.row.id, status: 400 },
+      { token: admin.row.id, status: 200 },
+    ]);
 
     // a connection that was let in
     revokeToken(file, reader.row.id);

@@ -73,7 +73,7 @@ describe.skipIf(noBrowser !== "")(`actions${whySkipped(noBrowser)}`, () => {
   });
 
   test(
-    "edits metadata in place, refuses what is no number, and goes back to the definition",
+    "edits metadata in route, refuses what is no number, and goes back to the definition",
     { timeout },
     async () => {
       await fill();

@@ -18,7 +18,7 @@ const specs: readonly Record<string, unknown>[] = [
     retention: { finished: { max_age: 604_800 }, failed: { max_age: 2_592_000 } },
   },
   { name: "virus-scan", runtime: "python", weight: 8, then: "parse" },
-  { name: "parse.ocr", runtime: "python-gpu", weight: 10, min_gb: 12, then: "index" },
+  { name: "parse.ocr", runtime: "python-gpu", weight: 10, min_gb: 12, requires: ["gpu"], then: "index" },
   { name: "dedupe", runtime: "python", weight: 5, then: "index" },
   { name: "index", runtime: "node", weight: 40, max_running: 64, then: "report", limits: ["search"] },
   {
@@ -31,7 +31,13 @@ const specs: readonly Record<string, unknown>[] = [
     partition_weights: { "tenant/large": 3 },
     rate_per_partition: { limit: 100, period: 60, burst: 100 },
   },
-  { name: "notify", runtime: "node", weight: 5, limits: ["mail gateway"] },
+  {
+    name: "notify",
+    runtime: "node",
+    weight: 5,
+    limits: ["mail gateway"],
+    breaker: { failures: 0.5, min: 10, pause: 3600 },
+  },
   { name: "archive", runtime: "node", weight: 2 },
   { name: "billing.sync", runtime: "node", continuous: true, interval: 3600 },
   { name: "cleanup", runtime: "node", continuous: true, interval: 300 },
@@ -167,7 +173,7 @@ function workers(): WorkerChange[] {
         versions: { coordinate: version, node: "22.4.0" },
         memory: { rss: 412_000_000 + children * 13_000_000, heap: 1e8, free: 2e10, total: 64 * 2 ** 30 },
         slots: children * slots,
-        asks: [{ runtimes }],
+        asks: [{ runtimes, labels: [`site=${name.slice(0, 3)}`] }],
       }),
     },
     ...Array.from({ length: children }, (_, i) => ({
@@ -214,6 +220,7 @@ export async function fillScene(to: Coordinate, ns: string, { scale = 1 }: Scene
   await add(to, ns, "dedupe", many(77));
   await add(to, ns, "virus-scan", many(38), {}, 50_000);
   await add(to, ns, "notify", many(2));
+  await trip(to, ns, "notify");
   await to.addWorkUnits(ns, "report", [
     {
       name: "month end",
@@ -273,6 +280,20 @@ export async function fillScene(to: Coordinate, ns: string, { scale = 1 }: Scene
       }),
     },
   ]);
+}
+
+/** The breaker of a work spec opens: what it needs is down. */
+async function trip(to: Coordinate, ns: string, spec: string): Promise<void> {
+  await add(to, ns, spec, 60, { priority: 1 }, 60_000);
+  const attempts = await to.requestAttempts(ns, { worker: "ams-2/4", number: 16, workSpecs: [spec] });
+  await to.settleAttempts(
+    ns,
+    attempts.map(({ id }) => ({
+      attempt: id,
+      action: "fail",
+      data: encodeData({ traceback: "Error: connect ECONNREFUSED mail.internal:25" }),
+    })),
+  );
 }
 
 /** A load of three parts: one is done, one has failures, one is being filled. */

@@ -169,15 +169,30 @@ test("data loop: whatever the moment at which a report comes, it is dealt with",
   const loop = new DataLoop(events);
   // each report comes some steps after the one before was stored
   for (let steps = 0; steps < 20; steps++) {
-    await loop.push({ category: "J", id: `a${steps}`, store: async () => ({}) });
+    await loop.push("J", `a${steps}`, Promise.resolve({}));
     for (let step = 0; step < steps; step++) await Promise.resolve();
-    await loop.push({ category: "J", id: `b${steps}`, store: async () => null });
+    await loop.push("J", `b${steps}`, Promise.resolve(null));
   }
   expect(events.seq).toBe(20);
-  await expect(
-    loop.push({ category: "J", id: "", store: () => Promise.reject(new Error("no")) }),
-  ).rejects.toThrow("no");
-  await loop.push({ category: "J", id: "", data: { last: true } });
+  await expect(loop.push("J", "", Promise.reject(new Error("no")))).rejects.toThrow("no");
+  loop.tell("J", "", { last: true });
   await loop.drained();
   expect(events.seq).toBe(21);
+});
+
+test("data loop: what is stored sooner is told in its turn", async () => {
+  const events = new EventLog(() => 1);
+  const loop = new DataLoop(events);
+  let store: (data: object) => void = () => undefined;
+  const first = loop.push("J", "a", new Promise((resolve) => (store = resolve as typeof store)));
+  loop.tell("W", "w", {});
+  await loop.push("J", "b", Promise.resolve({}));
+  expect(events.seq).toBe(0);
+  const drained = loop.drained();
+  store({});
+  await Promise.all([first, drained]);
+  events.end();
+  const ids: string[] = [];
+  for await (const { id } of events.read()) ids.push(id);
+  expect(ids).toEqual(["a", "w", "b"]);
 });

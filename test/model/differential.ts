@@ -1005,6 +1005,7 @@ operation(
     {
       desired: fc.constantFrom("run" as const, "idle" as const),
       policy: fc.constantFrom("weighted" as const, "python" as const),
+      share: fc.constantFrom("choices" as const, "time" as const),
     },
     { requiredKeys: [] },
   ),

@@ -122,6 +122,10 @@ describe("setWorkSpec", () => {
     await expect(spec.addWorkUnits(["u"] as never)).rejects.toThrow(
       'units: expected [name, data] or { name, data } of each, got "u"',
     );
+    await expect(spec.addWorkUnits([{ name: "u" }, { name: "v", priorty: 5 } as never])).rejects.toThrow(
+      "priorty: not an option of a work unit; did you mean priority?",
+    );
+    expect(await spec.counts()).toMatchObject({ available: 0 });
     const unit = await spec.addWorkUnit("u");
     await expect(unit.result({ timeout: 1 } as never)).rejects.toThrow(
       "timeout: not an option of a wait; the options are waitMs, signal",

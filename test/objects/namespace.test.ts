@@ -80,10 +80,18 @@ describe("looking in", () => {
 
   test("settings and configure", async () => {
     const { ns } = setup();
-    expect(await ns.settings()).toEqual({ policy: "weighted", desired: "run" });
-    expect(await ns.configure({ policy: "python" })).toEqual({ policy: "python", desired: "run" });
-    expect(await ns.configure({ desired: "terminate" })).toEqual({ policy: "python", desired: "terminate" });
-    expect(await ns.settings()).toEqual({ policy: "python", desired: "terminate" });
+    expect(await ns.settings()).toEqual({ policy: "weighted", share: "choices", desired: "run" });
+    expect(await ns.configure({ policy: "python" })).toEqual({
+      policy: "python",
+      share: "choices",
+      desired: "run",
+    });
+    expect(await ns.configure({ desired: "terminate" })).toEqual({
+      policy: "python",
+      share: "choices",
+      desired: "terminate",
+    });
+    expect(await ns.settings()).toEqual({ policy: "python", share: "choices", desired: "terminate" });
     await expectError("bad_argument", ns.configure({ policy: "fair" as never }));
   });
 

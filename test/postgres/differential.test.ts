@@ -67,6 +67,8 @@ async function compare(history: readonly Step[], measure: Measure): Promise<void
       await store.close();
       store = await open();
       pair.other = new Engine(store, options);
+      // what had not been recorded is lost
+      memory.happened.take(Infinity);
       // an engine remembers which workers it has met
       pair.memory = new Engine(memory, options);
     },

@@ -156,7 +156,7 @@ describe("long bodies", () => {
     `{"workSpec":"s","units":[${`${item},`.repeat(count - 1)}${item}]}`;
 
   test("items are counted while they are read", async () => {
-    const { dial } = await serve({ maxBatch: 10_000 });
+    const { dial } = await serve({ maxItems: 10_000 });
     for (const [body, said] of [
       [long("{}", 8_000_000), "units: more than 10000 items"],
       [long("[1,2,3]", 3_000_000), "units: more than 10000 items"],
@@ -173,7 +173,7 @@ describe("long bodies", () => {
   });
 
   test("the event loop turns while a long body is read", async () => {
-    const { dial, engine } = await serve({ maxBatch: 100_000 });
+    const { dial, engine } = await serve({ maxItems: 100_000 });
     const socket = await dial();
     const heard = hear(socket);
     const filler = "x".repeat(200);

@@ -71,6 +71,8 @@ async function compare(history: readonly Step[], measure: Measure, way: Way = {}
         await store.close();
         store = await open();
         pair.other = new Engine(store, options);
+        // what had not been recorded is lost
+        memory.happened.take(Infinity);
         // an engine remembers which workers it has met
         pair.memory = new Engine(memory, options);
       },

@@ -202,6 +202,7 @@ export async function runSchedule(
     waitMs: 30_000,
     pollMs: 1000,
     ahead: random() < 0.8,
+    holdMs: pick(800, 800, 80),
     working: () => working,
     isBehind: () => false,
     onClaimed: () => undefined,

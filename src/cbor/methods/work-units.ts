@@ -70,7 +70,7 @@ const addWorkUnits = method(2, 2, async (call, [name, items]) =>
         // beyond what one call may hold, all are checked before the first is added
         if (tooMany) readUnit(item, settings);
         else units.push(readUnit(item, settings));
-        if (units.length > settings.maxBatch) {
+        if (units.length > settings.maxItems) {
           tooMany = true;
           units = [];
         }
@@ -79,7 +79,7 @@ const addWorkUnits = method(2, 2, async (call, [name, items]) =>
       if (tooMany) {
         for (const item of list(items, "work units")) {
           units.push(readUnit(item, settings));
-          if (units.length < settings.maxBatch) continue;
+          if (units.length < settings.maxItems) continue;
           await add();
           await nextTurn();
         }
@@ -120,7 +120,7 @@ const getWorkUnits = method(2, 2, async ({ coordinate, ns, settings }, [name, it
   inBand(emptyList, async () => {
     const spec = specName(name);
     const options = new Options(item);
-    const keys = options.names("work_unit_keys", settings.maxBatch) ?? [];
+    const keys = options.names("work_unit_keys", settings.maxItems) ?? [];
     if (keys.length > 0) return unitList(present(await coordinate.getWorkUnits(ns, spec, keys)));
     const states = readStates(options.get("state"));
     const limit = options.integer("limit") ?? defaultLimit;
@@ -176,7 +176,7 @@ export function writeData(to: Writer, data: Data | null): void {
 const getWorkUnitStatus = method(2, 2, async ({ coordinate, ns, settings }, [name, keys]) =>
   inBand(nothing, async () => {
     const spec = specName(name);
-    const rows = await coordinate.getWorkUnits(ns, spec, names(keys, "work_unit_keys", settings.maxBatch));
+    const rows = await coordinate.getWorkUnits(ns, spec, names(keys, "work_unit_keys", settings.maxItems));
     return pair((to) => {
       to.array(rows.length);
       for (const row of rows) writeStatus(to, row);
@@ -239,7 +239,7 @@ const prioritizeWorkUnits = method(2, 2, async ({ coordinate, ns, settings }, [n
     async () => {
       const spec = specName(name);
       const options = new Options(item);
-      const keys = options.names("work_unit_keys", settings.maxBatch);
+      const keys = options.names("work_unit_keys", settings.maxItems);
       if (keys === undefined) return no("missing work_unit_keys");
       const priority = options.number("priority");
       const adjustment = options.number("adjustment");
@@ -254,7 +254,7 @@ const prioritizeWorkUnits = method(2, 2, async ({ coordinate, ns, settings }, [n
 const delWorkUnits = method(2, 2, async ({ coordinate, ns, settings }, [name, item]) =>
   inBand(number(0), async () => {
     const spec = specName(name);
-    const selection = readSelection(new Options(item), settings.maxBatch);
+    const selection = readSelection(new Options(item), settings.maxItems);
     // even where nothing is to be deleted: the spec may not be there
     const deleted = await coordinate.deleteWorkUnits(ns, spec, selection ?? { names: [] });
     return pair(number(deleted), selection === null ? "no usable options to del_work_units" : null);

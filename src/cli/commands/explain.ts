@@ -7,7 +7,7 @@ import { quote, show } from "../escape.ts";
 import { exit } from "../failure.ts";
 import { aboutEmptyNamespace, listed, requireWorkSpec } from "../naming.ts";
 import { cut, type Style } from "../table.ts";
-import { count, counted, readNumber } from "../units.ts";
+import { count, counted, duration, readNumber } from "../units.ts";
 import { listWorkers } from "../worker-list.ts";
 import { readLabels } from "../worker-options.ts";
 
@@ -180,8 +180,7 @@ function aboutSpec(
   row: TallyRow | undefined,
   { able, unable }: AbleWorkers,
 ): void {
-  const chance =
-    one.excluded === null ? `chance ${(one.chance * 100).toFixed(one.chance < 0.1 ? 1 : 0)} %` : "not now";
+  const chance = one.excluded === null ? `chance ${percent(one.chance)}` : "not now";
   const style: Style = one.excluded === null ? "green" : "yellow";
   const name = cut(show(one.workSpec), out.columns - chance.length - 2);
   out.line(`${out.paint("bold", name)}  ${out.paint(style, chance)}`);
@@ -199,6 +198,7 @@ function aboutSpec(
   );
   const todo = one.excluded === null ? undefined : advice[one.excluded]?.(quote(one.workSpec));
   if (todo !== undefined) out.sentence(`  ${todo}`, "  ");
+  if (one.targetShare > 0 && one.targetShare < 1) out.sentence(`  ${shareSentence(one)}`, "  ");
   if (unable.length > 0)
     out.sentence(
       able.length === 0
@@ -215,6 +215,16 @@ function aboutSpec(
   if (able.length === 0 && unable.some(({ reason }) => reason.includes(" requires ")))
     out.sentence("  No worker has what it requires: start one with coordinate worker --labels.", "  ");
   if (one.excluded === "no_work") noWork(out, { delayed, blocked, failed }, quote(one.workSpec));
+}
+
+const percent = (share: number): string => `${(share * 100).toFixed(share < 0.1 ? 1 : 0)} %`;
+
+/** "Share of choices: 25 % by its weight, 31 % measured." */
+function shareSentence({ share, targetShare, measuredShare, meanMs }: Explained): string {
+  const measured = measuredShare === null ? "" : `, ${percent(measuredShare)} measured`;
+  const mean = share === "time" && meanMs !== null ? `; an attempt takes ${duration(meanMs)}` : "";
+  const what = share === "time" ? "worker time" : "choices";
+  return `Share of ${what}: ${percent(targetShare)} by its weight${measured}${mean}.`;
 }
 
 /** Where the units are that one would expect to be available. */

@@ -33,7 +33,7 @@ export default command({
           count(row.workSpecs),
           count(row.workUnits),
           row.desired,
-          row.policy,
+          row.share === "time" ? `${row.policy}, time` : row.policy,
         ]),
       );
     return exit.done;

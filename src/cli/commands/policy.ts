@@ -1,29 +1,48 @@
 /** `coordinate policy`: how the scheduler of a namespace chooses among work specs of equal priority. */
-import { schedulingPolicies } from "../../core/index.ts";
+import { schedulingPolicies, shareKinds, type NamespaceSettings } from "../../core/index.ts";
 import { didYouMean } from "../../config/did-you-mean.ts";
 import { command } from "../command.ts";
 import { exit, UsageError } from "../failure.ts";
 
-export default command({
+interface Options {
+  share?: string;
+}
+
+export default command<Options>({
   define: (it) => {
-    it.argument("[policy]", schedulingPolicies.join(" or ")).addHelpText(
-      "after",
-      "\nWithout a policy, shows the one that is set. weighted draws among work specs by weight; python hands out" +
-        "\nunits of later work specs of a chain before those of earlier ones.",
-    );
-  },
-  run: async (context, { args: [word] }) => {
-    const policy = schedulingPolicies.find((one) => one === word);
-    if (word !== undefined && policy === undefined)
-      throw new UsageError(
-        `expected ${schedulingPolicies.join(" or ")}, got ${word}${didYouMean(word, schedulingPolicies)}`,
+    it.argument("[policy]", schedulingPolicies.join(" or "))
+      .option("--share <kind>", `what weights are shares of: ${shareKinds.join(" or ")}`)
+      .addHelpText(
+        "after",
+        "\nWithout a policy, shows the one that is set. weighted draws among work specs by weight; python hands out" +
+          "\nunits of later work specs of a chain before those of earlier ones. With --share time, a work spec is chosen" +
+          "\nthe less often the longer its attempts take, so that weights are shares of the workers' time.",
       );
+  },
+  run: async (context, { args: [word], options }) => {
+    const policy = readWord(word, schedulingPolicies);
+    const share = readWord(options.share, shareKinds);
     const { out } = context;
     const { coordinate, ns } = await context.work();
-    if (policy !== undefined) await coordinate.setNamespace(ns, { policy });
-    const set = policy ?? (await coordinate.getNamespace(ns)).settings.policy;
-    if (out.json) out.printJson({ policy: set });
-    else out.line(policy === undefined ? set : `set policy to '${set}'`);
+    const change: Partial<NamespaceSettings> = {
+      ...(policy !== undefined && { policy }),
+      ...(share !== undefined && { share }),
+    };
+    const changed = Object.entries(change);
+    const { settings } = await (changed.length > 0
+      ? coordinate.setNamespace(ns, change)
+      : coordinate.getNamespace(ns));
+    if (out.json) out.printJson({ policy: settings.policy, share: settings.share });
+    else if (changed.length > 0)
+      for (const [setting, value] of changed) out.line(`set ${setting} to '${value}'`);
+    else out.line(settings.share === "time" ? `${settings.policy}, share of time` : settings.policy);
     return exit.done;
   },
 });
+
+function readWord<Word extends string>(word: string | undefined, words: readonly Word[]): Word | undefined {
+  const found = words.find((one) => one === word);
+  if (word !== undefined && found === undefined)
+    throw new UsageError(`expected ${words.join(" or ")}, got ${word}${didYouMean(word, words)}`);
+  return found;
+}

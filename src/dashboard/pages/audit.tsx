@@ -6,22 +6,22 @@ import { count, dayTime, exactTime, nsTitle, visible } from "../format.ts";
 import { useHere } from "../here.ts";
 import { Icon } from "../parts/icon.tsx";
 import { Link, Name, Trouble, useNow } from "../parts/text.tsx";
-import type { Place } from "../place.ts";
+import type { Route } from "../route.ts";
 import { Heads } from "../parts/heads.tsx";
 
 const isRefused = (status: number): boolean => status === 401 || status === 403 || status === 429;
 
 export default function Audit(): ReactNode {
-  const { ns, place } = useHere();
+  const { ns, route } = useHere();
   const audit = useAudit();
   const tokens = useTokens();
   const now = useNow();
   const names = useMemo(() => new Map(tokens.data?.map(({ id, name }) => [id, name])), [tokens.data]);
-  const { token = "", of = "", only = "" } = place.filters ?? {};
-  const at = (filters: Record<string, string>): Place => ({
+  const { token = "", of = "", only = "" } = route.filters ?? {};
+  const at = (filters: Record<string, string>): Route => ({
     ns,
     page: "audit",
-    filters: { ...place.filters, ...filters },
+    filters: { ...route.filters, ...filters },
   });
   if (audit.error !== null && audit.data === undefined) return <Trouble text={sayError(audit.error)} />;
   if (audit.data === undefined) return null;

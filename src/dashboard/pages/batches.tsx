@@ -9,7 +9,7 @@ import { Confirm } from "../parts/dialog.tsx";
 import { Icon } from "../parts/icon.tsx";
 import { StatusGlyph, statusOrder } from "../parts/status.tsx";
 import { Ago, Command, Link, Name, Trouble } from "../parts/text.tsx";
-import type { Place } from "../place.ts";
+import type { Route } from "../route.ts";
 import "./batches.css";
 import { Heads } from "../parts/heads.tsx";
 
@@ -53,7 +53,7 @@ function asTree(rows: readonly BatchRow[]): Placed[] {
 }
 
 export default function Batches(): ReactNode {
-  const { ns, place } = useHere();
+  const { ns, route } = useHere();
   const batches = useBatches(ns);
   const [asked, setAsked] = useState<{ whole: readonly BatchRow[]; action: BatchAction } | null>(null);
   const placed = useMemo(() => asTree(batches.data?.rows ?? []), [batches.data]);
@@ -73,7 +73,7 @@ export default function Batches(): ReactNode {
       </section>
     );
   const running = placed.filter(({ batch }) => batch.doneTime === 0).length;
-  const chosen = place.filters?.batch;
+  const chosen = route.filters?.batch;
   return (
     <>
       <h1 className="sr">Batches</h1>
@@ -131,7 +131,7 @@ function Row(props: {
   const { batch, depth, whole, chosen, onAsk } = props;
   const { name, total, finished, failed, then, sealed, doneTime } = batch;
   const share = (part: number): string => (total === 0 ? "0" : `${(part / total) * 100}%`);
-  const to: Place = { ns, page: "batches", filters: { batch: chosen ? "" : name } };
+  const to: Route = { ns, page: "batches", filters: { batch: chosen ? "" : name } };
   const said =
     total === 0
       ? sealed

@@ -16,7 +16,7 @@ import { Age, Link, Name, UnitCount } from "../parts/text.tsx";
 import { TimeLine } from "../parts/time-line.tsx";
 import { UndoBar, useUndo } from "../parts/undo.tsx";
 import { Sentence } from "../parts/words.tsx";
-import { go, type Place } from "../place.ts";
+import { go, type Route } from "../route.ts";
 import { Start } from "./start.tsx";
 import "./home.css";
 
@@ -80,8 +80,8 @@ const maxRows = 200;
 
 /** The work specs that are on the screen: those whose name has what was typed, in the order asked for. */
 function useShown(specs: readonly SpecRow[]): readonly SpecRow[] {
-  const { place } = useHere();
-  const { find = "", sort = "need", rows } = place.filters ?? {};
+  const { route } = useHere();
+  const { find = "", sort = "need", rows } = route.filters ?? {};
   return useMemo(() => {
     const wanted = find.toLowerCase();
     const found = wanted === "" ? specs : specs.filter(({ name }) => name.toLowerCase().includes(wanted));
@@ -114,7 +114,7 @@ function AttentionRow(props: {
   const failures = useFailures(ns, spec.name, condition.kind === "failing" || condition.kind === "failed");
   const tone = condition.level === "critical" ? "t-failed" : "t-blocked";
   const status: WorkUnitStatus | undefined = condition.status === "waiting" ? undefined : condition.status;
-  const units: Place = {
+  const units: Route = {
     ns,
     page: "units",
     spec: spec.name,
@@ -187,7 +187,7 @@ const nextWords: Readonly<Record<Condition["kind"], string>> = {
   late: "See it",
 };
 
-function nextOf(ns: string, spec: string, { kind }: Condition): Place {
+function nextOf(ns: string, spec: string, { kind }: Condition): Route {
   if (kind === "nobody" || kind === "leases") return { ns, page: "workers" };
   return { ns, page: "spec", spec };
 }
@@ -260,11 +260,11 @@ function WorkSpecs(props: {
   shown: readonly SpecRow[];
   sparks: Sparks;
 }): ReactNode {
-  const { place } = useHere();
+  const { route } = useHere();
   const { specs, shown, sparks } = props;
-  const sort = (place.filters?.sort ?? "need") as SortKey;
+  const sort = (route.filters?.sort ?? "need") as SortKey;
   const { rows, pointing } = useCalm(shown);
-  const find = place.filters?.find ?? "";
+  const find = route.filters?.find ?? "";
   const max = maxOpen(specs);
   const head = (key: SortKey, title: ReactNode, className = ""): ReactNode => (
     <th
@@ -272,7 +272,7 @@ function WorkSpecs(props: {
       aria-sort={sort === key ? (key === "name" ? "ascending" : "descending") : undefined}
       scope="col"
     >
-      <Link to={{ ...place, filters: { ...place.filters, sort: key === "need" ? "" : key } }}>
+      <Link to={{ ...route, filters: { ...route.filters, sort: key === "need" ? "" : key } }}>
         {title}
         {sort === key ? " ↓" : ""}
       </Link>
@@ -303,7 +303,7 @@ function WorkSpecs(props: {
             spellCheck={false}
             value={find}
             onChange={(event) =>
-              go({ ...place, filters: { ...place.filters, find: event.target.value } }, { replace: true })
+              go({ ...route, filters: { ...route.filters, find: event.target.value } }, { replace: true })
             }
           />
         )}
@@ -356,7 +356,7 @@ function WorkSpecs(props: {
         <p className="blank dim">
           {sort === "need" ? "Those in most need" : "The first"}: {count(rows.length)} of{" "}
           {count(specs.length)}.{" "}
-          <Link to={{ ...place, filters: { ...place.filters, rows: "all" } }} className="l">
+          <Link to={{ ...route, filters: { ...route.filters, rows: "all" } }} className="l">
             Show all
           </Link>
         </p>

@@ -8,7 +8,7 @@ import { count, duration, visible } from "../format.ts";
 import { useHere } from "../here.ts";
 import { StatusChip, StatusGlyph, statusOrder } from "../parts/status.tsx";
 import { Ago, Link, Name, Trouble } from "../parts/text.tsx";
-import type { Place } from "../place.ts";
+import type { Route } from "../route.ts";
 import "./units.css";
 import { Heads } from "../parts/heads.tsx";
 
@@ -20,16 +20,16 @@ const ranges: Readonly<Record<string, number>> = {
 };
 
 export default function Jobs(): ReactNode {
-  const { ns, place, look } = useHere();
+  const { ns, route, look } = useHere();
   const specs = useJobQueues();
-  const range = place.filters?.range ?? "24h";
-  const status = workUnitStatuses.find((one) => one === place.filters?.status) ?? "";
-  const label = place.filters?.label ?? "";
+  const range = route.filters?.range ?? "24h";
+  const status = workUnitStatuses.find((one) => one === route.filters?.status) ?? "";
+  const label = route.filters?.label ?? "";
   const jobs = useJobs(ns, specs, { sinceMs: ranges[range] ?? 0, status, label });
-  const at = (filters: Record<string, string>): Place => ({
+  const at = (filters: Record<string, string>): Route => ({
     ns,
     page: "jobs",
-    filters: { ...place.filters, ...filters },
+    filters: { ...route.filters, ...filters },
   });
   const counts = (one: WorkUnitStatus): number =>
     specs.reduce((sum, spec) => sum + (look.byName.get(spec)?.counts[one] ?? 0), 0);

@@ -7,14 +7,14 @@ import { useHere } from "../here.ts";
 import { Confirm } from "../parts/dialog.tsx";
 import { Icon } from "../parts/icon.tsx";
 import { Command, Name, Trouble } from "../parts/text.tsx";
-import { go } from "../place.ts";
+import { go } from "../route.ts";
 import { Heads } from "../parts/heads.tsx";
 
 const readPath = (text: string): string[] => text.split("/").filter((label) => label !== "");
 
 export default function Locks(): ReactNode {
-  const { ns, place, may } = useHere();
-  const wanted = place.filters?.path ?? "";
+  const { ns, route, may } = useHere();
+  const wanted = route.filters?.path ?? "";
   const path = readPath(wanted);
   const [text, setText] = useState(wanted);
   const [asked, setAsked] = useState(false);

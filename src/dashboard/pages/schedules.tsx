@@ -1,14 +1,15 @@
 /** Schedules: the work specs that make units by themselves, their last run and how it went, and when the next ones are. */
 import { useQuery } from "@tanstack/react-query";
 import type { ReactNode } from "react";
-import { hasSchedule, nextRuns, runName, type Schedule, type WorkSpecMeta } from "../../core/index.ts";
+import { hasSchedule, nextRuns, runName, type WorkSpecMeta } from "../../core/index.ts";
 import { every } from "../data/live.ts";
 import type { SpecRow } from "../data/look.ts";
 import { setMeta } from "../data/specs.ts";
 import { unitsNamed } from "../data/units.ts";
-import { count, dayTime, duration, exactTime, plural, visible } from "../format.ts";
+import { count, dayTime, duration, visible } from "../format.ts";
 import { useHere } from "../here.ts";
 import { Icon } from "../parts/icon.tsx";
+import { scheduleWords } from "../parts/schedule-words.ts";
 import { StatusGlyph } from "../parts/status.tsx";
 import { Ago, Link, Name, useNow } from "../parts/text.tsx";
 import { UndoBar, useUndo, type Undo } from "../parts/undo.tsx";
@@ -25,25 +26,6 @@ function comingRuns(
   if (!continuous) return [];
   const first = Math.max(now, nextContinuous);
   return intervalMs > 0 ? Array.from({ length: shownRuns }, (_, i) => first + i * intervalMs) : [first];
-}
-
-/** "0 3 * * *, Europe/Brussels; a run waits for the one before". */
-export function scheduleWords(schedule: Schedule): string {
-  const { cron, timezone, everyMs, at, end, jitterMs, catchUp, overlap } = schedule;
-  return [
-    cron !== undefined && `${cron}, ${timezone ?? "UTC"}`,
-    everyMs !== undefined && `every ${duration(everyMs)}`,
-    at !== undefined && `on ${plural(at.length, "date")}`,
-    overlap === "skip" && "skipped while the run before has not ended",
-    overlap === "wait" && "a run waits for the one before",
-    catchUp !== undefined &&
-      catchUp !== 1 &&
-      (catchUp === 0 ? "missed runs are skipped" : `makes up ${catchUp} missed runs`),
-    jitterMs !== undefined && jitterMs > 0 && `spread over ${duration(jitterMs)}`,
-    end !== undefined && `until ${exactTime(end).slice(0, 16).replace("T", " ")} UTC`,
-  ]
-    .filter((part) => part !== false)
-    .join("; ");
 }
 
 export default function Schedules(): ReactNode {

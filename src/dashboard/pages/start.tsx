@@ -6,7 +6,7 @@ import { nsTitle } from "../format.ts";
 import { useHere } from "../here.ts";
 import { Icon } from "../parts/icon.tsx";
 import { Command, Link, Trouble } from "../parts/text.tsx";
-import { go } from "../place.ts";
+import { go } from "../route.ts";
 
 export function Start({ ns }: { ns: string }): ReactNode {
   const { look, session, may, changed } = useHere();

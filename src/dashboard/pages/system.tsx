@@ -175,6 +175,7 @@ export default function System(): ReactNode {
                   </Link>
                   <span className="dim">
                     {settings.policy}
+                    {settings.share === "time" && ", shares of worker time"}
                     {settings.desired !== "run" && `, asked to ${settings.desired}`}
                   </span>
                   {name === ns && <span className="lab">here</span>}

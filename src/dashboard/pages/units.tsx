@@ -23,11 +23,11 @@ import { Menu } from "../parts/menu.tsx";
 import { AttemptGlyph, StatusGlyph, statusOrder } from "../parts/status.tsx";
 import { Ago, Command, Link, Name, Trouble } from "../parts/text.tsx";
 import { WorkerAttempts } from "../parts/worker-attempts.tsx";
-import { go, type Place } from "../place.ts";
+import { go, type Route } from "../route.ts";
 import "./units.css";
 
 export default function Units(): ReactNode {
-  const { ns, place, look } = useHere();
+  const { ns, route, look } = useHere();
   const { specs } = look;
   if (specs === undefined) return null;
   const first = [...specs].sort((a, b) => total(b.counts) - total(a.counts))[0];
@@ -39,9 +39,9 @@ export default function Units(): ReactNode {
         <Command text="coordinate flow examples/flows/chain.yaml" />
       </section>
     );
-  const worker = place.filters?.worker ?? "";
+  const worker = route.filters?.worker ?? "";
   if (worker !== "") return <WorkerAttempts key={worker} worker={worker} />;
-  const spec = place.spec ?? first.name;
+  const spec = route.spec ?? first.name;
   return <List key={`${ns} ${spec}`} spec={spec} />;
 }
 
@@ -65,17 +65,17 @@ const spans: Readonly<Record<string, number>> = {
 };
 
 function List({ spec }: { spec: string }): ReactNode {
-  const { ns, place, look, may } = useHere();
-  const filter = useMemo(() => readFilter(place.filters), [place.filters]);
+  const { ns, route, look, may } = useHere();
+  const filter = useMemo(() => readFilter(route.filters), [route.filters]);
   const units = useUnits(ns, spec, filter);
   const counts = look.byName.get(spec)?.counts;
   const matching = useMatching(ns, spec, filter, !isCounted(filter));
   const [selected, setSelected] = useState<Selected>({ kind: "none" });
   const rows = useMemo(() => units.data?.pages.flatMap((page) => page.rows) ?? [], [units.data]);
-  const isAdding = place.filters?.add === "1";
+  const isAdding = route.filters?.add === "1";
   const show = (filters: Record<string, string | undefined>): void => {
     setSelected({ kind: "none" });
-    go({ ns, page: "units", spec, filters: { ...place.filters, ...filters } });
+    go({ ns, page: "units", spec, filters: { ...route.filters, ...filters } });
   };
   const exact = isCounted(filter)
     ? counts &&
@@ -85,11 +85,11 @@ function List({ spec }: { spec: string }): ReactNode {
     : matching.data && total(matching.data);
   const tabs = isCounted(filter) ? counts : undefined;
   // a failure group has failed units only, and the time is that of their end
-  const at = (status: string): Place => ({
+  const at = (status: string): Route => ({
     ns,
     page: "units",
     spec,
-    filters: { ...place.filters, status, error: "", ...(status !== "failed" && { within: "" }) },
+    filters: { ...route.filters, status, error: "", ...(status !== "failed" && { within: "" }) },
   });
   const failedOnly = filter.error !== "" || (filter.statuses.length === 1 && filter.statuses[0] === "failed");
   return (
@@ -125,7 +125,7 @@ function List({ spec }: { spec: string }): ReactNode {
             <label className="pick">
               <span className="dim">ended in the last</span>
               <select
-                value={place.filters?.within ?? ""}
+                value={route.filters?.within ?? ""}
                 onChange={(event) => show({ within: event.target.value })}
               >
                 <option value="">any time</option>
@@ -159,7 +159,7 @@ function List({ spec }: { spec: string }): ReactNode {
           ns={ns}
           spec={spec}
           onClose={() =>
-            go({ ns, page: "units", spec, filters: { ...place.filters, add: "" } }, { replace: true })
+            go({ ns, page: "units", spec, filters: { ...route.filters, add: "" } }, { replace: true })
           }
         />
       )}
@@ -172,7 +172,7 @@ function Search(props: {
   filter: UnitFilter;
   show: (filters: Record<string, string | undefined>) => void;
 }): ReactNode {
-  const { ns, look, place } = useHere();
+  const { ns, look, route } = useHere();
   const { spec, filter, show } = props;
   const [text, setText] = useState(filter.prefix);
   const asked = useRef(filter.prefix);
@@ -186,7 +186,7 @@ function Search(props: {
     const timer = setTimeout(() => {
       asked.current = text;
       go(
-        { ns, page: "units", spec, filters: { ...place.filters, prefix: text } },
+        { ns, page: "units", spec, filters: { ...route.filters, prefix: text } },
         { replace: filter.prefix !== "" },
       );
     }, 60);
@@ -222,7 +222,7 @@ function Search(props: {
             key: name,
             label: <Name text={name} max={48} />,
             selected: name === spec,
-            run: () => go({ ns, page: "units", spec: name, filters: { ...place.filters } }),
+            run: () => go({ ns, page: "units", spec: name, filters: { ...route.filters } }),
           }))}
       />
       {filter.statuses.map((status) => (
@@ -335,7 +335,7 @@ function Rows(props: {
   selected: Selected;
   onSelect: (next: Selected) => void;
 }): ReactNode {
-  const { ns, may, place } = useHere();
+  const { ns, may, route } = useHere();
   const { rows, units, selected, onSelect, spec } = props;
   const box = useRef<HTMLDivElement>(null);
   const { hasNextPage, isFetchingNextPage, fetchNextPage } = units;
@@ -385,7 +385,7 @@ function Rows(props: {
           Last attempt
         </span>
         <span role="columnheader" className="u-err">
-          {place.filters?.status === "failed" || place.filters?.error !== undefined ? "Error" : "Says"}
+          {route.filters?.status === "failed" || route.filters?.error !== undefined ? "Error" : "Says"}
         </span>
         <span role="columnheader" className="u-worker">
           Worker
@@ -549,10 +549,10 @@ function UnitRow(props: {
 }
 
 function Nothing({ spec }: { spec: string }): ReactNode {
-  const { place, ns } = useHere();
+  const { route, ns } = useHere();
   const { state } = useLive();
   const filtered = ["status", "prefix", "label", "error", "within"].some(
-    (key) => (place.filters?.[key] ?? "") !== "",
+    (key) => (route.filters?.[key] ?? "") !== "",
   );
   return (
     <div className="blank">

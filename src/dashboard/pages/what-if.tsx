@@ -9,7 +9,7 @@ import { clockTime, count, duration, plural, rate, visible } from "../format.ts"
 import { useHere } from "../here.ts";
 import { Confirm } from "../parts/dialog.tsx";
 import { Link, Name, Trouble } from "../parts/text.tsx";
-import { go, type Place } from "../place.ts";
+import { go, type Route } from "../route.ts";
 import { ranges, type Range } from "../range.ts";
 import { simulate, type LoadSpec, type Outcome, type Plan, type Waits } from "../what-if.ts";
 import "./what-if.css";
@@ -34,8 +34,8 @@ function readPlan(text: string | undefined): Plan {
 }
 
 export default function WhatIf(): ReactNode {
-  const { ns, place, look, may, changed } = useHere();
-  const range = shownRanges.find((one) => one === place.filters?.range) ?? "1h";
+  const { ns, route, look, may, changed } = useHere();
+  const range = shownRanges.find((one) => one === route.filters?.range) ?? "1h";
   const record = useRecord(ns, range);
   const workers = useWorkers(ns);
   const [applying, setApplying] = useState(false);
@@ -48,7 +48,7 @@ export default function WhatIf(): ReactNode {
     () => (record.data === undefined || specs === undefined ? undefined : readRecord(record.data, specs)),
     [record.data, settings],
   );
-  const plan = useMemo(() => readPlan(place.filters?.plan), [place.filters?.plan]);
+  const plan = useMemo(() => readPlan(route.filters?.plan), [route.filters?.plan]);
   const runtimes = useMemo(
     () => [...new Set(recorded?.load.specs.map(({ runtime }) => runtime))].sort(),
     [recorded],
@@ -83,16 +83,16 @@ export default function WhatIf(): ReactNode {
   const set = (next: Plan): void => {
     const isEmpty = Object.keys(next.slots).length === 0 && Object.keys(next.weights).length === 0;
     go(
-      { ns, page: "what-if", filters: { ...place.filters, plan: isEmpty ? "" : JSON.stringify(next) } },
+      { ns, page: "what-if", filters: { ...route.filters, plan: isEmpty ? "" : JSON.stringify(next) } },
       { replace: true },
     );
   };
   const without = (given: Readonly<Record<string, number>>, key: string): Record<string, number> =>
     Object.fromEntries(Object.entries(given).filter(([one]) => one !== key));
   const isChanged = Object.keys(plan.slots).length + Object.keys(plan.weights).length > 0;
-  const at = (one: Range): Place => ({
-    ...place,
-    filters: { ...place.filters, range: one === "1h" ? "" : one },
+  const at = (one: Range): Route => ({
+    ...route,
+    filters: { ...route.filters, range: one === "1h" ? "" : one },
   });
   const weights = Object.entries(plan.weights).filter(([name]) => look.byName.has(name));
   return (

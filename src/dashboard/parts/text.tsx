@@ -3,11 +3,11 @@ import { useState, useSyncExternalStore, type ReactNode } from "react";
 import type { WorkUnitStatus } from "../../core/index.ts";
 import { daemonNow } from "../data/session.ts";
 import { ago, count, duration, exactTime, middle, visible } from "../format.ts";
-import { hrefOf, type Place } from "../place.ts";
+import { hrefOf, type Route } from "../route.ts";
 import { Icon } from "./icon.tsx";
 
 export function Link(props: {
-  to: Place;
+  to: Route;
   className?: string;
   title?: string;
   label?: string;

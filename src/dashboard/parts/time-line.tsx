@@ -5,7 +5,7 @@ import type { Point } from "../data/counts.ts";
 import { useTimeSeries } from "../data/history.ts";
 import { dayTime } from "../format.ts";
 import { useHere } from "../here.ts";
-import { go } from "../place.ts";
+import { go } from "../route.ts";
 import { between, inRange, ranges, useWindow, type Range } from "../range.ts";
 import { Lanes, type Lane, type LaneLine } from "./plot.tsx";
 import { Link } from "./text.tsx";
@@ -64,19 +64,19 @@ const times: readonly Lane[] = [
 ];
 
 export function TimeLine({ spec, title }: { spec: string | null; title: ReactNode }): ReactNode {
-  const { ns, place } = useHere();
+  const { ns, route } = useHere();
   const { range, from, to } = useWindow();
   const { points, marks, gapMs, recorded } = useTimeSeries(ns, spec, { range, from, to });
   return (
     <section className="card" aria-label="Over time">
       <div className="seg ranges" role="group" aria-label="Range">
         {range === null && (
-          <Link to={inRange(place, (place.filters?.range ?? "15m") as Range)} current>
+          <Link to={inRange(route, (route.filters?.range ?? "15m") as Range)} current>
             {dayTime(from, Date.now())} – {dayTime(to, Date.now())} ×
           </Link>
         )}
         {(Object.keys(ranges) as Range[]).map((one) => (
-          <Link key={one} to={inRange(place, one)} {...(one === range && { current: true })}>
+          <Link key={one} to={inRange(route, one)} {...(one === range && { current: true })}>
             {one.replace(/([mhd])/, " $1")}
           </Link>
         ))}
@@ -91,7 +91,7 @@ export function TimeLine({ spec, title }: { spec: string | null; title: ReactNod
         to={to}
         isNow={range !== null}
         lanes={spec === null ? flow : [...flow, ...times]}
-        onZoom={(start, end) => go(between(place, start, end))}
+        onZoom={(start, end) => go(between(route, start, end))}
       />
     </section>
   );

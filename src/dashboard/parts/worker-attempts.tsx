@@ -11,7 +11,7 @@ import { Ago, Link, Name, Trouble, useNow } from "./text.tsx";
 import { Heads } from "./heads.tsx";
 
 export function WorkerAttempts({ worker }: { worker: string }): ReactNode {
-  const { ns, place } = useHere();
+  const { ns, route } = useHere();
   const now = useNow();
   const attempts = useInfiniteQuery({
     queryKey: ["units", ns, "of worker", worker],
@@ -27,7 +27,7 @@ export function WorkerAttempts({ worker }: { worker: string }): ReactNode {
   if (attempts.error !== null && attempts.data === undefined)
     return <Trouble text={sayError(attempts.error)} />;
   if (attempts.data === undefined) return null;
-  const spec = place.spec;
+  const spec = route.spec;
   const rows = attempts.data.pages
     .flatMap((page) => page.rows)
     .filter(({ workSpec }) => spec === undefined || workSpec === spec);

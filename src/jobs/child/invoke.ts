@@ -28,8 +28,8 @@ export async function invoke(request: RunRequest, context: InvokeContext): Promi
   let phase: NonNullable<JobError["phase"]> = "load";
   let codeVersion = "";
   try {
-    const fn = await context.loader.load(request.action);
-    codeVersion = context.loader.versionOf(request.action);
+    const { fn, version } = await context.loader.load(request.action);
+    codeVersion = version;
     phase = "execute";
     const { args, kwargs } = request;
     // JavaScript has no arguments by name: they are one object, after the others

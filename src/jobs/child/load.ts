@@ -12,6 +12,12 @@ import { versionOfFile } from "../code-version.ts";
 
 export type JobFunction = (...args: unknown[]) => unknown;
 
+export interface Loaded {
+  readonly fn: JobFunction;
+  /** The version of the module's code that runs here; "" for an inline function. */
+  readonly version: string;
+}
+
 /** A function that cannot be loaded: the message is for the person who scheduled it, the place in here is not. */
 export class LoadError extends Error {
   override readonly name = "LoadError";
@@ -23,7 +29,8 @@ const maxKept = 500;
 export class Loader {
   readonly #roots: readonly string[];
   readonly #inline: boolean;
-  readonly #loaded = new Map<string, JobFunction>();
+  /** By the key of the action. */
+  readonly #loaded = new Map<string, Loaded>();
   /** By file, as it was when it was loaded: Node loads a module once. */
   readonly #versions = new Map<string, string>();
 
@@ -33,23 +40,19 @@ export class Loader {
   }
 
   /** Throws a `LoadError`, or what the module throws when it is loaded. */
-  async load(action: Action): Promise<JobFunction> {
-    verifyAction(action);
+  async load(action: Action): Promise<Loaded> {
+    // what a key names never changes, and was verified when it was loaded
     const known = this.#loaded.get(action.key);
     if (known !== undefined) return known;
-    const fn = action.kind === "inline" ? this.#compile(action) : await this.#import(action);
-    this.#loaded.set(action.key, fn);
+    verifyAction(action);
+    const loaded = action.kind === "inline" ? this.#compile(action) : await this.#import(action);
+    this.#loaded.set(action.key, loaded);
     const [oldest] = this.#loaded.keys();
     if (this.#loaded.size > maxKept && oldest !== undefined) this.#loaded.delete(oldest);
-    return fn;
+    return loaded;
   }
 
-  /** The version of the code that an action of a module runs here; "" for others, and for one that was not loaded. */
-  versionOf({ kind, module }: Action): string {
-    return kind === "module" ? (this.#versions.get(this.#find(module)) ?? "") : "";
-  }
-
-  #compile({ key, code, methodname }: Action): JobFunction {
+  #compile({ key, code, methodname }: Action): Loaded {
     if (!this.#inline) throw new LoadError("inline functions are not allowed here");
     const fn: unknown = runInThisContext(`(${code}\n)`, {
       filename: `inline:${methodname}#${key.slice(0, 12)}`,
@@ -57,15 +60,16 @@ export class Loader {
       importModuleDynamically: constants.USE_MAIN_CONTEXT_DEFAULT_LOADER,
     });
     if (typeof fn !== "function") throw new LoadError(`action ${key} is not a function`);
-    return fn as JobFunction;
+    return { fn: fn as JobFunction, version: "" };
   }
 
-  async #import({ module, methodname }: Action): Promise<JobFunction> {
+  async #import({ module, methodname }: Action): Promise<Loaded> {
     const file = this.#find(module);
-    if (!this.#versions.has(file)) this.#versions.set(file, versionOfFile(file));
+    const version = this.#versions.get(file) ?? versionOfFile(file);
+    this.#versions.set(file, version);
     const exported = (await import(pathToFileURL(file).href)) as Record<string, unknown>;
     const found = Object.hasOwn(exported, methodname) ? exported[methodname] : undefined;
-    if (typeof found === "function") return found as JobFunction;
+    if (typeof found === "function") return { fn: found as JobFunction, version };
     const functions = Object.keys(exported).filter((name) => typeof exported[name] === "function");
     const have = functions.length === 0 ? "no functions" : functions.join(", ");
     throw new LoadError(

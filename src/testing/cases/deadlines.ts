@@ -220,6 +220,21 @@ export const aging: CaseGroup = {
   concept: "aging",
   cases: [
     {
+      name: "explain tells that waiting units gain priority, and that a late one goes first",
+      async run(t) {
+        const reason = async (): Promise<string | undefined> => (await t.c.explain(t.ns))[0]?.reason;
+        await t.spec("s");
+        await t.add("s", "a", { name: "b", deadlineMs: minute });
+        assert.equal(await reason(), "has available work units");
+        await t.advance(minute);
+        assert.equal(await reason(), "has available work units; one that is past its deadline goes first");
+        await t.c.setWorkSpecMeta(t.ns, "s", { aging: 2 });
+        assert.match(present(await reason()), /goes first; those that wait gain 2 priority a minute$/);
+        await t.claimOne();
+        assert.equal(await reason(), "has available work units; those that wait gain 2 priority a minute");
+      },
+    },
+    {
       name: "a unit that has waited long goes before one of higher priority that came later",
       async run(t) {
         await t.spec("s", { aging: 1 });
@@ -249,6 +264,58 @@ export const aging: CaseGroup = {
         assert.equal((await t.unit("s", "old")).priority, -1);
         // -1 and the five that it has gained
         assert.deepEqual(await drain(t), ["new", "old"]);
+      },
+    },
+    {
+      name: "adding a waiting unit again keeps what it has gained, with the priority that it is given now",
+      async run(t) {
+        await t.spec("s", { aging: 1 });
+        await t.add("s", { name: "old", priority: 1 }, { name: "put off" });
+        await t.advance(10 * minute);
+        await t.add("s", { name: "old", priority: 2, data: encodeData({ again: true }) });
+        await t.add("s", { name: "put off", delayMs: minute });
+        assert.equal((await t.unit("s", "old")).priority, 2);
+        await t.advance(minute);
+        await t.add(
+          "s",
+          { name: "high", priority: 14 },
+          { name: "new", priority: 12 },
+          { name: "low", priority: 1 },
+        );
+        assert.deepEqual(await drain(t), ["high", "old", "new", "low", "put off"]);
+      },
+    },
+    {
+      name: "a unit that ended and is added again begins to gain anew",
+      async run(t) {
+        await t.spec("s", { aging: 1 });
+        await t.add("s", "old");
+        await t.advance(10 * minute);
+        assert.deepEqual(await drain(t), ["old"]);
+        await t.add("s", "old", { name: "new", priority: 1 });
+        assert.deepEqual(await drain(t), ["new", "old"]);
+      },
+    },
+    {
+      name: "a delayed unit that is added again without a delay gains from then on",
+      async run(t) {
+        await t.spec("s", { aging: 1 });
+        await t.add("s", { name: "early", delayMs: 10 * minute });
+        await t.advance(minute);
+        await t.add("s", "early");
+        await t.advance(minute);
+        await t.add("s", { name: "new", priority: 0.5 });
+        assert.deepEqual(await drain(t), ["early", "new"]);
+      },
+    },
+    {
+      name: "a late unit that is added again without its deadline keeps its age",
+      async run(t) {
+        await t.spec("s", { aging: 1 });
+        await t.add("s", { name: "late", deadlineMs: minute });
+        await t.advance(10 * minute);
+        await t.add("s", "late", { name: "high", priority: 11 }, { name: "low", priority: 9 });
+        assert.deepEqual(await drain(t), ["high", "late", "low"]);
       },
     },
     {

@@ -106,11 +106,16 @@ export const namespaces: CaseGroup = {
       async run(t) {
         assert.deepEqual(await t.c.getNamespace(t.ns), {
           name: t.ns,
-          settings: { policy: "weighted", desired: "run" },
+          settings: { policy: "weighted", share: "choices", desired: "run" },
         });
         await t.c.setNamespace(t.ns, { policy: "python" });
         await t.c.setNamespace(t.ns, { desired: "idle" });
-        assert.deepEqual((await t.c.getNamespace(t.ns)).settings, { policy: "python", desired: "idle" });
+        await t.c.setNamespace(t.ns, { share: "time" });
+        assert.deepEqual((await t.c.getNamespace(t.ns)).settings, {
+          policy: "python",
+          share: "time",
+          desired: "idle",
+        });
       },
     },
     {

@@ -36,6 +36,7 @@ const noData = -1;
 const unlimited = { maxBytes: Infinity };
 
 export function encodeMessage({ head, data }: Message): Buffer {
+  if (data.length === 0) return encodeHead(head);
   const pieces = data.map((piece) => {
     if (piece === null) return null;
     return typeof piece === "string" ? Buffer.from(piece, "utf8") : piece;
@@ -50,6 +51,17 @@ export function encodeMessage({ head, data }: Message): Buffer {
     4,
   );
   return Buffer.concat([start, text, ...body]);
+}
+
+/** A message without data, in one piece of memory. */
+function encodeHead(head: Head): Buffer {
+  const text = JSON.stringify(head);
+  const length = Buffer.byteLength(text, "utf8");
+  const frame = Buffer.allocUnsafe(lengths + length);
+  frame.writeUInt32BE(length, 0);
+  frame.writeUInt32BE(0, 4);
+  frame.write(text, lengths, "utf8");
+  return frame;
 }
 
 /** Puts the chunks of a stream together again. Throws a `FrameError` for what is no message; it is of no use after that. */

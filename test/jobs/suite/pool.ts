@@ -169,6 +169,45 @@ export function poolSuite(stack: Stack): void {
       expect(await jobs.queueSize()).toBe(0);
     });
 
+    /** Claims grow when jobs are short: after these, a worker has the next ones before it is done with one. */
+    const shortJobs = async (jobs: Jobs): Promise<void> => {
+      await jobs.wait(
+        await jobs.scheduleAll(Array.from({ length: 100 }, (_, n) => ({ fn: fn("add"), args: [n, n] }))),
+      );
+    };
+
+    test("short jobs that were claimed together with a long one are run by another worker", () =>
+      withPool({ workers_nr_min: 2, workers_nr_max: 2 }, async (jobs, pool) => {
+        await until("both are there", async () => (await jobs.workers.list({ running: true })).length === 2);
+        await shortJobs(jobs);
+        const file = bench.file("long");
+        const [long, ...short] = await jobs.scheduleAll([
+          { fn: fn("untilSignal"), args: [file] },
+          ...Array.from({ length: 50 }, (_, n) => ({ fn: fn("add"), args: [n, 1] })),
+        ]);
+        expect(await jobs.results(short)).toEqual(short.map((_, n) => n + 1));
+        expect((await long!.load()).state).toBe("RUNNING");
+        expect(pool.workers.size).toBe(2);
+        await long!.cancel();
+      }));
+
+    test("a job that was claimed behind another and is cancelled does not run", () =>
+      withPool({ workers_nr_max: 1 }, async (jobs) => {
+        await shortJobs(jobs);
+        const [file, notes] = [bench.file("long"), bench.file("notes")];
+        const [long, ...next] = await jobs.scheduleAll([
+          { fn: fn("untilSignal"), args: [file] },
+          ...Array.from({ length: 10 }, (_, n) => ({ fn: fn("note"), args: [notes, `line ${n}`] })),
+        ]);
+        await until("it runs", () => linesOf(file).length === 1);
+        for (const job of next) expect(await job.cancel()).toBe(true);
+        await long!.cancel();
+        expect(await (await jobs.schedule(fn("add"), { args: [1, 2] })).wait()).toBe(3);
+        expect(linesOf(notes)).toEqual([]);
+        for (const { state, error_cat } of await jobs.settled(next))
+          expect([state, error_cat]).toEqual(["ERROR", "HALTED"]);
+      }));
+
     test("Q3 Q4 queue_data: ordered changes with category, id and record", () =>
       withPool({ workers_nr_max: 1 }, async (jobs, pool) => {
         const job = await jobs.schedule(fn("divide"), { args: [1, 0], name: "ratio" });

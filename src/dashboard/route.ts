@@ -1,5 +1,5 @@
 /**
- * The place: what is on the screen, as the URL says it. The URL is the only state of a page: namespace, page, work
+ * The route: what is on the screen, as the URL says it. The URL is the only state of a page: namespace, page, work
  * spec, unit and filters stand in the fragment, so that a link shows the same and Back goes back. Names are encoded
  * as in the paths of the REST interface: any bytes, and no character that a URL takes for something else.
  */
@@ -26,7 +26,7 @@ export const pages = [
 ] as const;
 export type PageName = (typeof pages)[number];
 
-export interface Place {
+export interface Route {
   /** Null: none was chosen yet. */
   readonly ns: string | null;
   readonly page: PageName;
@@ -37,7 +37,7 @@ export interface Place {
   readonly filters?: Readonly<Record<string, string | undefined>>;
 }
 
-export function hrefOf({ ns, page, spec, unit, filters = {} }: Place): string {
+export function hrefOf({ ns, page, spec, unit, filters = {} }: Route): string {
   const path = [ns, ...(page === "home" ? [] : [page]), spec, unit].flatMap((part, i) =>
     part === undefined || part === null ? [] : [i === 1 ? part : nameToUrl(part)],
   );
@@ -47,8 +47,8 @@ export function hrefOf({ ns, page, spec, unit, filters = {} }: Place): string {
   return `#/${path.join("/")}${query.length === 0 ? "" : `?${query.join("&")}`}`;
 }
 
-/** A fragment that is no place, of an old or a mistyped link, is the first page. */
-export function readPlace(fragment: string): Place {
+/** A fragment that is no route, of an old or a mistyped link, is the first page. */
+export function readRoute(fragment: string): Route {
   const [path = "", query = ""] = fragment.replace(/^#\/?/, "").split("?");
   const parts = path === "" ? [] : path.split("/");
   try {
@@ -77,13 +77,13 @@ function readFilters(query: string): Record<string, string> {
   return filters;
 }
 
-let last = { fragment: "", place: readPlace("") };
+let last = { fragment: "", route: readRoute("") };
 
 /** The same object as long as the URL is the same. */
-function current(): Place {
+function current(): Route {
   const { hash } = location;
-  if (hash !== last.fragment) last = { fragment: hash, place: readPlace(hash) };
-  return last.place;
+  if (hash !== last.fragment) last = { fragment: hash, route: readRoute(hash) };
+  return last.route;
 }
 
 function watch(changed: () => void): () => void {
@@ -95,10 +95,10 @@ function watch(changed: () => void): () => void {
   };
 }
 
-export const usePlace = (): Place => useSyncExternalStore(watch, current);
+export const useRoute = (): Route => useSyncExternalStore(watch, current);
 
-export function go(place: Place, options: { replace?: boolean } = {}): void {
-  const href = hrefOf(place);
+export function go(route: Route, options: { replace?: boolean } = {}): void {
+  const href = hrefOf(route);
   if (href === location.hash) return;
   if (options.replace === true) history.replaceState(null, "", href);
   else history.pushState(null, "", href);

@@ -1,0 +1,52 @@
+/** Why a unit failed: its error, the lines of its own code first. */
+import { useState, type ReactNode } from "react";
+import type { AttemptRow } from "../../core/index.ts";
+import { errorLine } from "../data/units.ts";
+import { plural, visible, visibleLines } from "../format.ts";
+import { Icon } from "./icon.tsx";
+import { CopyButton } from "./text.tsx";
+
+/** Lines of the worker's own machinery tell nothing about the job. */
+const isOwn = (line: string): boolean =>
+  !/node_modules|node:internal|\(node:|coordinate\/worker|dist\/worker|src\/worker/.test(line);
+
+export function ErrorCard({ text, attempt }: { text: string; attempt: AttemptRow | null }): ReactNode {
+  const headline = errorLine(text);
+  const lines = text.split("\n").filter((line) => line.trim() !== "" && line.trim() !== headline);
+  const [all, setAll] = useState(false);
+  const own = lines.filter(isOwn);
+  const shown = all ? lines : own.slice(0, 40);
+  const hidden = lines.length - shown.length;
+  return (
+    <section className="card error" aria-label="Error">
+      <header>
+        <span className="t-failed">
+          <Icon name="failed" />
+        </span>
+        <h2>{attempt === null ? "Error" : `Error of attempt ${attempt.number}`}</h2>
+        <span className="grow" />
+        <CopyButton text={text} quiet />
+      </header>
+      <div className="em">
+        <code>{visible(headline)}</code>
+      </div>
+      {lines.length > 0 && (
+        <pre tabIndex={0}>
+          {shown.map((line, i) => (
+            <span key={i} className={isOwn(line) ? "own" : "dim"}>
+              {visibleLines(line)}
+              {"\n"}
+            </span>
+          ))}
+        </pre>
+      )}
+      {hidden > 0 && (
+        <p className="fold">
+          <button type="button" className="plain l" onClick={() => setAll(true)}>
+            {plural(hidden, "line")} more
+          </button>
+        </p>
+      )}
+    </section>
+  );
+}

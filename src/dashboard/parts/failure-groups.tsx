@@ -1,0 +1,143 @@
+/** The failures of a work spec by their error, with what can be done about each group. */
+import { useState, type ReactNode } from "react";
+import { sayError } from "../data/connection.ts";
+import { useFailures, type FailureGroup } from "../data/failures.ts";
+import type { SpecRow } from "../data/look.ts";
+import { everyUnit } from "../data/units.ts";
+import { count, percent, plural, rate, visible } from "../format.ts";
+import { useHere } from "../here.ts";
+import { Ask } from "./bulk-bar.tsx";
+import { Icon } from "./icon.tsx";
+import { HourBars } from "./plot.tsx";
+import { Ago, Link, Trouble, useNow } from "./text.tsx";
+
+/** The groups that are shown at first; the others are few units each, as a rule. */
+const firstGroups = 10;
+
+const hour = 3_600_000;
+
+function trendText({ trend }: FailureGroup, now: number): string {
+  const within = (hours: number): number =>
+    trend.reduce((sum, { time, count: failed }) => (time > now - (hours + 1) * hour ? sum + failed : sum), 0);
+  return `${count(within(1))} in the last two hours, ${count(within(48))} in the last 48`;
+}
+
+export function FailureGroups({ spec }: { spec: SpecRow }): ReactNode {
+  const { ns, may, changed } = useHere();
+  const failures = useFailures(ns, spec.name, true);
+  const now = useNow();
+  const [asked, setAsked] = useState<FailureGroup | null>(null);
+  const [all, setAll] = useState(false);
+  if (failures.error !== null && failures.data === undefined)
+    return <Trouble text={sayError(failures.error)} />;
+  if (failures.data === undefined || failures.data.length === 0) return null;
+  const groups = failures.data;
+  const units = groups.reduce((sum, group) => sum + group.count, 0);
+  return (
+    <section className="card fg" aria-label="Failure groups" id="failures">
+      <header>
+        <h2>Failure groups</h2>
+        <span className="count quiet">{groups.length}</span>
+        <span className="grow" />
+        <span className="dim">{plural(units, "failed unit")}, by what the error says</span>
+      </header>
+      <div className="scroll">
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">Error</th>
+              <th className="r" scope="col">
+                <span className="t-failed">
+                  <Icon name="failed" />
+                </span>
+                Units
+              </th>
+              <th className="lo" scope="col">
+                Share
+              </th>
+              <th className="lo" scope="col">
+                Last 48 hours
+              </th>
+              <th className="r lo" scope="col">
+                First
+              </th>
+              <th className="r lo" scope="col">
+                Last
+              </th>
+              <th className="r lo" scope="col">
+                Most tries
+              </th>
+              <th className="r" scope="col">
+                <span className="sr">Actions</span>
+              </th>
+            </tr>
+          </thead>
+          <tbody>
+            {(all ? groups : groups.slice(0, firstGroups)).map((group) => (
+              <tr key={group.fingerprint} data-row tabIndex={-1}>
+                <td className="err">
+                  <code title={visible(group.error)}>{visible(group.error)}</code>
+                  <span className="sub">
+                    <Link to={{ ns, page: "unit", spec: spec.name, unit: group.example }} className="l">
+                      An example
+                    </Link>
+                    {now - group.firstTime < hour && <span className="t-failed"> · new</span>}
+                    {group.perMinute >= 0.5 && (
+                      <span className="t-blocked"> · rising, {rate(group.perMinute)} a minute</span>
+                    )}
+                  </span>
+                </td>
+                <td className="r">
+                  <Link
+                    to={{ ns, page: "units", spec: spec.name, filters: { error: group.fingerprint } }}
+                    className="n"
+                  >
+                    {count(group.count)}
+                  </Link>
+                </td>
+                <td className="lo">
+                  <div className="sh" title={percent(group.count / units)}>
+                    <i style={{ width: `${(group.count / units) * 100}%` }} />
+                  </div>
+                </td>
+                <td className="lo">
+                  <HourBars points={group.trend} hours={48} now={now} label={trendText(group, now)} />
+                </td>
+                <td className="r mid lo">
+                  <Ago time={group.firstTime} />
+                </td>
+                <td className="r mid lo">
+                  <Ago time={group.lastTime} />
+                </td>
+                <td className="r mid lo">{count(group.tries)}</td>
+                <td className="r">
+                  {may("write") && (
+                    <button type="button" className="btn s" onClick={() => setAsked(group)}>
+                      Retry {count(group.count)}…
+                    </button>
+                  )}
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+      {!all && groups.length > firstGroups && (
+        <p className="fold">
+          <button type="button" className="plain l" onClick={() => setAll(true)}>
+            {plural(groups.length - firstGroups, "more group")}
+          </button>
+        </p>
+      )}
+      {asked !== null && (
+        <Ask
+          asked="retry"
+          target={{ ns, spec: spec.name, query: { error: asked.fingerprint } }}
+          filter={{ ...everyUnit, error: asked.fingerprint }}
+          onClose={() => setAsked(null)}
+          onStarted={() => setTimeout(() => changed("failures", "counts"), 500)}
+        />
+      )}
+    </section>
+  );
+}

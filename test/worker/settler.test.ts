@@ -1,0 +1,93 @@
+/** What is settled while more is ready to run goes together, and waits no longer than it was told. */
+import { expect, test } from "vitest";
+import {
+  ManualClock,
+  nextTurn,
+  seededRandom,
+  type AttemptChange,
+  type AttemptChanged,
+  type Coordinate,
+} from "../../src/core/index.ts";
+import { silentLogger } from "../../src/worker/log.ts";
+import { Outage } from "../../src/worker/outage.ts";
+import { Settler } from "../../src/worker/settler.ts";
+
+const answerOf = ({ attempt }: AttemptChange): AttemptChanged => ({
+  attempt,
+  changed: true,
+  error: null,
+  status: "finished",
+  expirationTime: 0,
+  outputs: 0,
+  chainingErrors: [],
+});
+
+function settling(): {
+  clock: ManualClock;
+  calls: string[][];
+  more: { ready: boolean };
+  settle: (...attempts: string[]) => Promise<unknown>;
+  /** Answers the first call; the others are answered at once. */
+  answer: () => void;
+} {
+  const clock = new ManualClock();
+  const calls: string[][] = [];
+  const more = { ready: true };
+  let answer: () => void = () => undefined;
+  const answered = new Promise<void>((resolve) => (answer = resolve));
+  const settleAttempts: Coordinate["settleAttempts"] = async (_ns, changes) => {
+    if (calls.push(changes.map(({ attempt }) => attempt)) === 1) await answered;
+    return changes.map(answerOf);
+  };
+  const outage = new Outage(clock, seededRandom(1), silentLogger);
+  const verbs = { settleAttempts } as Coordinate;
+  const settler = new Settler(verbs, "", outage, { clock, ms: 10, isOn: () => more.ready });
+  const settle = (...attempts: string[]): Promise<unknown> =>
+    settler.settle(attempts.map((attempt) => ({ attempt, action: "finish" as const })));
+  return { clock, calls, more, settle, answer };
+}
+
+const turns = async (): Promise<void> => {
+  for (let turn = 0; turn < 3; turn++) await nextTurn();
+};
+
+test("while more is ready to run, a settle waits for others, up to its time", async () => {
+  const { clock, calls, settle, answer } = settling();
+  answer();
+  const both = Promise.all([settle("a"), settle("b")]);
+  await turns();
+  clock.advance(9);
+  await turns();
+  expect(calls).toEqual([]);
+  clock.advance(1);
+  await both;
+  expect(calls).toEqual([["a", "b"]]);
+});
+
+test("when nothing more is ready, all go at once", async () => {
+  const { calls, more, settle, answer } = settling();
+  answer();
+  const first = settle("a");
+  await turns();
+  more.ready = false;
+  await Promise.all([first, settle("b")]);
+  expect(calls).toEqual([["a", "b"]]);
+  await settle("c");
+  expect(calls).toEqual([["a", "b"], ["c"]]);
+});
+
+test("what comes while a call is under way is gathered as well, and many are enough", async () => {
+  const { calls, more, settle, answer } = settling();
+  more.ready = false;
+  const first = settle("a");
+  await turns();
+  more.ready = true;
+  const second = settle("b");
+  answer();
+  await first;
+  await turns();
+  expect(calls).toEqual([["a"]]);
+  const names = Array.from({ length: 31 }, (_, n) => `n${n}`);
+  await Promise.all([second, ...names.map((name) => settle(name))]);
+  expect(calls).toEqual([["a"], ["b", ...names]]);
+});
