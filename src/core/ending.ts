@@ -3,8 +3,9 @@
  * the last of them was said to have ended, and looks once more: a wait for a thousand units costs two looks, not a thousand. Where a
  * store cannot begin to watch in the step in which it reads, what goes on is looked at again once it is watched.
  */
-import { alarm, type Clock } from "./clock.ts";
+import type { Clock } from "./clock.ts";
 import { isCoordinateError } from "./errors.ts";
+import { Sleeper } from "./sleeper.ts";
 import { watchesOf, type Store, type Watchable } from "./store.ts";
 import type { WorkSpecRef } from "./work-spec.ts";
 import type { WorkUnitRow } from "./work-unit.ts";
@@ -79,7 +80,7 @@ export class EndWaits {
       signal?.aborted === true;
     let asked: readonly string[] = [...new Set(names)];
     do {
-      const watch = new Watch(watchesOf(this.#store), ns, any);
+      const watch = new Watch(watchesOf(this.#store), ns, any, this.#clock);
       try {
         await look(asked, watch);
         if (isOver()) break;
@@ -153,26 +154,23 @@ export class EndWaits {
     const wake = (): void => watch.wake();
     signal?.addEventListener("abort", wake);
     this.#asleep.add(watch);
-    const cancel = alarm(this.#clock, Math.min(deadline, this.#clock.now() + this.#pollMs), wake);
-    await watch.woken;
-    cancel();
+    await watch.sleep(Math.min(deadline, this.#clock.now() + this.#pollMs));
     this.#asleep.delete(watch);
     signal?.removeEventListener("abort", wake);
   }
 }
 
-/** Some units, from a look at them until the next one. */
-class Watch {
+/** Some units, from a look at them until the next one. It is woken when they have ended. */
+class Watch extends Sleeper {
   readonly #watches: Watchable;
   readonly #ns: string;
   readonly #any: boolean;
   /** Of those that are watched, which were not said to have ended. */
   #left = new Set<number>();
   #stop: (() => void) | null = null;
-  #isAwake = false;
-  #rise: () => void = nothing;
 
-  constructor(watches: Watchable, ns: string, any: boolean) {
+  constructor(watches: Watchable, ns: string, any: boolean, clock: Clock) {
+    super(clock);
     this.#watches = watches;
     this.#ns = ns;
     this.#any = any;
@@ -187,7 +185,6 @@ class Watch {
     this.end();
     const ids = units.map(({ id }) => id);
     this.#left = new Set(ids);
-    this.#isAwake = false;
     this.#stop = this.#watches.watchEnds(this.#ns, ids, (unit) => {
       this.#left.delete(unit);
       if (this.#any || this.#left.size === 0) this.wake();
@@ -202,18 +199,6 @@ class Watch {
     if (open.some(({ id }) => !this.#left.has(id))) return false;
     if (this.#left.size > open.length) this.#left = new Set(open.map(({ id }) => id));
     return true;
-  }
-
-  wake(): void {
-    this.#isAwake = true;
-    this.#rise();
-  }
-
-  get woken(): Promise<void> {
-    return new Promise((resolve) => {
-      if (this.#isAwake) resolve();
-      else this.#rise = resolve;
-    });
   }
 
   end(): void {

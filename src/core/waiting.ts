@@ -4,6 +4,7 @@
  * next one look.
  */
 import type { Clock } from "./clock.ts";
+import { Sleeper } from "./sleeper.ts";
 
 export interface Wait<Found> {
   /** A change wakes the first of every line in the group. */
@@ -16,9 +17,6 @@ export interface Wait<Found> {
   /** `again` is when to look again if nothing changes until then. */
   look: () => Promise<{ found: Found | null; again: number }>;
 }
-
-/** The reason of aborts that wake: without one, each abort would make an exception and its stack. */
-export const woken = "woken";
 
 export class Waiting {
   readonly #clock: Clock;
@@ -33,7 +31,7 @@ export class Waiting {
   stop(): void {
     this.#stopped = true;
     for (const { lines } of this.#groups.values())
-      for (const line of lines.values()) for (const place of [...line]) place.abort(woken);
+      for (const line of lines.values()) for (const place of line) place.wake();
   }
 
   get size(): number {
@@ -49,9 +47,9 @@ export class Waiting {
     const { lines } = group;
     const line = lines.get(wait.line) ?? [];
     lines.set(wait.line, line);
-    let place = new AbortController();
+    const place = new Sleeper(this.#clock);
     line.push(place);
-    const giveUp = (): void => place.abort(woken);
+    const giveUp = (): void => place.wake();
     const over = (): boolean => this.#stopped || signal?.aborted === true;
     signal?.addEventListener("abort", giveUp);
     try {
@@ -65,18 +63,13 @@ export class Waiting {
           until = Math.min(deadline, again);
         }
         if (this.#clock.now() >= deadline || over()) return null;
-        await this.#clock.waitUntil(until, place.signal);
+        await place.sleep(until);
         if (over()) return null;
-        if (place.signal.aborted) {
-          const fresh = new AbortController();
-          line[line.indexOf(place)] = fresh;
-          place = fresh;
-        }
       }
     } finally {
       signal?.removeEventListener("abort", giveUp);
       line.splice(line.indexOf(place), 1);
-      line[0]?.abort(woken);
+      line[0]?.wake();
       if (line.length === 0) lines.delete(wait.line);
       if (lines.size === 0) {
         this.#groups.delete(wait.group);
@@ -92,7 +85,7 @@ export class Waiting {
     this.#groups.set(name, group);
     group.unwatch = watch(() => {
       group.version++;
-      for (const line of group.lines.values()) line[0]?.abort(woken);
+      for (const line of group.lines.values()) line[0]?.wake();
     });
     return group;
   }
@@ -105,5 +98,5 @@ interface Group {
   unwatch: () => void;
 }
 
-/** Who waits, in the order they came. To abort is to wake. */
-type Line = AbortController[];
+/** Who waits, in the order they came. */
+type Line = Sleeper[];

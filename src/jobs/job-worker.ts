@@ -45,7 +45,7 @@ export interface JobWorkerSetting {
   readonly show: (text: string) => void;
   readonly dataLoop: DataLoop;
   readonly now: () => number;
-  /** It has taken a job. */
+  /** It has taken a job, or given some back: another worker may be wanted. */
   readonly onBusy: () => void;
 }
 
@@ -140,6 +140,7 @@ export class JobWorker {
       setting.dataLoop.tell("W", name, { state: "WAITING", pid: this.pid, current_job: "" });
       this.#begun();
     });
+    this.#worker.on("released", () => setting.onBusy());
     // a renew that was refused: another worker has the job now, or it is gone
     this.#worker.on("refused", ({ action, unit }) => {
       if (action === "renew" && this.#running?.unit === unit)

@@ -191,6 +191,18 @@ export function poolSuite(stack: Stack): void {
         await long!.cancel();
       }));
 
+    test("a job that was claimed behind a long one and given back has a process started for it", () =>
+      // the main loop looks when a worker takes a job or gives it back, and by itself only after the test
+      withPool({ workers_nr_max: 2, tickMs: 600_000 }, async (jobs) => {
+        for (let n = 0; n < 10; n++) await (await jobs.schedule(fn("add"), { args: [n, 1] })).wait();
+        const [long, short] = await jobs.scheduleAll([
+          { fn: fn("untilSignal"), args: [bench.file("long")] },
+          { fn: fn("add"), args: [1, 2] },
+        ]);
+        expect(await short!.wait()).toBe(3);
+        await long!.cancel();
+      }));
+
     test("a job that was claimed behind another and is cancelled does not run", () =>
       withPool({ workers_nr_max: 1 }, async (jobs) => {
         await shortJobs(jobs);
