@@ -1,6 +1,6 @@
 /**
- * What partitions cost: claims and finishes of a work spec with limits, a rate and turns over 10,000 partitions, beside one without any of
- * it, in turns, in one store; and with 10,000 and with 1,000,000 units waiting.
+ * What partitions cost: claims and finishes of work specs with each of the rules for 10,000 partitions, and with all of them at once, beside
+ * one without any, in turns, in one store; and with 10,000 and with 1,000,000 units waiting.
  */
 import { encodeData, type Coordinate } from "../../src/index.ts";
 import { median } from "../machine.ts";
@@ -11,7 +11,25 @@ import type { Probe } from "./probe.ts";
 
 const partitions = 10_000;
 const fast = { limit: 10_000_000, burst: 10_000_000 };
-const rules = { max_running_per_partition: 100, rate: fast, rate_per_partition: fast, fair: "partition" };
+const limit = { max_running_per_partition: 100 };
+const rates = { rate: fast, rate_per_partition: fast };
+const all = { ...limit, ...rates, fair: "partition" };
+
+interface Kind {
+  rules: Record<string, unknown>;
+  waiting: number;
+}
+
+/** By the namespace that each has. */
+const kinds: Record<string, Kind> = {
+  without: { rules: {}, waiting: 10_000 },
+  "a limit": { rules: limit, waiting: 10_000 },
+  "two rates": { rules: rates, waiting: 10_000 },
+  turns: { rules: { fair: "partition" }, waiting: 10_000 },
+  order: { rules: { order: "partition" }, waiting: 10_000 },
+  all: { rules: all, waiting: 10_000 },
+  "all, 1,000,000 wait": { rules: all, waiting: 1_000_000 },
+};
 
 async function addUnits(coordinate: Coordinate, ns: string, from: number, count: number): Promise<void> {
   for (let at = from; at < from + count; at += 5000)
@@ -28,34 +46,33 @@ async function addUnits(coordinate: Coordinate, ns: string, from: number, count:
 
 export const partitioned: Probe = async (address, factor) => {
   const coordinate = await openCoordinate(address);
-  const turn = Math.max(200, Math.round(5000 * Math.min(1, factor)));
-  const places = { plain: 10_000, few: 10_000, many: 1_000_000 };
+  // long enough for compiled code, unless it is only tried out
+  const turn = factor < 0.05 ? 200 : 5000;
+  const names = Object.keys(kinds);
   const added = new Map<string, number>();
   const add = async (ns: string, count: number): Promise<void> => {
     await addUnits(coordinate, ns, added.get(ns) ?? 0, count);
     added.set(ns, (added.get(ns) ?? 0) + count);
   };
-  for (const [ns, waiting] of Object.entries(places)) {
-    await coordinate.setWorkSpecs(ns, [
-      { data: encodeData({ name: "s", ...(ns === "plain" ? {} : rules) }) },
-    ]);
+  const measured = new Map<string, number[]>();
+  for (const ns of names) {
+    const { rules, waiting } = kinds[ns]!;
+    await coordinate.setWorkSpecs(ns, [{ data: encodeData({ name: "s", ...rules }) }]);
     await add(ns, Math.max(turn, waiting * factor));
+    measured.set(ns, []);
   }
-  const rates: Record<keyof typeof places, number[]> = { plain: [], few: [], many: [] };
-  const order = ["plain", "few", "many"] as const;
   for (let i = 0; i < (factor < 1 ? 3 : 7); i++)
-    for (const ns of i % 2 === 0 ? order : order.toReversed()) {
+    for (const ns of i % 2 === 0 ? names : names.toReversed()) {
       await add(ns, turn);
-      rates[ns].push(await rate(coordinate, ns, turn, 100));
+      measured.get(ns)?.push(await rate(coordinate, ns, turn, 100));
     }
   await coordinate.close();
-  const over = (a: keyof typeof places, b: keyof typeof places): number =>
-    median(rates[a].map((one, i) => one / (rates[b][i] ?? NaN)));
+  const over = (a: string, b: string): number =>
+    median((measured.get(a) ?? []).map((one, i) => one / (measured.get(b)?.[i] ?? NaN)));
   return {
-    value: over("few", "plain"),
-    "1,000,000 / 10,000 waiting": over("many", "few"),
-    "without, units/s": median(rates.plain),
-    "10,000 wait, units/s": median(rates.few),
-    "1,000,000 wait, units/s": median(rates.many),
+    value: over("all", "without"),
+    ...Object.fromEntries(names.slice(1).map((name) => [name, over(name, "without")])),
+    "1,000,000 / 10,000 waiting": over("all, 1,000,000 wait", "all"),
+    ...Object.fromEntries(names.map((name) => [`${name}, units/s`, median(measured.get(name) ?? [])])),
   };
 };

@@ -56,7 +56,11 @@ export function* claimUnits<Unit extends UnitState>(
   let exhausted = 0;
   for (let met = 0; places > 0; places--) {
     if (++met % unitsPerTurn === 0) yield undefined;
-    const open = lanes ? yield* openLane(set, spec, places) : undefined;
+    let open = lanes ? lookForLane(set, spec, places) : undefined;
+    while (open instanceof Promise) {
+      yield open;
+      open = lookForLane(set, spec, places);
+    }
     const unit = lanes ? open?.unit : set.ready(spec);
     if (unit === undefined) break;
     if (isExhausted(set, unit, claim.maxRetries)) {
@@ -92,14 +96,33 @@ export function* claimUnits<Unit extends UnitState>(
 const beginning = <Unit extends UnitState>(set: WorkingSet<Unit>, spec: Unit["spec"]): number =>
   Math.max(set.now, set.placeFreed(spec));
 
+interface OpenLane<Unit> {
+  lane: LaneState;
+  unit: Unit;
+}
+
 /** The next lane that may be served, and its next unit; lanes before it that may not be served are held. */
 export function* openLane<Unit extends UnitState>(
   set: WorkingSet<Unit>,
   spec: Unit["spec"],
   count: number,
-): Rule<{ lane: LaneState; unit: Unit } | undefined> {
+): Rule<OpenLane<Unit> | undefined> {
   for (;;) {
-    yield set.loadLanes(spec, count);
+    const found = lookForLane(set, spec, count);
+    if (!(found instanceof Promise)) return found;
+    yield found;
+  }
+}
+
+/** The same without a generator, which would cost a claim as much as the look; a promise is to be waited for before the next look. */
+function lookForLane<Unit extends UnitState>(
+  set: WorkingSet<Unit>,
+  spec: Unit["spec"],
+  count: number,
+): OpenLane<Unit> | Promise<unknown> | undefined {
+  for (;;) {
+    const loading = set.loadLanes(spec, count);
+    if (loading !== undefined) return loading;
     const lane = set.nextLane(spec);
     if (lane === undefined) return undefined;
     const hold = holdOf(spec.meta, lane, beginning(set, spec));

@@ -23,10 +23,20 @@ export class Lane implements LaneState {
 
   /** The highest priority that waits. */
   top(): number {
-    let top = -Infinity;
-    for (const priority of this.waiting.keys()) if (priority > top) top = priority;
-    return top;
+    return highest(this.waiting);
   }
+}
+
+function highest(waiting: ReadonlyMap<number, number>): number {
+  let top = -Infinity;
+  for (const priority of waiting.keys()) if (priority > top) top = priority;
+  return top;
+}
+
+function add(waiting: Map<number, number>, priority: number, by: number): void {
+  const left = (waiting.get(priority) ?? 0) + by;
+  if (left === 0) waiting.delete(priority);
+  else waiting.set(priority, left);
 }
 
 /** What of a unit counts for its lane. */
@@ -36,53 +46,74 @@ export interface LaneUnit {
   readonly attempt: object | null;
 }
 
+const hasEnded = (status: WorkUnitStatus): boolean => status === "finished" || status === "failed";
+
 const byRank = (a: Lane, b: Lane): number =>
   (a.rank ?? 0) - (b.rank ?? 0) || compareNames(a.partition, b.partition);
 const byWaking = (a: Lane, b: Lane): number =>
   (a.hold?.until ?? 0) - (b.hold?.until ?? 0) || compareNames(a.partition, b.partition);
 
-export class Lanes {
+/** A store may keep more in its lanes. */
+export class Lanes<Kept extends Lane = Lane> {
   readonly #meta: WorkSpecMeta;
-  readonly #lanes = new Map<string, Lane>();
+  readonly #make: (partition: string) => Kept;
+  readonly #lanes = new Map<string, Kept>();
   /** Lanes with available units that are not held. */
-  readonly #ring = new SortedList<Lane>(byRank);
+  readonly #ring = new SortedList<Kept>(byRank);
+  /** How many units are available in all lanes, by priority. */
+  readonly #waiting = new Map<number, number>();
   /** Lanes that are held until a time. */
-  readonly #asleep = new SortedList<Lane>(byWaking);
+  readonly #asleep = new SortedList<Kept>(byWaking);
 
-  constructor(meta: WorkSpecMeta) {
+  constructor(meta: WorkSpecMeta, make: (partition: string) => Kept) {
     this.#meta = meta;
+    this.#make = make;
   }
 
-  get(partition: string): Lane | undefined {
+  get(partition: string): Kept | undefined {
     return this.#lanes.get(partition);
   }
 
-  of(partition: string): Lane {
+  of(partition: string): Kept {
     let lane = this.#lanes.get(partition);
-    if (lane === undefined) this.#lanes.set(partition, (lane = new Lane(partition)));
+    if (lane === undefined) this.#lanes.set(partition, (lane = this.#make(partition)));
     return lane;
   }
 
-  [Symbol.iterator](): Iterator<Lane> {
+  /** The highest priority that waits in any lane, or null. */
+  get top(): number | null {
+    return this.#waiting.size === 0 ? null : highest(this.#waiting);
+  }
+
+  /** How many lanes have available units and are not held. */
+  get open(): number {
+    return this.#ring.size;
+  }
+
+  [Symbol.iterator](): Iterator<Kept> {
     return this.#lanes.values();
   }
 
   enter(unit: LaneUnit, status: WorkUnitStatus): void {
-    this.count(unit, status, 1);
+    if (hasEnded(status)) return;
+    this.count(this.of(unit.partition), unit, status, 1);
   }
 
   leave(unit: LaneUnit, status: WorkUnitStatus): void {
-    this.count(unit, status, -1);
+    if (hasEnded(status)) return;
+    this.count(this.of(unit.partition), unit, status, -1);
   }
 
-  /** So many units like this came into a status, or left it. */
-  count({ partition, priority, attempt }: LaneUnit, status: WorkUnitStatus, by: number): void {
-    if (status === "finished" || status === "failed") return;
-    const lane = this.of(partition);
+  /** So many units like this came into a status, or left it; not finished, not failed. */
+  count(
+    lane: Kept,
+    { priority, attempt }: Pick<LaneUnit, "priority" | "attempt">,
+    status: WorkUnitStatus,
+    by: number,
+  ): void {
     if (status === "available") {
-      const left = (lane.waiting.get(priority) ?? 0) + by;
-      if (left === 0) lane.waiting.delete(priority);
-      else lane.waiting.set(priority, left);
+      add(lane.waiting, priority, by);
+      add(this.#waiting, priority, by);
     } else if (status === "pending") lane.running += by;
     if (attempt !== null) {
       lane.begun += by;
@@ -96,7 +127,7 @@ export class Lanes {
     this.#putIn(lane);
   }
 
-  #takeOut(lane: Lane): void {
+  #takeOut(lane: Kept): void {
     if (lane.rank !== null) {
       this.#ring.remove(lane);
       lane.rank = null;
@@ -104,29 +135,29 @@ export class Lanes {
     if (lane.hold !== null && lane.hold.until > 0) this.#asleep.remove(lane);
   }
 
-  #putIn(lane: Lane): void {
+  #putIn(lane: Kept): void {
     if (lane.waiting.size > 0) {
       lane.rank = rankOf(this.#meta, lane.top());
       this.#ring.add(lane);
     }
   }
 
-  hold(lane: Lane, hold: Hold): void {
+  hold(lane: Kept, hold: Hold): void {
     this.#takeOut(lane);
     lane.hold = hold;
     if (hold.until > 0) this.#asleep.add(lane);
   }
 
   /** The first in turn after the cursor among those of the lowest rank; or the cursor's own while its turn goes on. */
-  next(turn: Turn, now: number): Lane | undefined {
+  next(turn: Turn, now: number): Kept | undefined {
     this.#wake(now);
     const from = turnGoesOn(this.#meta, turn) ? 0 : 1;
     const first = this.#ring.first();
     if (first === undefined) return undefined;
     const after = (lane: Lane): boolean =>
       lane.rank !== first.rank || compareNames(lane.partition, turn.cursor) >= from;
-    for (const lane of this.#ring.from(after)) return lane.rank === first.rank ? lane : first;
-    return first;
+    const next = this.#ring.firstFrom(after);
+    return next?.rank === first.rank ? next : first;
   }
 
   #wake(now: number): void {

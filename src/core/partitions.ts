@@ -113,9 +113,16 @@ export interface Turn {
   turn: number;
 }
 
-/** How many units a turn of the partition is. */
+/** How many units a turn of the partition is. To look for a name that was not a key before costs more than to see that there are none. */
 const weightOf = ({ fair, partitionWeights }: WorkSpecMeta, partition: string): number =>
-  fair !== "" && Object.hasOwn(partitionWeights, partition) ? (partitionWeights[partition] ?? 1) : 1;
+  fair !== "" && hasAny(partitionWeights) && Object.hasOwn(partitionWeights, partition)
+    ? (partitionWeights[partition] ?? 1)
+    : 1;
+
+function hasAny(weights: Readonly<Record<string, number>>): boolean {
+  for (const _ in weights) return true;
+  return false;
+}
 
 /** Whether the partition that was served last is to be served again before others. */
 export const turnGoesOn = (meta: WorkSpecMeta, { cursor, turn }: Turn): boolean =>

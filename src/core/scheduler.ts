@@ -115,7 +115,6 @@ interface Judged {
   candidate: Candidate;
   excluded: Exclusion | null;
   weight: number;
-  target: number;
   score: number;
 }
 
@@ -170,8 +169,7 @@ function judgeAll(
   number: number,
 ): Judged[] {
   const judged = candidates.map((candidate): Judged => {
-    const excluded = filter(candidate, request, now);
-    return { candidate, excluded, weight: candidate.meta.weight, target: 0, score: 0 };
+    return { candidate, excluded: filter(candidate, request, now), weight: candidate.meta.weight, score: 0 };
   });
   keepHighest(judged, ({ candidate }) => candidate.meta.priority);
   if (policy === "python") preferSuccessors(judged, now);
@@ -182,9 +180,8 @@ function judgeAll(
     totalWeight += weight;
     totalPending += candidate.pending;
   }
-  for (const one of left) one.target = one.weight / totalWeight;
   if (recent === null) scoreByRunning(left, totalWeight, totalPending);
-  else scoreByTime(left, totalPending, recent, number);
+  else scoreByTime(left, totalWeight, totalPending, recent, number);
   return judged;
 }
 
@@ -202,6 +199,7 @@ function scoreByRunning(left: readonly Judged[], totalWeight: number, totalPendi
  */
 function scoreByTime(
   left: readonly Judged[],
+  totalWeight: number,
   totalPending: number,
   recent: RecentWorks,
   number: number,
@@ -211,7 +209,7 @@ function scoreByTime(
   // those that were not measured are taken for average
   const usual = measured.length === 0 ? 1 : measured.reduce((sum, mean) => sum + mean, 0) / measured.length;
   for (const [i, one] of left.entries())
-    if (one.candidate.pending >= one.target * (totalPending + number) + number)
+    if (one.candidate.pending >= (one.weight / totalWeight) * (totalPending + number) + number)
       one.excluded = "enough_running";
     else one.score = one.weight / Math.max(shortestMs, means[i] ?? usual);
 }
@@ -310,9 +308,14 @@ export function explainChoice(
   const judged = judgeAll(candidates, request, now, policy, share === "time" ? recent : null, 1);
   const doneBy = (id: number): number => recent.get(id)?.[share === "time" ? "workedMs" : "started"] ?? 0;
   const done = candidates.reduce((sum, { id }) => sum + doneBy(id), 0);
-  let total = 0;
-  for (const { excluded, score } of judged) if (excluded === null) total += score;
-  return judged.map(({ candidate, excluded, weight, target, score }): Explained => {
+  const draws = ({ excluded }: Judged): boolean => excluded === null || excluded === "enough_running";
+  let [total, totalWeight] = [0, 0];
+  for (const one of judged) {
+    if (one.excluded === null) total += one.score;
+    if (draws(one)) totalWeight += one.weight;
+  }
+  return judged.map((one): Explained => {
+    const { candidate, excluded, weight, score } = one;
     const { meta, available, pending } = candidate;
     return {
       workSpec: candidate.name,
@@ -325,7 +328,7 @@ export function explainChoice(
       score,
       chance: excluded === null ? score / total : 0,
       share,
-      targetShare: target,
+      targetShare: draws(one) ? weight / totalWeight : 0,
       measuredShare: done === 0 ? null : rounded(doneBy(candidate.id) / done, 6),
       meanMs: rounded(recent.get(candidate.id)?.meanMs ?? null, 3),
     };

@@ -31,6 +31,9 @@ export class SortedList<Item, Note = undefined> {
   /** Where the last item was removed. Items that came in one after the other mostly go so: the next is there now. */
   #hintAt = 0;
   #hintIndex = 0;
+  /** Where `firstFrom` found an item last. */
+  #foundAt = 0;
+  #foundIndex = 0;
 
   /** `compare` must be a total order: two items are the same exactly when it answers 0. */
   constructor(
@@ -43,6 +46,12 @@ export class SortedList<Item, Note = undefined> {
 
   get size(): number {
     return this.#size;
+  }
+
+  /** Only of a list without a keeper. */
+  clear(): void {
+    this.#chunks.length = 0;
+    this.#size = 0;
   }
 
   first(): Item | undefined {
@@ -117,6 +126,26 @@ export class SortedList<Item, Note = undefined> {
     for (let at = this.#chunks.length - 1; at >= 0 && last.length < count; at--)
       last.unshift(...this.#chunks[at]!.items.slice(-(count - last.length)));
     yield* last;
+  }
+
+  /** The first item for which `after` is true, which must be false, then true. Who goes from one item to the next finds it at once. */
+  firstFrom(after: (item: Item) => boolean): Item | undefined {
+    const chunks = this.#chunks;
+    const near = chunks[this.#foundAt]?.items;
+    const item = near?.[this.#foundIndex];
+    if (near !== undefined && item !== undefined) {
+      const isAfter = after(item);
+      const other = near[this.#foundIndex + (isAfter ? -1 : 1)];
+      if (other !== undefined && after(other) !== isAfter) {
+        if (isAfter) return item;
+        this.#foundIndex++;
+        return other;
+      }
+    }
+    this.#foundAt = lowest(chunks.length, (i) => after(chunks[i]!.items.at(-1)!));
+    const items = chunks[this.#foundAt]?.items ?? [];
+    this.#foundIndex = lowest(items.length, (i) => after(items[i]!));
+    return items[this.#foundIndex];
   }
 
   /**

@@ -118,7 +118,10 @@ export interface Store extends QueueStore, ActionStore, LogStore, LockStore, Hou
   candidates(ns: string, ask: CandidatesAsk, now: number): Promise<Candidates>;
   /** Without counting rows. In order of namespace and work spec. */
   tally(ns: string | null, now: number): Promise<SpecTally[]>;
-  /** Of specs with available units, in order of namespace and work spec; looks at `waitingSample` units from each end. */
+  /**
+   * Of specs with available units, in order of namespace and work spec; looks at `waitingSample` units from each end, or at some where
+   * units are handed out by partition.
+   */
   waitingSince(ns: string | null, now: number): Promise<WaitingSinceRow[]>;
 
   /** Of one work spec, or of all that there are; in no order. Groups what is not grouped yet, first. */

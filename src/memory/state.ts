@@ -201,6 +201,7 @@ export class Spec implements SpecState {
   plain = true;
   units = new Map<string, Unit>();
   readonly names = new UnitNames(byName);
+  /** In claim order; empty where units are handed out by partition. */
   readonly ready = new SortedList<Unit>(byClaim);
   readonly due = new SortedList<Unit>(byDue);
   /** Waiting units that something happens to by itself. */
@@ -241,12 +242,29 @@ export class Spec implements SpecState {
   setMeta(meta: WorkSpecMeta): void {
     const limit = specTryLimit(this.meta);
     if (laneRules(meta) !== laneRules(this.meta) || hasLanes(meta) !== (this.lanes !== null))
-      this.lanes = hasLanes(meta) ? new SpecLanes(meta, this.units.values(), this.lanes) : null;
+      this.#setLanes(hasLanes(meta) ? new SpecLanes(meta, this.units.values(), this.lanes) : null);
     if (breakerRules(meta) !== breakerRules(this.meta)) this.outcomes.clear();
     this.meta = meta;
     if (specTryLimit(meta) === limit) return;
     this.exhausted.clear();
-    for (const unit of this.ready) this.noteExhausted(unit);
+    for (const unit of this.available()) this.noteExhausted(unit);
+  }
+
+  /** What waits stands in lanes or in `ready`. */
+  #setLanes(lanes: SpecLanes | null): void {
+    this.lanes = lanes;
+    this.ready.clear();
+    if (lanes === null) for (const unit of this.available()) this.ready.add(unit);
+  }
+
+  /** The units that are available, in the order of names. */
+  available(): Iterable<Unit> {
+    return this.names.find(["available"], () => true);
+  }
+
+  /** The highest priority that waits; 0 when nothing does. */
+  get topPriority(): number {
+    return this.lanes === null ? (this.ready.first()?.priority ?? 0) : (this.lanes.lanes.top ?? 0);
   }
 
   /** Of a unit that is available. */

@@ -257,9 +257,9 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
         id: spec.id,
         name: spec.name,
         meta: spec.meta,
-        available: spec.ready.size,
+        available: spec.names.counts.available,
         pending: spec.leases.size,
-        topPriority: spec.ready.first()?.priority ?? 0,
+        topPriority: spec.topPriority,
         nextDue: earliest(spec.due.first()?.notBefore, spec.leases.first()?.attempt?.expiration),
         held: hasFlowRules(spec.meta) ? this.#heldBack(spec, now) : null,
       });
@@ -273,7 +273,7 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
   #heldBack(spec: Spec, now: number): Held | null {
     const { meta, full, lanes } = spec;
     if (tokensOf(meta.rate, full, now) < 1) return { reason: "rate", until: nextToken(meta.rate, full, now) };
-    if (lanes === null || spec.ready.size === 0) return null;
+    if (lanes === null || spec.names.counts.available === 0) return null;
     if (run(openLane(this.#set.at(now), spec, 1)) !== undefined) return null;
     return { reason: "partitions", until: lanes.lanes.nextWake };
   }
@@ -305,7 +305,7 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
 
   async waitingSince(ns: string | null, now: number): Promise<WaitingSinceRow[]> {
     return this.#current(ns, now)
-      .filter(({ ready }) => ready.size > 0)
+      .filter(({ names }) => names.counts.available > 0)
       .map((spec) => ({ namespace: spec.namespace, workSpec: spec.name, ...waitingSince(spec) }));
   }
 

@@ -75,15 +75,28 @@ export function countUnits(spec: Spec, where: WorkUnitWhere, limit: number): Cou
   return { counts, next };
 }
 
-/** When the unit became available that has waited longest, of those at both ends of the claim order. */
+/**
+ * When the unit became available that has waited longest, of those at both ends of the claim order; or of the first names, where
+ * units are handed out by partition.
+ */
 export function waitingSince(spec: Spec): { since: number; exact: boolean } {
   let since = Infinity;
-  for (const unit of spec.ready.ends(waitingSample)) {
+  const sample =
+    spec.lanes === null ? spec.ready.ends(waitingSample) : first(spec.available(), 2 * waitingSample);
+  for (const unit of sample) {
     const { created, notBefore, since: from, attempt } = unit;
     const one = availableSince({ created, notBefore, since: from, attemptEnd: attempt?.end ?? 0 });
     since = Math.min(since, one);
   }
-  return { since, exact: spec.ready.size <= 2 * waitingSample };
+  return { since, exact: spec.names.counts.available <= 2 * waitingSample };
+}
+
+function* first(units: Iterable<Unit>, count: number): Generator<Unit> {
+  let left = count;
+  for (const unit of units) {
+    if (left-- === 0) return;
+    yield unit;
+  }
 }
 
 export const readUnit = (units: UnitTable, unit: Unit, asAdded = false): WorkUnitRow =>

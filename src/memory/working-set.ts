@@ -150,11 +150,13 @@ export class MemorySet extends WorkingSet<Unit> {
   }
 
   served(spec: Spec, { partition }: LaneState): void {
-    Object.assign(spec, nextTurnOf(spec.meta, spec, partition));
+    const { cursor, turn } = nextTurnOf(spec.meta, spec, partition);
+    spec.cursor = cursor;
+    spec.turn = turn;
   }
 
-  hold(spec: Spec, { partition }: LaneState, hold: Hold): void {
-    spec.lanes?.lanes.hold(spec.lanes.lanes.of(partition), hold);
+  hold(spec: Spec, lane: LaneState, hold: Hold): void {
+    spec.lanes?.hold(lane, hold);
   }
 
   setFull(spec: Spec, full: number): void {
@@ -182,7 +184,7 @@ export class MemorySet extends WorkingSet<Unit> {
     spec.lanes?.leave(unit, status);
     if (spec.timers.size > 0) spec.timers.remove(unit);
     if (status === "available") {
-      spec.ready.remove(unit);
+      if (spec.lanes === null) spec.ready.remove(unit);
       if (spec.exhausted.size > 0) spec.exhausted.delete(unit);
     } else if (status === "pending") spec.leases.remove(unit);
     else if (status === "delayed") spec.due.remove(unit);
@@ -198,7 +200,7 @@ export class MemorySet extends WorkingSet<Unit> {
     spec.lanes?.enter(unit, status);
     if (unit.extras !== noExtras && waits(status) && timerOf(unit) > 0) spec.timers.add(unit);
     if (status === "available") {
-      spec.ready.add(unit);
+      if (spec.lanes === null) spec.ready.add(unit);
       spec.noteExhausted(unit);
     } else if (status === "pending") spec.leases.add(unit);
     else if (status === "delayed") spec.due.add(unit);

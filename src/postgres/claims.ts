@@ -8,6 +8,7 @@ import {
   claimUnits as claimByRules,
   nameToBytes,
   openLane,
+  type AttemptKey,
   type AttemptRow,
   type Claim,
   type Held,
@@ -20,7 +21,7 @@ import { isRow, type Database, type Row, type Transaction } from "./connection.t
 import { comparePlaces, start, type Floors, type Place } from "./floor.ts";
 import { readKeys, readRepeated, registerWorkers } from "./log.ts";
 import { noArrivals, tallyConflict, tallyInsert } from "./tally.ts";
-import { readSpec, specColumnCount, specColumns, type Spec } from "./units.ts";
+import { readSpec, specColumns, type Spec } from "./units.ts";
 import { byteas, bytesData, int8s, nameOf, textKey } from "./values.ts";
 import { apply, PostgresSet, type Allocate } from "./working-set.ts";
 
@@ -251,9 +252,9 @@ async function tryClaim(claiming: Claiming, claims: readonly Claim[]): Promise<C
     }, repeat);
   if (!claiming.fastPaths) {
     await catchUp(db, id, now, Infinity, { fast: false, allocate });
-    return holding(byRule);
+    return db.transaction(byRule, repeat);
   }
-  if (flow.has(id) && seen === null) return holding(byRule);
+  if (flow.has(id) && seen === null) return db.transaction(byRule, repeat);
   for (let tries = 0; ; tries++) {
     const { at, raise } = floors.begin(id);
     const expected = tried.get(id) ?? 0;
@@ -291,7 +292,8 @@ async function tryClaim(claiming: Claiming, claims: readonly Claim[]): Promise<C
     } else if (answer === "limited") limited.add(id);
     else if (answer === "tried") tried.set(id, 50);
     else if (answer === "flow") flow.add(id);
-    if (answer === "exhausted" || answer === "generate" || answer === "flow") return holding(byRule);
+    if (answer === "exhausted" || answer === "generate" || answer === "flow")
+      return db.transaction(byRule, repeat);
   }
 }
 
@@ -387,7 +389,22 @@ function readClaim(
   return { claimed, last: placed.at(-1)!.at };
 }
 
-/** Claims of one spec as the rules say it, one after the other, unit by unit; the spec's row is locked. */
+/** What those that ask again were given, by their place. Read when the spec's row is locked: what another daemon gave them is seen. */
+async function claimedBefore(
+  tx: Transaction,
+  { namespaceId }: Spec,
+  claims: readonly Claim[],
+): Promise<Map<number, AttemptKey[]>> {
+  if (claims.every(({ requestId }) => requestId === null)) return new Map();
+  const [row] = await tx.rows(
+    `SELECT string_agg(g.at || ':' || r.answer, ';') FROM unnest($2::bytea[]) WITH ORDINALITY AS g (id, at)
+       CROSS JOIN LATERAL ${requestOf("$1", "g.id")} r`,
+    [namespaceId, byteas(claims.map(({ requestId }) => (requestId === null ? null : textKey(requestId))))],
+  );
+  return readRepeated((row?.[0] ?? null) as string | null);
+}
+
+/** Claims of one spec as the rules say it, one after the other, unit by unit. Locks the spec's row. */
 async function claimTogether(
   tx: Transaction,
   ns: string,
@@ -398,20 +415,15 @@ async function claimTogether(
   const [first] = claims;
   if (first === undefined) return [];
   const [row] = await tx.rows(
-    `SELECT ${specColumns},
-       (SELECT string_agg(g.at || ':' || r.answer, ';') FROM unnest($3::bytea[]) WITH ORDINALITY AS g (id, at)
-        CROSS JOIN LATERAL ${requestOf("s.namespace", "g.id")} r)
-     FROM @spec s JOIN @namespace n ON n.id = s.namespace WHERE s.id = $1 AND NOT s.dead AND n.name = $2`,
-    [
-      first.workSpec.id,
-      nameToBytes(ns),
-      byteas(claims.map(({ requestId }) => (requestId === null ? null : textKey(requestId)))),
-    ],
+    `SELECT ${specColumns} FROM @spec s JOIN @namespace n ON n.id = s.namespace
+     WHERE s.id = $1 AND NOT s.dead AND n.name = $2 FOR UPDATE OF s`,
+    [first.workSpec.id, nameToBytes(ns)],
   );
   if (row === undefined) return claims.map(nothing);
-  const before = readRepeated(row[specColumnCount] as string | null);
   const spec = readSpec(first.workSpec.id, row);
+  const before = await claimedBefore(tx, spec, claims);
   const set = new PostgresSet(tx, now, allocate, 0);
+  set.holds(spec);
   const answers = await apply(set, claimAll(set, spec, claims, before));
   for (const [i, keys] of before)
     answers[i] = { attempts: await readAttempts(tx, ns, keys, now, true), more: false };

@@ -15,7 +15,7 @@ import {
   type WorkSpecRef,
 } from "../core/index.ts";
 import { isRow, type Database } from "./connection.ts";
-import { noteGroups, noteInsert } from "./lanes.ts";
+import { noteColumns, noteInsert } from "./lanes.ts";
 import { epochOf, tallyConflict, tallyInsert } from "./tally.ts";
 import { readSpec, specColumns, type Spec } from "./units.ts";
 import { apply, PostgresSet, type Allocate } from "./working-set.ts";
@@ -90,10 +90,9 @@ export const moveSql = `
   ), ready AS (
     UPDATE @unit u SET status = 0 FROM due WHERE ${isRow("u.id", "due.id")} RETURNING u.status, u.place, u.key, u.lane, u.partition
   ), noted AS (
-    ${noteInsert}
-    SELECT s.id, ${noteGroups}
-    FROM (SELECT status, place, key, lane, partition FROM expired UNION ALL SELECT * FROM ready) AS c JOIN @spec s ON s.id = $1
-    WHERE s.laned AND c.lane IS NOT NULL GROUP BY s.id, c.lane
+    ${noteInsert(`(SELECT s.id AS spec, ${noteColumns}, row_number() OVER () AS number
+      FROM (SELECT status, place, key, lane, partition FROM expired UNION ALL SELECT * FROM ready) AS c JOIN @spec s ON s.id = $1
+      WHERE s.laned AND c.lane IS NOT NULL) AS n`)}
   ), moved AS MATERIALIZED (
     SELECT count(*) FILTER (WHERE status = 0) AS available, count(*) FILTER (WHERE status = 1) AS delayed,
       (SELECT count(*) FROM ready) AS due, (SELECT count(*) FROM lapsed WHERE needs) AS needy

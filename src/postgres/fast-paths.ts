@@ -19,7 +19,7 @@ import { isRow, type Database, type Row, type Transaction } from "./connection.t
 import { isPastAcross } from "./expiry.ts";
 import { extraArrays, extrasFrom, labelRows, retryArrays } from "./extras.ts";
 import { comparePlaces, placeOf, type Place } from "./floor.ts";
-import { LaneNotes, noteGroups, noteInsert, notesFrom, writeNotes } from "./lanes.ts";
+import { LaneNotes, noteColumns, noteInsert, notesFrom, writeNotes } from "./lanes.ts";
 import { countedSql } from "./outcomes.ts";
 import { takeSeqs } from "./queues.ts";
 import { emptyDelta, epochOf, tallyConflict, tallyInsert, writeTallies } from "./tally.ts";
@@ -52,7 +52,7 @@ const insertStatement = (named: boolean): string => `
     SELECT l.* FROM spec, unnest($19::bigint[], $20::bytea[], $21::bytea[], $22::bigint[]) AS l (spec, label, key, unit)
     ON CONFLICT (spec, label, key) DO UPDATE SET unit = excluded.unit
   ), told AS (
-    ${noteInsert} SELECT n.* FROM spec, ${notesFrom(23)} WHERE spec.laned
+    ${noteInsert(`spec, ${notesFrom(23)} WHERE spec.laned`)}
   )`
       : ""
   }, noted AS (
@@ -226,9 +226,8 @@ const toldSql = `told AS (
 
 /** For the next claim of a work spec whose units are handed out by partition: these lanes may go on. */
 const notedSql = `noted AS (
-    ${noteInsert}
-    SELECT c.spec, ${noteGroups}
-    FROM changed c JOIN @spec s ON s.id = c.spec WHERE s.laned AND c.status <> 3 AND c.lane IS NOT NULL GROUP BY c.spec, c.lane
+    ${noteInsert(`(SELECT c.spec, ${noteColumns}, c.at AS number FROM changed c JOIN @spec s ON s.id = c.spec
+      WHERE s.laned AND c.status <> 3 AND c.lane IS NOT NULL) AS n`)}
   ), `;
 const happeningOf = {
   finish: "finished",

@@ -20,9 +20,9 @@ import {
   type LaneState,
   type WorkUnitStatus,
 } from "../core/index.ts";
-import type { Session } from "./connection.ts";
+import { isRow, type Row, type Session } from "./connection.ts";
 import { comparePlaces, placeOf, start, type Place } from "./floor.ts";
-import type { Spec, Unit } from "./units.ts";
+import { unitColumnCount, unitColumns, type Spec, type Unit } from "./units.ts";
 import { byteas, float8s, int2s, int8s, keyPrefix, laneKey } from "./values.ts";
 
 /** Notes that one claim folds. */
@@ -30,6 +30,12 @@ const notesAtOnce = 5000;
 
 /** After so long every add that began before a work spec had lanes has ended. */
 const buildAgainMs = 60_000;
+
+/**
+ * Whether a unit waits in a lane, in the words of the index of lanes. No other index of waiting units is of use then: while the planner
+ * believes the table empty they look as cheap to it, and all units that wait are read for each lane.
+ */
+const waits = "u.status < 1 AND u.lane IS NOT NULL";
 
 // ---- notes
 
@@ -69,36 +75,42 @@ export class LaneNotes {
   }
 }
 
+/** Lanes in one row of notes. */
+const notesPerRow = 50;
+
+/** Writes notes from a row source `n` with a spec, a lane, its long partition, a place and its key, or none, and a number. */
+export const noteInsert = (source: string): string => `
+    INSERT INTO @note (spec, lanes, partitions, places, keys)
+    SELECT n.spec, array_agg(n.lane), array_agg(n.partition), array_agg(n.place), array_agg(n.key)
+    FROM ${source} GROUP BY n.spec, n.number / ${notesPerRow}`;
+
 /** From this parameter on, the arrays of `LaneNotes.values`. */
 export const notesFrom = (parameter: number): string =>
   `unnest($${parameter}::bigint[], $${parameter + 1}::bytea[], $${parameter + 2}::bytea[], $${parameter + 3}::float8[], $${parameter + 4}::bytea[])
-    AS n (spec, lane, partition, place, key)`;
-
-export const noteInsert = "INSERT INTO @note (spec, lane, partition, place, key)";
+    WITH ORDINALITY AS n (spec, lane, partition, place, key, number)`;
 
 export async function writeNotes(tx: Session, notes: LaneNotes): Promise<void> {
-  if (notes.size > 0) await tx.rows(`${noteInsert} SELECT n.* FROM ${notesFrom(1)}`, notes.values());
+  if (notes.size > 0) await tx.rows(noteInsert(notesFrom(1)), notes.values());
 }
 
-/** The columns of notes of changed units `c`, grouped by lane. */
-export const noteGroups = `c.lane, (array_agg(c.partition))[1],
-      (array_agg(c.place ORDER BY c.place, c.key) FILTER (WHERE c.status = 0))[1],
-      (array_agg(c.key ORDER BY c.place, c.key) FILTER (WHERE c.status = 0))[1]`;
+/** The columns of a note of a changed unit `c`. */
+export const noteColumns = `c.lane, c.partition, CASE WHEN c.status = 0 THEN c.place END AS place,
+      CASE WHEN c.status = 0 THEN c.key END AS key`;
 
-const foldSql = `
-  WITH gone AS (
-    DELETE FROM @note WHERE ctid = ANY (ARRAY(SELECT ctid FROM @note WHERE spec = $1 LIMIT $4)) AND spec = $1
-    RETURNING lane, partition, place, key
+/** $1 spec, $2 now, $3 whether lanes are served alike, $4 how many. */
+const foldSteps = `gone AS (
+    DELETE FROM @note WHERE ctid = ANY (ARRAY(SELECT ctid FROM @note WHERE spec = $1 LIMIT $4 / ${notesPerRow})) AND spec = $1
+    RETURNING lanes, partitions, places, keys
   ), woken AS MATERIALIZED (
     SELECT lane, long_partition, NULL::float8, NULL::bytea FROM @lane
     WHERE spec = $1 AND state = 2 AND until <= $2::float8 ORDER BY until LIMIT $4
   ), noted AS (
-    SELECT lane, (array_agg(partition))[1] AS partition,
-      (array_agg(place ORDER BY place, key) FILTER (WHERE place IS NOT NULL))[1] AS place,
-      (array_agg(key ORDER BY place, key) FILTER (WHERE place IS NOT NULL))[1] AS key
-    FROM (SELECT * FROM gone UNION ALL SELECT * FROM woken) AS n GROUP BY lane
-  )
-  INSERT INTO @lane AS l (spec, lane, partition, long_partition, state, rank, until, full_at, place, key)
+    SELECT DISTINCT ON (n.lane) n.lane, n.partition, n.place, n.key
+    FROM (SELECT n.* FROM gone CROSS JOIN LATERAL unnest(lanes, partitions, places, keys) AS n (lane, partition, place, key)
+      UNION ALL SELECT * FROM woken) AS n (lane, partition, place, key)
+    ORDER BY n.lane, n.place, n.key
+  ), folded AS (
+    INSERT INTO @lane AS l (spec, lane, partition, long_partition, state, rank, until, full_at, place, key)
   SELECT $1, n.lane, coalesce(n.partition, n.lane), n.partition, CASE WHEN n.place IS NULL THEN 0 ELSE 1 END,
     CASE WHEN $3::boolean THEN 0 ELSE coalesce(n.place, 0) END, 0, 0, n.place, n.key
   FROM noted n LEFT JOIN LATERAL (SELECT * FROM @lane o WHERE o.spec = $1 AND o.lane = n.lane LIMIT 1) o ON true
@@ -109,11 +121,22 @@ const foldSql = `
     rank = CASE WHEN $3::boolean THEN 0 ELSE coalesce(least(l.place, excluded.place), 0) END,
     until = 0,
     place = least(l.place, excluded.place),
-    key = CASE WHEN l.place IS NULL OR (excluded.place, excluded.key) < (l.place, l.key) THEN excluded.key ELSE l.key END`;
+    key = CASE WHEN l.place IS NULL OR (excluded.place, excluded.key) < (l.place, l.key) THEN excluded.key ELSE l.key END
+  )`;
 
-/** Folds notes into lanes, and lets those go on that were held until now. The work spec's row is locked. */
-export async function foldNotes(tx: Session, spec: Spec, now: number): Promise<void> {
-  await tx.rows(foldSql, [spec.id, now, spec.meta.fair !== "", notesAtOnce]);
+/**
+ * Makes the lanes that are missing, folds notes into lanes, and lets those go on that were held until now; the work spec's row is
+ * locked. What is asked for besides, of other tables, is read in the same round trip: `also` has $5 and what follows for its values.
+ */
+export async function foldNotes(
+  tx: Session,
+  spec: Spec,
+  now: number,
+  also = "SELECT 1",
+  values: readonly unknown[] = [],
+): Promise<Row[]> {
+  await buildLanes(tx, spec, now);
+  return tx.rows(`WITH ${foldSteps} ${also}`, [spec.id, now, spec.meta.fair !== "", notesAtOnce, ...values]);
 }
 
 // ---- building
@@ -122,10 +145,9 @@ export async function foldNotes(tx: Session, spec: Spec, now: number): Promise<v
  * Makes the lanes of the units that are there: at the first claim after the rules were set, and once more a minute later, for units
  * whose add had begun before. The work spec's row is locked.
  */
-export async function buildLanes(tx: Session, spec: Spec, now: number): Promise<void> {
-  const [row] = await tx.rows("SELECT build_lanes FROM @spec WHERE id = $1", [spec.id]);
-  const at = row?.[0] as number | undefined;
-  if (at === undefined || at === 0 || at > now) return;
+async function buildLanes(tx: Session, spec: Spec, now: number): Promise<void> {
+  const at = spec.buildLanes;
+  if (at === 0 || at > now) return;
   for (const status of [0, 1, 2, 3])
     await tx.rows(`UPDATE @unit SET lane = '' WHERE spec = $1 AND status = ${status} AND lane IS NULL`, [
       spec.id,
@@ -138,17 +160,15 @@ export async function buildLanes(tx: Session, spec: Spec, now: number): Promise<
   );
   const first = (where: string): string => `
     SELECT u.lane, u.partition, u.place, u.key FROM @unit u
-    WHERE u.spec = $1 AND u.status = 0 AND u.lane IS NOT NULL ${where} ORDER BY u.lane, u.place, u.key LIMIT 1`;
+    WHERE u.spec = $1 AND ${waits} ${where} ORDER BY u.lane, u.place, u.key LIMIT 1`;
   await tx.rows(
     `WITH RECURSIVE walk AS (
        (${first("")}) UNION ALL SELECT n.* FROM walk w CROSS JOIN LATERAL (${first("AND u.lane > w.lane")}) n
-     ) ${noteInsert} SELECT $1, * FROM walk`,
+     ) ${noteInsert("(SELECT $1::bigint AS spec, walk.*, row_number() OVER () AS number FROM walk) AS n")}`,
     [spec.id],
   );
-  await tx.rows("UPDATE @spec SET build_lanes = $2 WHERE id = $1", [
-    spec.id,
-    at === 1 ? now + buildAgainMs : 0,
-  ]);
+  spec.buildLanes = at === 1 ? now + buildAgainMs : 0;
+  await tx.rows("UPDATE @spec SET build_lanes = $2 WHERE id = $1", [spec.id, spec.buildLanes]);
 }
 
 /** Lanes and notes of work specs that have none any more, and lanes that are as good as new. */
@@ -252,46 +272,84 @@ export interface LaneHost {
   unit(id: number): Unit | undefined;
   /** Locks and reads units that are still available; what others have locked is passed over. */
   lockReady(ids: readonly number[]): Promise<void>;
+  /** Takes units in that were locked and read. */
+  keep(rows: readonly Row[]): Promise<void>;
 }
 
 const laneRow = "l.lane, l.partition, l.rank, l.full_at, l.place, l.key";
 
 /**
- * Of the lowest rank that is left, those after the cursor, and those before it. $1 spec, $2 cursor, $3 how many, $4 known ones, $5
+ * Of the lowest rank that is left, those after the cursor, and those before it. $1 spec, $2 known lanes, $3 cursor, $4 how many, $5
  * whether the turn of the cursor's own goes on, which then comes first.
  */
 const ringSql = `
-  WITH first AS MATERIALIZED (
-    SELECT l.rank FROM @lane l WHERE l.spec = $1 AND l.state = 1 AND NOT l.lane = ANY ($4::bytea[])
-    ORDER BY l.spec, l.rank, l.partition LIMIT 1
-  )
   (SELECT ${laneRow} FROM @lane l WHERE l.spec = $1 AND l.state = 1 AND l.rank = (SELECT rank FROM first)
-     AND l.partition >= $2 AND (l.partition > $2 OR $5::boolean) AND NOT l.lane = ANY ($4::bytea[]) ORDER BY l.partition LIMIT $3)
+     AND l.partition >= $3 AND (l.partition > $3 OR $5::boolean) AND NOT l.lane = ANY ($2::bytea[]) ORDER BY l.partition LIMIT $4)
   UNION ALL
   (SELECT ${laneRow} FROM @lane l WHERE l.spec = $1 AND l.state = 1 AND l.rank = (SELECT rank FROM first)
-     AND l.partition <= $2 AND (l.partition < $2 OR NOT $5::boolean) AND NOT l.lane = ANY ($4::bytea[]) ORDER BY l.partition LIMIT $3)
-  LIMIT $3`;
+     AND l.partition <= $3 AND (l.partition < $3 OR NOT $5::boolean) AND NOT l.lane = ANY ($2::bytea[]) ORDER BY l.partition LIMIT $4)
+  LIMIT $4`;
+
+const firstRankSql = `first AS MATERIALIZED (
+    SELECT l.rank FROM @lane l WHERE l.spec = $1 AND l.state = 1 AND NOT l.lane = ANY ($2::bytea[])
+    ORDER BY l.spec, l.rank, l.partition LIMIT 1
+  )`;
+
+/** Also those that have no row, or none any more: their units may run. $2 lanes, $3 their partitions. */
+const lanesSql = `
+  SELECT g.lane, g.partition, coalesce(l.rank, 0) AS rank, coalesce(l.full_at, 0) AS full_at, l.place, l.key
+  FROM unnest($2::bytea[], $3::bytea[]) AS g (lane, partition) LEFT JOIN @lane l ON l.spec = $1 AND l.lane = g.lane`;
 
 /**
- * How many units of each lane run, and which have begun; without those that are at hand; and when the last attempt of the spec ended,
- * as the same look shows it. $1 spec, $2 lanes, $3 when leases must have ended, $4 known units.
+ * Lanes with how many of their units have begun, how many of those run, and which wait to go on; without those that are at hand; and when the last
+ * attempt of the spec ended, as the same look shows it. The values after those of the lanes: when leases must have ended, and the known units.
  */
-const begunSql = `
-  SELECT g.at::int, u.id, u.status = 0, u.status = 3 AND u.attempt_expiration > $3::bigint
-  FROM unnest($2::bytea[]) WITH ORDINALITY AS g (lane, at) CROSS JOIN LATERAL (
-    SELECT u.id, u.status, u.attempt_expiration FROM @unit u
-    WHERE u.spec = $1 AND u.lane = g.lane AND u.lane IS NOT NULL AND u.status < 4 AND u.attempt_status IS NOT NULL
-      AND NOT u.id = ANY ($4::bigint[])
-  ) u UNION ALL SELECT 0, max(t.freed), false, false FROM @tally t WHERE t.spec = $1`;
+const withBegun = (steps: string, lanes: string, value: number): string => `
+  WITH ${steps === "" ? "" : `${steps}, `}lanes AS MATERIALIZED (${lanes})
+  SELECT l.*, b.*, (SELECT max(t.freed) FROM @tally t WHERE t.spec = $1)
+  FROM lanes l CROSS JOIN LATERAL (
+    SELECT count(*)::int, count(*) FILTER (WHERE u.status = 3 AND u.attempt_expiration > $${value}::bigint)::int,
+      string_agg(u.id::text, ',') FILTER (WHERE u.status = 0)
+    FROM @unit u WHERE u.spec = $1 AND u.lane = l.lane AND u.lane IS NOT NULL AND u.status < 4 AND u.attempt_status IS NOT NULL
+      AND NOT u.id = ANY ($${value + 1}::bigint[])
+  ) b`;
 
-/** The first units of each lane from a place on. $1 spec, $2 lanes, $3 places, $4 keys, $5 how many. */
-const entriesSql = `
-  SELECT g.at::int, u.id, u.place, u.key
-  FROM unnest($2::bytea[], $3::float8[], $4::bytea[]) WITH ORDINALITY AS g (lane, place, key, at) CROSS JOIN LATERAL (
-    SELECT u.id, u.place, u.key FROM @unit u
-    WHERE u.spec = $1 AND u.lane = g.lane AND u.lane IS NOT NULL AND u.status = 0 AND (u.place, u.key) >= (g.place, g.key)
-    ORDER BY u.place, u.key LIMIT $5
-  ) u ORDER BY g.at, u.place, u.key`;
+const laneStatements = {
+  ring: { plain: `WITH ${firstRankSql} ${ringSql}`, begun: withBegun(firstRankSql, ringSql, 6) },
+  named: { plain: lanesSql, begun: withBegun("", lanesSql, 4) },
+};
+
+/**
+ * The first units of each lane from a place on, each with the one behind it as it was seen: locked and read, or with nothing but id, key
+ * and place where another transaction has locked it. $1 spec, $2 lanes, $3 places, $4 keys, $5 how many of each.
+ */
+export const entriesSql = `
+  WITH seen AS MATERIALIZED (
+    SELECT g.at::int AS at, u.id, u.place, u.key, row_number() OVER lane AS turn,
+      lead(u.id) OVER lane AS next_id, lead(u.place) OVER lane AS next_place, lead(u.key) OVER lane AS next_key
+    FROM unnest($2::bytea[], $3::float8[], $4::bytea[]) WITH ORDINALITY AS g (lane, place, key, at) CROSS JOIN LATERAL (
+      SELECT u.id, u.place, u.key FROM @unit u
+      WHERE u.spec = $1 AND u.lane = g.lane AND ${waits} AND (u.place, u.key) >= (g.place, g.key)
+      ORDER BY u.place, u.key LIMIT $5 + 1
+    ) u WINDOW lane AS (PARTITION BY g.at ORDER BY u.place, u.key)
+  ), locked AS MATERIALIZED (
+    SELECT s.at, s.next_id, s.next_place, s.next_key, ${unitColumns} FROM seen s JOIN @unit u ON ${isRow("u.id", "s.id")}
+    WHERE s.turn <= $5 AND u.status + 0 = 0 FOR UPDATE OF u SKIP LOCKED
+  )
+  SELECT * FROM locked
+  UNION ALL
+  SELECT s.at, s.next_id, s.next_place, s.next_key, s.id, NULL, s.key, NULL, NULL, s.place${", NULL".repeat(unitColumnCount - 6)}
+  FROM seen s WHERE s.turn <= $5 AND NOT s.id = ANY (ARRAY(SELECT l.id FROM locked l))`;
+
+/** $1 spec, then arrays of lane, partition, state, rank, until, bucket, place and key. */
+const saveSql = `
+  INSERT INTO @lane AS l (spec, lane, partition, long_partition, state, rank, until, full_at, place, key)
+  SELECT $1, g.lane, g.partition, CASE WHEN g.partition = g.lane THEN NULL ELSE g.partition END, g.state, g.rank, g.until,
+    g.full_at, g.place, g.key
+  FROM unnest($2::bytea[], $3::bytea[], $4::smallint[], $5::float8[], $6::float8[], $7::float8[], $8::float8[], $9::bytea[])
+    AS g (lane, partition, state, rank, until, full_at, place, key)
+  ON CONFLICT (spec, lane) DO UPDATE SET state = excluded.state, rank = excluded.rank, until = excluded.until,
+    full_at = excluded.full_at, place = excluded.place, key = excluded.key`;
 
 /** The lanes of one work spec that a claim has looked at. The work spec's row is locked. */
 export class SpecLanes {
@@ -300,7 +358,7 @@ export class SpecLanes {
   readonly #lanes = new Map<string, PgLane>();
   readonly #ring: PgLane[] = [];
   #sorted = true;
-  #folded = false;
+  #folded: boolean;
   /** How many lanes may be looked at before more have to be loaded; all are here when it is infinite. */
   #budget = 0;
   /** No lane that is not here has a lower rank: ranks that are stored may be lower than they are by now, never higher. */
@@ -311,9 +369,11 @@ export class SpecLanes {
   /** When the last attempt ended that was not counted. */
   freed = 0;
 
-  constructor(host: LaneHost, spec: Spec) {
+  /** `folded`: notes have been folded in this transaction. */
+  constructor(host: LaneHost, spec: Spec, folded: boolean) {
     this.#host = host;
     this.spec = spec;
+    this.#folded = folded;
   }
 
   /** Undefined when there is nothing to load. */
@@ -325,7 +385,6 @@ export class SpecLanes {
   async #load(count: number): Promise<void> {
     if (!this.#folded) {
       this.#folded = true;
-      await buildLanes(this.#host.tx, this.spec, this.#host.now);
       await foldNotes(this.#host.tx, this.spec, this.#host.now);
     }
     do {
@@ -351,11 +410,11 @@ export class SpecLanes {
   async #loadRing(count: number): Promise<void> {
     for (let found = 0; found < count;) {
       const known = byteas([...this.#lanes.values()].map(({ key }) => key));
-      const rows = await this.#host.tx.rows(ringSql, [
+      const rows = await this.#read(laneStatements.ring, [
         this.spec.id,
+        known,
         this.#cursor(),
         count,
-        known,
         turnGoesOn(this.spec.meta, this.spec),
       ]);
       if (rows.length === 0) {
@@ -373,59 +432,52 @@ export class SpecLanes {
     return nameToBytes(this.spec.cursor);
   }
 
+  /** Lanes, with what has begun in them where that matters. */
+  #read(statements: { plain: string; begun: string }, values: readonly unknown[]): Promise<Row[]> {
+    const { maxRunningPerPartition, order } = this.spec.meta;
+    if (maxRunningPerPartition === 0 && order === "") return this.#host.tx.rows(statements.plain, values);
+    const known = [...this.#host.units()].map(({ id }) => id);
+    return this.#host.tx.rows(statements.begun, [...values, this.#host.lapsedBy, int8s(known)]);
+  }
+
   async #loadArrived(): Promise<void> {
     const units = this.#arrived;
     this.#arrived = [];
     const missing = [...new Set(units.map(({ partition }) => partition))].filter(
       (one) => !this.#lanes.has(one),
     );
-    const keys = missing.map((partition) => laneKey(partition).lane);
-    const rows = await this.#host.tx.rows(
-      `SELECT ${laneRow} FROM @lane l WHERE l.spec = $1 AND l.lane = ANY ($2::bytea[])`,
-      [this.spec.id, byteas(keys)],
-    );
-    const found = new Set(rows.map((row) => nameFromBytes(row[1] as Buffer)));
-    const fresh = missing
-      .filter((partition) => !found.has(partition))
-      .map((partition) => [laneKey(partition).lane, nameToBytes(partition), 0, 0, null, null]);
-    await this.#keep([...rows, ...fresh]);
+    const rows = await this.#read(laneStatements.named, [
+      this.spec.id,
+      byteas(missing.map((partition) => laneKey(partition).lane)),
+      byteas(missing.map(nameToBytes)),
+    ]);
+    await this.#keep(rows);
     for (const unit of units) this.arrive(unit);
   }
 
   /** Takes lanes in, with how many of their units run. */
   async #keep(rows: readonly (readonly unknown[])[]): Promise<void> {
-    const lanes = rows.map(([key, name, rank, full, place, placeKey]) => {
+    const { maxRunningPerPartition, order } = this.spec.meta;
+    const counted = maxRunningPerPartition > 0 || order !== "";
+    const fresh = new Set<string>();
+    const available: { lane: PgLane; id: number }[] = [];
+    for (const [key, name, rank, full, place, placeKey, begun, running, waiting, freed] of rows) {
       const from = place === null ? start : { place: place as number, key: placeKey as Buffer };
       const lane = new PgLane(key as Buffer, name as Buffer, rank as number, full as number, from);
       lane.seenAll = place === null;
       this.#lanes.set(lane.partition, lane);
       this.#enterRing(lane);
-      return lane;
-    });
-    const { maxRunningPerPartition, order } = this.spec.meta;
-    if (maxRunningPerPartition === 0 && order === "") return;
-    const known = [...this.#host.units()];
-    const begun = await this.#host.tx.rows(begunSql, [
-      this.spec.id,
-      byteas(lanes.map(({ key }) => key)),
-      this.#host.lapsedBy,
-      int8s(known.map(({ id }) => id)),
-    ]);
-    const available: { lane: PgLane; id: number }[] = [];
-    for (const [at, id, isAvailable, runs] of begun as [number, number, boolean, boolean][]) {
-      const lane = lanes[at - 1];
-      if (lane === undefined) {
-        this.freed = Math.max(this.freed, id);
-        continue;
-      }
-      lane.begun++;
-      if (runs) lane.running++;
-      if (!isAvailable) continue;
-      lane.begunAvailable++;
-      if (order !== "") available.push({ lane, id });
+      if (!counted) continue;
+      fresh.add(lane.partition);
+      this.freed = Math.max(this.freed, freed as number);
+      lane.begun = begun as number;
+      lane.running = running as number;
+      const ids = waiting === null ? [] : (waiting as string).split(",").map(Number);
+      lane.begunAvailable = ids.length;
+      if (order !== "") for (const id of ids) available.push({ lane, id });
     }
-    const fresh = new Set(lanes.map(({ partition }) => partition));
-    for (const unit of known) if (fresh.has(unit.partition)) this.#count(unit, unit.status, 1);
+    if (!counted) return;
+    for (const unit of this.#host.units()) if (fresh.has(unit.partition)) this.#count(unit, unit.status, 1);
     if (available.length === 0) return;
     await this.#host.lockReady(available.map(({ id }) => id));
     for (const { lane, id } of available) {
@@ -447,11 +499,25 @@ export class SpecLanes {
         byteas(empty.map(({ key }) => key)),
         float8s(empty.map(({ from }) => from.place)),
         byteas(empty.map(({ from }) => from.key)),
-        share + 1,
+        share,
       ]);
-      for (const [at, id, place, key] of rows as [number, number, number, Buffer][])
-        empty[at - 1]!.entries.push({ id, at: { place, key } });
+      const locked: Row[] = [];
+      const behind = new Map<number, Entry>();
+      for (const [at, nextId, nextPlace, nextKey, ...unit] of rows) {
+        const [id, spec, key, , , place] = unit as [number, number | null, Buffer, unknown, unknown, number];
+        empty[(at as number) - 1]!.entries.push({ id, at: { place, key } });
+        if (nextId !== null)
+          behind.set(id, {
+            id: nextId as number,
+            at: { place: nextPlace as number, key: nextKey as Buffer },
+          });
+        if (spec !== null) locked.push(unit);
+      }
+      await this.#host.keep(locked);
       for (const lane of empty) {
+        lane.entries.sort((a, b) => comparePlaces(a.at, b.at));
+        const more = behind.get(lane.entries.at(-1)?.id ?? 0);
+        if (more !== undefined) lane.entries.push(more);
         lane.seenAll = lane.entries.length <= share;
         const last = lane.entries.at(-1);
         if (last !== undefined) lane.from = after(last.at);
@@ -607,32 +673,23 @@ export class SpecLanes {
     this.#rank(lane);
   }
 
-  async save(): Promise<void> {
+  async save(session: Session): Promise<void> {
     const lanes = [...this.#lanes.values()].filter(({ touched }) => touched);
     if (lanes.length === 0) return;
     const heads = lanes.map((lane) => lane.head());
     const untils = lanes.map(({ hold }) => hold?.until ?? 0);
     const isFree = lanes.map(({ hold }) => hold === null || hold.reason === "nothing");
-    await this.#host.tx.rows(
-      `INSERT INTO @lane AS l (spec, lane, partition, long_partition, state, rank, until, full_at, place, key)
-       SELECT $1, g.lane, g.partition, CASE WHEN g.partition = g.lane THEN NULL ELSE g.partition END, g.state, g.rank, g.until,
-         g.full_at, g.place, g.key
-       FROM unnest($2::bytea[], $3::bytea[], $4::smallint[], $5::float8[], $6::float8[], $7::float8[], $8::float8[], $9::bytea[])
-         AS g (lane, partition, state, rank, until, full_at, place, key)
-       ON CONFLICT (spec, lane) DO UPDATE SET state = excluded.state, rank = excluded.rank, until = excluded.until,
-         full_at = excluded.full_at, place = excluded.place, key = excluded.key`,
-      [
-        this.spec.id,
-        byteas(lanes.map(({ key }) => key)),
-        byteas(lanes.map(({ name }) => name)),
-        int2s(heads.map((head, i) => (head === null ? 0 : isFree[i] === true ? 1 : untils[i]! > 0 ? 2 : 0))),
-        float8s(heads.map((head) => (this.spec.meta.fair === "" ? (head?.place ?? 0) : 0))),
-        float8s(untils),
-        float8s(lanes.map(({ full }) => full)),
-        float8s(heads.map((head) => head?.place ?? null)),
-        byteas(heads.map((head) => head?.key ?? null)),
-      ],
-    );
+    await session.rows(saveSql, [
+      this.spec.id,
+      byteas(lanes.map(({ key }) => key)),
+      byteas(lanes.map(({ name }) => name)),
+      int2s(heads.map((head, i) => (head === null ? 0 : isFree[i] === true ? 1 : untils[i]! > 0 ? 2 : 0))),
+      float8s(heads.map((head) => (this.spec.meta.fair === "" ? (head?.place ?? 0) : 0))),
+      float8s(untils),
+      float8s(lanes.map(({ full }) => full)),
+      float8s(heads.map((head) => head?.place ?? null)),
+      byteas(heads.map((head) => head?.key ?? null)),
+    ]);
   }
 }
 

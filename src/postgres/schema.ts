@@ -423,6 +423,23 @@ export const migrations: readonly Migration[] = [
         autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0
       )`,
       // turn: how many units the partition that was served last has had of its turn
+      // a row for many lanes: most notes are of settles, which touch as many lanes as units. Lanes are built anew from what is there
+      "DROP TABLE @note",
+      `CREATE TABLE @note (
+        spec bigint NOT NULL,
+        lanes bytea[] NOT NULL,
+        partitions bytea[] NOT NULL,
+        places double precision[] NOT NULL,
+        keys bytea[] NOT NULL
+      ) WITH (
+        toast_tuple_target = 8160,
+        autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0
+      )`,
+      "CREATE INDEX note_spec ON @note (spec)",
+      // in other words than the index of all units that wait, so that the planner cannot take the one for the other
+      "DROP INDEX @unit_lane",
+      "CREATE INDEX unit_lane ON @unit (spec, lane, place, key) WHERE status < 1 AND lane IS NOT NULL",
+      "UPDATE @spec SET build_lanes = 1 WHERE laned",
       // full_at is in no index: a lane is updated with every unit that begins, and stays in its page
       "DROP INDEX @lane_idle",
       "CREATE INDEX lane_idle ON @lane (spec) WHERE place IS NULL",

@@ -39,6 +39,8 @@ export interface Spec extends SpecState {
   /** The partition that was served last, and how many units it has had of its turn. */
   cursor: string;
   turn: number;
+  /** When to look for partitions that have no lanes yet; 0 is never. */
+  buildLanes: number;
 }
 
 export interface Unit extends UnitState {
@@ -70,12 +72,12 @@ export const unitColumns = `u.id, u.spec, u.key, u.long_name, u.status, u.place,
    u.origin, u.needs, u.dependents, u.attempt_status, u.attempt_worker, u.attempt_start, u.attempt_end,
    u.attempt_expiration, u.attempt_late, u.attempt_own, u.attempt_errors, u.data, u.attempt_data, u.since, u.queues, u.labels,
    u.attempt_progress, u.reason, u.retry, coalesce(u.partition, u.lane), u.timing`;
-const unitColumnCount = 31;
+export const unitColumnCount = 31;
 
 /** The columns of a unit's work spec and namespace, in the order that `readSpec` expects them. */
 export const specColumns =
-  "s.name, s.namespace, n.name, s.meta, s.next_continuous, s.dead, s.full_at, s.cursor, s.turn, s.breaker";
-export const specColumnCount = 10;
+  "s.name, s.namespace, n.name, s.meta, s.next_continuous, s.dead, s.full_at, s.cursor, s.turn, s.breaker, s.build_lanes";
+export const specColumnCount = 11;
 
 /** A unit's columns, its spec's, and whatever else was asked for. */
 export const fullColumns = `${unitColumns}, ${specColumns}`;
@@ -92,12 +94,15 @@ export function readSpec(id: number, row: Row): Spec {
     full: row[6] as number,
     cursor: nameFromBytes(row[7] as Buffer),
     turn: row[8] as number,
+    buildLanes: row[10] as number,
   };
 }
 
+/** The spec of a row of `fullColumns`. */
+export const readSpecOf = (row: Row): Spec => readSpec(row[1] as number, row.slice(unitColumnCount));
+
 /** A unit of a row of `fullColumns`. */
-export const readFullUnit = (row: Row): Unit =>
-  readUnit(row, readSpec(row[1] as number, row.slice(unitColumnCount)));
+export const readFullUnit = (row: Row): Unit => readUnit(row, readSpecOf(row));
 
 export function readUnit(row: Row, spec: Spec): Unit {
   const status = workUnitStatuses[row[4] as number];

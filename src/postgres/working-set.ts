@@ -42,20 +42,30 @@ import { comparePlaces, placeOf, type Place } from "./floor.ts";
 import { extraArrays, extrasFrom, labelRows, retryArrays } from "./extras.ts";
 import { dropFailed, noteFailed } from "./failures.ts";
 import { holdLimits, saveFull } from "./limits.ts";
-import { LaneNotes, placeOfUnit, SpecLanes, writeNotes, type LaneHost, type PgLane } from "./lanes.ts";
+import {
+  foldNotes,
+  LaneNotes,
+  placeOfUnit,
+  SpecLanes,
+  writeNotes,
+  type LaneHost,
+  type PgLane,
+} from "./lanes.ts";
 import { registerWorkers, writeLog } from "./log.ts";
 import { findKeys, makeKeys } from "./long-names.ts";
 import { readNeeds, type ReadNeed } from "./needs.ts";
 import { loadBreaker, writeBreaker, writeOutcomes } from "./outcomes.ts";
 import { writeMessages, type NewMessage } from "./queues.ts";
 import { emptyDelta, tallyOf, writeTallies, type Delta } from "./tally.ts";
+import { Together } from "./together.ts";
 import {
   attemptCode,
   fullColumns,
   laneOf,
   pastColumns,
-  readFullUnit,
   readPast,
+  readSpecOf,
+  readUnit,
   statusCode,
   writeErrors,
   type Spec,
@@ -102,6 +112,13 @@ const lockReady = `
   SELECT ${fullColumns}
   FROM @unit u JOIN @spec s ON s.id = u.spec JOIN @namespace n ON n.id = s.namespace
   WHERE u.id = ANY ($1::bigint[]) AND u.status = 0 ORDER BY u.id FOR UPDATE OF u SKIP LOCKED`;
+
+/** Leases that have ended are counted out; known units are counted by `count`. */
+const countsSql = (lapsedBy: string, known: string): string => `
+  SELECT c.available, c.delayed, c.blocked, c.pending - (SELECT count(*) FROM @unit u WHERE u.spec = $1 AND u.status = 3
+    AND u.attempt_expiration <= ${lapsedBy}::bigint AND NOT u.id = ANY (${known}::bigint[])), c.finished, c.failed,
+    (SELECT max(t.freed) FROM @tally t WHERE t.spec = $1)
+  FROM ${tallyOf("$1")} c`;
 
 const pastKey = (unit: number, number: number): string => `${unit}.${number}`;
 
@@ -150,6 +167,9 @@ export class PostgresSet extends WorkingSet<Unit> {
   readonly #limits = new Map<number, SharedLimitState[]>();
   readonly #paid = new Map<string, { namespace: number; name: string; full: number }>();
   readonly #flow = new Set<Spec>();
+  /** Specs whose rows this transaction has locked, and those whose notes it has folded. */
+  readonly #held = new Set<number>();
+  readonly #folded = new Set<number>();
   readonly #woken: { namespace: string; unit: number }[] = [];
   readonly #retired = new Map<number, { finished: number; failed: number }>();
   #ready: { spec: number; units: Unit[] } | null = null;
@@ -223,8 +243,9 @@ export class PostgresSet extends WorkingSet<Unit> {
     const units: Unit[] = [];
     for (const row of rows) {
       if (this.#units.has(row[0] as number)) continue;
-      const read = readFullUnit(row);
-      const unit = { ...read, spec: this.#learn(read.spec) };
+      // many units of one spec: its metadata is read once
+      const spec = this.#specs.get(row[1] as number) ?? this.#learn(readSpecOf(row));
+      const unit = readUnit(row, spec);
       this.#units.set(unit.id, unit);
       if (row[3] !== null) this.#longKeys.set(unit.id, row[2] as Buffer);
       this.#namesOf(unit.spec).set(unit.name, unit);
@@ -327,17 +348,23 @@ export class PostgresSet extends WorkingSet<Unit> {
     return this.#loadCounts(spec);
   }
 
+  /** Says that the transaction has locked the spec's row: it is about to claim. */
+  holds(spec: Spec): void {
+    this.#learn(spec);
+    this.#held.add(spec.id);
+  }
+
   /** Under the spec's lock, which every claim of a spec with `max_running` takes. */
   async #loadCounts(spec: Spec): Promise<void> {
-    await this.#tx.rows("SELECT 1 FROM @spec WHERE id = $1 FOR UPDATE", [spec.id]);
-    // leases that have ended are counted out; units of this set are counted by `count`
-    const [row] = await this.#tx.rows(
-      `SELECT c.available, c.delayed, c.blocked, c.pending - (SELECT count(*) FROM @unit u WHERE u.spec = $1 AND u.status = 3
-         AND u.attempt_expiration <= $2::bigint AND NOT u.id = ANY ($3::bigint[])), c.finished, c.failed,
-         (SELECT max(t.freed) FROM @tally t WHERE t.spec = $1)
-       FROM ${tallyOf("$1")} c`,
-      [spec.id, this.#lapsedBy, int8s([...this.#units.keys()])],
-    );
+    const isHeld = this.#held.has(spec.id);
+    if (!isHeld) await this.#tx.rows("SELECT 1 FROM @spec WHERE id = $1 FOR UPDATE", [spec.id]);
+    const known = int8s([...this.#units.keys()]);
+    let row: Row | undefined;
+    if (isHeld && hasLanes(spec.meta) && !this.#lanes.has(spec.id)) {
+      this.#folded.add(spec.id);
+      const values = [this.#lapsedBy, known];
+      [row] = await foldNotes(this.#tx, spec, this.now, countsSql("$5", "$6"), values);
+    } else [row] = await this.#tx.rows(countsSql("$2", "$3"), [spec.id, this.#lapsedBy, known]);
     const counts = {} as Tally;
     for (const [i, status] of workUnitStatuses.entries()) counts[status] = row?.[i] as number;
     this.#counts.set(spec.id, counts);
@@ -360,7 +387,8 @@ export class PostgresSet extends WorkingSet<Unit> {
   override loadLanes(spec: Spec, count: number): Loading {
     let lanes = this.#lanes.get(spec.id);
     if (lanes === undefined) {
-      lanes = new SpecLanes(this.#laneHost(), spec);
+      this.#learn(spec);
+      lanes = new SpecLanes(this.#laneHost(), spec, this.#folded.has(spec.id));
       this.#lanes.set(spec.id, lanes);
       // what this claim made available before it looked at lanes
       for (const unit of this.#units.values())
@@ -380,6 +408,7 @@ export class PostgresSet extends WorkingSet<Unit> {
         const missing = ids.filter((id) => !this.#units.has(id));
         if (missing.length > 0) await this.#keep(await this.#tx.rows(lockReady, [int8s(missing)]));
       },
+      keep: (rows) => this.#keep(rows),
     };
   }
 
@@ -755,38 +784,32 @@ export class PostgresSet extends WorkingSet<Unit> {
     const updates = changed
       .filter(({ stored, attempt, since }) => stored !== null || attempt !== null || since > 0)
       .sort((a, b) => a.id - b.id);
-    if (updates.length > 0) await this.#update(updates);
     const timed = changed.filter(({ extras, stored }) => extras.timing !== null || stored?.timing === true);
-    if (timed.length > 0) await this.#writeTimers(timed);
     const left = [...changed, ...this.#removed].filter((unit) => this.#leftFailed.has(unit));
-    if (left.length > 0) await dropFailed(this.#tx, left);
     const failed = changed.filter(
       (unit) => unit.status === "failed" && (unit.stored?.status !== "failed" || this.#leftFailed.has(unit)),
     );
+    const rewired = changed.filter((unit) => this.#rewired.has(unit));
+    const removed = [...this.#removed].filter(({ stored }) => stored !== null);
+    // nothing else writes or reads these rows after the update: it goes with the rest
+    const alone =
+      fresh.length + renamed.length + timed.length + left.length + failed.length + removed.length === 0;
+    const last = new Together();
+    if (updates.length > 0) await this.#update(alone ? last : this.#tx, updates);
+    if (timed.length > 0) await this.#writeTimers(timed);
+    if (left.length > 0) await dropFailed(this.#tx, left);
     if (failed.length > 0) await noteFailed(this.#tx, failed);
     if (this.#archived.length > 0) await this.#insertHistory();
     if (this.#rewritten.size > 0) await this.#updateHistory();
     if (this.#heard.length > 0) await this.#dropHeld();
-    const rewired = changed.filter((unit) => this.#rewired.has(unit));
     if (rewired.length > 0) await this.#writeNeeds(rewired);
     if (this.#met.length > 0) await this.#meetNeeds();
-    const removed = [...this.#removed].filter(({ stored }) => stored !== null);
     if (removed.length > 0) await this.#delete(removed);
     if (this.#messages.length > 0) await writeMessages(this.#tx, this.#messages);
-    await this.#writeBegun();
     for (const [spec, time] of this.#nextContinuous)
       await this.#tx.rows("UPDATE @spec SET next_continuous = $2 WHERE id = $1", [spec, time]);
-    for (const lanes of this.#lanes.values()) await lanes.save();
-    for (const { id, cursor, full, turn } of this.#flow)
-      await this.#tx.rows("UPDATE @spec SET cursor = $2, full_at = $3, turn = $4 WHERE id = $1", [
-        id,
-        nameToBytes(cursor),
-        full,
-        turn,
-      ]);
     for (const { namespace, name, full } of this.#paid.values())
       await saveFull(this.#tx, namespace, name, full);
-    await writeNotes(this.#tx, this.#notes(changed));
     for (const { namespace, batch } of this.#savedBatches.values())
       await writeBatch(this.#tx, namespace, batch);
     for (const [spec, { nextRun, lastRun }] of this.#runs)
@@ -797,7 +820,19 @@ export class PostgresSet extends WorkingSet<Unit> {
       ]);
     if (this.#outcomes.size > 0) await writeOutcomes(this.#tx, this.#outcomes);
     for (const spec of this.#breakers) await writeBreaker(this.#tx, spec);
-    await writeTallies(this.#tx, deltas, this.now);
+    // not a statement of its own for each number of workers
+    await this.#writeBegun(this.#begun.size === 1 ? last : this.#tx);
+    for (const lanes of this.#lanes.values()) await lanes.save(last);
+    for (const { id, cursor, full, turn } of this.#flow)
+      await last.rows("UPDATE @spec SET cursor = $2, full_at = $3, turn = $4 WHERE id = $1", [
+        id,
+        nameToBytes(cursor),
+        full,
+        turn,
+      ]);
+    await writeNotes(last, this.#notes(changed));
+    await writeTallies(last, deltas, this.now);
+    await last.send(this.#tx);
   }
 
   /** What may let lanes go on that are not at hand: units that are available, that run no more, or that have ended or begun anew. */
@@ -948,7 +983,7 @@ export class PostgresSet extends WorkingSet<Unit> {
     );
   }
 
-  async #update(units: readonly Unit[]): Promise<void> {
+  async #update(session: Session, units: readonly Unit[]): Promise<void> {
     const attempt = <Value>(read: (attempt: AttemptState) => Value): (Value | null)[] =>
       units.map((unit) => (unit.attempt === null ? null : read(unit.attempt)));
     const own = units.map(({ attempt: one, data }) => (one === null ? null : one.data !== data));
@@ -957,7 +992,7 @@ export class PostgresSet extends WorkingSet<Unit> {
     const attemptChanged = units.map(
       (unit, i) => (own[i] === true ? unit.attempt?.data : undefined) !== unit.stored?.attemptData,
     );
-    await this.#tx.rows(
+    await session.rows(
       `UPDATE @unit u SET
          status = c.status, place = c.place, not_before = c.not_before, attempts = c.attempts, tries = c.tries,
          origin = c.origin, needs = c.needs, dependents = c.dependents,
@@ -1108,10 +1143,10 @@ export class PostgresSet extends WorkingSet<Unit> {
     if (labelled.length > 0) await this.#dropLabels(labelled);
   }
 
-  async #writeBegun(): Promise<void> {
+  async #writeBegun(session: Session): Promise<void> {
     for (const { namespaceId, worker, keys } of this.#begun.values()) {
-      await registerWorkers(this.#tx, namespaceId, [worker], this.now);
-      await writeLog(this.#tx, namespaceId, worker, keys);
+      await registerWorkers(session, namespaceId, [worker], this.now);
+      await writeLog(session, namespaceId, worker, keys);
     }
   }
 }

@@ -1,25 +1,28 @@
 /**
  * The plain course of add, claim, settle, expire and delete, many units to a statement. Each of these does what the rules of
  * core would do, or nothing; `State.fastPaths` switches all of them off, and the same random histories are run with and
- * without. Nothing else in this store decides what becomes of a unit. None is taken where units are handed out by partition; claims and
- * expired leases go by the rules where units have deadlines.
+ * without. Nothing else in this store decides what becomes of a unit. Claims and expired leases go by the rules where units have
+ * deadlines.
  *
  * | path          | when it is taken                                                                        |
  * | ------------- | --------------------------------------------------------------------------------------- |
  * | `addNew`      | no put has dependencies, all units are new, their names are usual                        |
- * | `claimPlain`  | no unit that is met was tried too often, and none has to be generated                    |
+ * | `claimPlain`  | no unit that is met was tried too often, none has to be generated, no shared limits, no  |
+ * |               | tripped breaker, no partition in which a unit that has begun goes first                  |
  * | `settlePlain` | finish and fail of running attempts, in a store without dependencies                     |
- * | `expirePlain` | a store without dependencies                                                             |
- * | `releasePlain`| always: a delayed unit depends on nothing that is not met                                |
- * | `deletePlain` | a store without dependencies                                                             |
+ * | `expirePlain` | a store without dependencies, a work spec without partitions                             |
+ * | `releasePlain`| a work spec without partitions: a delayed unit depends on nothing that is not met        |
+ * | `deletePlain` | a store without dependencies, a work spec without partitions                             |
  */
 import {
   actionStatus,
   attemptId,
-  hasFlowRules,
+  begunFirst,
   hasBreaker,
   hasLanes,
+  hasRate,
   hasTimer,
+  holdOf,
   isTripped,
   countedAt,
   finishedKey,
@@ -28,22 +31,27 @@ import {
   extrasOfPut,
   mayGenerate,
   nameFromBytes,
+  nextTurnOf,
   outputPut,
   parseAttemptId,
   putUnits,
   readOutputs,
+  takeTokens,
+  tokensOf,
   unchanged,
   type AddedWorkUnit,
   type AttemptChanged,
   type AttemptRow,
   type Claim,
   type Data,
+  type Lane,
   type Settle,
   type WorkUnitPut,
 } from "../core/index.ts";
-import type { Value } from "./driver.ts";
+import type { Row, Value } from "./driver.ts";
 import { addExtras, anyInBatch, dropExtras, extrasOf } from "./extras.ts";
 import { dropFailed } from "./failures.ts";
+import { lanesOf, laneValue } from "./lanes.ts";
 import type { Lease } from "./leases.ts";
 import { addOutcomes } from "./outcomes.ts";
 import { dropLogs } from "./logs.ts";
@@ -74,7 +82,7 @@ export function* addNew(
     isUsualName(put.name) &&
     batchOf(put.labels) === null &&
     !hasTimer(put.timing ?? null);
-  if (!state.fastPaths || hasLanes(spec.meta) || !puts.every(plain)) return null;
+  if (!state.fastPaths || !puts.every(plain)) return null;
   const first = state.counters.unit + 1;
   state.writes++;
   for (let at = 0; at < puts.length; at += manyRows) {
@@ -146,12 +154,11 @@ function enterNew(
   state.touch(spec);
   const [one] = puts;
   let available = 1;
-  if (puts.length === 1 && one!.notBefore <= now)
+  if (hasLanes(spec.meta)) available = enterLanes(state, spec, puts, first, now);
+  else if (puts.length === 1 && one!.notBefore <= now)
     sql.addReady.run(spec.id, 0 - one!.priority, one!.name, first, 0);
-  else {
-    available = sql.readyRange.run(first, last, now);
-    if (available < puts.length) sql.delayRange.run(first, last, now);
-  }
+  else available = sql.readyRange.run(first, last, now);
+  if (available < puts.length) sql.delayRange.run(first, last, now);
   spec.counts.available += available;
   spec.counts.delayed += puts.length - available;
   state.noted.note(spec.id, "added", now, -1, puts.length);
@@ -166,77 +173,155 @@ function enterNew(
   });
 }
 
+/** Answers how many are available. */
+function enterLanes(
+  state: State,
+  spec: Spec,
+  puts: readonly WorkUnitPut[],
+  first: number,
+  now: number,
+): number {
+  const lanes = lanesOf(state, spec);
+  for (const { partition = "", priority, notBefore } of puts)
+    if (notBefore <= now) lanes.enter({ partition, priority, attempt: null }, "available");
+  return state.sql.readyLaneRange.run(first, first + puts.length - 1, now);
+}
+
 // ---- claiming
 
-/** Claims the first units, up to one that was tried too often. */
+/** Claims the next units, up to one that was tried too often. */
 export function* claimPlain(state: State, spec: Spec, claim: Claim, now: number): Steps<AttemptRow[]> {
   const { meta, counts } = spec;
   const attempts: AttemptRow[] = [];
   if (
     !state.fastPaths ||
     meta.paused ||
-    hasFlowRules(meta) ||
+    meta.limits.length > 0 ||
+    isTripped(meta) ||
     spec.timed ||
     mayGenerate(meta, counts.available, counts.pending, now)
   )
     return attempts;
   const room = meta.maxRunning > 0 ? meta.maxRunning - counts.pending : Infinity;
-  let places = Math.min(claim.limit, room);
+  let places = Math.min(claim.limit, room, tokensOf(meta.rate, spec.full, now));
   if (places <= 0 || counts.available === 0) return attempts;
   const worker = state.worker(spec.space, claim.worker, now);
   while (places > 0 && spec.counts.available > 0) {
     const wanted = Math.min(places, unitsAtOnce);
-    const taken = claimSome(state, spec, claim, worker, wanted, now, attempts);
+    const giving = new Giving(state, spec, claim, worker, now, attempts);
+    const taken = hasLanes(meta) ? claimFromLanes(giving, wanted) : claimFirst(giving, wanted);
+    giving.flush();
     places -= taken;
     if (taken < wanted) break;
     if (places > 0) yield;
   }
-  if (attempts.length > 0)
-    logAttempts(
-      state,
-      worker,
-      attempts.map(({ id, number }) => [Number.parseInt(id, 10), number]),
-      now,
-    );
+  if (attempts.length === 0) return attempts;
+  if (hasRate(meta.rate)) spec.full = takeTokens(meta.rate, spec.full, now, attempts.length);
+  logAttempts(
+    state,
+    worker,
+    attempts.map(({ id, number }) => [Number.parseInt(id, 10), number]),
+    now,
+  );
   return attempts;
 }
 
-function claimSome(
-  state: State,
-  spec: Spec,
-  claim: Claim,
-  worker: number,
-  limit: number,
-  now: number,
-  attempts: AttemptRow[],
-): number {
+/** The first units in claim order; answers how many. */
+function claimFirst(giving: Giving, limit: number): number {
+  const { state, spec } = giving;
   const { sql } = state;
   const rows = (state.counters.extras === 0 ? sql.claimable : sql.claimableQueued).all(spec.id, limit);
-  const { lifetimeMs, maxRetries } = claim;
-  // units by the number and start of their next attempt: nearly always the first one, now
-  const alike: { number: number; start: number; units: number[] }[] = [];
-  const superseded: number[] = [];
-  let lastPlace: Value = null;
-  let lastName = "";
   let taken = 0;
-  for (const [
-    unit,
-    text,
-    at,
-    data,
-    made,
-    tries,
-    status,
-    given,
-    ended,
-    created,
-    delayed,
-    queued,
-    own,
-  ] of rows) {
+  for (const row of rows) {
+    if (!giving.give(row, undefined)) break;
+    taken++;
+  }
+  const last = rows[taken - 1];
+  if (last === undefined) return 0;
+  const [, , place = null] = last;
+  if (rows[0]?.[2] !== place) sql.dropPlacesBefore.run(spec.id, place);
+  sql.dropClaimed.run(spec.id, place, nameValue(giving.lastName));
+  return taken;
+}
+
+/** The next units of the lanes in turn; answers how many. */
+function claimFromLanes(giving: Giving, limit: number): number {
+  const { state, spec, now } = giving;
+  const { sql } = state;
+  const { meta } = spec;
+  const lanes = lanesOf(state, spec);
+  const find = state.counters.extras === 0 ? sql.claimableInLane : sql.claimableInLaneQueued;
+  // what was read of a lane and not given yet; lanes are asked for so much that one look each is mostly enough
+  const read = new Map<Lane, Row[]>();
+  const share = Math.ceil(limit / Math.max(1, lanes.open));
+  let taken = 0;
+  while (taken < limit) {
+    const lane = lanes.next(spec, now);
+    if (lane === undefined) break;
+    const { partition } = lane;
+    const hold = holdOf(meta, lane, now);
+    if (hold !== null) {
+      lanes.hold(lane, hold);
+      continue;
+    }
+    if (begunFirst(meta, lane)) break;
+    const key = laneValue(partition);
+    let rows = read.get(lane);
+    if (rows === undefined || rows.length === 0)
+      read.set(lane, (rows = find.all(spec.id, key, share).reverse()));
+    const row = rows.pop();
+    if (row === undefined || !giving.give(row, partition)) break;
+    const place = row[2] as number;
+    const unit = { partition, priority: 0 - place };
+    sql.dropReadyLane.run(spec.id, key, place, nameValue(giving.lastName));
+    lanes.leave({ ...unit, attempt: row[6] === null ? null : row }, "available");
+    lanes.enter({ ...unit, attempt: row }, "pending");
+    Object.assign(spec, nextTurnOf(meta, spec, partition));
+    if (hasRate(meta.ratePerPartition)) {
+      lane.full = takeTokens(meta.ratePerPartition, lane.full, now, 1);
+      sql.setLane.run(spec.id, key, lane.full);
+    }
+    const after = holdOf(meta, lane, now);
+    if (after !== null) lanes.hold(lane, after);
+    taken++;
+  }
+  return taken;
+}
+
+/** Units that become attempts of one claim, gathered so that those that are alike are one statement. */
+class Giving {
+  readonly state: State;
+  readonly spec: Spec;
+  readonly now: number;
+  /** The name of the unit that was given last. */
+  lastName = "";
+  readonly #claim: Claim;
+  readonly #worker: number;
+  readonly #attempts: AttemptRow[];
+  /** Units by the number and start of their next attempt: nearly always the first one, now. */
+  readonly #alike: { number: number; start: number; units: number[] }[] = [];
+  readonly #superseded: number[] = [];
+  #given = 0;
+
+  constructor(state: State, spec: Spec, claim: Claim, worker: number, now: number, attempts: AttemptRow[]) {
+    this.state = state;
+    this.spec = spec;
+    this.now = now;
+    this.#claim = claim;
+    this.#worker = worker;
+    this.#attempts = attempts;
+    // before anything of the spec changes
+    state.touch(spec);
+  }
+
+  /** False for a unit that was tried too often: the rules fail it. */
+  give(row: Row, partition: string | undefined): boolean {
+    const { state, spec, now } = this;
+    const { lifetimeMs, maxRetries } = this.#claim;
+    const [unit, text, , data, made, tries, status, given, ended, created, delayed, queued, own] = row;
     const id = unit as number;
-    const limit = (own as number | null) ?? maxRetries;
-    if (limit > 0 && (tries as number) >= limit) break;
+    const limit = (own as number | null | undefined) ?? maxRetries;
+    if (limit > 0 && (tries as number) >= limit) return false;
     const name = exactName(state, spec, id, text);
     const number = (made as number) + 1;
     const since = (given as number | null) ?? 0;
@@ -246,15 +331,15 @@ function claimSome(
     const expiration = start + lifetimeMs;
     const waiting = availableSince({ created: created as number, since, notBefore, attemptEnd });
     state.noted.note(spec.id, "started", now, Math.max(0, start - waiting), 1);
-    const group = alike.find((one) => one.number === number && one.start === start);
-    if (group === undefined) alike.push({ number, start, units: [id] });
+    const group = this.#alike.find((one) => one.number === number && one.start === start);
+    if (group === undefined) this.#alike.push({ number, start, units: [id] });
     else group.units.push(id);
-    if (status !== null) superseded.push(id);
-    attempts.push({
+    if (status !== null) this.#superseded.push(id);
+    this.#attempts.push({
       id: attemptId(id, number),
       workSpec: spec.name,
       workUnit: name,
-      worker: claim.worker,
+      worker: this.#claim.worker,
       number,
       status: "pending",
       active: true,
@@ -270,33 +355,36 @@ function claimSome(
       unit: id,
       spec: spec.id,
       number,
-      worker,
+      worker: this.#worker,
       start,
       expiration,
       late: false,
       own: false,
       queued: queued === 1,
+      partition,
     });
-    lastPlace = at ?? null;
-    lastName = name;
-    taken++;
+    this.lastName = name;
+    this.#given++;
+    return true;
   }
-  if (taken === 0) return 0;
-  state.touch(spec);
-  state.writes++;
-  if (superseded.length > 0) sql.supersedeMany.run(JSON.stringify(superseded));
-  if (rows[0]?.[2] !== lastPlace) sql.dropPlacesBefore.run(spec.id, lastPlace);
-  sql.dropClaimed.run(spec.id, lastPlace, nameValue(lastName));
-  for (const { number, start, units } of alike) {
-    const expiration = start + lifetimeMs;
-    if (units.length > 1)
-      sql.addLeases.run(spec.id, number, worker, start, expiration, JSON.stringify(units));
-    else sql.addLease.run(units[0]!, spec.id, number, worker, start, expiration, 0, 0, null, null);
+
+  /** Writes what was gathered. */
+  flush(): void {
+    const { state, spec } = this;
+    const { sql } = state;
+    if (this.#given === 0) return;
+    state.writes++;
+    if (this.#superseded.length > 0) sql.supersedeMany.run(JSON.stringify(this.#superseded));
+    for (const { number, start, units } of this.#alike) {
+      const expiration = start + this.#claim.lifetimeMs;
+      if (units.length > 1)
+        sql.addLeases.run(spec.id, number, this.#worker, start, expiration, JSON.stringify(units));
+      else sql.addLease.run(units[0]!, spec.id, number, this.#worker, start, expiration, 0, 0, null, null);
+    }
+    spec.counts.available -= this.#given;
+    spec.counts.pending += this.#given;
+    spec.top = undefined;
   }
-  spec.counts.available -= taken;
-  spec.counts.pending += taken;
-  spec.top = undefined;
-  return taken;
 }
 
 // ---- settling
@@ -367,7 +455,8 @@ function readPlain(state: State, ns: string, change: Settle, now: number): Plain
   const lease = state.leases.get(change.unitId);
   const spec = state.specs.get(lease?.spec ?? 0);
   if (lease === undefined || spec === undefined || spec.deleted || spec.namespace !== ns) return null;
-  if (hasLanes(spec.meta)) return null;
+  // of a lease that is older than the rules for partitions, it is not known here
+  if (hasLanes(spec.meta) && lease.partition === undefined) return null;
   const { action, data } = change;
   // a failure may trip the breaker, and a probe may close it
   if (hasBreaker(spec.meta) && (action !== "finish" || isTripped(spec.meta))) return null;
@@ -405,6 +494,11 @@ class Ends {
     spec.counts.pending--;
     spec.counts[status]++;
     state.setLease(lease.unit, undefined);
+    if (hasLanes(spec.meta))
+      lanesOf(state, spec).leave(
+        { partition: lease.partition ?? "", priority: 0, attempt: lease },
+        "pending",
+      );
     this.#units.push(lease.unit);
     state.noteEnd(lease.unit);
     state.noted.note(spec.id, status, this.#now, Math.max(this.#now, lease.start) - lease.start, 1);

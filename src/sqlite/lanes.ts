@@ -1,12 +1,11 @@
 /**
  * The lanes of work specs whose units are handed out by partition. They are in memory, and read from the tables when they are first
- * looked at; buckets stand in table `lane`, whose turn it is in `tally`. What waits stands in `ready_lane` as well as in `ready`.
+ * looked at; buckets stand in table `lane`, whose turn it is in `tally`. What waits stands in `ready_lane` instead of `ready`.
  */
-import { hasLanes, Lanes, nameFromBytes, nameToBytes, type WorkUnitStatus } from "../core/index.ts";
+import { hasLanes, Lane, Lanes, nameFromBytes, nameToBytes, type WorkUnitStatus } from "../core/index.ts";
 import type { Value } from "./driver.ts";
 import type { Spec, State } from "./state.ts";
 import type { Unit } from "./units.ts";
-import { nameValue } from "./values.ts";
 
 /** A partition as table `ready_lane` has it: never null. */
 export const laneValue = (partition: string): Value => nameToBytes(partition);
@@ -18,12 +17,13 @@ const partitionOf = (value: Value | undefined): string =>
 export function lanesOf(state: State, spec: Spec): Lanes {
   if (spec.lanes !== null) return spec.lanes;
   const { sql } = state;
-  const lanes = new Lanes(spec.meta);
+  const lanes = new Lanes(spec.meta, (partition) => new Lane(partition));
   for (const [partition, full] of sql.lanes.all(spec.id))
     lanes.of(partitionOf(partition)).full = full as number;
   for (const [partition, place, count] of sql.laneCounts.all(spec.id))
     lanes.count(
-      { partition: partitionOf(partition), priority: 0 - (place as number), attempt: null },
+      lanes.of(partitionOf(partition)),
+      { priority: 0 - (place as number), attempt: null },
       "available",
       count as number,
     );
@@ -40,34 +40,31 @@ export function lanesOf(state: State, spec: Spec): Lanes {
   return lanes;
 }
 
+/** To be called before the unit is written: lanes that are read now do not have it yet. */
 export function enterLane(state: State, unit: Unit, status: WorkUnitStatus): void {
-  const { spec, id, priority, partition, name } = unit;
-  if (!hasLanes(spec.meta)) return;
-  const lanes = lanesOf(state, spec);
-  if (status === "available")
-    state.sql.addReadyLane.run(spec.id, laneValue(partition), 0 - priority, nameValue(name), id);
-  lanes.enter(unit, status);
+  if (hasLanes(unit.spec.meta)) lanesOf(state, unit.spec).enter(unit, status);
 }
 
+/** To be called before the unit is written. */
 export function leaveLane(state: State, unit: Unit, status: WorkUnitStatus): void {
-  const { spec, priority, partition, name } = unit;
-  if (!hasLanes(spec.meta)) return;
-  const lanes = lanesOf(state, spec);
-  if (status === "available")
-    state.sql.dropReadyLane.run(spec.id, laneValue(partition), 0 - priority, nameValue(name));
-  lanes.leave(unit, status);
+  if (hasLanes(unit.spec.meta)) lanesOf(state, unit.spec).leave(unit, status);
 }
 
-/** The rules of a spec have changed: what waits is put into `ready_lane`, or taken from it. */
+/** The rules of a spec have changed: what waits goes from `ready` to `ready_lane`, or back. */
 export function syncLanes(state: State, spec: Spec, had: boolean): void {
+  const { sql } = state;
   const has = hasLanes(spec.meta);
   spec.lanes = null;
+  spec.top = undefined;
   if (has === had) return;
   state.writes++;
-  if (has) state.sql.fillReadyLane.run(spec.id);
-  else {
-    state.sql.clearReadyLane.run(spec.id);
-    state.sql.clearLanes.run(spec.id);
+  if (has) {
+    sql.fillReadyLane.run(spec.id);
+    sql.clearReady.run(spec.id);
+  } else {
+    sql.fillReady.run(spec.id);
+    sql.clearReadyLane.run(spec.id);
+    sql.clearLanes.run(spec.id);
   }
 }
 

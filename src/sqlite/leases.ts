@@ -14,6 +14,8 @@ export interface Lease {
   readonly own: boolean;
   /** A queue is to hear of its unit's end. */
   readonly queued: boolean;
+  /** The unit's, where it is known: of units that were handed out by partition. */
+  readonly partition: string | undefined;
 }
 
 export class Leases {

@@ -130,15 +130,16 @@ const rules = {
   "a waiting unit that stands nowhere, or in two places": `
     SELECT u.id FROM unit AS u WHERE u.state = 0 AND
       EXISTS (SELECT 1 FROM ready AS r WHERE r.spec = u.spec AND r.place = 0 - u.priority AND r.name = u.name)
+      + EXISTS (SELECT 1 FROM ready_lane AS r WHERE r.spec = u.spec AND r.partition = ifnull(u.partition, x'')
+        AND r.place = 0 - u.priority AND r.name = u.name)
       + EXISTS (SELECT 1 FROM delayed AS d WHERE d.spec = u.spec AND d.not_before = u.not_before AND d.unit = u.id)
       + EXISTS (SELECT 1 FROM lease AS l WHERE l.unit = u.id) <> 1`,
   "an entry of a partition without its waiting unit": `
     SELECT l.unit FROM ready_lane AS l LEFT JOIN unit AS u ON u.id = l.unit
-    WHERE u.id IS NULL OR ifnull(u.partition, x'') <> l.partition
-      OR NOT EXISTS (SELECT 1 FROM ready AS r WHERE r.spec = l.spec AND r.place = l.place AND r.name = l.name)`,
-  "a wrong number of entries of partitions": `
-    SELECT spec FROM (SELECT spec, count(*) AS n FROM ready_lane GROUP BY spec) AS l
-    WHERE n <> (SELECT count(*) FROM ready AS r WHERE r.spec = l.spec)`,
+    WHERE u.id IS NULL OR u.spec <> l.spec OR u.name <> l.name OR u.state <> 0 OR 0 - u.priority <> l.place
+      OR ifnull(u.partition, x'') <> l.partition`,
+  "waiting entries of a work spec in two orders":
+    "SELECT spec FROM ready WHERE spec IN (SELECT spec FROM ready_lane)",
   "an attempt of the past without its unit":
     "SELECT unit FROM history WHERE unit NOT IN (SELECT id FROM unit)",
   "a timer of a unit that does not wait": `
@@ -162,7 +163,9 @@ const rules = {
   "an id that is still to be given": "SELECT id FROM unit WHERE id > (SELECT unit FROM counter)",
   "a wrong count of work spec": `
     SELECT t.spec FROM tally AS t
-    LEFT JOIN (SELECT spec, count(*) AS n FROM ready GROUP BY spec) AS a ON a.spec = t.spec
+    LEFT JOIN (
+      SELECT spec, count(*) AS n FROM (SELECT spec FROM ready UNION ALL SELECT spec FROM ready_lane) GROUP BY spec
+    ) AS a ON a.spec = t.spec
     LEFT JOIN (SELECT spec, count(*) AS n FROM delayed GROUP BY spec) AS d ON d.spec = t.spec
     LEFT JOIN (SELECT spec, count(*) AS n FROM lease GROUP BY spec) AS p ON p.spec = t.spec
     LEFT JOIN (

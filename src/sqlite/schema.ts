@@ -2,7 +2,7 @@
  * The tables, and how a file of an older version becomes one of this version.
  *
  * The life of a unit is cut so that its normal course writes little. `unit` has a row per unit that a claim does not
- * touch; what waits stands in `ready`, clustered in claim order; what runs in `lease`; what is delayed in `delayed`.
+ * touch; what waits stands in `ready`, clustered in claim order, or by partition in `ready_lane`; what runs in `lease`; what is delayed in `delayed`.
  * Settling takes the lease away and writes the unit once, with the attempt that ended; only an attempt that was
  * superseded becomes a row of `history`. `tally` has the counts, written by the transaction that changes them.
  *
@@ -332,6 +332,13 @@ export const migrations: readonly string[] = [
     count INTEGER NOT NULL,
     PRIMARY KEY (spec, at, kind)
   ) WITHOUT ROWID;
+  -- of specs whose units are handed out by partition, what waits stands by partition alone: a claim that takes one unit each of many
+  -- partitions would else write a page of ready for each
+  ALTER TABLE ready_lane ADD COLUMN tries INTEGER NOT NULL DEFAULT 0;
+  UPDATE ready_lane SET tries = r.tries FROM ready AS r
+    WHERE r.spec = ready_lane.spec AND r.place = ready_lane.place AND r.name = ready_lane.name AND r.tries > 0;
+  CREATE INDEX ready_lane_tries ON ready_lane (spec, tries, unit) WHERE tries > 0;
+  DELETE FROM ready WHERE spec IN (SELECT spec FROM ready_lane);
   -- how many units the partition that was served last has had of its turn
   ALTER TABLE tally ADD COLUMN turn INTEGER NOT NULL DEFAULT 0;
 

@@ -6,6 +6,7 @@ import {
   defaultNamespaceSettings,
   emptyTally,
   Happened,
+  hasLanes,
   nameFromBytes,
   nameToBytes,
   Noted,
@@ -22,6 +23,7 @@ import {
   type WorkSpecRow,
 } from "../core/index.ts";
 import type { Connection, Statement, Value } from "./driver.ts";
+import { lanesOf } from "./lanes.ts";
 import { Leases, type Lease } from "./leases.ts";
 import { prepare, type Statements } from "./statements.ts";
 import { partitionValue, readData, readPartition } from "./values.ts";
@@ -229,6 +231,7 @@ export class State {
         late: late === 1,
         own: own === 1,
         queued: queued === 1,
+        partition: undefined,
       });
     }
   }
@@ -407,6 +410,7 @@ export class State {
 }
 
 export function topPriority(state: State, spec: Spec): number | null {
+  if (hasLanes(spec.meta)) return lanesOf(state, spec).top;
   if (spec.top === undefined) {
     const place = spec.counts.available === 0 ? undefined : state.sql.firstReady.get(spec.id)?.[0];
     spec.top = typeof place === "number" ? 0 - place : null;

@@ -180,12 +180,27 @@ export const sql = {
 
   // ---- what waits by partition
 
-  addReadyLane: "INSERT INTO ready_lane VALUES (?, ?, ?, CAST(? AS TEXT), ?)",
+  readyLaneRange: `
+    INSERT INTO ready_lane SELECT spec, ifnull(partition, x''), 0 - priority, name, id, 0 FROM unit
+    WHERE id BETWEEN ? AND ? AND not_before <= ?`,
+  addReadyLane: "INSERT INTO ready_lane VALUES (?, ?, ?, CAST(? AS TEXT), ?, ?)",
   dropReadyLane:
     "DELETE FROM ready_lane WHERE spec = ? AND partition = ? AND place = ? AND name = CAST(? AS TEXT)",
   fillReadyLane: `
-    INSERT INTO ready_lane SELECT r.spec, ifnull(u.partition, x''), r.place, r.name, r.unit
+    INSERT INTO ready_lane SELECT r.spec, ifnull(u.partition, x''), r.place, r.name, r.unit, r.tries
     FROM ready AS r CROSS JOIN unit AS u ON u.id = r.unit WHERE r.spec = ?`,
+  clearReady: "DELETE FROM ready WHERE spec = ?",
+  fillReady: "INSERT INTO ready SELECT spec, place, name, unit, tries FROM ready_lane WHERE spec = ?",
+  spentInLanes:
+    "SELECT unit FROM ready_lane WHERE spec = ? AND tries > 0 AND tries >= ? ORDER BY tries, unit LIMIT ? + 0",
+  waitingInLanes: `
+    SELECT u.created, u.since, u.not_before, u.ended FROM ready_lane AS r CROSS JOIN unit AS u ON u.id = r.unit
+    WHERE r.spec = ? LIMIT ? + 0`,
+  readyLaneWalk: `
+    SELECT u.id, u.name FROM unit AS u WHERE u.spec = ? AND u.name >= CAST(? AS TEXT) AND u.name < CAST(? AS TEXT)
+      AND EXISTS (SELECT 1 FROM ready_lane AS r WHERE r.spec = u.spec AND r.partition = ifnull(u.partition, x'')
+        AND r.place = 0 - u.priority AND r.name = u.name)
+    ORDER BY u.name LIMIT ? + 0`,
   clearReadyLane: "DELETE FROM ready_lane WHERE spec = ?",
   firstInLane: "SELECT unit FROM ready_lane WHERE spec = ? AND partition = ? ORDER BY place, name LIMIT 1",
   firstBegun: `
@@ -218,6 +233,15 @@ export const sql = {
       e.queues IS NOT NULL OR coalesce(e.labels LIKE '%"batch:%', 0), e.max_tries
     FROM ready AS r CROSS JOIN unit AS u ON u.id = r.unit LEFT JOIN extra AS e ON e.unit = r.unit
     WHERE r.spec = ? ORDER BY r.place, r.name LIMIT ? + 0`,
+  claimableInLane: `
+    SELECT r.unit, r.name, r.place, u.data, u.attempts, u.tries, u.status, u.since, u.ended, u.created, u.not_before
+    FROM ready_lane AS r CROSS JOIN unit AS u ON u.id = r.unit
+    WHERE r.spec = ? AND r.partition = ? ORDER BY r.place, r.name LIMIT ? + 0`,
+  claimableInLaneQueued: `
+    SELECT r.unit, r.name, r.place, u.data, u.attempts, u.tries, u.status, u.since, u.ended, u.created, u.not_before,
+      e.queues IS NOT NULL OR coalesce(e.labels LIKE '%"batch:%', 0), e.max_tries
+    FROM ready_lane AS r CROSS JOIN unit AS u ON u.id = r.unit LEFT JOIN extra AS e ON e.unit = r.unit
+    WHERE r.spec = ? AND r.partition = ? ORDER BY r.place, r.name LIMIT ? + 0`,
   /** Of a row value with a CAST in it SQLite uses the first part only, so higher places go by themselves. */
   dropPlacesBefore: "DELETE FROM ready WHERE spec = ? AND place < ?",
   dropClaimed: "DELETE FROM ready WHERE spec = ? AND place = ? AND name <= CAST(? AS TEXT)",

@@ -2,6 +2,7 @@
 import {
   countRetired,
   exhaustUnits,
+  hasLanes,
   nothingSwept,
   removeUnits,
   specTryLimit,
@@ -71,7 +72,9 @@ function* exhaust(state: State, space: Space, limits: SweepLimits, now: number, 
     for (const spec of space.specs.values()) {
       const limit = specTryLimit(spec.meta);
       while ((limit > 0 || state.counters.extras > 0) && left() > 0) {
-        const ids = state.sql.spent.all(spec.id, limit || spentTries, left()).map(([id]) => id as number);
+        const ids = (hasLanes(spec.meta) ? state.sql.spentInLanes : state.sql.spent)
+          .all(spec.id, limit || spentTries, left())
+          .map(([id]) => id as number);
         if (ids.length === 0) break;
         const failed = yield* applied(state, now, (set) =>
           exhaustUnits(

@@ -3,6 +3,7 @@ import {
   availableSince,
   compareNames,
   emptyTally,
+  hasLanes,
   nameToBytes,
   prefixEnd,
   unitRow,
@@ -131,13 +132,15 @@ export function* countUnits(
   return { counts, next };
 }
 
-/** When the unit became available that has waited longest, of those at both ends of the claim order. */
+/**
+ * When the unit became available that has waited longest, of those at both ends of the claim order; or of some, where units are
+ * handed out by partition.
+ */
 export function waitingSince(state: State, spec: Spec): { since: number; exact: boolean } {
   const { sql } = state;
-  const rows = [
-    ...sql.firstWaiting.all(spec.id, waitingSample),
-    ...sql.lastWaiting.all(spec.id, waitingSample),
-  ];
+  const rows = hasLanes(spec.meta)
+    ? sql.waitingInLanes.all(spec.id, 2 * waitingSample)
+    : [...sql.firstWaiting.all(spec.id, waitingSample), ...sql.lastWaiting.all(spec.id, waitingSample)];
   const times = rows.map(([created, since, notBefore, attemptEnd]) =>
     availableSince({
       created: created as number,
@@ -178,6 +181,7 @@ function findByStatus(
     case "pending":
       return list(spec.counts.pending > maxSorted ? sql.pendingWalk : sql.pendingByName);
     case "available": {
+      if (hasLanes(spec.meta)) return list(sql.readyLaneWalk);
       const places: Value[] = [];
       for (
         let next = sql.firstReady.get(spec.id);

@@ -1,6 +1,7 @@
 /** The rows of a verb in SQLite: read when a rule looks at them, and written at once within the open transaction. */
 import {
   ages,
+  hasLanes,
   hasRate,
   hasTimer,
   isSpent,
@@ -252,7 +253,9 @@ export class SqliteSet extends WorkingSet<Unit> {
     if (spec.timed) this.#leaveTimer(unit);
     switch (status) {
       case "available":
-        sql.dropReady.run(spec.id, 0 - unit.priority, nameValue(unit.name));
+        if (hasLanes(spec.meta))
+          sql.dropReadyLane.run(spec.id, laneValue(unit.partition), 0 - unit.priority, nameValue(unit.name));
+        else sql.dropReady.run(spec.id, 0 - unit.priority, nameValue(unit.name));
         spec.top = undefined;
         break;
       case "delayed":
@@ -277,11 +280,11 @@ export class SqliteSet extends WorkingSet<Unit> {
     const { spec } = unit;
     state.touch(spec);
     state.writes++;
+    enterLane(state, unit, status);
     unit.status = status;
     spec.counts[status]++;
     this.#write(unit);
     this.#enterOrder(unit);
-    enterLane(state, unit, status);
     if (spec.timed) this.#enterTimer(unit);
   }
 
@@ -328,7 +331,16 @@ export class SqliteSet extends WorkingSet<Unit> {
     const { id, spec, attempt, priority, notBefore } = unit;
     switch (unit.status) {
       case "available":
-        sql.addReady.run(spec.id, 0 - priority, nameValue(unit.name), id, readyTries(state, unit));
+        if (hasLanes(spec.meta))
+          sql.addReadyLane.run(
+            spec.id,
+            laneValue(unit.partition),
+            0 - priority,
+            nameValue(unit.name),
+            id,
+            readyTries(state, unit),
+          );
+        else sql.addReady.run(spec.id, 0 - priority, nameValue(unit.name), id, readyTries(state, unit));
         if (spec.top !== undefined) spec.top = Math.max(spec.top ?? priority, priority);
         break;
       case "delayed":
@@ -348,7 +360,7 @@ export class SqliteSet extends WorkingSet<Unit> {
     }
   }
 
-  #addLease({ id, spec, data }: Unit, attempt: AttemptState): void {
+  #addLease({ id, spec, data, partition }: Unit, attempt: AttemptState): void {
     const state = this.#state;
     const { number, start, expiration, late } = attempt;
     const worker = state.workerForName(spec.space, attempt.worker, this.now);
@@ -366,7 +378,18 @@ export class SqliteSet extends WorkingSet<Unit> {
       progressValue(attempt.progress),
     );
     const queued = isHeard(state, id);
-    state.setLease(id, { unit: id, spec: spec.id, number, worker, start, expiration, late, own, queued });
+    state.setLease(id, {
+      unit: id,
+      spec: spec.id,
+      number,
+      worker,
+      start,
+      expiration,
+      late,
+      own,
+      queued,
+      partition,
+    });
   }
 
   save(unit: Unit): void {

@@ -93,6 +93,9 @@ describe.skipIf(noBrowser !== "")(`over time${whySkipped(noBrowser)}`, () => {
       await expect.poll(() => value("Took p99"), soon).toMatch(/\d+ (ms|s|m)/);
       await expect.poll(() => value("Waited p99"), soon).toMatch(/\d+ (ms|s|m)/);
       await page.getByText("Share of what was handed out").waitFor();
+      await stage.client.setNamespace("filings", { share: "time" });
+      await page.getByText("Share of worker time").waitFor(soon);
+      await stage.client.setNamespace("filings", { share: "choices" });
       expect(problems).toEqual([]);
     },
   );

@@ -52,6 +52,10 @@ describe("a sorted list", () => {
           expect([...list.from(({ key }) => key >= from)].map(({ key }) => key)).toEqual(
             expected.filter((key) => key >= from),
           );
+          // also from one to the next, as it is mostly asked
+          for (const low of [...keys.slice(0, 20), ...expected.slice(0, 600)])
+            for (const next of [low, low + 1])
+              expect(list.firstFrom(({ key }) => key >= next)?.key).toBe(expected.find((key) => key >= next));
         }
       }),
       { numRuns: 100 },

@@ -101,6 +101,56 @@ test.each([1, 2, 3, 4])("work of a file of schema %i goes on, and may have what 
   await engine.close();
 });
 
+test("what waited by partition in a file of schema 4 stands in one order", async () => {
+  const clock = new ManualClock(1_000_000);
+  const newer = path.join(directory, "new-lanes.sqlite");
+  const older = path.join(directory, "old-lanes.sqlite");
+  const before = new Engine(await openSqlite(newer), { clock });
+  await before.setWorkSpecs("", [
+    { data: encodeData({ name: "s", max_running_per_partition: 1 }) },
+    { data: encodeData({ name: "plain" }) },
+  ]);
+  await before.addWorkUnits("", "plain", [{ name: "alone" }]);
+  await before.addWorkUnits(
+    "",
+    "s",
+    ["a1", "a2", "b1", "b2"].map((name) => ({ name, partition: name.slice(0, 1) })),
+  );
+  const [tried] = await before.requestAttempts("", { worker: "w", workSpecs: ["s"] });
+  await before.settleAttempts("", [{ attempt: tried!.id, action: "retry" }]);
+  await before.close();
+  downgrade(newer, older, 4);
+  // as version 4 had it: in both orders
+  const connection = loadDriver().open(older);
+  connection.exec(`
+    ATTACH '${newer}' AS new;
+    INSERT INTO ready SELECT spec, place, name, unit, tries FROM new.ready_lane;
+    UPDATE spec SET meta = (SELECT n.meta FROM new.spec AS n WHERE n.id = spec.id)`);
+  connection.close();
+
+  const store = await openSqlite(older);
+  expect(await store.check()).toEqual({ ok: true, problems: [] });
+  const engine = new Engine(store, { clock });
+  const names = (await engine.listWorkUnits("", "s", { statuses: ["available"] })).rows.map(
+    ({ name }) => name,
+  );
+  expect(names).toEqual(["a1", "a2", "b1", "b2"]);
+  // the one that was tried before is found without a claim when it may not be tried again
+  await engine.setWorkSpecs("", [
+    { data: encodeData({ name: "s", max_running_per_partition: 1, max_retries: 1 }) },
+  ]);
+  expect((await engine.sweep()).exhausted).toBe(1);
+  const claimed = await engine.requestAttempts("", { worker: "w", number: 9, workSpecs: ["s"] });
+  expect(claimed.map(({ workUnit }) => workUnit).sort()).toEqual(["a2", "b1"]);
+  expect(await store.check()).toEqual({ ok: true, problems: [] });
+  // and back, when the work spec has no rules for partitions any more
+  await engine.setWorkSpecs("", [{ data: encodeData({ name: "s" }) }]);
+  expect(await store.check()).toEqual({ ok: true, problems: [] });
+  const rest = await engine.requestAttempts("", { worker: "w", number: 9, workSpecs: ["s"] });
+  expect(rest.map(({ workUnit }) => workUnit)).toEqual(["b2"]);
+  await engine.close();
+});
+
 test("leases, messages and what was taken outlive the process", async () => {
   const file = path.join(directory, "reopened.sqlite");
   const engine = new Engine(await openSqlite(file));

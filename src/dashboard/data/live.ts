@@ -29,7 +29,7 @@ const kindsOf: Readonly<Record<StreamedEvent["type"], readonly Kind[]>> = {
   attempts: ["counts", "units", "unit", "held", "explain", "queues", "failures", "batches", "limits"],
   workSpecs: ["specs", "counts", "explain", "limits"],
   workers: ["workers"],
-  namespace: ["namespaces", "workers", "specs", "counts"],
+  namespace: ["namespaces", "workers", "specs", "counts", "explain"],
   swept: ["counts", "units", "unit", "specs", "held", "explain"],
   reset: [
     "counts",
