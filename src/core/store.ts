@@ -113,7 +113,8 @@ export interface Store extends QueueStore, ActionStore, LogStore, LockStore, Hou
   deleteWorkSpecs(ns: string, refs: readonly WorkSpecRef[], now: number): Promise<boolean[]>;
   /**
    * What a choice needs, in one look; `repeated` are the attempts that this request was given before. Unless it must be
-   * fresh, a store may answer from an earlier look, which it then names, and which `claim` is told.
+   * fresh, a store may answer from an earlier look, which it then names, and which `claim` is told; and it may leave to the claim
+   * to find out that all partitions of a work spec are held.
    */
   candidates(ns: string, ask: CandidatesAsk, now: number): Promise<Candidates>;
   /** Without counting rows. In order of namespace and work spec. */

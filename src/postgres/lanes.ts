@@ -363,6 +363,8 @@ export class SpecLanes {
   #budget = 0;
   /** No lane that is not here has a lower rank: ranks that are stored may be lower than they are by now, never higher. */
   #frontier = -Infinity;
+  /** A lane of a lower rank was served: those of the frontier that are here were next after another cursor. */
+  #turned = false;
   /** Units of lanes that are not here and became available by this claim. */
   #arrived: Unit[] = [];
   readonly #hungry = new Set<PgLane>();
@@ -399,7 +401,8 @@ export class SpecLanes {
   #isEnough(): boolean {
     if (this.#budget === Infinity) return true;
     this.#sort();
-    return this.#budget > 0 && (this.#ring[0]?.rank ?? -Infinity) <= this.#frontier;
+    const rank = this.#ring[0]?.rank ?? -Infinity;
+    return this.#budget > 0 && (this.#turned ? rank < this.#frontier : rank <= this.#frontier);
   }
 
   #sort(): void {
@@ -426,6 +429,7 @@ export class SpecLanes {
       await this.#keep(rows);
     }
     this.#budget = count;
+    this.#turned = false;
   }
 
   #cursor(): Buffer {
@@ -569,7 +573,9 @@ export class SpecLanes {
 
   next(): PgLane | undefined {
     this.#budget--;
-    return this.#next();
+    const next = this.#next();
+    if (next !== undefined && next.rank < this.#frontier) this.#turned = true;
+    return next;
   }
 
   /** The first in turn after the cursor among those of the lowest rank; or the cursor's own while its turn goes on. */
