@@ -196,6 +196,10 @@ export const sql = {
   waitingInLanes: `
     SELECT u.created, u.since, u.not_before, u.ended FROM ready_lane AS r CROSS JOIN unit AS u ON u.id = r.unit
     WHERE r.spec = ? LIMIT ? + 0`,
+  /** In the order of partitions: they are sorted by name. */
+  readyLaneByName: `
+    SELECT unit, name FROM ready_lane WHERE spec = ? AND name >= CAST(? AS TEXT) AND name < CAST(? AS TEXT)
+    ORDER BY name LIMIT ? + 0`,
   readyLaneWalk: `
     SELECT u.id, u.name FROM unit AS u WHERE u.spec = ? AND u.name >= CAST(? AS TEXT) AND u.name < CAST(? AS TEXT)
       AND EXISTS (SELECT 1 FROM ready_lane AS r WHERE r.spec = u.spec AND r.partition = ifnull(u.partition, x'')

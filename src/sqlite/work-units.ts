@@ -30,6 +30,8 @@ interface Found {
 
 /** Past this many, leases are not sorted and places of priority not merged: units are met in name order instead. */
 const maxSorted = 20_000;
+/** The same for what waits by partition, which needs no look at the units themselves. */
+const maxSortedInLanes = 100_000;
 const maxPlaces = 32;
 
 /** Above every name: names have at most 4,096 bytes. */
@@ -181,7 +183,8 @@ function findByStatus(
     case "pending":
       return list(spec.counts.pending > maxSorted ? sql.pendingWalk : sql.pendingByName);
     case "available": {
-      if (hasLanes(spec.meta)) return list(sql.readyLaneWalk);
+      if (hasLanes(spec.meta))
+        return list(spec.counts.available > maxSortedInLanes ? sql.readyLaneWalk : sql.readyLaneByName);
       const places: Value[] = [];
       for (
         let next = sql.firstReady.get(spec.id);

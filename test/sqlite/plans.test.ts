@@ -29,6 +29,8 @@ const sorts = new Set([
   // units of one partition that were begun and given back
   "firstBegun",
   "laneLeases",
+  // what waits by partition, where it is few enough
+  "readyLaneByName",
   // ten stretches of a breaker's window, and the errors in them
   "outcomes",
 ]);
