@@ -2,52 +2,40 @@
 import {
   addUnits,
   appendLog,
-  attemptRow,
   checkParents,
   changeUnits,
   claimUnits,
-  compareKeys,
   compareNames,
   conclude,
   CoordinateError,
   defaultNamespaceSettings,
-  hasFlowRules,
   Happened,
-  lockAncestors,
-  lockKey,
   makeAttempts,
   missingWorkSpec,
   nothingSwept,
-  nextToken,
-  openLane,
   putBatches,
   removeUnits,
   settleAttempts,
-  tokensOf,
   workSpecName,
   Watches,
   type ActionInput,
   type ActionRow,
   type AddedWorkUnit,
   type AttemptChanged,
-  type AttemptCursor,
   type AttemptKey,
   type AttemptRow,
-  type AttemptState,
   type BatchInput,
   type BatchRow,
   type Candidates,
   type CandidatesAsk,
   type Claim,
   type CountSlice,
-  type Held,
   type SharedLimit,
   type FailureRow,
   type HistoryKeeper,
   type HistoryRow,
   type ListedAttempt,
   type LogWrite,
-  type Lock,
   type LockDecision,
   type LockPath,
   type LockView,
@@ -79,9 +67,13 @@ import {
   type WorkUnitRow,
   type WorkUnitWhere,
 } from "../core/index.ts";
+import { attemptsOf, findAttempt, heldAttempts, loggedAttempts } from "./attempts.ts";
+import { innerBatches, listBatches } from "./batches.ts";
+import { listCandidates } from "./candidates.ts";
 import { catchUp, catchUpSpace } from "./expiry.ts";
+import { decideLocks } from "./locks.ts";
 import { listActions, listQueues, putActions, takeFrom, takeMessages } from "./queues.ts";
-import { Space, Spec, UnitTable, type Unit, type Worker } from "./state.ts";
+import { Space, Spec, UnitTable, type Unit } from "./state.ts";
 import { sweepSpace } from "./sweep.ts";
 import { countUnits, findUnits, readUnit, takeSlice, waitingSince } from "./work-units.ts";
 import { findWorkers, putWorker } from "./workers.ts";
@@ -250,32 +242,12 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
   async candidates(ns: string, { requestId }: CandidatesAsk, now: number): Promise<Candidates> {
     const space = this.#spaces.get(ns);
     if (space === undefined) return { settings: defaultNamespaceSettings, candidates: [], repeated: null };
-    const candidates = [];
     catchUpSpace(this.#set, space, now);
-    for (const spec of space.specs.values()) {
-      candidates.push({
-        id: spec.id,
-        name: spec.name,
-        meta: spec.meta,
-        available: spec.names.counts.available,
-        pending: spec.leases.size,
-        topPriority: spec.topPriority,
-        nextDue: earliest(spec.due.first()?.notBefore, spec.leases.first()?.attempt?.expiration),
-        held: hasFlowRules(spec.meta) ? this.#heldBack(spec, now) : null,
-      });
-    }
+    const candidates = listCandidates(this.#set, space, now);
     const repeated = this.#claimedBefore(space, requestId, now);
     // as they are now: a claim may change them before the engine looks
     const limits = [...space.limits.values()].map((limit) => ({ ...limit }));
     return { settings: space.settings, candidates, repeated, limits };
-  }
-
-  #heldBack(spec: Spec, now: number): Held | null {
-    const { meta, full, lanes } = spec;
-    if (tokensOf(meta.rate, full, now) < 1) return { reason: "rate", until: nextToken(meta.rate, full, now) };
-    if (lanes === null || spec.names.counts.available === 0) return null;
-    if (run(openLane(this.#set.at(now), spec, 1)) !== undefined) return null;
-    return { reason: "partitions", until: lanes.lanes.nextWake };
   }
 
   async listFailures(ns: string, workSpec: string | null, now: number): Promise<FailureRow[]> {
@@ -465,9 +437,7 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
     const unit = this.#units.get(unitId);
     if (unit === undefined || unit.spec.deleted || unit.spec.space.name !== ns) return null;
     catchUp(this.#set, unit.spec, now);
-    const attempt =
-      unit.attempt?.number === number ? unit.attempt : unit.history?.find((one) => one.number === number);
-    return attempt === undefined ? null : attemptRow(unit, attempt);
+    return findAttempt(unit, number);
   }
 
   // ---- logs
@@ -499,8 +469,7 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
   async listUnitAttempts(ns: string, ref: WorkSpecRef, name: string, now: number): Promise<AttemptRow[]> {
     const unit = this.#spec(ns, ref, now).units.get(name);
     if (unit === undefined) throw new CoordinateError("no_such_work_unit", name);
-    const attempts = [...(unit.history ?? []), ...(unit.attempt === null ? [] : [unit.attempt])];
-    return attempts.map((attempt) => attemptRow(unit, attempt));
+    return attemptsOf(unit);
   }
 
   async listWorkerAttempts(
@@ -512,51 +481,10 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
     const space = this.#spaces.get(ns);
     const worker = space?.workers.get(name);
     if (space === undefined || worker === undefined) return [];
-    if (which === "all") return this.#logged(ns, worker, previous, limit, now);
+    if (which === "all") return loggedAttempts(worker, previous, limit, (key) => this.#attempt(ns, key, now));
     catchUpSpace(this.#set, space, now);
-    const names = which === "active" ? [name] : [...worker.children];
-    return names
-      .flatMap((one) => this.#held(space.workers.get(one), now))
-      .filter(({ unit }) => !unit.spec.deleted)
-      .map(({ unit, attempt }) => ({ unitId: unit.id, number: attempt.number, unit, attempt }))
-      .filter((one) => previous === null || compareKeys(one, previous) > 0)
-      .sort(compareKeys)
-      .slice(0, limit)
-      .map(({ unit, attempt }) => ({ row: attemptRow(unit, attempt), position: null }));
-  }
-
-  /** What a worker holds, and what it lost while its lease had not ended. */
-  #held(worker: Worker | undefined, now: number): { unit: Unit; attempt: AttemptState }[] {
-    const held: { unit: Unit; attempt: AttemptState }[] = [];
-    for (const unit of worker?.holds ?? [])
-      if (unit.attempt !== null) held.push({ unit, attempt: unit.attempt });
-    for (const [attempt, unit] of worker?.lost ?? [])
-      if (attempt.expiration > now && this.#units.get(unit.id) === unit) held.push({ unit, attempt });
-      else worker?.lost.delete(attempt);
-    return held;
-  }
-
-  /** Newest first. Attempts of units that are gone are passed over. */
-  #logged(
-    ns: string,
-    { log }: Worker,
-    previous: AttemptCursor | null,
-    limit: number,
-    now: number,
-  ): ListedAttempt[] {
-    const rows: ListedAttempt[] = [];
-    const [before = Infinity] = previous?.position ?? [];
-    let skipping = previous !== null && previous.position === null;
-    for (let i = log.length - 3; i >= 0 && rows.length < limit; i -= 3) {
-      const [place = 0, unitId = 0, number = 0] = log.slice(i, i + 3);
-      if (place >= before) continue;
-      if (skipping) skipping = unitId !== previous?.unitId || number !== previous.number;
-      else {
-        const row = this.#attempt(ns, { unitId, number }, now);
-        if (row !== null) rows.push({ row, position: [place] });
-      }
-    }
-    return rows;
+    const workers = (which === "active" ? [name] : [...worker.children]).map((one) => space.workers.get(one));
+    return heldAttempts(this.#units, workers, previous, limit, now);
   }
 
   // ---- workers
@@ -642,10 +570,7 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
   }
 
   async listBatches(ns: string, previous: string | null, limit: number): Promise<BatchRow[]> {
-    return [...(this.#spaces.get(ns)?.batches.values() ?? [])]
-      .filter(({ name }) => previous === null || compareNames(name, previous) > 0)
-      .sort((a, b) => compareNames(a.name, b.name))
-      .slice(0, limit);
+    return listBatches(this.#spaces.get(ns), previous, limit);
   }
 
   async deleteBatches(ns: string, names: readonly string[]): Promise<boolean[]> {
@@ -653,11 +578,7 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
   }
 
   async innerBatches(ns: string, parents: readonly string[]): Promise<string[]> {
-    const wanted = new Set<string | null>(parents);
-    const inner = [...(this.#spaces.get(ns)?.batches.values() ?? [])].filter(({ parent }) =>
-      wanted.has(parent),
-    );
-    return inner.map(({ name }) => name).sort(compareNames);
+    return innerBatches(this.#spaces.get(ns), parents);
   }
 
   // ---- shared limits
@@ -687,17 +608,7 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
     decide: (view: LockView) => LockDecision<Answer>,
     now: number,
   ): Promise<Answer> {
-    const locks = this.#spaces.get(ns)?.locks ?? new Map<string, Lock>();
-    for (const [key, { deadline }] of locks) if (deadline < now) locks.delete(key);
-    const above = new Set(paths.flatMap(lockAncestors));
-    const at = paths.map(lockKey);
-    const view = new Map(
-      [...locks].filter(([key]) => above.has(key) || at.some((one) => key.startsWith(one))),
-    );
-    const { set, release, answer } = decide(view);
-    for (const path of release) locks.delete(lockKey(path));
-    if (set.length > 0) for (const lock of set) this.#open(ns).locks.set(lockKey(lock.path), lock);
-    return answer;
+    return decideLocks(this.#spaces.get(ns), () => this.#open(ns), paths, decide, now);
   }
 
   // ---- history
@@ -744,9 +655,4 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
   async close(): Promise<void> {
     // nothing is held
   }
-}
-
-function earliest(a: number | undefined, b: number | undefined): number {
-  if (a === undefined) return b ?? 0;
-  return b === undefined ? a : Math.min(a, b);
 }
