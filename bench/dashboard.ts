@@ -205,7 +205,10 @@ async function measure(directory: string, turnSeconds: number, turns: number): P
     args: ["--no-sandbox"],
   });
   try {
-    while ((await fetch(`${url}/readyz`).catch(() => null))?.status !== 200) await sleep(200);
+    while ((await fetch(`${url}/readyz`).catch(() => null))?.status !== 200) {
+      if (daemon.exitCode !== null) throw new Error("the daemon did not start");
+      await sleep(200);
+    }
     const units = (await client.tally(ns)).reduce(
       (sum, { counts }) => sum + Object.values(counts).reduce((a, b) => a + b, 0),
       0,
