@@ -23,8 +23,8 @@ const minute = 60_000;
 const gained = ({ aging, agedPoints, agedSince }: WorkSpecMeta, at: number): number =>
   agedPoints + (aging * Math.max(0, at - agedSince)) / minute;
 
-/** Whether units of the work spec are ordered by more than the priority that they were given. */
-export const ages = ({ aging, agedPoints }: WorkSpecMeta): boolean => aging > 0 || agedPoints !== 0;
+/** Whether units of the work spec may be ordered by more than the priority that they were given: since it first had `aging`. */
+export const ages = ({ aging, agedSince }: WorkSpecMeta): boolean => aging > 0 || agedSince > 0;
 
 /** The place of a unit that begins to wait: later ones are behind by what it has gained until then. */
 export const agedPriority = (meta: WorkSpecMeta, given: number, at: number): number =>
