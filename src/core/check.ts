@@ -98,7 +98,7 @@ export function checkText(field: string, value: unknown): string {
   return value;
 }
 
-/** For what is left of an object when all of its fields were taken out. */
+/** Refuses fields that an object does not have: `rest` is what is left once the known ones are taken out. */
 export function refuseOthers(field: string, rest: object): void {
   const [other] = Object.keys(rest);
   if (other !== undefined)

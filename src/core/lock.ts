@@ -89,19 +89,19 @@ export const decideLockSome: LockRule<boolean[]> = (view, { owner, paths, deadli
   return { set, release: [], answer };
 };
 
-const notOf = (view: LockView, { owner, paths }: LockAsk): LockPath | undefined =>
+const firstNotHeld = (view: LockView, { owner, paths }: LockAsk): LockPath | undefined =>
   paths.find((path) => view.get(lockKey(path))?.owner !== owner);
 
 /** Every path must be held by the owner, else nothing changes: the answer is the first that is not. */
 export const decideRenew: LockRule<LockRefusal | null> = (view, ask) => {
-  const other = notOf(view, ask);
+  const other = firstNotHeld(view, ask);
   if (other !== undefined) return refused(view, other);
   const { owner, paths, deadline } = ask;
   return { set: paths.map((path) => ({ path, owner, deadline })), release: [], answer: null };
 };
 
 export const decideUnlock: LockRule<LockRefusal | null> = (view, ask) => {
-  const other = notOf(view, ask);
+  const other = firstNotHeld(view, ask);
   if (other !== undefined) return refused(view, other);
   return { set: [], release: [...ask.paths], answer: null };
 };
