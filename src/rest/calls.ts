@@ -12,7 +12,15 @@ import type { FastifyReply, FastifyRequest } from "fastify";
 import { CoordinateError, type Caller, type Coordinate } from "../core/index.ts";
 import { limiterOf, longAnswer, rowsAsked, type LargeRequests } from "../traffic/index.ts";
 import { authorise, type Access, type Asking, type Identity } from "./access.ts";
-import { callsPath, FrameReader, maxCallBytes, ready, writeFrame, type Frame } from "./call-frames.ts";
+import {
+  callsPath,
+  FrameReader,
+  maxCallBytes,
+  ready,
+  writeChunk,
+  writeFrame,
+  type Frame,
+} from "./call-frames.ts";
 import { cut, errorAnswer, HttpError, internalAnswer } from "./errors.ts";
 import { endless } from "./listen.ts";
 import { callsType } from "./media.ts";
@@ -37,6 +45,7 @@ export interface CallsOptions {
 
 export function callsRoute(options: CallsOptions): Route {
   const open = new Set<Calls>();
+  const flushes = new Flushes();
   options.stopping?.addEventListener("abort", () => {
     for (const calls of open) calls.stop();
   });
@@ -56,7 +65,7 @@ export function callsRoute(options: CallsOptions): Route {
       if (!(body instanceof Readable)) throw new HttpError("unsupported_media_type", `Send ${callsType}`);
       if (options.stopping?.aborted === true) throw new HttpError("stopping", "The daemon is stopping");
       reply.hijack();
-      const calls = new Calls(request, body, reply, options);
+      const calls = new Calls(request, body, reply, flushes, options);
       open.add(calls);
       reply.raw.once("close", () => open.delete(calls));
       return undefined;
@@ -83,11 +92,35 @@ function decoded(segment: string): string {
   }
 }
 
+/**
+ * Writes the answers of one turn, those to requests that waited first: the worker that waited for a unit begins its task sooner, and the
+ * caller that added the unit loses nothing.
+ */
+class Flushes {
+  #waited = new Set<Calls>();
+  #others = new Set<Calls>();
+
+  add(calls: Calls, waited: boolean): void {
+    if (this.#waited.size + this.#others.size === 0) process.nextTick(() => this.#flush());
+    if (waited) this.#waited.add(calls);
+    else this.#others.add(calls);
+  }
+
+  #flush(): void {
+    const [waited, others] = [this.#waited, this.#others];
+    this.#waited = new Set();
+    this.#others = new Set();
+    for (const calls of waited) calls.flush();
+    for (const calls of others) calls.flush();
+  }
+}
+
 /** One connection. */
 class Calls {
   readonly #request: FastifyRequest;
   readonly #body: Readable;
   readonly #reply: FastifyReply;
+  readonly #flushes: Flushes;
   readonly #options: CallsOptions;
   readonly #reader = new FrameReader(maxCallBytes);
   /** Requests that wait for something, by number. */
@@ -99,10 +132,16 @@ class Calls {
   /** Long answers that the caller has not read yet. */
   #held = 0;
   #out = "";
-  #scheduled = false;
   #isOver = false;
 
-  constructor(request: FastifyRequest, body: Readable, reply: FastifyReply, options: CallsOptions) {
+  constructor(
+    request: FastifyRequest,
+    body: Readable,
+    reply: FastifyReply,
+    flushes: Flushes,
+    options: CallsOptions,
+  ) {
+    this.#flushes = flushes;
     this.#request = request;
     this.#body = body;
     this.#reply = reply;
@@ -114,8 +153,12 @@ class Calls {
       "cache-control": "no-store",
       "x-content-type-options": "nosniff",
     });
-    raw.on("drain", () => this.#next());
+    const { socket } = request.raw;
+    const onDrain = (): void => this.#next();
+    raw.on("drain", onDrain);
+    socket.on("drain", onDrain);
     raw.once("close", () => {
+      socket.off("drain", onDrain);
       this.#isOver = true;
       for (const wait of this.#waits.values()) wait.abort();
     });
@@ -137,7 +180,7 @@ class Calls {
   }
 
   #end(): void {
-    this.#flush();
+    this.flush();
     this.#reply.raw.end();
   }
 
@@ -161,6 +204,7 @@ class Calls {
   get #isFull(): boolean {
     return (
       this.#reply.raw.writableNeedDrain ||
+      this.#request.raw.socket.writableNeedDrain ||
       this.#waiting >= maxWaits ||
       this.#running - this.#waiting >= maxConcurrent
     );
@@ -198,12 +242,14 @@ class Calls {
     } finally {
       if (--this.#running === 0) this.#markIdle();
     }
+    const waited = this.#waits.delete(number);
+    if (waited) this.#waiting -= 1;
     const frame = writeFrame(`${number} ${answer.status}`, answer.text);
     if (frame.length > longAnswer) {
       large.charge(socket, frame.length);
-      this.#flush();
+      this.flush();
       this.#hold(frame);
-    } else this.#send(frame);
+    } else this.#send(frame, waited);
     onAnswer?.({
       id: this.#request.id,
       method: "POST",
@@ -230,11 +276,7 @@ class Calls {
       hasHungUp: () => this.#request.raw.socket.destroyed,
       isStopping: () => this.#options.stopping?.aborted === true,
     });
-    try {
-      return (await this.#inTurn(route, call)) ?? "null";
-    } finally {
-      if (this.#waits.delete(number)) this.#waiting -= 1;
-    }
+    return (await this.#inTurn(route, call)) ?? "null";
   }
 
   #inTurn(route: Route, call: FramedCall): ReturnType<Route["handle"]> {
@@ -264,18 +306,22 @@ class Calls {
   }
 
   /** Answers of one turn leave together. */
-  #send(frame: string): void {
+  #send(frame: string, waited: boolean): void {
     this.#out += frame;
-    if (this.#scheduled) return;
-    this.#scheduled = true;
-    process.nextTick(() => this.#flush());
+    this.#flushes.add(this, waited);
   }
 
-  #flush(): void {
-    this.#scheduled = false;
+  flush(): void {
     const out = this.#out;
     this.#out = "";
-    if (out !== "" && this.#isOpen) this.#reply.raw.write(out);
+    if (out !== "" && this.#isOpen) this.#writeOut(out);
+  }
+
+  /** Straight to the socket: through Node's message and the next tick, a lone answer left 0.1 ms later. */
+  #writeOut(out: string): void {
+    const { raw } = this.#reply;
+    if (raw.chunkedEncoding) this.#request.raw.socket.write(writeChunk(out));
+    else raw.write(out);
   }
 
   /** Counts a long answer until the caller has read it. The socket's time-out applies only that long. */
