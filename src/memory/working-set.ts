@@ -35,6 +35,7 @@ export class MemorySet extends WorkingSet<Unit> {
   readonly #units: UnitTable;
   readonly #watches: Watches;
   #lastSeq = 0;
+  #lastLease = 0;
 
   constructor(spaces: ReadonlyMap<string, Space>, units: UnitTable, watches: Watches, happened: Happened) {
     super(0, happened);
@@ -202,7 +203,10 @@ export class MemorySet extends WorkingSet<Unit> {
     if (status === "available") {
       if (spec.lanes === null) spec.ready.add(unit);
       spec.noteExhausted(unit);
-    } else if (status === "pending") spec.leases.add(unit);
+    } else if (status === "pending") {
+      unit.leased = ++this.#lastLease;
+      spec.leases.add(unit);
+    }
     else if (status === "delayed") spec.due.add(unit);
     else if (status !== "blocked") {
       spec.ended?.[status].add(unit);
