@@ -168,8 +168,11 @@ export class MemorySet extends WorkingSet<Unit> {
     return null;
   }
 
-  make(spec: Spec, { name, data, priority, notBefore }: WorkUnitPut): Unit {
-    return new Unit(++this.#units.lastId, spec, name, data, priority, notBefore, this.now);
+  make(spec: Spec, { name, data, priority, notBefore, partition = "" }: WorkUnitPut): Unit {
+    const unit = new Unit(++this.#units.lastId, spec, name, data, priority, notBefore, this.now);
+    // at once: what belongs to a unit is to lie beside it
+    unit.partition = partition;
+    return unit;
   }
 
   add(unit: Unit): void {

@@ -15,6 +15,8 @@
  * | `deletePlain` | a store without dependencies, a work spec without partitions                             |
  */
 import {
+  areStoredInTurns,
+  inTurns,
   actionStatus,
   attemptId,
   begunFirst,
@@ -74,7 +76,7 @@ const unitsAtOnce = 500;
 export function* addNew(
   state: State,
   spec: Spec,
-  puts: readonly WorkUnitPut[],
+  given: readonly WorkUnitPut[],
   now: number,
 ): Steps<AddedWorkUnit[] | null> {
   const plain = (put: WorkUnitPut): boolean =>
@@ -82,7 +84,9 @@ export function* addNew(
     isUsualName(put.name) &&
     batchOf(put.labels) === null &&
     !hasTimer(put.timing ?? null);
-  if (!state.fastPaths || !puts.every(plain)) return null;
+  if (!state.fastPaths || !given.every(plain)) return null;
+  const sorted = areStoredInTurns(spec.meta, given.length);
+  const puts = sorted ? inTurns(given) : given;
   const first = state.counters.unit + 1;
   state.writes++;
   for (let at = 0; at < puts.length; at += manyRows) {
@@ -93,7 +97,13 @@ export function* addNew(
     state.sql.dropUnitRange.run(first, first + at + some.length - 1);
     return null;
   }
-  return enterNew(state, spec, puts, first, now);
+  const added = enterNew(state, spec, puts, first, now);
+  return sorted ? asGiven(given, added) : added;
+}
+
+function asGiven(given: readonly WorkUnitPut[], added: readonly AddedWorkUnit[]): AddedWorkUnit[] {
+  const byName = new Map(added.map((one) => [one.name, one]));
+  return given.map(({ name }) => byName.get(name)!);
 }
 
 function insert(state: State, spec: Spec, puts: readonly WorkUnitPut[], first: number, now: number): number {
