@@ -1,6 +1,6 @@
 /** The lanes of one work spec, for stores that keep them in memory: who is served next, and who is passed over until when. */
 import { compareNames } from "./names.ts";
-import { rankOf, turnGoesOn, type Hold, type LaneState, type Turn } from "./partitions.ts";
+import { holdOf, rankOf, turnGoesOn, type Hold, type LaneState, type Turn } from "./partitions.ts";
 import { SortedList } from "./sorted-list.ts";
 import type { WorkSpecMeta } from "./work-spec.ts";
 import type { WorkUnitStatus } from "./work-unit.ts";
@@ -165,6 +165,16 @@ export class Lanes<Kept extends Lane = Lane> {
     this.#setHold(lane, null);
   }
 
+  /** A unit of the lane that was available is pending. */
+  begin(lane: Kept, priority: number, again: boolean): void {
+    lane.wait(priority, -1);
+    this.#waiting.wait(priority, -1);
+    lane.running++;
+    if (again) lane.begunAvailable--;
+    else lane.begun++;
+    this.#setHold(lane, null);
+  }
+
   hold(lane: Kept, hold: Hold): void {
     this.#setHold(lane, hold);
   }
@@ -201,12 +211,37 @@ export class Lanes<Kept extends Lane = Lane> {
     if (first === undefined) return undefined;
     const { rank } = first;
     let lane = this.#from(turn, rank);
-    while (lane !== undefined && lane.rank === rank && !lane.open) {
+    while (lane?.rank === rank && !lane.open) {
       const closed = lane;
       lane = this.#ring.next(closed);
       this.#takeOut(closed);
     }
     return (this.#found = lane?.rank === rank ? lane : first);
+  }
+
+  /** Whether a unit may be handed out; lanes that are met and may not be served are held. */
+  mayServe(turn: Turn, now: number): boolean {
+    for (;;) {
+      const lane = this.next(turn, now);
+      if (lane === undefined) return false;
+      const hold = holdOf(this.#meta, lane, now);
+      if (hold === null) return true;
+      this.hold(lane, hold);
+    }
+  }
+
+  /** Open lanes whose turn comes next, at most so many; others may come before them once one of them is served. */
+  ahead(turn: Turn, now: number, count: number): Kept[] {
+    const first = this.next(turn, now);
+    if (first === undefined) return [];
+    const lanes: Kept[] = [];
+    let lane: Kept | undefined = first;
+    do {
+      if (lane.open) lanes.push(lane);
+      lane = this.#ring.next(lane);
+      if (lane?.rank !== first.rank) lane = this.#ring.first();
+    } while (lanes.length < count && lane !== undefined && lane !== first);
+    return lanes;
   }
 
   /** The first lane that is open. */

@@ -56,7 +56,7 @@ export class UnitLane extends Lane {
   #listed(): SortedList<Unit> {
     if (this.#list !== null) return this.#list;
     this.#list = new SortedList<Unit>(byClaim);
-    for (let unit = this.first; unit !== null; ) {
+    for (let unit = this.first; unit !== null;) {
       const { next } = unit;
       unit.next = null;
       if (next !== null) this.#list.add(next);

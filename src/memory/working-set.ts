@@ -209,8 +209,7 @@ export class MemorySet extends WorkingSet<Unit> {
     } else if (status === "pending") {
       unit.leased = ++this.#lastLease;
       spec.leases.add(unit);
-    }
-    else if (status === "delayed") spec.due.add(unit);
+    } else if (status === "delayed") spec.due.add(unit);
     else if (status !== "blocked") {
       spec.ended?.[status].add(unit);
       if (status === "failed") spec.failures.add(unit);

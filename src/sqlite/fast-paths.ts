@@ -262,8 +262,8 @@ function claimFromLanes(giving: Giving, limit: number): number {
   const lanes = lanesOf(state, spec);
   const find = state.counters.extras === 0 ? sql.claimableInLane : sql.claimableInLaneQueued;
   // what was read of a lane and not given yet; lanes are asked for so much that one look each is mostly enough
-  const read = new Map<Lane, Row[]>();
   const share = Math.ceil(limit / Math.max(1, lanes.open));
+  const read = share === 1 ? readFirst(state, spec, lanes.ahead(spec, now, limit)) : new Map<Lane, Row[]>();
   let taken = 0;
   while (taken < limit) {
     const lane = lanes.next(spec, now);
@@ -282,11 +282,11 @@ function claimFromLanes(giving: Giving, limit: number): number {
     const row = rows.pop();
     if (row === undefined || !giving.give(row, partition)) break;
     const place = row[2] as number;
-    const unit = { partition, priority: 0 - place };
     sql.dropReadyLane.run(spec.id, key, place, nameValue(giving.lastName));
-    lanes.leave({ ...unit, attempt: row[6] === null ? null : row }, "available");
-    lanes.enter({ ...unit, attempt: row }, "pending");
-    Object.assign(spec, nextTurnOf(meta, spec, partition));
+    lanes.begin(lane, 0 - place, row[6] !== null);
+    const { cursor, turn } = nextTurnOf(meta, spec, partition);
+    spec.cursor = cursor;
+    spec.turn = turn;
     if (hasRate(meta.ratePerPartition)) {
       lane.full = takeTokens(meta.ratePerPartition, lane.full, now, 1);
       sql.setLane.run(spec.id, key, lane.full);
@@ -296,6 +296,19 @@ function claimFromLanes(giving: Giving, limit: number): number {
     taken++;
   }
   return taken;
+}
+
+/** The first unit of each of these lanes, as far as they fill a statement. */
+function readFirst(state: State, spec: Spec, lanes: readonly Lane[]): Map<Lane, Row[]> {
+  const { sql } = state;
+  const find = state.counters.extras === 0 ? sql.claimableFirst : sql.claimableFirstQueued;
+  const read = new Map<Lane, Row[]>();
+  for (let at = 0; at + manyRows <= lanes.length; at += manyRows) {
+    const some = lanes.slice(at, at + manyRows);
+    for (const row of find.all(...some.map(({ partition }) => laneValue(partition)), spec.id))
+      read.set(some[row[13] as number]!, [row]);
+  }
+  return read;
 }
 
 /** Units that become attempts of one claim, gathered so that those that are alike are one statement. */
