@@ -147,8 +147,9 @@ export class Unit implements UnitState {
     if (lane === null && this.#links === null) return;
     const links = this.#link();
     links.lane = lane;
+    if (lane === null) links.next = null;
     // one string for all
-    if (lane !== null) links.partition = lane.partition;
+    else links.partition = lane.partition;
   }
 
   /** The one behind it in its lane. */

@@ -263,7 +263,8 @@ function claimFromLanes(giving: Giving, limit: number): number {
   const find = state.counters.extras === 0 ? sql.claimableInLane : sql.claimableInLaneQueued;
   // what was read of a lane and not given yet; lanes are asked for so much that one look each is mostly enough
   const share = Math.ceil(limit / Math.max(1, lanes.open));
-  const read = share === 1 ? readFirst(state, spec, lanes.ahead(spec, now, limit)) : new Map<Lane, Row[]>();
+  const ahead = share === 1 && limit >= manyRows ? lanes.ahead(spec, now, limit) : [];
+  const read = readFirst(state, spec, ahead);
   let taken = 0;
   while (taken < limit) {
     const lane = lanes.next(spec, now);

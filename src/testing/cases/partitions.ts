@@ -136,6 +136,20 @@ export const partitions: CaseGroup = {
       },
     },
     {
+      name: "units that ended while there were no rules are not handed out when there are rules again",
+      async run(t) {
+        await start(t, { fair: "partition" }, "a", 2);
+        await t.spec("s");
+        const [first, second] = await t.claim({ number: 2 });
+        await t.settled(second!, "finish");
+        await t.settled(first!, "retry");
+        await t.spec("s", { fair: "partition" });
+        assert.deepEqual(await t.claimNames({ number: 5 }), ["a1"]);
+        await t.add("s", { name: "a3", partition: "a" });
+        assert.deepEqual(await t.claimNames({ number: 5 }), ["a3"]);
+      },
+    },
+    {
       name: "no more units of a partition run than max_running_per_partition says",
       async run(t) {
         await start(t, { max_running_per_partition: 2 });
