@@ -83,9 +83,9 @@ class Model {
       if (next !== undefined) open.set(partition, next);
     }
     while (names.length < count && open.size > 0) {
-      const lowest = [...open.values()].reduce((rank, one) => Math.min(rank, one.rank), Infinity);
-      const inTurn = [...open.keys()].filter((one) => open.get(one)?.rank === lowest).sort();
-      const partition = inTurn.find((one) => one > this.#cursor) ?? inTurn[0]!;
+      let lowest = Infinity;
+      for (const { rank } of open.values()) lowest = Math.min(lowest, rank);
+      const partition = first(open, lowest, (one) => one > this.#cursor) ?? first(open, lowest, () => true)!;
       const { unit } = open.get(partition)!;
       unit.runs = unit.begun = true;
       names.push(unit.name);
@@ -96,6 +96,19 @@ class Model {
     }
     return names;
   }
+}
+
+/** The first partition of the rank, in the order of names, for which the test is true. */
+function first(
+  open: ReadonlyMap<string, { rank: number }>,
+  rank: number,
+  isNext: (partition: string) => boolean,
+): string | undefined {
+  let found: string | undefined;
+  for (const [partition, one] of open)
+    if (one.rank === rank && isNext(partition) && (found === undefined || partition < found))
+      found = partition;
+  return found;
 }
 
 async function run(store: Store, rules: Rules, seed: number): Promise<void> {
@@ -110,8 +123,8 @@ async function run(store: Store, rules: Rules, seed: number): Promise<void> {
   const model = new Model(rules);
   const running = new Map<string, string>();
   let added = 0;
-  for (let step = 0; step < 24; step++) {
-    const units = Array.from({ length: below(3) === 0 ? below(1500) : below(60) }, () => ({
+  for (let step = 0; step < 16; step++) {
+    const units = Array.from({ length: below(3) === 0 ? below(1200) : below(60) }, () => ({
       name: `u${below(9)}-${added++}`,
       partition: partitions[below(partitions.length)]!,
       priority: below(20) === 0 ? below(4) : 0,
@@ -133,7 +146,7 @@ async function run(store: Store, rules: Rules, seed: number): Promise<void> {
       return { attempt, action };
     });
     if (changes.length > 0) await engine.settleAttempts(ns, changes);
-    if (step % 10 === 9) await engine.sweep();
+    if (step % 6 === 5) await engine.sweep();
   }
   await engine.close();
 }
@@ -153,6 +166,6 @@ const stores: Record<string, () => Store | Promise<Store>> = {
 
 for (const [name, open] of Object.entries(stores))
   for (const [kind, rules] of Object.entries(kinds))
-    test(`${kind} of 1,200 partitions, on ${name}`, { timeout: 120_000 }, async () => {
-      for (const seed of [1, 2, Math.floor(Math.random() * 2 ** 31)]) await run(await open(), rules, seed);
+    test(`${kind} of 1,200 partitions, on ${name}`, { timeout: 300_000 }, async () => {
+      for (const seed of [1, Math.floor(Math.random() * 2 ** 31)]) await run(await open(), rules, seed);
     });
