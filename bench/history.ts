@@ -1,67 +1,93 @@
 /**
- * What the statistics cost: processor time per unit of an embedded daemon's store and engine with them and without, in turns, so
- * that a machine that is slower for a while is so for both. `node --import ./examples/typescript.mjs bench/history.ts [units]`
+ * What the statistics cost: processor time per unit of an embedded daemon's store and engine with them and without. Two engines take
+ * turns of one second of their own time each, so that a machine that is slower for a while is so for both, and tidy up after each, as a
+ * daemon does; records are written every ten.
+ *
+ *   node --import ./examples/typescript.mjs bench/history.ts [units a second] [rounds of ten seconds] [store]
  */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import { encodeData, Engine, type Store } from "../src/core/index.ts";
+import { encodeData, Engine, ManualClock, type Store } from "../src/core/index.ts";
 import { MemoryStore } from "../src/memory/index.ts";
 import { openSqlite } from "../src/sqlite/index.ts";
+import { median } from "./machine.ts";
 
-const units = Number(process.argv[2] ?? 40_000);
-const rounds = Number(process.argv[3] ?? 8);
+const perSecond = Number(process.argv[2] ?? 1000);
+const rounds = Number(process.argv[3] ?? 12);
+const specs = Array.from({ length: 10 }, (_, i) => `spec ${i}`);
+const data = encodeData({ key: "value", number: 1 });
 
-/** Microseconds of processor time for each unit that is added, claimed and finished. */
-async function run(store: Store, history: boolean, batch: number): Promise<number> {
-  const engine = new Engine(store, { history });
-  const specs = Array.from({ length: 10 }, (_, i) => `spec ${i}`);
+interface Subject {
+  readonly engine: Engine;
+  readonly clock: ManualClock;
+  /** Of the first to the tenth second of each round, the microseconds of processor time: records are written in one of the ten. */
+  readonly spent: number[][];
+}
+
+async function begin(store: Store, history: boolean): Promise<Subject> {
+  const clock = new ManualClock();
+  const engine = new Engine(store, { history, clock });
   await engine.setWorkSpecs(
     "",
     specs.map((name) => ({ data: encodeData({ name }) })),
   );
-  const data = encodeData({ key: "value", number: 1 });
+  return { engine, clock, spent: Array.from({ length: 10 }, () => []) };
+}
+
+/** A second: units are added, claimed and finished in batches, and then it is tidied up. */
+async function second({ engine, clock }: Subject, batch: number, at: number): Promise<number> {
   const before = process.cpuUsage();
-  let at = 0;
-  // housekeeping as a daemon does it; recording is part of it
-  const timer = setInterval(() => void engine.sweep(), 1000);
-  for (let done = 0; done < units; done += batch) {
+  for (let done = 0; done < perSecond; done += batch) {
     const spec = specs[(done / batch) % specs.length]!;
     await engine.addWorkUnits(
       "",
       spec,
-      Array.from({ length: batch }, () => ({ name: `u${at++}`, data })),
+      Array.from({ length: batch }, (_, i) => ({ name: `u${at + done + i}`, data })),
     );
     const attempts = await engine.requestAttempts("", { worker: "w", number: batch });
+    clock.advance((1000 * batch) / perSecond);
     await engine.settleAttempts(
       "",
       attempts.map(({ id }) => ({ attempt: id, action: "finish" })),
     );
   }
-  clearInterval(timer);
-  await engine.close();
+  await engine.sweep();
   const { user, system } = process.cpuUsage(before);
-  return (user + system) / units;
+  return user + system;
 }
 
-const median = (values: readonly number[]): number => [...values].sort((a, b) => a - b)[values.length >> 1]!;
+/** A round without disturbances, per unit: of each of its seconds, the median of all rounds. */
+const costOf = ({ spent }: Subject): number =>
+  spent.reduce((sum, second) => sum + median(second), 0) / (10 * perSecond);
+
+async function compare(name: string, open: () => Promise<Store>, batch: number): Promise<void> {
+  const [on, off] = [await begin(await open(), true), await begin(await open(), false)];
+  // the first two rounds are not counted: the code is compiled meanwhile
+  for (let round = -2; round < rounds; round++)
+    for (let i = 0; i < 10; i++) {
+      const at = ((round + 2) * 10 + i) * perSecond;
+      for (const subject of (round + i) % 2 === 0 ? [on, off] : [off, on]) {
+        const spent = await second(subject, batch, at);
+        if (round >= 0) subject.spent[i]!.push(spent);
+      }
+    }
+  await on.engine.close();
+  await off.engine.close();
+  const [more, less] = [costOf(on), costOf(off)];
+  console.log(
+    `${name}, batches of ${batch}: ${more.toFixed(2)} µs a unit with statistics, ${less.toFixed(2)} without: ` +
+      `${((more / less - 1) * 100).toFixed(1)} %`,
+  );
+}
 
 const directory = mkdtempSync(path.join(tmpdir(), "bench-history-"));
 let serial = 0;
-for (const [name, open] of [
-  ["sqlite", () => openSqlite(path.join(directory, `${++serial}.sqlite`), { durability: "off" })],
-  ["memory", () => Promise.resolve(new MemoryStore())],
-] as const)
-  for (const batch of [1, 100]) {
-    const times: Record<"with" | "without", number[]> = { with: [], without: [] };
-    await run(await open(), true, batch);
-    for (let round = 0; round < rounds; round++)
-      for (const history of round % 2 === 0 ? [true, false] : [false, true])
-        times[history ? "with" : "without"].push(await run(await open(), history, batch));
-    const [on, off] = [median(times.with), median(times.without)];
-    console.log(
-      `${name}, batches of ${batch}: ${on.toFixed(2)} µs a unit with statistics, ${off.toFixed(2)} without: ` +
-        `${((on / off - 1) * 100).toFixed(1)} %`,
-    );
-  }
+const stores = {
+  sqlite: () => openSqlite(path.join(directory, `${++serial}.sqlite`), { durability: "off" }),
+  memory: () => Promise.resolve(new MemoryStore()),
+};
+for (const [name, open] of Object.entries(stores))
+  if (process.argv[4] === undefined || process.argv[4] === name)
+    for (const batch of [1, 100]) await compare(name, open, batch);
 rmSync(directory, { recursive: true, force: true });

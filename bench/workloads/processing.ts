@@ -103,7 +103,8 @@ export const noop: Workload = {
 export const single: Workload = {
   name: "single",
   title: "One by one on PostgreSQL",
-  about: "Each unit is claimed by itself, so many at once, by one worker process.",
+  about:
+    "Each unit is claimed by itself, so many at once, by one worker process. While its slots wait, Coordinate's worker has up to 8 such claims under way, and the store serves those of one moment in one statement.",
   cases: (scale) =>
     (scale.quick ? [1] : [1, 8, 32]).flatMap((atOnce) =>
       forSystems(

@@ -59,7 +59,7 @@ const openSqlite: Open = async (address, config, clock) => {
   const file = address.slice("sqlite:".length);
   makeDirectory(path.dirname(path.resolve(file)));
   const sqlite = await import("../sqlite/index.ts");
-  return overStore(await sqlite.openSqlite(file), clock ?? systemClock(), config, true);
+  return overStore(await sqlite.openSqlite(file, { reserveLog: true }), clock ?? systemClock(), config, true);
 };
 
 const openPostgres: Open = async (address, config, clock) => {

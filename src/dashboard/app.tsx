@@ -2,6 +2,7 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { lazy, Suspense, useEffect, useMemo, useState, type ComponentType, type ReactNode } from "react";
 import { isForbidden, isUnauthorized, sayError, useToken } from "./data/connection.ts";
+import { takeCounts } from "./data/counts.ts";
 import { live, useFollow } from "./data/live.ts";
 import { useLook } from "./data/look.ts";
 import { useSession, type Session } from "./data/session.ts";
@@ -89,7 +90,7 @@ function Namespace(props: { route: Route; ns: string; session: Session; token: s
   const cache = useQueryClient();
   const look = useLook(ns);
   const [shown, setShown] = useState<"palette" | "help" | null>(null);
-  useFollow(ns, cache, token);
+  useFollow(ns, cache, token, takeCounts);
   useKeys(route, ns, {
     palette: () => setShown("palette"),
     help: () => setShown("help"),

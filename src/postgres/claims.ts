@@ -39,10 +39,16 @@ const supersededAndKnown = `  ), superseded AS (
     ON CONFLICT DO NOTHING
 `;
 
+/** What each caller was given, in the order of turns; one sort for all that is noted of it. */
+const dealtTo = (noted: boolean): string => `  ), dealt AS MATERIALIZED (
+    SELECT caller, array_agg(id) AS units, array_agg(attempts) AS numbers${noted ? ", string_agg(id || '.' || attempts, ',') AS answer" : ""}
+    FROM (SELECT caller, id, attempts FROM claimed ORDER BY caller, turn) AS c GROUP BY caller
+`;
+
 const notedRequests = `  ), noted AS (
     INSERT INTO @request (namespace, spec, id, time, answer)
-    SELECT spec.namespace, 0, ($14::bytea[])[c.caller], $3::bigint, string_agg(c.id || '.' || c.attempts, ',' ORDER BY c.turn)
-    FROM claimed c, spec WHERE ($14::bytea[])[c.caller] IS NOT NULL GROUP BY spec.namespace, c.caller
+    SELECT spec.namespace, 0, ($14::bytea[])[d.caller], $3::bigint, d.answer
+    FROM spec, dealt d WHERE ($14::bytea[])[d.caller] IS NOT NULL
 `;
 
 /** Whether what was seen of the namespace no longer holds: see `Seen`. */
@@ -63,6 +69,19 @@ export const requestOf = (namespace: string, id: string): string =>
   `(SELECT q.answer FROM @request q WHERE q.namespace = ${namespace} AND q.spec = 0 AND q.id = ${id} LIMIT 1)`;
 
 type ClaimKind = "plain" | "noted" | "whole";
+
+/** What decides over the claim as a whole, first things first: a number with each row, in place of as many columns. */
+const flags = [
+  "spec.repeated IS NOT NULL",
+  "spec.stale",
+  "spec.paused",
+  "spec.limited",
+  "spec.past",
+  "spec.flow",
+  "fit.exhausted",
+  "fit.tried",
+  "spec.continuous",
+] as const;
 
 /**
  * The claim. `picked` is fenced (MATERIALIZED): without that PostgreSQL may run it again for every row of the join and
@@ -94,8 +113,13 @@ const claimStatement = (kind: ClaimKind): string => `
       ELSE greatest(0, least($2::bigint, room)) END AS places
     FROM spec
   ), picked AS MATERIALIZED (
-    SELECT u.id, u.attempts, u.tries, u.max_tries, u.attempt_status, u.attempt_late, u.attempt_start, u.attempt_end,
-      u.attempt_expiration, u.attempt_worker, u.attempt_errors, u.attempt_own, u.attempt_data,
+    SELECT u.id, u.attempts, u.tries, u.max_tries, u.attempt_status,${
+      kind === "whole"
+        ? `
+      u.attempt_late, u.attempt_start, u.attempt_end, u.attempt_expiration, u.attempt_worker, u.attempt_errors,
+      u.attempt_own, u.attempt_data,`
+        : ""
+    }
       greatest($3::bigint, u.since, u.attempt_end, (SELECT freed FROM spec)) AS begins,
       greatest(coalesce(u.since, u.created), u.not_before, u.attempt_end) AS waits
     FROM @unit u WHERE u.spec = $1 AND u.status = 0
@@ -107,6 +131,8 @@ const claimStatement = (kind: ClaimKind): string => `
     SELECT count(*) AS picked, coalesce(bool_or(tries >= nullif(coalesce(max_tries, $4::bigint), 0)), false) AS exhausted,
       ${kind === "whole" ? "false" : "coalesce(bool_or(attempt_status IS NOT NULL), false)"} AS tried
     FROM picked
+  ), state AS MATERIALIZED (
+    SELECT ${flags.map((flag, i) => `(${flag})::int * ${1 << i}`).join(" + ")} AS flags FROM spec CROSS JOIN fit
   ), given AS MATERIALIZED (
     SELECT *, width_bucket(turn, $7::bigint[]) AS caller FROM (SELECT *, row_number() OVER () AS turn FROM picked) AS p
   ), claimed AS (
@@ -117,23 +143,24 @@ const claimStatement = (kind: ClaimKind): string => `
       timer = NULL
     FROM given p, fit WHERE ${isRow("u.id", "p.id")} AND NOT fit.exhausted AND NOT fit.tried AND fit.picked <= $2::bigint
     RETURNING u.id, u.key, u.long_name, u.attempts, u.place, u.data, u.attempt_start, p.caller, p.turn,
-      p.begins - p.waits AS waited,
+      p.begins - p.waits AS waited${
+        kind === "whole"
+          ? `,
       p.attempt_status AS old_status, p.attempt_late AS old_late, p.attempt_start AS old_start, p.attempt_end AS old_end,
       p.attempt_expiration AS old_expiration, p.attempt_worker AS old_worker, p.attempt_errors AS old_errors,
-      CASE WHEN p.attempt_own THEN p.attempt_data ELSE u.data END AS old_data
-${kind === "whole" ? supersededAndKnown : ""}${kind === "plain" ? "" : notedRequests}  ), logged AS (
+      CASE WHEN p.attempt_own THEN p.attempt_data ELSE u.data END AS old_data`
+          : ""
+      }
+${kind === "whole" ? supersededAndKnown : ""}${dealtTo(kind !== "plain")}${kind === "plain" ? "" : notedRequests}  ), logged AS (
     INSERT INTO @log (namespace, worker, units, numbers)
-    SELECT spec.namespace, ($5::bytea[])[c.caller], array_agg(c.id ORDER BY c.turn), array_agg(c.attempts ORDER BY c.turn)
-    FROM claimed c, spec GROUP BY spec.namespace, c.caller
+    SELECT spec.namespace, ($5::bytea[])[d.caller], d.units, d.numbers FROM spec, dealt d
   ), tallied AS (
     ${tallyInsert}
     SELECT $1, pg_backend_pid(), -count(*), 0, 0, count(*), 0, 0, 0, 0, ${noArrivals} FROM claimed HAVING count(*) > 0
     ${tallyConflict}
   )
-  SELECT spec.paused, spec.limited, spec.past, fit.exhausted, spec.continuous, spec.repeated,
-    c.id, c.key, c.long_name, c.attempts, c.data, c.place, fit.tried, c.caller, spec.stale, c.attempt_start, c.waited,
-    spec.flow
-  FROM spec CROSS JOIN fit LEFT JOIN claimed c ON true`;
+  SELECT state.flags, c.id, c.key, c.long_name, c.attempts, c.data, c.place, c.caller, c.attempt_start, c.waited
+  FROM state LEFT JOIN claimed c ON true`;
 
 /**
  * The whole claim; one for units that were never tried and workers that are known, with request ids; and one without. Each table
@@ -340,54 +367,62 @@ function readClaim(
   const claimed = claims.map(nothing);
   const [first] = rows;
   if (first === undefined) return { claimed };
-  const [paused, limited, past, exhausted, continuous, repeated] = first as [
-    boolean,
-    boolean,
-    boolean,
-    boolean,
-    boolean,
-    string | null,
-  ];
-  if (repeated !== null) return "repeated";
-  if (first[14] === true) return "stale";
-  if (paused) return { claimed };
-  if (limited) return "limited";
-  if (past) return "past";
-  if (first[17] === true) return "flow";
-  if (exhausted) return "exhausted";
-  if (first[12] === true) return "tried";
-  if (first[6] === null) return continuous ? "generate" : { claimed };
-  // they come as they were picked, and nothing promises that: to look is cheaper than to let the server sort them
-  const placed = rows.map((row) => ({ row, at: { place: row[11] as number, key: row[7] as Buffer } }));
-  if (placed.some(({ at }, i) => i > 0 && comparePlaces(placed[i - 1]!.at, at) > 0))
-    placed.sort((a, b) => comparePlaces(a.at, b.at));
+  const [bits, id] = first as [number, number | null];
+  const is = (flag: (typeof flags)[number]): boolean => (bits & (1 << flags.indexOf(flag))) !== 0;
+  if (is("spec.repeated IS NOT NULL")) return "repeated";
+  if (is("spec.stale")) return "stale";
+  if (is("spec.paused")) return { claimed };
+  if (is("spec.limited")) return "limited";
+  if (is("spec.past")) return "past";
+  if (is("spec.flow")) return "flow";
+  if (is("fit.exhausted")) return "exhausted";
+  if (is("fit.tried")) return "tried";
+  if (id === null) return is("spec.continuous") ? "generate" : { claimed };
   if (rows.length > places) throw new Error(`claimed ${rows.length} units where ${places} were asked for`);
-  for (const { row } of placed) {
-    const id = row[6] as number;
-    const number = row[9] as number;
-    const caller = (row[13] as number) - 1;
+  // they come as they were picked, and nothing promises that: to look is cheaper than to let the server sort them
+  const isSorted = rows.every((row, i) => i === 0 || comparePlaces(placeIn(rows[i - 1]!), placeIn(row)) <= 0);
+  const placed = isSorted ? rows : [...rows].sort((a, b) => comparePlaces(placeIn(a), placeIn(b)));
+  for (const row of placed) {
+    const [, id, key, long, number, data, , turn, startTime, waited] = row as ClaimedRow;
+    const caller = turn - 1;
     const claim = claims[caller];
     if (claim === undefined) throw new Error("unreachable");
-    notes.note(claim.workSpec.id, "started", now, Math.max(0, row[16] as number), 1);
+    notes.note(claim.workSpec.id, "started", now, Math.max(0, waited), 1);
     claimed[caller]?.attempts.push({
       id: attemptId(id, number),
       workSpec: claim.workSpec.name,
-      workUnit: nameOf(row[7] as Buffer, row[8] as Buffer | null),
+      workUnit: nameOf(key, long),
       worker: claim.worker,
       number,
       status: "pending",
       active: true,
-      startTime: row[15] as number,
+      startTime,
       endTime: 0,
-      expirationTime: (row[15] as number) + claim.lifetimeMs,
-      data: bytesData(row[10] as Buffer | null),
+      expirationTime: startTime + claim.lifetimeMs,
+      data: bytesData(data),
       late: false,
       chainingErrors: [],
       progress: null,
     });
   }
-  return { claimed, last: placed.at(-1)!.at };
+  return { claimed, last: placeIn(placed.at(-1)!) };
 }
+
+/** Flags, id, key, long name, number, data, place, caller, start, and how long it waited. */
+type ClaimedRow = [
+  number,
+  number,
+  Buffer,
+  Buffer | null,
+  number,
+  Buffer | null,
+  number,
+  number,
+  number,
+  number,
+];
+
+const placeIn = (row: Row): Place => ({ place: row[6] as number, key: row[2] as Buffer });
 
 /** What those that ask again were given, by their place. Read when the spec's row is locked: what another daemon gave them is seen. */
 async function claimedBefore(

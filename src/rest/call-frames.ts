@@ -31,6 +31,9 @@ export class FrameError extends Error {
 export const writeFrame = (words: string, text: string): string =>
   `${words} ${Buffer.byteLength(text)}\n${text}`;
 
+/** A chunk of a body as HTTP/1.1 writes it, for both sides to write to the socket itself. */
+export const writeChunk = (text: string): string => `${Buffer.byteLength(text).toString(16)}\r\n${text}\r\n`;
+
 /** Frames out of chunks of bytes. */
 export class FrameReader {
   readonly #maxTextBytes: number;

@@ -3,7 +3,7 @@
  * server or a proxy does not support this, go by HTTP as usual.
  */
 import type { ClientRequest, IncomingMessage } from "node:http";
-import { callsPath, FrameReader, maxCallBytes, ready, writeFrame } from "./call-frames.ts";
+import { callsPath, FrameReader, maxCallBytes, ready, writeChunk, writeFrame } from "./call-frames.ts";
 import { callsType } from "./media.ts";
 import { nodeTransport, wasSent, type Endpoint } from "./node-transport.ts";
 import { TransportError, type Transport, type TransportAnswer, type TransportRequest } from "./transport.ts";
@@ -203,7 +203,7 @@ class CallConnection {
       this.#scheduled = false;
       const out = this.#out;
       this.#out = "";
-      if (!this.#isClosed) this.#request.write(out);
+      if (!this.#isClosed) this.#request.socket?.write(writeChunk(out));
     });
   }
 

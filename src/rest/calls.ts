@@ -12,7 +12,15 @@ import type { FastifyReply, FastifyRequest } from "fastify";
 import { CoordinateError, type Caller, type Coordinate } from "../core/index.ts";
 import { limiterOf, longAnswer, rowsAsked, type LargeRequests } from "../traffic/index.ts";
 import { authorise, type Access, type Asking, type Identity } from "./access.ts";
-import { callsPath, FrameReader, maxCallBytes, ready, writeFrame, type Frame } from "./call-frames.ts";
+import {
+  callsPath,
+  FrameReader,
+  maxCallBytes,
+  ready,
+  writeChunk,
+  writeFrame,
+  type Frame,
+} from "./call-frames.ts";
 import { cut, errorAnswer, HttpError, internalAnswer } from "./errors.ts";
 import { endless } from "./listen.ts";
 import { callsType } from "./media.ts";
@@ -114,8 +122,12 @@ class Calls {
       "cache-control": "no-store",
       "x-content-type-options": "nosniff",
     });
-    raw.on("drain", () => this.#next());
+    const { socket } = request.raw;
+    const onDrain = (): void => this.#next();
+    raw.on("drain", onDrain);
+    socket.on("drain", onDrain);
     raw.once("close", () => {
+      socket.off("drain", onDrain);
       this.#isOver = true;
       for (const wait of this.#waits.values()) wait.abort();
     });
@@ -161,6 +173,7 @@ class Calls {
   get #isFull(): boolean {
     return (
       this.#reply.raw.writableNeedDrain ||
+      this.#request.raw.socket.writableNeedDrain ||
       this.#waiting >= maxWaits ||
       this.#running - this.#waiting >= maxConcurrent
     );
@@ -198,12 +211,14 @@ class Calls {
     } finally {
       if (--this.#running === 0) this.#markIdle();
     }
+    const waited = this.#waits.delete(number);
+    if (waited) this.#waiting -= 1;
     const frame = writeFrame(`${number} ${answer.status}`, answer.text);
     if (frame.length > longAnswer) {
       large.charge(socket, frame.length);
       this.#flush();
       this.#hold(frame);
-    } else this.#send(frame);
+    } else this.#send(frame, waited);
     onAnswer?.({
       id: this.#request.id,
       method: "POST",
@@ -230,11 +245,7 @@ class Calls {
       hasHungUp: () => this.#request.raw.socket.destroyed,
       isStopping: () => this.#options.stopping?.aborted === true,
     });
-    try {
-      return (await this.#inTurn(route, call)) ?? "null";
-    } finally {
-      if (this.#waits.delete(number)) this.#waiting -= 1;
-    }
+    return (await this.#inTurn(route, call)) ?? "null";
   }
 
   #inTurn(route: Route, call: FramedCall): ReturnType<Route["handle"]> {
@@ -263,19 +274,32 @@ class Calls {
     limiterOf.get(socket)?.idle(socket);
   }
 
-  /** Answers of one turn leave together. */
-  #send(frame: string): void {
+  /**
+   * Answers of one turn leave together, after all else of that turn. But the first to a request that waited leaves at once: a worker begins its task
+   * before the caller that added the unit is answered.
+   */
+  #send(frame: string, waited: boolean): void {
     this.#out += frame;
     if (this.#scheduled) return;
     this.#scheduled = true;
-    process.nextTick(() => this.#flush());
+    if (waited) this.#flush();
+    process.nextTick(() => {
+      this.#scheduled = false;
+      this.#flush();
+    });
   }
 
   #flush(): void {
-    this.#scheduled = false;
     const out = this.#out;
     this.#out = "";
-    if (out !== "" && this.#isOpen) this.#reply.raw.write(out);
+    if (out !== "" && this.#isOpen) this.#writeOut(out);
+  }
+
+  /** Straight to the socket: through Node's message and the next tick, a lone answer left 0.1 ms later. */
+  #writeOut(out: string): void {
+    const { raw } = this.#reply;
+    if (raw.chunkedEncoding) this.#request.raw.socket.write(writeChunk(out));
+    else raw.write(out);
   }
 
   /** Counts a long answer until the caller has read it. The socket's time-out applies only that long. */

@@ -142,18 +142,25 @@ export class RestClient extends VerbClient implements Coordinate {
    * server stops; the id of the last event is where to go on. An event of type `reset` says that some were missed.
    * `onOpen` is called once the server has begun to answer: from then on nothing is missed.
    * With `gatherMs`, events have a type and a count alone, each type comes at most once in that time, and there is nothing to go on after.
+   * With `tally` as well, changes of units are followed by an event of type `tally`: its items are what the verb would answer.
    */
   async *events(
     ns: string,
-    options: { after?: string; gatherMs?: number; signal?: AbortSignal; onOpen?: () => void } = {},
+    options: {
+      after?: string;
+      gatherMs?: number;
+      tally?: boolean;
+      signal?: AbortSignal;
+      onOpen?: () => void;
+    } = {},
   ): AsyncGenerator<StreamedEvent> {
-    const { after, gatherMs, signal, onOpen } = options;
+    const { after, gatherMs, tally = false, signal, onOpen } = options;
     const headers = {
       ...this.#link.headers(),
       accept: "text/event-stream",
       ...(after !== undefined && { "last-event-id": after }),
     };
-    const query = gatherMs === undefined ? "" : `?gather=${gatherMs}`;
+    const query = gatherMs === undefined ? "" : `?gather=${gatherMs}${tally ? "&tally=true" : ""}`;
     const path = `/v1/namespace/${nameToUrl(ns)}/events${query}`;
     const answer = await this.#link.once({
       method: "GET",

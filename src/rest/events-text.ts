@@ -3,10 +3,10 @@ import { readLines } from "./lines.ts";
 
 /**
  * Something that happened in a namespace. `items` are at most a hundred of the `count` things that it happened to:
- * one event tells of one request, however large.
+ * one event tells of one request, however large. The items of a `tally` are the rows of the verb `tally`, all of them.
  */
 export interface CoordinateEvent {
-  type: "workSpecs" | "workUnits" | "attempts" | "workers" | "namespace" | "swept" | "reset";
+  type: "workSpecs" | "workUnits" | "attempts" | "workers" | "namespace" | "swept" | "reset" | "tally";
   /** The verb that made the change; `sweep` is the daemon's own. */
   verb: string;
   /** Milliseconds since 1970. */

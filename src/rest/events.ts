@@ -12,12 +12,13 @@ import {
   shape,
   workSpecName,
   type Coordinate,
+  type TallyRow,
   type Verb,
   type WorkSpecRef,
 } from "../core/index.ts";
 import { HttpError } from "./errors.ts";
 import { writeEvent, type CoordinateEvent } from "./events-text.ts";
-import type { Route } from "./route.ts";
+import type { Call, Route } from "./route.ts";
 
 export type { CoordinateEvent, StreamedEvent } from "./events-text.ts";
 
@@ -122,6 +123,24 @@ export function observe(inner: Coordinate, sink: EventSink, now: () => number): 
   return override(inner, wrapped);
 }
 
+/** Gathered events of changes that never cease are told at most so often, at whole multiples of it. */
+const steadyMs = 1000;
+
+export interface GatherOptions {
+  readonly gatherMs: number;
+  /** Reads the counts of the namespace, which are told after each change of them. */
+  readonly tally?: (() => Promise<readonly TallyRow[]>) | undefined;
+}
+
+/** Those who want to know the kinds of changes alone, of one namespace. */
+interface Gatherers {
+  readonly notes: Set<(event: Happened) => void>;
+  /** How many events there were since the first of them came. */
+  changes: number;
+  /** The counts after so many events, as text: those who are told of the same changes share one read. */
+  counted: { readonly changes: number; readonly text: Promise<string> } | null;
+}
+
 export interface EventLogOptions {
   /** Events kept per namespace; 10,000. */
   size?: number;
@@ -150,8 +169,7 @@ export class EventLog implements EventSink {
   readonly #idleMs: number;
   readonly #now: () => number;
   readonly #spaces = new Map<string, Watched>();
-  /** Those who want to know the kinds of changes alone. */
-  readonly #gatherers = new Map<string, Set<(event: Happened) => void>>();
+  readonly #gatherers = new Map<string, Gatherers>();
   #epochs = 0;
 
   constructor(options: EventLogOptions = {}) {
@@ -182,12 +200,16 @@ export class EventLog implements EventSink {
   get watchers(): number {
     let count = 0;
     for (const { watchers } of this.#spaces.values()) count += watchers.size;
-    for (const gatherers of this.#gatherers.values()) count += gatherers.size;
+    for (const gatherers of this.#gatherers.values()) count += gatherers.notes.size;
     return count;
   }
 
   add(ns: string, happened: Happened): void {
-    for (const note of this.#gatherers.get(ns) ?? []) note(happened);
+    const gatherers = this.#gatherers.get(ns);
+    if (gatherers !== undefined) {
+      gatherers.changes += 1;
+      for (const note of gatherers.notes) note(happened);
+    }
     const watched = this.#spaces.get(ns);
     if (watched === undefined || !this.#isKept(ns)) return;
     const { items, ...event } = happened;
@@ -250,41 +272,68 @@ export class EventLog implements EventSink {
 
   /**
    * Text for a watcher that only wants to know what kinds of things change, until the signal aborts. The first change is told
-   * at once; those that follow within `gatherMs` are told together, one event a type with the sum of the counts.
+   * at once; those that follow within `gatherMs` are told together, one event a type with the sum of the counts. Of changes that
+   * never cease, all watchers are told in the same moments, further apart.
    */
-  async *gather(ns: string, gatherMs: number, signal: AbortSignal): AsyncGenerator<string> {
+  async *gather(ns: string, { gatherMs, tally }: GatherOptions, signal: AbortSignal): AsyncGenerator<string> {
     const counts = new Map<CoordinateEvent["type"], number>();
     let wake = (): void => undefined;
     const note = ({ type, count = 0 }: Happened): void => {
       counts.set(type, (counts.get(type) ?? 0) + count);
       wake();
     };
-    const gatherers = this.#gatherers.get(ns) ?? new Set();
-    this.#gatherers.set(ns, gatherers.add(note));
+    const gatherers = this.#gatherers.get(ns) ?? { notes: new Set(), changes: 0, counted: null };
+    this.#gatherers.set(ns, gatherers);
+    gatherers.notes.add(note);
     const stop = (): void => wake();
     signal.addEventListener("abort", stop);
     try {
       yield ": watching\n\n";
-      while (!signal.aborted) {
-        if (counts.size === 0) await new Promise<void>((resolve) => (wake = resolve));
+      for (let isSteady = false; !signal.aborted; isSteady = true) {
+        if (counts.size === 0) {
+          isSteady = false;
+          await new Promise<void>((resolve) => (wake = resolve));
+        }
         const time = this.#now();
-        const text = [...counts].map(([type, count]) => writeEvent(null, { type, verb: "", time, count }));
+        const texts = [...counts].map(([type, count]) => writeEvent(null, { type, verb: "", time, count }));
+        const isCounted = [...counts.keys()].some((type) => type !== "workers");
         counts.clear();
-        if (text.length > 0) yield text.join("");
+        if (isCounted && tally !== undefined) texts.push(await this.#tallyText(gatherers, tally));
+        if (texts.length > 0) yield texts.join("");
+        const pauseMs = isSteady ? untilSteady(this.#now(), gatherMs) : gatherMs;
         // an abort ends the pause, and then the loop
-        await setTimeout(gatherMs, undefined, { ref: false, signal }).catch(() => undefined);
+        await setTimeout(pauseMs, undefined, { ref: false, signal }).catch(() => undefined);
       }
     } finally {
       signal.removeEventListener("abort", stop);
-      gatherers.delete(note);
-      if (gatherers.size === 0) this.#gatherers.delete(ns);
+      gatherers.notes.delete(note);
+      if (gatherers.notes.size === 0) this.#gatherers.delete(ns);
     }
+  }
+
+  #tallyText(gatherers: Gatherers, tally: NonNullable<GatherOptions["tally"]>): Promise<string> {
+    const { changes, counted } = gatherers;
+    if (counted?.changes === changes) return counted.text;
+    const text = tally().then(
+      (items) => writeEvent(null, { type: "tally", verb: "", time: this.#now(), items }),
+      // the store does not answer: the next change brings the counts
+      () => "",
+    );
+    gatherers.counted = { changes, text };
+    return text;
   }
 
   /** Some events are lost to this watcher: it must read anew what it wants to know. */
   #reset({ epoch }: Watched, number: number): string {
     return writeEvent(`${epoch}.${number}`, { type: "reset", verb: "", time: this.#now() });
   }
+}
+
+/** Until the next moment in which changes that never cease are told, `gatherMs` from now at the soonest. */
+function untilSteady(now: number, gatherMs: number): number {
+  const spacing = Math.max(steadyMs, gatherMs);
+  const wait = spacing - (now % spacing);
+  return wait < gatherMs ? wait + spacing : wait;
 }
 
 /** The number of the event to go on after; null when it is not known here any more. */
@@ -313,8 +362,9 @@ export const eventRoutes = (log: EventLog, pingMs = 15_000): readonly Route[] =>
     family: "stream",
     summary:
       "What happens in a namespace, as server-sent events. With Last-Event-ID, goes on after that one. With gather, tells the " +
-      "types of changes alone, each at most once in so many milliseconds with the count of things that changed.",
-    query: { gather: shape.integer },
+      "types of changes alone, each at most once in so many milliseconds with the count of things that changed. With gather and " +
+      "tally=true, each change of units is followed by an event of type tally, whose items are the answer of that verb.",
+    query: { gather: shape.integer, tally: shape.boolean() },
     answerType: "text/event-stream",
     handle: async (call) => {
       if (log.watchers >= maxWatchers)
@@ -322,6 +372,7 @@ export const eventRoutes = (log: EventLog, pingMs = 15_000): readonly Route[] =>
       const { reply, request } = call;
       const given = request.headers["last-event-id"];
       const gatherMs = readGather(call.query("gather")[0]);
+      const tally = readTally(call);
       const gone = call.gone();
       reply.hijack();
       const { raw } = reply;
@@ -338,7 +389,7 @@ export const eventRoutes = (log: EventLog, pingMs = 15_000): readonly Route[] =>
         const texts =
           gatherMs === null
             ? log.watch(call.ns, typeof given === "string" ? given : undefined, gone)
-            : log.gather(call.ns, gatherMs, gone);
+            : log.gather(call.ns, { gatherMs, tally }, gone);
         for await (const text of texts) {
           if (raw.write(text)) continue;
           // its own timer, which starts anew when the peer takes something; without a listener it ends the connection
@@ -363,6 +414,13 @@ function readGather(text: string | undefined): number | null {
     "bad_request",
     `gather: expected 50 to 60000 milliseconds, got ${JSON.stringify(text)}`,
   );
+}
+
+function readTally(call: Call): GatherOptions["tally"] {
+  const [text = "false"] = call.query("tally");
+  if (text === "false") return undefined;
+  if (text === "true") return () => call.coordinate.tally(call.ns);
+  throw new HttpError("bad_request", `tally: expected true or false, got ${JSON.stringify(text)}`);
 }
 
 /** A watcher who does not read is waited for; meanwhile the ring may pass it by, and it is told so. */

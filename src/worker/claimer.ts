@@ -76,6 +76,8 @@ export interface ClaimSetting<Run extends Runnable> {
 
 /** A request that waits for work is ended when no slot has been free to run it for this long. */
 const noRoomMs = 100;
+/** Units of small claims that are requested ahead at most, while slots wait for each of them. */
+const maxSmallAhead = 8;
 /** Claims ahead are for claims that take no longer than the pace aims at, and no longer than this part of the lease. */
 const shortLease = 1 / 20;
 
@@ -128,6 +130,10 @@ interface Source<Run> {
   claimant: string;
   /** The last claim was answered in full: there is probably more. */
   plenty: boolean;
+  /** How many claims are requested ahead: more while slots wait for small ones, as each is on its way longer than its units run. */
+  depth: number;
+  /** Claims since one for which a slot waited. */
+  inTime: number;
   /** How many runs the last claim had, and how long it took until all were settled. */
   lastRuns: number;
   lastMs: number;
@@ -176,6 +182,8 @@ export class Claimer<Run extends Runnable> {
         poll: null,
         claimant: "",
         plenty: false,
+        depth: 1,
+        inTime: 0,
         lastRuns: 1,
         lastMs: Infinity,
         notBefore: 0,
@@ -310,7 +318,8 @@ export class Claimer<Run extends Runnable> {
       return;
     }
     if (!source.plenty) return;
-    const more = ahead && source.lastMs <= this.#pace.aimMs ? Math.max(source.running, source.lastRuns) : 0;
+    const isShort = source.lastMs <= this.#pace.aimMs;
+    const more = ahead && isShort ? Math.max(source.running, source.lastRuns * source.depth) : 0;
     const wanted = Math.max(0, free) + more;
     if (source.ready.length + source.asking * source.lastRuns >= wanted) return;
     if (this.#setting.working().length === 0) return;
@@ -428,6 +437,7 @@ export class Claimer<Run extends Runnable> {
     source.sizes.claimed(spec.name, opened.atLeast ?? 0, claimedAt);
     source.plenty = full;
     source.lastRuns = opened.runs.length;
+    this.#adaptDepth(source, rows.length);
     const runner = this.#sources.find(({ runtime }) => runtime === opened.runtime) ?? source;
     const lot: Lot = {
       source,
@@ -447,6 +457,18 @@ export class Claimer<Run extends Runnable> {
       this.#giveBack(runner, (ready) => ready.lot === lot);
       this.#pump();
     });
+  }
+
+  /** A claim of so many units came: deeper when a slot waited for it, less deep when none has waited for a while. */
+  #adaptDepth(source: Source<Run>, units: number): void {
+    const { depth } = source;
+    const hasWaited = this.#free(source) > 0;
+    source.inTime = hasWaited ? 0 : source.inTime + 1;
+    if (hasWaited && units * (depth + 1) <= maxSmallAhead) source.depth++;
+    else if (depth > 1 && (source.inTime > 2 * depth || units * depth > maxSmallAhead)) {
+      source.depth--;
+      source.inTime = 0;
+    }
   }
 
   #giveBack(source: Source<Run>, which: (ready: Ready<Run>) => boolean): void {

@@ -262,6 +262,33 @@ describe.skipIf(noBrowser !== "")(`pages${whySkipped(noBrowser)}`, () => {
     expect(problems).toEqual([]);
   });
 
+  test("shows the counts of a steady flow without asking for them", { timeout }, async () => {
+    const { client } = stage;
+    await client.setWorkSpecs("steady", [{ data: encodeData({ name: "parse" }) }]);
+    await client.addWorkUnits("steady", "parse", [{ name: "first" }]);
+    const { page, problems } = await stage.open("#/steady");
+    await page.getByRole("button", { name: "Live", exact: true }).waitFor();
+    const shown = (wanted: number): Promise<unknown> =>
+      page.waitForFunction(
+        (text) => document.querySelector("td.c-available")?.textContent === text,
+        String(wanted),
+        { polling: 20, timeout },
+      );
+    await shown(1);
+    let asked = 0;
+    page.on("request", (request) => {
+      if (request.url().endsWith("/tally")) asked += 1;
+    });
+    const changes = 15;
+    for (let i = 1; i <= changes; i++) {
+      await client.addWorkUnits("steady", "parse", [{ name: `unit ${i}` }]);
+      await shown(1 + i);
+    }
+    // once when the stream opened, and where this machine was so slow that nothing came for seconds
+    expect(asked).toBeLessThan(changes - 2);
+    expect(problems).toEqual([]);
+  });
+
   test("shows what a task writes while it runs, and of each attempt", { timeout }, async () => {
     const { client } = stage;
     await client.setWorkSpecs("writes", [{ data: encodeData({ name: "parse" }) }]);

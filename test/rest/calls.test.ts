@@ -3,7 +3,7 @@ import { Buffer } from "node:buffer";
 import { execFile } from "node:child_process";
 import { once } from "node:events";
 import { createServer, request as httpRequest, type ClientRequest, type IncomingMessage } from "node:http";
-import { createConnection, createServer as createTcpServer, type Socket } from "node:net";
+import { createConnection, createServer as createTcpServer, Socket } from "node:net";
 import path from "node:path";
 import { promisify } from "node:util";
 import type { FastifyRequest } from "fastify";
@@ -98,6 +98,35 @@ test("a hundred requests share one connection, and a wait among them holds up no
   const [row] = await coordinate.tally("n");
   expect(row?.counts).toMatchObject({ available: 99, pending: 1 });
   expect(connections()).toBe(1);
+});
+
+test("in one turn the request that waited is answered before the one that added the unit", async () => {
+  const { listener, engine } = await serve();
+  const worker = await open(listener.port);
+  const adder = await open(listener.port);
+  const order: string[] = [];
+  worker.request.write(
+    frame("1 /v1/namespace/n/request-attempts", '{"worker":"w","runtimes":["node"],"waitMs":60000}'),
+  );
+  await vi.waitFor(() => expect(engine.waiting).toBe(1));
+  // called with its socket below
+  // eslint-disable-next-line @typescript-eslint/unbound-method
+  const { write } = Socket.prototype;
+  const spied = vi.spyOn(Socket.prototype, "write").mockImplementation(function (this: Socket, ...args) {
+    const text = String(args[0]);
+    if (text.includes('"workUnit":"u"')) order.push("worker");
+    else if (text.includes('"created":true')) order.push("adder");
+    return Reflect.apply(write, this, args);
+  });
+  try {
+    adder.request.write(frame("1 /v1/namespace/n/add-work-units", '{"workSpec":"s","units":[{"name":"u"}]}'));
+    await vi.waitFor(() => expect(order).toHaveLength(2));
+  } finally {
+    spied.mockRestore();
+  }
+  expect(order).toEqual(["worker", "adder"]);
+  await vi.waitFor(() => expect(adder.heard()).toContain('"created":true'));
+  expect(worker.heard()).toContain('"workUnit":"u"');
 });
 
 test("data is the text that it was, line ends included", async () => {

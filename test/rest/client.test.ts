@@ -9,6 +9,7 @@ import {
   encodeData,
   Engine,
   ManualClock,
+  type TallyRow,
   type WorkUnitInput,
 } from "../../src/core/index.ts";
 import { MemoryStore } from "../../src/memory/index.ts";
@@ -362,12 +363,111 @@ describe("events", () => {
     expect(log.wanted("n")).toBe(false);
   });
 
+  test("bring the counts after changes of units, read once for all who watch", async () => {
+    const { client, log } = await serve();
+    const stop = new AbortController();
+    const seen: StreamedEvent[][] = [[], [], []];
+    const reading = seen.map(async (events) => {
+      for await (const event of client.events("n", { gatherMs: 200, tally: true, signal: stop.signal }))
+        events.push(event);
+    });
+    await vi.waitUntil(() => log.watchers === 3, { timeout: 20_000 });
+    const told = (of: StreamedEvent[]): unknown => of.findLast(({ type }) => type === "tally")?.items;
+    await client.addWorkUnits("n", "s", [{ name: "a", data: encodeData({}) }]);
+    for (const events of seen) {
+      await vi.waitUntil(() => told(events) !== undefined, { timeout: 20_000 });
+      expect(events.map(({ type }) => type)).toEqual(["workUnits", "tally"]);
+      expect(told(events)).toEqual(await client.tally("n"));
+    }
+    await client.requestAttempts("n", { worker: "w" });
+    const after = await client.tally("n");
+    expect(after[0]?.counts).toMatchObject({ available: 0, pending: 1 });
+    for (const events of seen)
+      await vi.waitUntil(() => JSON.stringify(told(events)) === JSON.stringify(after), { timeout: 20_000 });
+    stop.abort();
+    await Promise.all(reading);
+  });
+
+  test("read the counts once for watchers who are told of the same changes, and again after the next change", async () => {
+    const log = new EventLog();
+    const stop = new AbortController();
+    let reads = 0;
+    const tally = (): Promise<TallyRow[]> => {
+      reads += 1;
+      return Promise.resolve([]);
+    };
+    const texts = [0, 1, 2].map(() => log.gather("n", { gatherMs: 50, tally }, stop.signal));
+    const next = async (): Promise<string[]> =>
+      (await Promise.all(texts.map((text) => text.next()))).map(({ value }) => String(value));
+    await next();
+    const first = next();
+    log.add("n", { type: "attempts", verb: "settleAttempts", time: 1, count: 1 });
+    expect((await first).every((text) => text.includes("event: tally"))).toBe(true);
+    expect(reads).toBe(1);
+    const second = next();
+    log.add("n", { type: "attempts", verb: "settleAttempts", time: 1, count: 1 });
+    expect((await second).every((text) => text.includes("event: tally"))).toBe(true);
+    expect(reads).toBe(2);
+    // a worker that checks in changes no count
+    const third = next();
+    log.add("n", { type: "workers", verb: "updateWorkers", time: 1, count: 1 });
+    expect((await third).some((text) => text.includes("event: tally"))).toBe(false);
+    expect(reads).toBe(2);
+    stop.abort();
+    await Promise.all(texts.map((text) => text.return(undefined)));
+  });
+
+  test("go on without the counts while the store does not answer", async () => {
+    const log = new EventLog();
+    const stop = new AbortController();
+    const tally = (): Promise<never> => Promise.reject(new Error("the disk is full"));
+    const texts = log.gather("n", { gatherMs: 50, tally }, stop.signal);
+    await texts.next();
+    for (let i = 0; i < 2; i++) {
+      const next = texts.next();
+      log.add("n", { type: "attempts", verb: "settleAttempts", time: 1, count: 1 });
+      expect((await next).value).toMatch(/^event: attempts\n/);
+    }
+    stop.abort();
+    await texts.return(undefined);
+  });
+
+  test("are further apart, and at the same moments for all, while changes never cease", async () => {
+    // the clock stands still at 300 ms after a whole second
+    const log = new EventLog({ now: () => 10_300 });
+    const pauses: number[] = [];
+    const stop = new AbortController();
+    const texts = log.gather("n", { gatherMs: 50 }, stop.signal);
+    const change = (): void => log.add("n", { type: "attempts", verb: "", time: 1, count: 1 });
+    await texts.next();
+    for (let i = 0; i < 3; i++) {
+      change();
+      const before = performance.now();
+      await texts.next();
+      pauses.push(performance.now() - before);
+    }
+    // the first at once
+    expect(pauses[1]).toBeGreaterThanOrEqual(45);
+    expect(pauses[2]).toBeGreaterThanOrEqual(690);
+    stop.abort();
+    await texts.return(undefined);
+  });
+
   test.each(["0", "-1", "1e3", "60001", "a"])("cannot be gathered for %s milliseconds", async (given) => {
     const { listener } = await serve();
     const answer = await fetch(`${listener.url}/v1/namespace/n/events?gather=${given}`);
     expect([answer.status, await answer.json()]).toMatchObject([
       400,
       { message: expect.stringMatching(/^gather: /) as string },
+    ]);
+  });
+
+  test("bring the counts or not: nothing else can be asked", async () => {
+    const { listener } = await serve();
+    const answer = await fetch(`${listener.url}/v1/namespace/n/events?gather=100&tally=maybe`);
+    expect([answer.status, await answer.json()]).toMatchObject([
+      400,
+      { message: expect.stringMatching(/^tally: /) as string },
     ]);
   });
 

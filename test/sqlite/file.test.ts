@@ -2,6 +2,7 @@
 import { spawnSync } from "node:child_process";
 import {
   chmodSync,
+  copyFileSync,
   existsSync,
   mkdirSync,
   mkdtempSync,
@@ -93,6 +94,38 @@ describe("ownership", () => {
       await expect(store.tally(null, 0)).rejects.toSatisfy((error) => isCoordinateError(error, "closed"));
     }
   });
+});
+
+test("a log with room is overwritten by commits, and a copy of it has all that was answered", async () => {
+  const store = await openSqlite(file, { reserveLog: true });
+  const engine = new Engine(store);
+  const logBytes = (): number => statSync(`${file}-wal`).size;
+  const reserved = logBytes();
+  expect(reserved).toBeGreaterThan(16_000_000);
+  await engine.setWorkSpecs("", [{ data: encodeData({ name: "s" }) }]);
+  for (let i = 0; i < 50; i++) await engine.addWorkUnits("", "s", [{ name: `unit ${i}` }]);
+  expect(logBytes()).toBe(reserved);
+  // what a crash at this moment would leave behind
+  const copy = `${file}.copy`;
+  for (const end of ["", "-wal"]) copyFileSync(file + end, copy + end);
+  const found = await openSqlite(copy, { reserveLog: true });
+  expect(await found.check()).toEqual({ ok: true, problems: [] });
+  expect((await found.tally("", 0))[0]?.counts.available).toBe(50);
+  await found.close();
+  // nor is anything lost when more is written than there is room for
+  const large = encodeData({ text: "x".repeat(10_000) });
+  for (let i = 0; i < 3; i++)
+    await engine.addWorkUnits(
+      "",
+      "s",
+      Array.from({ length: 1000 }, (_, n) => ({ name: `large ${i} ${n}`, data: large })),
+    );
+  expect(await store.check()).toEqual({ ok: true, problems: [] });
+  await engine.close();
+  expect(statSync(`${file}-wal`, { throwIfNoEntry: false })?.size ?? 0).toBe(0);
+  const again = await openSqlite(file);
+  expect((await again.tally("", 0))[0]?.counts.available).toBe(3050);
+  await again.close();
 });
 
 describe("permissions and places", () => {

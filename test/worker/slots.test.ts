@@ -400,6 +400,33 @@ describe("claiming ahead", () => {
     assert.equal(worker.counts.released, 0);
   });
 
+  it("several at a time where each is on its way longer than its unit runs, and one where it is not", async () => {
+    for (const { taskTurns, least, most } of [
+      { taskTurns: 0, least: 4, most: 9 },
+      { taskTurns: 40, least: 1, most: 2 },
+    ]) {
+      const t = bench();
+      await add(t, { name: "s" }, ...numbered(100));
+      let [underWay, begun, largest] = [0, 0, 0];
+      const over = wrapped(t.coordinate, {
+        requestAttempts: async (ns, request) => {
+          underWay++;
+          if (begun > 20) largest = Math.max(largest, underWay + worker.counts.claimed - begun);
+          await turns(10);
+          return t.coordinate.requestAttempts(ns, request).finally(() => underWay--);
+        },
+      });
+      const task: Task = async () => {
+        begun++;
+        await turns(taskTurns);
+      };
+      const worker = t.start({ concurrency: 1, maxAttempts: 1, tasks: { s: task } }, over);
+      await until("all", () => worker.counts.finished === 100);
+      assert.ok(largest >= least && largest <= most, `${largest} held or requested at once`);
+      assert.equal(worker.counts.released, 0);
+    }
+  });
+
   it("does not happen where switched off, or while claims are long", async () => {
     for (const options of [
       { ahead: false, longMs: 0 },

@@ -157,11 +157,11 @@ for (const [name, open] of Object.entries(stacks))
       const ns = fresh();
       await fill(ns, { name: "s" }, 1);
       start(ns, {
-        lifetimeMs: 800,
+        lifetimeMs: 3000,
         tasks: {
           s: bulk(async ([attempt], { signal, renew, progress }) => {
             for (let step = 0; step < 8; step++) {
-              await new Promise((resolve) => setTimeout(resolve, 150));
+              await new Promise((resolve) => setTimeout(resolve, 450));
               await renew();
               await progress(attempt!, { step });
             }

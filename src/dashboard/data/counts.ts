@@ -2,7 +2,7 @@
  * Counts by status, and what follows from looking at them again and again: rates, a history of this tab, the time until
  * nothing waits. What happened before is the daemon's to tell: `history.ts`.
  */
-import { useQuery, type UseQueryResult } from "@tanstack/react-query";
+import { useQuery, type QueryClient, type UseQueryResult } from "@tanstack/react-query";
 import type { Spread, Tally, TallyRow } from "../../core/index.ts";
 import { client } from "./connection.ts";
 import { every } from "./live.ts";
@@ -156,13 +156,28 @@ export function useCounts(ns: string): UseQueryResult<TallyRow[]> {
     queryKey: ["counts", ns],
     queryFn: async () => {
       const rows = await client.tally(ns);
-      const at = Date.now();
-      keep(ns, null, sampleOf(at, rows));
-      for (const row of rows) keep(ns, row.workSpec, sampleOf(at, [row]));
+      remember(ns, rows);
       return rows;
     },
+    // counted from the last answer or the last time that the stream told them
     refetchInterval: every(2500),
   });
+}
+
+/** Counts that came without being asked for. */
+export const takeCounts =
+  (cache: QueryClient) =>
+  (ns: string, rows: readonly TallyRow[]): void => {
+    // an answer that is on its way is older
+    void cache.cancelQueries({ queryKey: ["counts", ns] });
+    remember(ns, rows);
+    cache.setQueryData(["counts", ns], rows);
+  };
+
+function remember(ns: string, rows: readonly TallyRow[]): void {
+  const at = Date.now();
+  keep(ns, null, sampleOf(at, rows));
+  for (const row of rows) keep(ns, row.workSpec, sampleOf(at, [row]));
 }
 
 /** Per work spec, since when its oldest available unit waits. */
@@ -173,6 +188,6 @@ export function useWaiting(ns: string): UseQueryResult<Map<string, { since: numb
       new Map(
         (await client.waitingSince(ns)).map(({ workSpec, since, exact }) => [workSpec, { since, exact }]),
       ),
-    refetchInterval: every(10_000),
+    refetchInterval: every(20_000),
   });
 }

@@ -1,11 +1,12 @@
 /**
  * What happens, as it happens: one stream of events of the namespace on the screen. An event says which kinds of data
- * are out of date; what is on the screen of them is then read again, at most every so often however much happens.
+ * are out of date; what is on the screen of them is then read again, at most every so often however much happens. The counts by
+ * status come with the stream itself.
  * A tab that is not looked at holds no stream. Space holds the picture.
  */
 import { useEffect, useSyncExternalStore } from "react";
 import type { QueryClient } from "@tanstack/react-query";
-import { backOffMs } from "../../core/index.ts";
+import { backOffMs, type TallyRow } from "../../core/index.ts";
 import type { StreamedEvent } from "../../rest/client.ts";
 import { client, isUnauthorized } from "./connection.ts";
 
@@ -25,12 +26,13 @@ type Kind =
   | "namespaces";
 
 const kindsOf: Readonly<Record<StreamedEvent["type"], readonly Kind[]>> = {
-  workUnits: ["counts", "units", "unit", "explain", "queues", "failures", "batches"],
-  attempts: ["counts", "units", "unit", "held", "explain", "queues", "failures", "batches", "limits"],
-  workSpecs: ["specs", "counts", "explain", "limits"],
+  workUnits: ["units", "unit", "explain", "queues", "failures", "batches"],
+  attempts: ["units", "unit", "held", "explain", "queues", "failures", "batches", "limits"],
+  workSpecs: ["specs", "explain", "limits"],
   workers: ["workers"],
-  namespace: ["namespaces", "workers", "specs", "counts", "explain"],
-  swept: ["counts", "units", "unit", "specs", "held", "explain"],
+  namespace: ["namespaces", "workers", "specs", "explain"],
+  swept: ["units", "unit", "specs", "held", "explain"],
+  tally: [],
   reset: [
     "counts",
     "units",
@@ -57,13 +59,13 @@ const gatherMs = 400;
 const spacingMs: Readonly<Record<Kind, readonly [afterPause: number, steady: number]>> = {
   counts: [500, 1000],
   unit: [700, 1000],
-  units: [700, 3000],
+  units: [700, 5000],
   specs: [500, 1000],
   queues: [1000, 2000],
   workers: [1000, 5000],
-  held: [1000, 10_000],
-  explain: [1000, 10_000],
-  failures: [1000, 10_000],
+  held: [1000, 20_000],
+  explain: [1000, 20_000],
+  failures: [1000, 20_000],
   batches: [1000, 3000],
   limits: [1000, 3000],
   namespaces: [1000, 1000],
@@ -71,6 +73,9 @@ const spacingMs: Readonly<Record<Kind, readonly [afterPause: number, steady: num
 
 /** After so long without an event of a kind, the next one is a single change again. */
 const pauseMs = 2000;
+
+/** Takes the counts of a namespace that the stream told. */
+type OnCounts = (ns: string, rows: readonly TallyRow[]) => void;
 
 export interface LiveState {
   readonly state: "connecting" | "live" | "held" | "lost";
@@ -85,6 +90,7 @@ class Live {
   #stop: AbortController | null = null;
   #ns: string | null = null;
   #cache: QueryClient | null = null;
+  #onCounts: OnCounts = () => undefined;
   /** When each kind was last read, how long after that it is read again at the soonest, and when an event of it came. */
   readonly #reads = new Map<Kind, { at: number; spacing: number; heard: number }>();
   readonly #timers = new Map<Kind, ReturnType<typeof setTimeout>>();
@@ -100,9 +106,10 @@ class Live {
     return this.#held;
   }
 
-  watch(ns: string, cache: QueryClient): () => void {
+  watch(ns: string, cache: QueryClient, onCounts: OnCounts): () => void {
     this.#ns = ns;
     this.#cache = cache;
+    this.#onCounts = onCounts;
     const looked = (): void => (document.hidden ? this.#close() : this.#open());
     document.addEventListener("visibilitychange", looked);
     looked();
@@ -158,6 +165,7 @@ class Live {
         const events = client.events(ns, {
           signal,
           gatherMs,
+          tally: true,
           onOpen: () => {
             tries = 0;
             this.#set({ state: this.#held ? "held" : "live", heard: Date.now() });
@@ -167,7 +175,8 @@ class Live {
         });
         for await (const event of events) {
           this.#set({ heard: Date.now() });
-          this.#changed(event.type);
+          if (event.type === "tally") this.#counted(ns, event.items as readonly TallyRow[]);
+          else this.#changed(event.type);
         }
       } catch (error) {
         if (isUnauthorized(error)) {
@@ -179,6 +188,11 @@ class Live {
       this.#set({ state: "lost" });
       await new Promise((resolve) => setTimeout(resolve, backOffMs(tries, 500, 10_000)));
     }
+  }
+
+  #counted(ns: string, rows: readonly TallyRow[]): void {
+    if (this.#held) return;
+    this.#onCounts(ns, rows);
   }
 
   #changed(type: StreamedEvent["type"]): void {
@@ -227,8 +241,13 @@ export const live = new Live();
 export const useLive = (): LiveState => useSyncExternalStore(live.subscribe, live.read);
 
 /** Follows a namespace as long as the caller is on the screen. */
-export function useFollow(ns: string, cache: QueryClient, token: string | null): void {
-  useEffect(() => live.watch(ns, cache), [ns, cache, token]);
+export function useFollow(
+  ns: string,
+  cache: QueryClient,
+  token: string | null,
+  onCounts: (cache: QueryClient) => OnCounts,
+): void {
+  useEffect(() => live.watch(ns, cache, onCounts(cache)), [ns, cache, token, onCounts]);
 }
 
 /** Data that is read again by itself, besides what events say: other daemons on the same store tell their own part. */

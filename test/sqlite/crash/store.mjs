@@ -26,6 +26,8 @@ const told = (error) => ({
 try {
   const store = await openSqlite(file, {
     durability: /** @type {import("../../../src/sqlite/index.ts").Durability} */ (durability),
+    // as the daemon has it
+    reserveLog: durability === "full",
   });
   const engine = /** @type {Record<string, (...args: unknown[]) => Promise<unknown>>} */ (
     /** @type {unknown} */ (new Engine(store))
