@@ -5,6 +5,7 @@ import { CoordinateError } from "./errors.ts";
 import { followBefore, needState, supersede, wait } from "./life.ts";
 import { conclude } from "./batching.ts";
 import type { WorkUnitPut } from "./store.ts";
+import { areStoredInTurns, inTurns } from "./partitions.ts";
 import { agedPriority, ages, isLate } from "./timing.ts";
 import type { WorkSpecMeta } from "./work-spec.ts";
 import { availableSince, type AddedWorkUnit } from "./work-unit.ts";
@@ -111,7 +112,7 @@ export function* putUnits<Unit extends UnitState>(
     ? yield* findNeeds(set, spec, puts)
     : null;
   // a unit may depend on a later one of the same add: all of them exist before any is looked at
-  const fresh = new Set(plan?.fresh);
+  const fresh = new Set(plan?.fresh ?? makeInTurns(set, spec, puts));
   for (const unit of fresh) set.add(unit);
   for (let i = 0; i < puts.length; i++) {
     let put = puts[i]!;
@@ -148,6 +149,20 @@ export function* putUnits<Unit extends UnitState>(
     added.push({ name: unit.name, id: unit.id, created, status: unit.status });
   }
   return added;
+}
+
+/** The units that are new, where it matters in which order they are made. */
+function makeInTurns<Unit extends UnitState>(
+  set: WorkingSet<Unit>,
+  spec: Unit["spec"],
+  puts: readonly WorkUnitPut[],
+): Unit[] {
+  if (!areStoredInTurns(spec.meta, puts.length)) return [];
+  const fresh = new Map<string, WorkUnitPut>();
+  // a name may come twice: it is made as the first put says, and the second one changes it
+  for (const put of puts)
+    if (!fresh.has(put.name) && set.find(spec, put.name) === undefined) fresh.set(put.name, put);
+  return inTurns([...fresh.values()]).map((put) => set.make(spec, put));
 }
 
 /** In a work spec whose units gain priority while they wait, a place that says since when it does. */

@@ -1,42 +1,79 @@
 /** The lanes of one work spec, for stores that keep them in memory: who is served next, and who is passed over until when. */
 import { compareNames } from "./names.ts";
-import { rankOf, turnGoesOn, type Hold, type LaneState, type Turn } from "./partitions.ts";
+import { holdOf, rankOf, turnGoesOn, type Hold, type LaneState, type Turn } from "./partitions.ts";
 import { SortedList } from "./sorted-list.ts";
 import type { WorkSpecMeta } from "./work-spec.ts";
 import type { WorkUnitStatus } from "./work-unit.ts";
 
-export class Lane implements LaneState {
+/** How many units wait, and the highest priority among them. */
+class Waiting {
+  waiting = 0;
+  /** The highest so far; looked for when it is asked for after the last of that priority has gone. */
+  #top = 0;
+  #isTop = true;
+  /** Null while all have one priority, as they mostly do. */
+  #byPriority: Map<number, number> | null = null;
+
+  /** So many more of this priority wait, or fewer. */
+  wait(priority: number, by: number): void {
+    if (this.#byPriority === null) {
+      if (this.waiting === 0 || priority === this.#top) {
+        this.#top = priority;
+        this.waiting += by;
+        return;
+      }
+      this.#byPriority = new Map([[this.#top, this.waiting]]);
+    }
+    this.waiting += by;
+    this.#waitAmong(this.#byPriority, priority, by);
+  }
+
+  #waitAmong(counts: Map<number, number>, priority: number, by: number): void {
+    const left = (counts.get(priority) ?? 0) + by;
+    if (left === 0) {
+      counts.delete(priority);
+      if (priority === this.#top) this.#isTop = false;
+    } else {
+      counts.set(priority, left);
+      if (priority >= this.#top) {
+        this.#top = priority;
+        this.#isTop = true;
+      }
+    }
+    if (counts.size > 1) return;
+    this.#findTop(counts);
+    this.#byPriority = null;
+  }
+
+  /** Of no meaning while nothing waits. */
+  get top(): number {
+    if (!this.#isTop && this.#byPriority !== null) this.#findTop(this.#byPriority);
+    return this.#top;
+  }
+
+  #findTop(counts: ReadonlyMap<number, number>): void {
+    this.#top = -Infinity;
+    for (const priority of counts.keys()) if (priority > this.#top) this.#top = priority;
+    this.#isTop = true;
+  }
+}
+
+export class Lane extends Waiting implements LaneState {
   readonly partition: string;
   running = 0;
   begun = 0;
   begunAvailable = 0;
   full = 0;
-  /** How many units are available, by priority: few numbers, mostly one. */
-  readonly waiting = new Map<number, number>();
   hold: Hold | null = null;
+  /** Whether it has available units and is not held. */
+  open = false;
   /** Its rank while it stands in the ring. */
   rank: number | null = null;
 
   constructor(partition: string) {
+    super();
     this.partition = partition;
   }
-
-  /** The highest priority that waits. */
-  top(): number {
-    return highest(this.waiting);
-  }
-}
-
-function highest(waiting: ReadonlyMap<number, number>): number {
-  let top = -Infinity;
-  for (const priority of waiting.keys()) if (priority > top) top = priority;
-  return top;
-}
-
-function add(waiting: Map<number, number>, priority: number, by: number): void {
-  const left = (waiting.get(priority) ?? 0) + by;
-  if (left === 0) waiting.delete(priority);
-  else waiting.set(priority, left);
 }
 
 /** What of a unit counts for its lane. */
@@ -58,10 +95,16 @@ export class Lanes<Kept extends Lane = Lane> {
   readonly #meta: WorkSpecMeta;
   readonly #make: (partition: string) => Kept;
   readonly #lanes = new Map<string, Kept>();
-  /** Lanes with available units that are not held. */
+  /**
+   * The lanes that are open. Those that no longer are stay until their turn comes: most are open again by then, and to find a
+   * lane's place among 10,000 costs more than the rest of a claim.
+   */
   readonly #ring = new SortedList<Kept>(byRank);
-  /** How many units are available in all lanes, by priority. */
-  readonly #waiting = new Map<number, number>();
+  #open = 0;
+  /** The lane that was found last. */
+  #found: Kept | null = null;
+  /** In all lanes. */
+  readonly #waiting = new Waiting();
   /** Lanes that are held until a time. */
   readonly #asleep = new SortedList<Kept>(byWaking);
 
@@ -82,12 +125,12 @@ export class Lanes<Kept extends Lane = Lane> {
 
   /** The highest priority that waits in any lane, or null. */
   get top(): number | null {
-    return this.#waiting.size === 0 ? null : highest(this.#waiting);
+    return this.#waiting.waiting === 0 ? null : this.#waiting.top;
   }
 
   /** How many lanes have available units and are not held. */
   get open(): number {
-    return this.#ring.size;
+    return this.#open;
   }
 
   [Symbol.iterator](): Iterator<Kept> {
@@ -112,60 +155,120 @@ export class Lanes<Kept extends Lane = Lane> {
     by: number,
   ): void {
     if (status === "available") {
-      add(lane.waiting, priority, by);
-      add(this.#waiting, priority, by);
+      lane.wait(priority, by);
+      this.#waiting.wait(priority, by);
     } else if (status === "pending") lane.running += by;
     if (attempt !== null) {
       lane.begun += by;
       if (status === "available") lane.begunAvailable += by;
     }
-    // most units come and go while their lane stays where it is: finding its place in the ring is the larger part of the cost
-    const rank = lane.waiting.size > 0 ? rankOf(this.#meta, lane.top()) : null;
-    if (lane.hold === null && rank === lane.rank) return;
-    this.#takeOut(lane);
-    lane.hold = null;
-    this.#putIn(lane);
+    this.#setHold(lane, null);
   }
 
-  #takeOut(lane: Kept): void {
-    if (lane.rank !== null) {
-      this.#ring.remove(lane);
-      lane.rank = null;
-    }
-    if (lane.hold !== null && lane.hold.until > 0) this.#asleep.remove(lane);
-  }
-
-  #putIn(lane: Kept): void {
-    if (lane.waiting.size > 0) {
-      lane.rank = rankOf(this.#meta, lane.top());
-      this.#ring.add(lane);
-    }
+  /** A unit of the lane that was available is pending. */
+  begin(lane: Kept, priority: number, again: boolean): void {
+    lane.wait(priority, -1);
+    this.#waiting.wait(priority, -1);
+    lane.running++;
+    if (again) lane.begunAvailable--;
+    else lane.begun++;
+    this.#setHold(lane, null);
   }
 
   hold(lane: Kept, hold: Hold): void {
+    this.#setHold(lane, hold);
+  }
+
+  /** Also puts the lane into its place: to be called when something has happened to its units. */
+  #setHold(lane: Kept, hold: Hold | null): void {
+    if (lane.hold !== hold) {
+      if (lane.hold !== null && lane.hold.until > 0) this.#asleep.remove(lane);
+      lane.hold = hold;
+      if (hold !== null && hold.until > 0) this.#asleep.add(lane);
+    }
+    const open = lane.waiting > 0 && hold === null;
+    if (open !== lane.open) {
+      lane.open = open;
+      this.#open += open ? 1 : -1;
+    }
+    if (!open) return;
+    const rank = rankOf(this.#meta, lane.top);
+    if (rank === lane.rank) return;
     this.#takeOut(lane);
-    lane.hold = hold;
-    if (hold.until > 0) this.#asleep.add(lane);
+    lane.rank = rank;
+    this.#ring.add(lane);
+  }
+
+  #takeOut(lane: Kept): void {
+    if (lane.rank !== null) this.#ring.remove(lane);
+    lane.rank = null;
   }
 
   /** The first in turn after the cursor among those of the lowest rank; or the cursor's own while its turn goes on. */
   next(turn: Turn, now: number): Kept | undefined {
     this.#wake(now);
-    const from = turnGoesOn(this.#meta, turn) ? 0 : 1;
-    const first = this.#ring.first();
+    const first = this.#first();
     if (first === undefined) return undefined;
-    const after = (lane: Lane): boolean =>
-      lane.rank !== first.rank || compareNames(lane.partition, turn.cursor) >= from;
-    const next = this.#ring.firstFrom(after);
-    return next?.rank === first.rank ? next : first;
+    const { rank } = first;
+    let lane = this.#from(turn, rank);
+    while (lane?.rank === rank && !lane.open) {
+      const closed = lane;
+      lane = this.#ring.next(closed);
+      this.#takeOut(closed);
+    }
+    return (this.#found = lane?.rank === rank ? lane : first);
+  }
+
+  /** Whether a unit may be handed out; lanes that are met and may not be served are held. */
+  mayServe(turn: Turn, now: number): boolean {
+    for (;;) {
+      const lane = this.next(turn, now);
+      if (lane === undefined) return false;
+      const hold = holdOf(this.#meta, lane, now);
+      if (hold === null) return true;
+      this.hold(lane, hold);
+    }
+  }
+
+  /** Open lanes whose turn comes next, at most so many; others may come before them once one of them is served. */
+  ahead(turn: Turn, now: number, count: number): Kept[] {
+    const first = this.next(turn, now);
+    if (first === undefined) return [];
+    const lanes: Kept[] = [];
+    let lane: Kept | undefined = first;
+    do {
+      if (lane.open) lanes.push(lane);
+      lane = this.#ring.next(lane);
+      if (lane?.rank !== first.rank) lane = this.#ring.first();
+    } while (lanes.length < count && lane !== undefined && lane !== first);
+    return lanes;
+  }
+
+  /** The first lane that is open. */
+  #first(): Kept | undefined {
+    for (;;) {
+      const lane = this.#ring.first();
+      if (lane === undefined || lane.open) return lane;
+      this.#takeOut(lane);
+    }
+  }
+
+  /** The lane after the cursor, open or not, of the rank or behind all that are. */
+  #from(turn: Turn, rank: number | null): Kept | undefined {
+    const goesOn = turnGoesOn(this.#meta, turn);
+    const found = this.#found;
+    if (found !== null && found.rank === rank && found.partition === turn.cursor)
+      return goesOn ? found : this.#ring.next(found);
+    const from = goesOn ? 0 : 1;
+    return this.#ring.firstFrom(
+      (lane) => lane.rank !== rank || compareNames(lane.partition, turn.cursor) >= from,
+    );
   }
 
   #wake(now: number): void {
     for (let lane = this.#asleep.first(); lane !== undefined; lane = this.#asleep.first()) {
       if ((lane.hold?.until ?? 0) > now) return;
-      this.#takeOut(lane);
-      lane.hold = null;
-      this.#putIn(lane);
+      this.#setHold(lane, null);
     }
   }
 
@@ -178,7 +281,8 @@ export class Lanes<Kept extends Lane = Lane> {
   prune(now: number): string[] {
     const gone: string[] = [];
     for (const lane of this.#lanes.values())
-      if (lane.waiting.size === 0 && lane.begun === 0 && lane.full <= now) {
+      if (lane.waiting === 0 && lane.begun === 0 && lane.full <= now) {
+        this.#setHold(lane, null);
         this.#takeOut(lane);
         this.#lanes.delete(lane.partition);
         gone.push(lane.partition);

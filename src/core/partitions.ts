@@ -137,3 +137,31 @@ export const nextTurnOf = (meta: WorkSpecMeta, before: Turn, partition: string):
 /** The rank of a lane: lower goes first. */
 export const rankOf = ({ fair }: WorkSpecMeta, priority: number): number =>
   fair !== "" || priority === 0 ? 0 : -priority;
+
+/** Fewer units than this are not worth being sorted. */
+const manyUnits = 100;
+
+/**
+ * Whether so many new units get their ids, and so their places in memory and on the disk, in the order in which their partitions will
+ * take turns: a claim takes units of many partitions, and finds those that were added together beside each other.
+ */
+export const areStoredInTurns = (meta: WorkSpecMeta, count: number): boolean =>
+  count >= manyUnits && hasLanes(meta);
+
+/** First one unit of each partition, in the order of partitions, then another one of each, and so on. */
+export function inTurns<Unit extends { partition?: string }>(units: readonly Unit[]): Unit[] {
+  const counts = new Map<string, number>();
+  const turns: Unit[][] = [];
+  for (const unit of units) {
+    const { partition = "" } = unit;
+    const turn = counts.get(partition) ?? 0;
+    counts.set(partition, turn + 1);
+    (turns[turn] ??= []).push(unit);
+  }
+  return turns.flatMap((turn) => turn.sort(byPartition));
+}
+
+/** JavaScript's own order is that of lanes for all but rare names. */
+function byPartition({ partition: a = "" }: { partition?: string }, { partition: b = "" }): number {
+  return a < b ? -1 : a > b ? 1 : 0;
+}

@@ -28,12 +28,9 @@ export class SortedList<Item, Note = undefined> {
   readonly #keeper: ChunkKeeper<Item, Note> | null;
   readonly #chunks: Chunk<Item, Note>[] = [];
   #size = 0;
-  /** Where the last item was removed. Items that came in one after the other mostly go so: the next is there now. */
+  /** Where an item was found or removed last. Items that came in one after the other mostly go so: the next is there now. */
   #hintAt = 0;
   #hintIndex = 0;
-  /** Where `firstFrom` found an item last. */
-  #foundAt = 0;
-  #foundIndex = 0;
 
   /** `compare` must be a total order: two items are the same exactly when it answers 0. */
   constructor(
@@ -84,17 +81,9 @@ export class SortedList<Item, Note = undefined> {
 
   /** Removes an item; false when it is not there. */
   remove(item: Item): boolean {
-    let at = this.#hintAt;
-    let index = this.#hintIndex;
-    if (this.#chunks[at]?.items[index] !== item) {
-      at = this.#chunkOf(item);
-      const items = this.#chunks[at]?.items;
-      if (items === undefined) return false;
-      index = this.#indexIn(items, item);
-      if (index === items.length || this.#compare(items[index]!, item) !== 0) return false;
-      this.#hintAt = at;
-      this.#hintIndex = index;
-    }
+    if (!this.#seek(item)) return false;
+    const at = this.#hintAt;
+    const index = this.#hintIndex;
     const chunk = this.#chunks[at]!;
     const { items } = chunk;
     if (index === 0) items.shift();
@@ -128,24 +117,42 @@ export class SortedList<Item, Note = undefined> {
     yield* last;
   }
 
-  /** The first item for which `after` is true, which must be false, then true. Who goes from one item to the next finds it at once. */
+  /** The first item for which `after` is true, which must be false, then true. */
   firstFrom(after: (item: Item) => boolean): Item | undefined {
     const chunks = this.#chunks;
-    const near = chunks[this.#foundAt]?.items;
-    const item = near?.[this.#foundIndex];
-    if (near !== undefined && item !== undefined) {
-      const isAfter = after(item);
-      const other = near[this.#foundIndex + (isAfter ? -1 : 1)];
-      if (other !== undefined && after(other) !== isAfter) {
-        if (isAfter) return item;
-        this.#foundIndex++;
-        return other;
-      }
+    this.#hintAt = lowest(chunks.length, (i) => after(chunks[i]!.items.at(-1)!));
+    const items = chunks[this.#hintAt]?.items ?? [];
+    this.#hintIndex = lowest(items.length, (i) => after(items[i]!));
+    return items[this.#hintIndex];
+  }
+
+  /** The item behind one that is in the list: found at once by who goes from item to item. */
+  next(item: Item): Item | undefined {
+    if (!this.#seek(item)) return undefined;
+    this.#hintIndex++;
+    if (this.#hintIndex === this.#chunks[this.#hintAt]!.items.length) {
+      this.#hintAt++;
+      this.#hintIndex = 0;
     }
-    this.#foundAt = lowest(chunks.length, (i) => after(chunks[i]!.items.at(-1)!));
-    const items = chunks[this.#foundAt]?.items ?? [];
-    this.#foundIndex = lowest(items.length, (i) => after(items[i]!));
-    return items[this.#foundIndex];
+    return this.#chunks[this.#hintAt]?.items[this.#hintIndex];
+  }
+
+  /** Has the hint say where the item is; false when it is nowhere. */
+  #seek(item: Item): boolean {
+    const near = this.#chunks[this.#hintAt]?.items;
+    if (near?.[this.#hintIndex] === item) return true;
+    if (this.#hintIndex > 0 && near?.[this.#hintIndex - 1] === item) {
+      this.#hintIndex--;
+      return true;
+    }
+    const at = this.#chunkOf(item);
+    const items = this.#chunks[at]?.items;
+    if (items === undefined) return false;
+    const index = this.#indexIn(items, item);
+    if (index === items.length || this.#compare(items[index]!, item) !== 0) return false;
+    this.#hintAt = at;
+    this.#hintIndex = index;
+    return true;
   }
 
   /**

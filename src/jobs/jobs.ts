@@ -4,12 +4,15 @@
  */
 import type { KeyLike } from "node:crypto";
 import {
+  askTogether,
   CoordinateError,
   decodeData,
   eachRow,
   isCoordinateError,
   systemClock,
   throwChanged,
+  type AddedWorkUnit,
+  type Asked,
   type AttemptRow,
   type Clock,
   type Coordinate,
@@ -78,6 +81,8 @@ export class Jobs implements JobKeeper {
   readonly #signingKey: KeyLike | undefined;
   readonly #returnQueues = new Map<string, ReturnQueue>();
   readonly #pools = new Set<JobPool>();
+  /** Jobs that are about to be added, by work spec. */
+  readonly #gathered = new Map<string, Asked<WorkUnitInput, AddedWorkUnit>[]>();
   #ensured: Promise<void> | null = null;
 
   constructor(verbs: Coordinate, options: JobsOptions) {
@@ -219,13 +224,33 @@ export class Jobs implements JobKeeper {
   /** The work spec may have been deleted since, by a reset: it is made again. */
   async #addUnits(workSpec: string, units: readonly WorkUnitInput[]): Promise<void> {
     try {
-      await this.#verbs.addWorkUnits(this.namespace, workSpec, units);
+      await (units.length > maxGathered
+        ? this.#verbs.addWorkUnits(this.namespace, workSpec, units)
+        : this.#gather(workSpec, units));
     } catch (error) {
       if (!isCoordinateError(error, "no_such_work_spec") || workSpec !== this.#queue.workSpec) throw error;
       this.#ensured = null;
       await this.#ensure(false);
       await this.#verbs.addWorkUnits(this.namespace, workSpec, units);
     }
+  }
+
+  /** What is scheduled at the same moment is added in one call. Callers whose jobs ended together schedule the next ones together. */
+  #gather(workSpec: string, units: readonly WorkUnitInput[]): Promise<AddedWorkUnit[]> {
+    return new Promise((resolve, reject) => {
+      const caller = { items: units, resolve, reject };
+      const gathered = this.#gathered.get(workSpec);
+      if (gathered !== undefined) {
+        gathered.push(caller);
+        return;
+      }
+      const callers = [caller];
+      this.#gathered.set(workSpec, callers);
+      process.nextTick(() => {
+        this.#gathered.delete(workSpec);
+        void askTogether(callers, (all) => this.#verbs.addWorkUnits(this.namespace, workSpec, all));
+      });
+    });
   }
 
   /** What each waits for, as units. Throws `bad_dependency` for a job that there is not. */
@@ -506,6 +531,9 @@ export class Jobs implements JobKeeper {
     await runSingle(new Namespace(this.#verbs, this.namespace), this.#queue, this.#clock, options);
   }
 }
+
+/** A call with more jobs than this is not added together with others. */
+const maxGathered = 100;
 
 /** Long enough to write that a job was cancelled. */
 const cancelMs = 10_000;

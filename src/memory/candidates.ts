@@ -1,9 +1,8 @@
 /** What a choice needs of each work spec. Nothing in them is past its time. */
-import { hasFlowRules, nextToken, openLane, tokensOf, type Candidate, type Held } from "../core/index.ts";
+import { hasFlowRules, nextToken, tokensOf, type Candidate, type Held } from "../core/index.ts";
 import type { Space, Spec } from "./state.ts";
-import { run, type MemorySet } from "./working-set.ts";
 
-export const listCandidates = (set: MemorySet, space: Space, now: number): Candidate[] =>
+export const listCandidates = (space: Space, now: number): Candidate[] =>
   [...space.specs.values()].map((spec) => ({
     id: spec.id,
     name: spec.name,
@@ -12,15 +11,14 @@ export const listCandidates = (set: MemorySet, space: Space, now: number): Candi
     pending: spec.leases.size,
     topPriority: spec.topPriority,
     nextDue: earliest(spec.due.first()?.notBefore, spec.leases.first()?.attempt?.expiration),
-    held: hasFlowRules(spec.meta) ? heldBack(set, spec, now) : null,
+    held: hasFlowRules(spec.meta) ? heldBack(spec, now) : null,
   }));
 
-function heldBack(set: MemorySet, spec: Spec, now: number): Held | null {
+function heldBack(spec: Spec, now: number): Held | null {
   const { meta, full, lanes } = spec;
   if (tokensOf(meta.rate, full, now) < 1) return { reason: "rate", until: nextToken(meta.rate, full, now) };
   if (lanes === null || spec.names.counts.available === 0) return null;
-  if (run(openLane(set.at(now), spec, 1)) !== undefined) return null;
-  return { reason: "partitions", until: lanes.lanes.nextWake };
+  return lanes.lanes.mayServe(spec, now) ? null : { reason: "partitions", until: lanes.lanes.nextWake };
 }
 
 function earliest(a: number | undefined, b: number | undefined): number {

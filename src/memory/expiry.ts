@@ -1,6 +1,6 @@
 /** Expired leases, elapsed delays and schedules take effect by rule. Units are moved here, when a verb is about to look at them. */
 import { byExpiration, expireUnits, isRunDue, makeRuns, releaseDue, ringTimers } from "../core/index.ts";
-import { timerOf, type Space, type Spec, type Unit } from "./state.ts";
+import { expirationOf, timerOf, type Space, type Spec, type Unit } from "./state.ts";
 import { run, type MemorySet } from "./working-set.ts";
 
 const isBehind = ({ leases, due, timers, meta }: Spec, now: number): boolean =>
@@ -44,7 +44,7 @@ export function catchUpSpecs(
   const lapsed: Unit[] = [];
   const over: Unit[] = [];
   for (const { leases, due } of behind) {
-    lapsed.push(...first(leases, (unit) => (unit.attempt?.expiration ?? Infinity) <= now, limit));
+    lapsed.push(...firstLapsed(leases, now, limit));
     over.push(...first(due, (unit) => unit.notBefore <= now, limit));
   }
   lapsed.sort(byExpiration).splice(limit);
@@ -54,6 +54,17 @@ export function catchUpSpecs(
   let generated = 0;
   for (const spec of behind) if (isRunDue(spec.meta, now)) generated += run(makeRuns(set.at(now), spec));
   return { expired: lapsed.length, due: over.length + rung.length, generated };
+}
+
+/** At least so many, if there are: of those that ended at the same time all, since these have an order of their own. */
+function firstLapsed(leases: Iterable<Unit>, now: number, limit: number): Unit[] {
+  const found: Unit[] = [];
+  for (const unit of leases) {
+    const expiration = expirationOf(unit);
+    if (expiration > now || (found.length >= limit && expiration > expirationOf(found.at(-1)!))) break;
+    found.push(unit);
+  }
+  return found;
 }
 
 function first(units: Iterable<Unit>, wanted: (unit: Unit) => boolean, limit: number): Unit[] {

@@ -4,7 +4,6 @@
  * `enter` and `leave` of the working set are the only ways in and out of these orders, so that counts are always exact.
  */
 import {
-  byExpiration,
   compareNames,
   hasTimer,
   isPlainName,
@@ -39,13 +38,15 @@ import {
 import { Failures } from "./failures.ts";
 import { SpaceHistory } from "./history.ts";
 import type { Queue } from "./queues.ts";
-import { SpecLanes } from "./spec-lanes.ts";
+import { SpecLanes, type UnitLane } from "./spec-lanes.ts";
 import { UnitNames, type NameChunk } from "./unit-names.ts";
 
 /** What few units have: kept apart so that millions of others do not pay for it. */
 interface Links {
   origin: string | null;
   partition: string;
+  lane: UnitLane | null;
+  next: Unit | null;
   since: number;
   extras: Extras;
   needs: readonly Need[];
@@ -74,6 +75,8 @@ export class Unit implements UnitState {
   /** Attempts ever made, and those that count as tries. */
   attempts = 0;
   tries = 0;
+  /** Its place among the leases of its spec that end at the same time. */
+  leased = 0;
   #links: Links | null = null;
 
   constructor(
@@ -98,6 +101,8 @@ export class Unit implements UnitState {
     this.#links ??= {
       origin: null,
       partition: "",
+      lane: null,
+      next: null,
       since: 0,
       extras: noExtras,
       needs: noNeeds,
@@ -128,7 +133,32 @@ export class Unit implements UnitState {
   }
 
   set partition(partition: string) {
-    if (partition !== this.partition) this.#link().partition = partition;
+    if (partition === this.partition) return;
+    const links = this.#link();
+    links.partition = partition;
+    links.lane = null;
+  }
+
+  get lane(): UnitLane | null {
+    return this.#links?.lane ?? null;
+  }
+
+  set lane(lane: UnitLane | null) {
+    if (lane === null && this.#links === null) return;
+    const links = this.#link();
+    links.lane = lane;
+    if (lane === null) links.next = null;
+    // one string for all
+    else links.partition = lane.partition;
+  }
+
+  /** The one behind it in its lane. */
+  get next(): Unit | null {
+    return this.#links?.next ?? null;
+  }
+
+  set next(next: Unit | null) {
+    this.#link().next = next;
   }
 
   get since(): number {
@@ -187,6 +217,9 @@ const byTimer = (a: Unit, b: Unit): number => timerOf(a) - timerOf(b) || a.id - 
 const byEnd = (a: Unit, b: Unit): number => endOf(a) - endOf(b) || a.id - b.id;
 export const timerOf = ({ extras, priority }: Unit): number =>
   hasTimer(extras.timing) ? nextTimer(extras.timing, priority) : 0;
+/** Those that end at the same time stand in the order they were given: claims and settles are at one end, wherever the units are. */
+const byLease = (a: Unit, b: Unit): number => expirationOf(a) - expirationOf(b) || a.leased - b.leased;
+export const expirationOf = (unit: Unit): number => unit.attempt?.expiration ?? Infinity;
 const endOf = (unit: Unit): number => unit.attempt?.end ?? 0;
 
 export class Spec implements SpecState {
@@ -206,7 +239,7 @@ export class Spec implements SpecState {
   readonly due = new SortedList<Unit>(byDue);
   /** Waiting units that something happens to by itself. */
   readonly timers = new SortedList<Unit>(byTimer);
-  readonly leases = new SortedList<Unit>(byExpiration);
+  readonly leases = new SortedList<Unit>(byLease);
   /** Units by label, in name order. */
   readonly labels = new Map<string, SortedList<Unit>>();
   /** Available units that were tried too often when they came back. */

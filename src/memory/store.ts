@@ -243,7 +243,7 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
     const space = this.#spaces.get(ns);
     if (space === undefined) return { settings: defaultNamespaceSettings, candidates: [], repeated: null };
     catchUpSpace(this.#set, space, now);
-    const candidates = listCandidates(this.#set, space, now);
+    const candidates = listCandidates(space, now);
     const repeated = this.#claimedBefore(space, requestId, now);
     // as they are now: a claim may change them before the engine looks
     const limits = [...space.limits.values()].map((limit) => ({ ...limit }));

@@ -35,6 +35,7 @@ export class MemorySet extends WorkingSet<Unit> {
   readonly #units: UnitTable;
   readonly #watches: Watches;
   #lastSeq = 0;
+  #lastLease = 0;
 
   constructor(spaces: ReadonlyMap<string, Space>, units: UnitTable, watches: Watches, happened: Happened) {
     super(0, happened);
@@ -167,8 +168,11 @@ export class MemorySet extends WorkingSet<Unit> {
     return null;
   }
 
-  make(spec: Spec, { name, data, priority, notBefore }: WorkUnitPut): Unit {
-    return new Unit(++this.#units.lastId, spec, name, data, priority, notBefore, this.now);
+  make(spec: Spec, { name, data, priority, notBefore, partition = "" }: WorkUnitPut): Unit {
+    const unit = new Unit(++this.#units.lastId, spec, name, data, priority, notBefore, this.now);
+    // at once: what belongs to a unit is to lie beside it
+    unit.partition = partition;
+    return unit;
   }
 
   add(unit: Unit): void {
@@ -202,8 +206,10 @@ export class MemorySet extends WorkingSet<Unit> {
     if (status === "available") {
       if (spec.lanes === null) spec.ready.add(unit);
       spec.noteExhausted(unit);
-    } else if (status === "pending") spec.leases.add(unit);
-    else if (status === "delayed") spec.due.add(unit);
+    } else if (status === "pending") {
+      unit.leased = ++this.#lastLease;
+      spec.leases.add(unit);
+    } else if (status === "delayed") spec.due.add(unit);
     else if (status !== "blocked") {
       spec.ended?.[status].add(unit);
       if (status === "failed") spec.failures.add(unit);

@@ -1,8 +1,25 @@
-/** Reading attempts. */
-import { attemptId, attemptRow, nameToBytes, type AttemptKey, type AttemptRow } from "../core/index.ts";
+/** Attempts: read as they stand by rule, and written to the history once they are no longer their unit's last. */
+import {
+  attemptId,
+  attemptRow,
+  nameToBytes,
+  type AttemptKey,
+  type AttemptRow,
+  type AttemptState,
+} from "../core/index.ts";
 import { isRow, type Session } from "./connection.ts";
-import { asOf, fullColumns, pastColumns, readFullUnit, readPast, restOf } from "./units.ts";
-import { int8s } from "./values.ts";
+import {
+  asOf,
+  attemptCode,
+  fullColumns,
+  pastColumns,
+  readFullUnit,
+  readPast,
+  restOf,
+  writeErrors,
+  type Unit,
+} from "./units.ts";
+import { bools, byteas, dataBytes, int2s, int4s, int8s, texts } from "./values.ts";
 
 /** Attempts by key, null where there is none, as they stand by rule. */
 export async function findAttempts(
@@ -45,4 +62,56 @@ export async function readAttempts(
   return rows.filter(
     (row) => row !== null && (!held || (row.status === "pending" && row.active)),
   ) as AttemptRow[];
+}
+
+/** An attempt that is no longer its unit's last. */
+export interface Archived {
+  unit: Unit;
+  attempt: AttemptState;
+  /** Taken from its worker before the lease ended. */
+  lost: boolean;
+}
+
+export async function insertHistory(tx: Session, rows: readonly Archived[]): Promise<void> {
+  await tx.rows(
+    `INSERT INTO @history (unit, number, status, late, start, "end", expiration, worker, errors, data, held)
+     SELECT * FROM unnest($1::bigint[], $2::int[], $3::smallint[], $4::boolean[], $5::bigint[], $6::bigint[],
+       $7::bigint[], $8::bytea[], $9::text[], $10::bytea[], $11::boolean[])`,
+    [
+      int8s(rows.map(({ unit }) => unit.id)),
+      int4s(rows.map(({ attempt }) => attempt.number)),
+      int2s(rows.map(({ attempt }) => attemptCode[attempt.status])),
+      bools(rows.map(({ attempt }) => attempt.late)),
+      int8s(rows.map(({ attempt }) => attempt.start)),
+      int8s(rows.map(({ attempt }) => attempt.end)),
+      int8s(rows.map(({ attempt }) => attempt.expiration)),
+      byteas(rows.map(({ attempt }) => nameToBytes(attempt.worker))),
+      texts(rows.map(({ attempt }) => writeErrors(attempt.chainingErrors))),
+      byteas(rows.map(({ attempt }) => dataBytes(attempt.data))),
+      bools(rows.map(({ lost }) => lost)),
+    ],
+  );
+}
+
+export async function updateHistory(tx: Session, rows: readonly Omit<Archived, "lost">[]): Promise<void> {
+  await tx.rows(
+    `UPDATE @history h SET status = g.status, data = g.data
+     FROM unnest($1::bigint[], $2::int[], $3::smallint[], $4::bytea[]) AS g (unit, number, status, data)
+     WHERE ${isRow("h.unit", "g.unit")} AND ${isRow("h.number", "g.number")}`,
+    [
+      int8s(rows.map(({ unit }) => unit.id)),
+      int4s(rows.map(({ attempt }) => attempt.number)),
+      int2s(rows.map(({ attempt }) => attemptCode[attempt.status])),
+      byteas(rows.map(({ attempt }) => dataBytes(attempt.data))),
+    ],
+  );
+}
+
+/** The workers of these attempts have heard that they lost them. */
+export async function dropHeld(tx: Session, keys: readonly AttemptKey[]): Promise<void> {
+  await tx.rows(
+    `UPDATE @history h SET held = false FROM unnest($1::bigint[], $2::int[]) AS g (unit, number)
+     WHERE ${isRow("h.unit", "g.unit")} AND ${isRow("h.number", "g.number")} AND h.held`,
+    [int8s(keys.map(({ unitId }) => unitId)), int4s(keys.map(({ number }) => number))],
+  );
 }

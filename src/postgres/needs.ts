@@ -1,7 +1,14 @@
-/** What units depend on, read with where that stands. */
-import { nameFromBytes, workUnitStatuses, type Need, type WorkUnitStatus } from "../core/index.ts";
+/** What units depend on: read with where that stands, and written. */
+import {
+  nameFromBytes,
+  nameToBytes,
+  workUnitStatuses,
+  type Need,
+  type WorkUnitStatus,
+} from "../core/index.ts";
 import { isRow, type Session } from "./connection.ts";
-import { int8s } from "./values.ts";
+import type { Unit } from "./units.ts";
+import { bools, byteas, int4s, int8s } from "./values.ts";
 
 export interface ReadNeed extends Need {
   /** Where the target stood by rule when it was read; null when it is gone. */
@@ -46,4 +53,42 @@ export async function readNeeds(
     });
   }
   return needs;
+}
+
+/** All needs of these units, in place of those that they had. */
+export async function writeNeeds(
+  tx: Session,
+  units: readonly Unit[],
+  needsOf: (unit: number) => readonly Need[],
+): Promise<void> {
+  const rows = units.flatMap(({ id }) =>
+    needsOf(id).map((need, position) => ({ unit: id, position, ...need })),
+  );
+  const before = units.filter(({ stored }) => stored !== null).map(({ id }) => id);
+  if (before.length > 0) await tx.rows("DELETE FROM @need WHERE unit = ANY ($1::bigint[])", [int8s(before)]);
+  if (rows.length === 0) return;
+  await tx.rows(
+    `INSERT INTO @need (unit, position, target, hard, met, target_spec, target_name)
+     SELECT * FROM unnest($1::bigint[], $2::int[], $3::bigint[], $4::boolean[], $5::boolean[], $6::bytea[], $7::bytea[])`,
+    [
+      int8s(rows.map(({ unit }) => unit)),
+      int4s(rows.map(({ position }) => position)),
+      int8s(rows.map(({ target }) => target)),
+      bools(rows.map(({ kind }) => kind === "hard")),
+      bools(rows.map(({ met }) => met)),
+      byteas(rows.map(({ workSpec }) => nameToBytes(workSpec))),
+      byteas(rows.map(({ workUnit }) => nameToBytes(workUnit))),
+    ],
+  );
+}
+
+export async function meetNeeds(
+  tx: Session,
+  met: readonly { unit: Unit; position: number }[],
+): Promise<void> {
+  await tx.rows(
+    `UPDATE @need d SET met = true FROM unnest($1::bigint[], $2::int[]) AS g (unit, position)
+     WHERE ${isRow("d.unit", "g.unit")} AND ${isRow("d.position", "g.position")}`,
+    [int8s(met.map(({ unit }) => unit.id)), int4s(met.map(({ position }) => position))],
+  );
 }

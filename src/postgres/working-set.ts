@@ -13,7 +13,6 @@ import {
   hasRate,
   hasTimer,
   nameToBytes,
-  nextTimer,
   nextTurnOf,
   noExtras,
   refersTo,
@@ -36,10 +35,10 @@ import {
   type WorkUnitPut,
   type WorkUnitStatus,
 } from "../core/index.ts";
+import { dropHeld, insertHistory, updateHistory, type Archived } from "./attempts.ts";
 import { holdBatch, writeBatch } from "./batches.ts";
 import { isRow, type Row, type Session, type Transaction } from "./connection.ts";
 import { comparePlaces, placeOf, type Place } from "./floor.ts";
-import { extraArrays, extrasFrom, labelRows, retryArrays } from "./extras.ts";
 import { dropFailed, noteFailed } from "./failures.ts";
 import { holdLimits, saveFull } from "./limits.ts";
 import {
@@ -53,37 +52,14 @@ import {
 } from "./lanes.ts";
 import { registerWorkers, writeLog } from "./log.ts";
 import { findKeys, makeKeys } from "./long-names.ts";
-import { readNeeds, type ReadNeed } from "./needs.ts";
+import { meetNeeds, readNeeds, writeNeeds, type ReadNeed } from "./needs.ts";
 import { loadBreaker, writeBreaker, writeOutcomes } from "./outcomes.ts";
 import { writeMessages, type NewMessage } from "./queues.ts";
 import { emptyDelta, tallyOf, writeTallies, type Delta } from "./tally.ts";
 import { Together } from "./together.ts";
-import {
-  attemptCode,
-  fullColumns,
-  laneOf,
-  pastColumns,
-  readPast,
-  readSpecOf,
-  readUnit,
-  statusCode,
-  writeErrors,
-  type Spec,
-  type Unit,
-} from "./units.ts";
-import {
-  bools,
-  byteas,
-  dataBytes,
-  float8s,
-  int2s,
-  int4s,
-  int8s,
-  keyPrefix,
-  laneKey,
-  longestKey,
-  texts,
-} from "./values.ts";
+import { deleteUnits, insertUnits, updateUnits, writeExtras, writeTimers } from "./unit-rows.ts";
+import { fullColumns, pastColumns, readPast, readSpecOf, readUnit, type Spec, type Unit } from "./units.ts";
+import { byteas, int4s, int8s, keyPrefix, laneKey, longestKey } from "./values.ts";
 import { findSpecs } from "./work-specs.ts";
 
 /** Takes unit ids. */
@@ -143,7 +119,7 @@ export class PostgresSet extends WorkingSet<Unit> {
   readonly #targets = new Map<number, WorkUnitStatus | null>();
   readonly #dependents = new Map<number, Set<number>>();
   readonly #past = new Map<string, AttemptState>();
-  readonly #archived: { unit: Unit; attempt: AttemptState; lost: boolean }[] = [];
+  readonly #archived: Archived[] = [];
   readonly #rewritten = new Map<string, { unit: Unit; attempt: AttemptState }>();
   readonly #heard: AttemptKey[] = [];
   readonly #counts = new Map<number, Tally>();
@@ -774,13 +750,17 @@ export class PostgresSet extends WorkingSet<Unit> {
   async flush(): Promise<void> {
     const changed = [...this.#changed].filter((unit) => !this.#removed.has(unit));
     const deltas = this.#deltas(changed);
+    const keyOf = (unit: Unit): Buffer => this.#key(unit);
     // in the order of names, as every add writes them: see inKeyOrder
     const fresh = changed
       .filter(({ stored }) => stored === null)
       .sort((a, b) => a.spec.id - b.spec.id || compareNames(a.name, b.name));
-    if (fresh.length > 0) await this.#insert(fresh);
+    if (fresh.length > 0) {
+      await this.#makeKeys(fresh);
+      await insertUnits(this.#tx, fresh, keyOf);
+    }
     const renamed = changed.filter((unit) => this.#renamed.has(unit)).sort((a, b) => a.id - b.id);
-    if (renamed.length > 0) await this.#writeExtras(renamed);
+    if (renamed.length > 0) await writeExtras(this.#tx, renamed, keyOf);
     const updates = changed
       .filter(({ stored, attempt, since }) => stored !== null || attempt !== null || since > 0)
       .sort((a, b) => a.id - b.id);
@@ -795,16 +775,19 @@ export class PostgresSet extends WorkingSet<Unit> {
     const alone =
       fresh.length + renamed.length + timed.length + left.length + failed.length + removed.length === 0;
     const last = new Together();
-    if (updates.length > 0) await this.#update(alone ? last : this.#tx, updates);
-    if (timed.length > 0) await this.#writeTimers(timed);
+    if (updates.length > 0) await updateUnits(alone ? last : this.#tx, updates);
+    if (timed.length > 0) await writeTimers(this.#tx, timed);
     if (left.length > 0) await dropFailed(this.#tx, left);
     if (failed.length > 0) await noteFailed(this.#tx, failed);
-    if (this.#archived.length > 0) await this.#insertHistory();
-    if (this.#rewritten.size > 0) await this.#updateHistory();
-    if (this.#heard.length > 0) await this.#dropHeld();
-    if (rewired.length > 0) await this.#writeNeeds(rewired);
-    if (this.#met.length > 0) await this.#meetNeeds();
-    if (removed.length > 0) await this.#delete(removed);
+    const archived = this.#archived.filter(({ unit }) => !this.#removed.has(unit));
+    if (archived.length > 0) await insertHistory(this.#tx, archived);
+    if (this.#rewritten.size > 0) await updateHistory(this.#tx, [...this.#rewritten.values()]);
+    if (this.#heard.length > 0) await dropHeld(this.#tx, this.#heard);
+    if (rewired.length > 0) await writeNeeds(this.#tx, rewired, (unit) => this.needs(unit));
+    // a unit that was given other needs is written with all of them; the place may be that of another need by now
+    const met = this.#met.filter(({ unit }) => !this.#rewired.has(unit));
+    if (met.length > 0) await meetNeeds(this.#tx, met);
+    if (removed.length > 0) await deleteUnits(this.#tx, removed, keyOf);
     if (this.#messages.length > 0) await writeMessages(this.#tx, this.#messages);
     for (const [spec, time] of this.#nextContinuous)
       await this.#tx.rows("UPDATE @spec SET next_continuous = $2 WHERE id = $1", [spec, time]);
@@ -894,253 +877,6 @@ export class PostgresSet extends WorkingSet<Unit> {
         if (unit !== null && unit !== undefined) this.#longKeys.set(unit.id, key);
       }
     }
-  }
-
-  async #insert(units: readonly Unit[]): Promise<void> {
-    await this.#makeKeys(units);
-    const lanes = units.map(({ partition, spec }) => laneOf(partition, spec.meta));
-    await this.#tx.rows(
-      `INSERT INTO @unit (id, spec, key, long_name, status, place, not_before, created, data, origin, needs, dependents,
-         lane, partition)
-       SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bytea[], $4::bytea[], $5::smallint[], $6::float8[],
-         $7::bigint[], $8::bigint[], $9::bytea[], $10::text[], $11::boolean[], $12::boolean[], $13::bytea[], $14::bytea[])`,
-      [
-        int8s(units.map(({ id }) => id)),
-        int8s(units.map(({ spec }) => spec.id)),
-        byteas(units.map((unit) => this.#key(unit))),
-        byteas(units.map(({ id, name }) => (this.#longKeys.has(id) ? nameToBytes(name) : null))),
-        int2s(units.map(({ status }) => statusCode[status])),
-        float8s(units.map(({ priority }) => placeOf(priority))),
-        int8s(units.map(({ notBefore }) => notBefore)),
-        int8s(units.map(({ created }) => created)),
-        byteas(units.map(({ data }) => dataBytes(data))),
-        texts(units.map(({ origin }) => origin)),
-        bools(units.map(({ needs }) => needs)),
-        bools(units.map(({ dependents }) => dependents)),
-        byteas(lanes.map(({ lane }) => lane)),
-        byteas(lanes.map(({ long }) => long)),
-      ],
-    );
-  }
-
-  async #writeExtras(units: readonly Unit[]): Promise<void> {
-    const { ids, kinds, values } = extraArrays(units.map(({ id, extras }) => ({ id, ...extras })));
-    await this.#tx.rows(
-      `UPDATE @unit u SET queues = e.queues, labels = e.labels FROM (${extrasFrom(1)}) e WHERE ${isRow("u.id", "e.id")}`,
-      [ids, kinds, values],
-    );
-    const limited = units.filter(({ extras, stored }) => extras.retry !== null || stored?.retry === true);
-    if (limited.length > 0)
-      await this.#tx.rows(
-        `UPDATE @unit u SET retry = r.retry, max_tries = r.max_tries
-         FROM unnest($1::bigint[], $2::text[], $3::int[]) AS r (id, retry, max_tries) WHERE ${isRow("u.id", "r.id")}`,
-        retryArrays(limited.map(({ id, extras: { retry } }) => ({ id, retry }))),
-      );
-    const before = units.filter(({ stored }) => (stored?.labels.length ?? 0) > 0);
-    if (before.length > 0) await this.#dropLabels(before);
-    const after = labelRows(
-      units.map((unit) => ({ id: unit.id, spec: unit.spec.id, key: this.#key(unit), ...unit.extras })),
-    );
-    if (after.count > 0)
-      await this.#tx.rows(
-        `INSERT INTO @label (spec, label, key, unit)
-         SELECT * FROM unnest($1::bigint[], $2::bytea[], $3::bytea[], $4::bigint[])
-         ON CONFLICT (spec, label, key) DO UPDATE SET unit = excluded.unit`,
-        after.values,
-      );
-  }
-
-  async #writeTimers(units: readonly Unit[]): Promise<void> {
-    const timers = units.map(({ status, priority, extras: { timing } }) =>
-      hasTimer(timing) && (status === "available" || status === "delayed" || status === "blocked")
-        ? nextTimer(timing, priority) || null
-        : null,
-    );
-    await this.#tx.rows(
-      `UPDATE @unit u SET timing = t.timing, timer = t.timer
-       FROM unnest($1::bigint[], $2::text[], $3::bigint[]) AS t (id, timing, timer) WHERE ${isRow("u.id", "t.id")}`,
-      [
-        int8s(units.map(({ id }) => id)),
-        texts(units.map(({ extras: { timing } }) => (timing === null ? null : JSON.stringify(timing)))),
-        int8s(timers),
-      ],
-    );
-  }
-
-  async #dropLabels(units: readonly Unit[]): Promise<void> {
-    const { values } = labelRows(
-      units.map((unit) => ({
-        id: unit.id,
-        spec: unit.spec.id,
-        key: this.#key(unit),
-        labels: unit.stored?.labels ?? [],
-      })),
-    );
-    await this.#tx.rows(
-      `DELETE FROM @label b USING unnest($1::bigint[], $2::bytea[], $3::bytea[], $4::bigint[]) AS l (spec, label, key, unit)
-       WHERE ${isRow("b.spec", "l.spec")} AND ${isRow("b.label", "l.label")} AND ${isRow("b.key", "l.key")} AND b.unit = l.unit`,
-      values,
-    );
-  }
-
-  async #update(session: Session, units: readonly Unit[]): Promise<void> {
-    const attempt = <Value>(read: (attempt: AttemptState) => Value): (Value | null)[] =>
-      units.map((unit) => (unit.attempt === null ? null : read(unit.attempt)));
-    const own = units.map(({ attempt: one, data }) => (one === null ? null : one.data !== data));
-    const lanes = units.map(({ partition, spec }) => laneOf(partition, spec.meta));
-    const dataChanged = units.map(({ data, stored }) => stored?.data !== data);
-    const attemptChanged = units.map(
-      (unit, i) => (own[i] === true ? unit.attempt?.data : undefined) !== unit.stored?.attemptData,
-    );
-    await session.rows(
-      `UPDATE @unit u SET
-         status = c.status, place = c.place, not_before = c.not_before, attempts = c.attempts, tries = c.tries,
-         origin = c.origin, needs = c.needs, dependents = c.dependents,
-         attempt_status = c.attempt_status, attempt_worker = c.attempt_worker, attempt_start = c.attempt_start,
-         attempt_end = c.attempt_end, attempt_expiration = c.attempt_expiration, attempt_late = c.attempt_late,
-         attempt_own = c.attempt_own, attempt_errors = c.attempt_errors,
-         data = CASE WHEN c.has_data THEN c.data ELSE u.data END,
-         attempt_data = CASE WHEN c.has_attempt_data THEN c.attempt_data ELSE u.attempt_data END,
-         since = c.since, attempt_progress = c.attempt_progress, lane = c.lane, partition = c.partition, reason = c.reason
-       FROM unnest($1::bigint[], $2::smallint[], $3::float8[], $4::bigint[], $5::int[], $6::int[], $7::text[],
-         $8::boolean[], $9::boolean[], $10::smallint[], $11::bytea[], $12::bigint[], $13::bigint[], $14::bigint[],
-         $15::boolean[], $16::boolean[], $17::text[], $18::boolean[], $19::bytea[], $20::boolean[], $21::bytea[], $22::bigint[], $23::text[],
-         $24::bytea[], $25::bytea[], $26::text[])
-         AS c (id, status, place, not_before, attempts, tries, origin, needs, dependents, attempt_status,
-           attempt_worker, attempt_start, attempt_end, attempt_expiration, attempt_late, attempt_own, attempt_errors,
-           has_data, data, has_attempt_data, attempt_data, since, attempt_progress, lane, partition, reason)
-       WHERE ${isRow("u.id", "c.id")}`,
-      [
-        int8s(units.map(({ id }) => id)),
-        int2s(units.map(({ status }) => statusCode[status])),
-        float8s(units.map(({ priority }) => placeOf(priority))),
-        int8s(units.map(({ notBefore }) => notBefore)),
-        int4s(units.map(({ attempts }) => attempts)),
-        int4s(units.map(({ tries }) => tries)),
-        texts(units.map(({ origin }) => origin)),
-        bools(units.map(({ needs }) => needs)),
-        bools(units.map(({ dependents }) => dependents)),
-        int2s(attempt(({ status }) => attemptCode[status])),
-        byteas(attempt(({ worker }) => nameToBytes(worker))),
-        int8s(attempt(({ start }) => start)),
-        int8s(attempt(({ end }) => end)),
-        int8s(attempt(({ expiration }) => expiration)),
-        bools(attempt(({ late }) => late)),
-        bools(own),
-        texts(attempt(({ chainingErrors }) => writeErrors(chainingErrors))),
-        bools(dataChanged),
-        byteas(units.map(({ data }, i) => (dataChanged[i] === true ? dataBytes(data) : null))),
-        bools(attemptChanged),
-        byteas(
-          units.map((unit, i) =>
-            attemptChanged[i] === true && own[i] === true ? dataBytes(unit.attempt?.data ?? null) : null,
-          ),
-        ),
-        int8s(units.map(({ since }) => (since > 0 ? since : null))),
-        texts(attempt(({ progress }) => (progress === null ? null : JSON.stringify(progress)))),
-        byteas(lanes.map(({ lane }) => lane)),
-        byteas(lanes.map(({ long }) => long)),
-        texts(attempt(({ reason }) => reason)),
-      ],
-    );
-  }
-
-  async #insertHistory(): Promise<void> {
-    const rows = this.#archived.filter(({ unit }) => !this.#removed.has(unit));
-    if (rows.length === 0) return;
-    await this.#tx.rows(
-      `INSERT INTO @history (unit, number, status, late, start, "end", expiration, worker, errors, data, held)
-       SELECT * FROM unnest($1::bigint[], $2::int[], $3::smallint[], $4::boolean[], $5::bigint[], $6::bigint[],
-         $7::bigint[], $8::bytea[], $9::text[], $10::bytea[], $11::boolean[])`,
-      [
-        int8s(rows.map(({ unit }) => unit.id)),
-        int4s(rows.map(({ attempt }) => attempt.number)),
-        int2s(rows.map(({ attempt }) => attemptCode[attempt.status])),
-        bools(rows.map(({ attempt }) => attempt.late)),
-        int8s(rows.map(({ attempt }) => attempt.start)),
-        int8s(rows.map(({ attempt }) => attempt.end)),
-        int8s(rows.map(({ attempt }) => attempt.expiration)),
-        byteas(rows.map(({ attempt }) => nameToBytes(attempt.worker))),
-        texts(rows.map(({ attempt }) => writeErrors(attempt.chainingErrors))),
-        byteas(rows.map(({ attempt }) => dataBytes(attempt.data))),
-        bools(rows.map(({ lost }) => lost)),
-      ],
-    );
-  }
-
-  /** The workers of these attempts have heard that they lost them. */
-  async #dropHeld(): Promise<void> {
-    await this.#tx.rows(
-      `UPDATE @history h SET held = false FROM unnest($1::bigint[], $2::int[]) AS g (unit, number)
-       WHERE ${isRow("h.unit", "g.unit")} AND ${isRow("h.number", "g.number")} AND h.held`,
-      [int8s(this.#heard.map(({ unitId }) => unitId)), int4s(this.#heard.map(({ number }) => number))],
-    );
-  }
-
-  async #updateHistory(): Promise<void> {
-    const rows = [...this.#rewritten.values()];
-    await this.#tx.rows(
-      `UPDATE @history h SET status = g.status, data = g.data
-       FROM unnest($1::bigint[], $2::int[], $3::smallint[], $4::bytea[]) AS g (unit, number, status, data)
-       WHERE ${isRow("h.unit", "g.unit")} AND ${isRow("h.number", "g.number")}`,
-      [
-        int8s(rows.map(({ unit }) => unit.id)),
-        int4s(rows.map(({ attempt }) => attempt.number)),
-        int2s(rows.map(({ attempt }) => attemptCode[attempt.status])),
-        byteas(rows.map(({ attempt }) => dataBytes(attempt.data))),
-      ],
-    );
-  }
-
-  async #writeNeeds(units: readonly Unit[]): Promise<void> {
-    const rows = units.flatMap(({ id }) =>
-      this.needs(id).map((need, position) => ({ unit: id, position, ...need })),
-    );
-    const before = units.filter(({ stored }) => stored !== null).map(({ id }) => id);
-    if (before.length > 0)
-      await this.#tx.rows("DELETE FROM @need WHERE unit = ANY ($1::bigint[])", [int8s(before)]);
-    if (rows.length === 0) return;
-    await this.#tx.rows(
-      `INSERT INTO @need (unit, position, target, hard, met, target_spec, target_name)
-       SELECT * FROM unnest($1::bigint[], $2::int[], $3::bigint[], $4::boolean[], $5::boolean[], $6::bytea[], $7::bytea[])`,
-      [
-        int8s(rows.map(({ unit }) => unit)),
-        int4s(rows.map(({ position }) => position)),
-        int8s(rows.map(({ target }) => target)),
-        bools(rows.map(({ kind }) => kind === "hard")),
-        bools(rows.map(({ met }) => met)),
-        byteas(rows.map(({ workSpec }) => nameToBytes(workSpec))),
-        byteas(rows.map(({ workUnit }) => nameToBytes(workUnit))),
-      ],
-    );
-  }
-
-  async #meetNeeds(): Promise<void> {
-    // a unit that was given other needs is written with all of them; the place may be that of another need by now
-    const met = this.#met.filter(({ unit }) => !this.#rewired.has(unit));
-    if (met.length === 0) return;
-    await this.#tx.rows(
-      `UPDATE @need d SET met = true FROM unnest($1::bigint[], $2::int[]) AS g (unit, position)
-       WHERE ${isRow("d.unit", "g.unit")} AND ${isRow("d.position", "g.position")}`,
-      [int8s(met.map(({ unit }) => unit.id)), int4s(met.map(({ position }) => position))],
-    );
-  }
-
-  async #delete(units: readonly Unit[]): Promise<void> {
-    const ids = (some: readonly Unit[]): Buffer => int8s(some.map(({ id }) => id));
-    await this.#tx.rows("DELETE FROM @unit WHERE id = ANY ($1::bigint[])", [ids(units)]);
-    const tried = units.filter(({ attempts }) => attempts > 0);
-    if (tried.length > 0)
-      await this.#tx.rows(
-        `WITH logs AS (DELETE FROM @attempt_log WHERE unit = ANY ($1::bigint[]))
-         DELETE FROM @history WHERE unit = ANY ($1::bigint[])`,
-        [ids(tried)],
-      );
-    const needy = units.filter(({ needs }) => needs);
-    if (needy.length > 0)
-      await this.#tx.rows("DELETE FROM @need WHERE unit = ANY ($1::bigint[])", [ids(needy)]);
-    const labelled = units.filter(({ stored }) => (stored?.labels.length ?? 0) > 0);
-    if (labelled.length > 0) await this.#dropLabels(labelled);
   }
 
   async #writeBegun(session: Session): Promise<void> {

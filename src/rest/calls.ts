@@ -45,7 +45,6 @@ export interface CallsOptions {
 
 export function callsRoute(options: CallsOptions): Route {
   const open = new Set<Calls>();
-  const flushes = new Flushes();
   options.stopping?.addEventListener("abort", () => {
     for (const calls of open) calls.stop();
   });
@@ -65,7 +64,7 @@ export function callsRoute(options: CallsOptions): Route {
       if (!(body instanceof Readable)) throw new HttpError("unsupported_media_type", `Send ${callsType}`);
       if (options.stopping?.aborted === true) throw new HttpError("stopping", "The daemon is stopping");
       reply.hijack();
-      const calls = new Calls(request, body, reply, flushes, options);
+      const calls = new Calls(request, body, reply, options);
       open.add(calls);
       reply.raw.once("close", () => open.delete(calls));
       return undefined;
@@ -92,35 +91,11 @@ function decoded(segment: string): string {
   }
 }
 
-/**
- * Writes the answers of one turn, those to requests that waited first: the worker that waited for a unit begins its task sooner, and the
- * caller that added the unit loses nothing.
- */
-class Flushes {
-  #waited = new Set<Calls>();
-  #others = new Set<Calls>();
-
-  add(calls: Calls, waited: boolean): void {
-    if (this.#waited.size + this.#others.size === 0) process.nextTick(() => this.#flush());
-    if (waited) this.#waited.add(calls);
-    else this.#others.add(calls);
-  }
-
-  #flush(): void {
-    const [waited, others] = [this.#waited, this.#others];
-    this.#waited = new Set();
-    this.#others = new Set();
-    for (const calls of waited) calls.flush();
-    for (const calls of others) calls.flush();
-  }
-}
-
 /** One connection. */
 class Calls {
   readonly #request: FastifyRequest;
   readonly #body: Readable;
   readonly #reply: FastifyReply;
-  readonly #flushes: Flushes;
   readonly #options: CallsOptions;
   readonly #reader = new FrameReader(maxCallBytes);
   /** Requests that wait for something, by number. */
@@ -132,16 +107,10 @@ class Calls {
   /** Long answers that the caller has not read yet. */
   #held = 0;
   #out = "";
+  #scheduled = false;
   #isOver = false;
 
-  constructor(
-    request: FastifyRequest,
-    body: Readable,
-    reply: FastifyReply,
-    flushes: Flushes,
-    options: CallsOptions,
-  ) {
-    this.#flushes = flushes;
+  constructor(request: FastifyRequest, body: Readable, reply: FastifyReply, options: CallsOptions) {
     this.#request = request;
     this.#body = body;
     this.#reply = reply;
@@ -180,7 +149,7 @@ class Calls {
   }
 
   #end(): void {
-    this.flush();
+    this.#flush();
     this.#reply.raw.end();
   }
 
@@ -247,7 +216,7 @@ class Calls {
     const frame = writeFrame(`${number} ${answer.status}`, answer.text);
     if (frame.length > longAnswer) {
       large.charge(socket, frame.length);
-      this.flush();
+      this.#flush();
       this.#hold(frame);
     } else this.#send(frame, waited);
     onAnswer?.({
@@ -305,13 +274,22 @@ class Calls {
     limiterOf.get(socket)?.idle(socket);
   }
 
-  /** Answers of one turn leave together. */
+  /**
+   * Answers of one turn leave together, after all else of that turn. But the first to a request that waited leaves at once: a worker begins its task
+   * before the caller that added the unit is answered.
+   */
   #send(frame: string, waited: boolean): void {
     this.#out += frame;
-    this.#flushes.add(this, waited);
+    if (this.#scheduled) return;
+    this.#scheduled = true;
+    if (waited) this.#flush();
+    process.nextTick(() => {
+      this.#scheduled = false;
+      this.#flush();
+    });
   }
 
-  flush(): void {
+  #flush(): void {
     const out = this.#out;
     this.#out = "";
     if (out !== "" && this.#isOpen) this.#writeOut(out);

@@ -3,17 +3,19 @@
  * members of the body; those that look at all namespaces are `POST /v1/{verb}`. The namespace is in the path only, where
  * the one check of who may do what finds it.
  */
-import { signatures, type Verb } from "../core/index.ts";
+import { signatures, verbNames, type Verb } from "../core/index.ts";
 import { nameToUrl } from "./url-name.ts";
 
-const kebab = (verb: string): string => verb.replace(/[A-Z]/g, (letter) => "-" + letter.toLowerCase());
+const segments = Object.fromEntries(
+  verbNames.map((verb) => [verb, verb.replace(/[A-Z]/g, (letter) => "-" + letter.toLowerCase())]),
+) as Readonly<Record<Verb, string>>;
 
 /** Without a namespace, all of them are meant. */
 export const verbPath = (verb: Verb, ns?: string): string =>
-  ns === undefined ? `/v1/${kebab(verb)}` : `/v1/namespace/${nameToUrl(ns)}/${kebab(verb)}`;
+  ns === undefined ? `/v1/${segments[verb]}` : `/v1/namespace/${nameToUrl(ns)}/${segments[verb]}`;
 
 /** The same as a template, for a server's table of routes. */
-export const verbTemplate = (verb: Verb): string => `/v1/namespace/{namespace}/${kebab(verb)}`;
+export const verbTemplate = (verb: Verb): string => `/v1/namespace/{namespace}/${segments[verb]}`;
 
 /** The body of a call: `args` without the namespace. */
 export function verbBody(verb: Verb, args: readonly unknown[]): Record<string, unknown> {

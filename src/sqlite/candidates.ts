@@ -4,7 +4,6 @@ import {
   hasFlowRules,
   hasLanes,
   nextToken,
-  openLane,
   tokensOf,
   type AttemptRow,
   type Candidate,
@@ -15,7 +14,6 @@ import { firstDue } from "./expiry.ts";
 import { lanesOf } from "./lanes.ts";
 import { readLimits } from "./limits.ts";
 import { type Space, type Spec, type State, topPriority } from "./state.ts";
-import { apply } from "./working-set.ts";
 
 export const noCandidates = (): Candidates => ({
   settings: defaultNamespaceSettings,
@@ -54,8 +52,8 @@ export function heldBack(state: State, spec: Spec, now: number): Held | null {
   const { meta, full } = spec;
   if (tokensOf(meta.rate, full, now) < 1) return { reason: "rate", until: nextToken(meta.rate, full, now) };
   if (!hasLanes(meta) || spec.counts.available === 0) return null;
-  if (apply(state, now, (set) => openLane(set, spec, 1)) !== undefined) return null;
-  return { reason: "partitions", until: lanesOf(state, spec).nextWake };
+  const lanes = lanesOf(state, spec);
+  return lanes.mayServe(spec, now) ? null : { reason: "partitions", until: lanes.nextWake };
 }
 
 export function earliest(a: number | null, b: number | null): number {

@@ -183,11 +183,19 @@ export class Committer {
       return;
     }
     state.committed();
+    const others: Outcome[] = [];
+    let invited = false;
     for (const outcome of outcomes) {
-      if ("error" in outcome) outcome.job.reject(outcome.error);
-      else if (outcome.answer === again) this.#queue.push(outcome.job);
-      else outcome.job.resolve(outcome.answer);
+      if ("answer" in outcome && outcome.answer === again) this.#queue.push(outcome.job);
+      else if (!outcome.job.invited) others.push(outcome);
+      else {
+        invited = true;
+        answer(outcome);
+      }
     }
+    // a worker that waited hears of its unit first
+    if (invited) process.nextTick(() => others.forEach(answer));
+    else others.forEach(answer);
     this.#onCommit();
   }
 
@@ -222,6 +230,11 @@ export class Committer {
     this.#queue = [];
     for (const { reject } of rest) reject(this.#failure);
   }
+}
+
+function answer(outcome: Outcome): void {
+  if ("error" in outcome) outcome.job.reject(outcome.error);
+  else outcome.job.resolve(outcome.answer);
 }
 
 const isSteps = (answer: unknown): answer is Generator<undefined, unknown> =>

@@ -15,6 +15,8 @@
  * | `deletePlain` | a store without dependencies, a work spec without partitions                             |
  */
 import {
+  areStoredInTurns,
+  inTurns,
   actionStatus,
   attemptId,
   begunFirst,
@@ -74,7 +76,7 @@ const unitsAtOnce = 500;
 export function* addNew(
   state: State,
   spec: Spec,
-  puts: readonly WorkUnitPut[],
+  given: readonly WorkUnitPut[],
   now: number,
 ): Steps<AddedWorkUnit[] | null> {
   const plain = (put: WorkUnitPut): boolean =>
@@ -82,7 +84,9 @@ export function* addNew(
     isUsualName(put.name) &&
     batchOf(put.labels) === null &&
     !hasTimer(put.timing ?? null);
-  if (!state.fastPaths || !puts.every(plain)) return null;
+  if (!state.fastPaths || !given.every(plain)) return null;
+  const sorted = areStoredInTurns(spec.meta, given.length);
+  const puts = sorted ? inTurns(given) : given;
   const first = state.counters.unit + 1;
   state.writes++;
   for (let at = 0; at < puts.length; at += manyRows) {
@@ -93,7 +97,13 @@ export function* addNew(
     state.sql.dropUnitRange.run(first, first + at + some.length - 1);
     return null;
   }
-  return enterNew(state, spec, puts, first, now);
+  const added = enterNew(state, spec, puts, first, now);
+  return sorted ? asGiven(given, added) : added;
+}
+
+function asGiven(given: readonly WorkUnitPut[], added: readonly AddedWorkUnit[]): AddedWorkUnit[] {
+  const byName = new Map(added.map((one) => [one.name, one]));
+  return given.map(({ name }) => byName.get(name)!);
 }
 
 function insert(state: State, spec: Spec, puts: readonly WorkUnitPut[], first: number, now: number): number {
@@ -252,8 +262,9 @@ function claimFromLanes(giving: Giving, limit: number): number {
   const lanes = lanesOf(state, spec);
   const find = state.counters.extras === 0 ? sql.claimableInLane : sql.claimableInLaneQueued;
   // what was read of a lane and not given yet; lanes are asked for so much that one look each is mostly enough
-  const read = new Map<Lane, Row[]>();
   const share = Math.ceil(limit / Math.max(1, lanes.open));
+  const ahead = share === 1 && limit >= manyRows ? lanes.ahead(spec, now, limit) : [];
+  const read = readFirst(state, spec, ahead);
   let taken = 0;
   while (taken < limit) {
     const lane = lanes.next(spec, now);
@@ -272,11 +283,11 @@ function claimFromLanes(giving: Giving, limit: number): number {
     const row = rows.pop();
     if (row === undefined || !giving.give(row, partition)) break;
     const place = row[2] as number;
-    const unit = { partition, priority: 0 - place };
     sql.dropReadyLane.run(spec.id, key, place, nameValue(giving.lastName));
-    lanes.leave({ ...unit, attempt: row[6] === null ? null : row }, "available");
-    lanes.enter({ ...unit, attempt: row }, "pending");
-    Object.assign(spec, nextTurnOf(meta, spec, partition));
+    lanes.begin(lane, 0 - place, row[6] !== null);
+    const { cursor, turn } = nextTurnOf(meta, spec, partition);
+    spec.cursor = cursor;
+    spec.turn = turn;
     if (hasRate(meta.ratePerPartition)) {
       lane.full = takeTokens(meta.ratePerPartition, lane.full, now, 1);
       sql.setLane.run(spec.id, key, lane.full);
@@ -286,6 +297,19 @@ function claimFromLanes(giving: Giving, limit: number): number {
     taken++;
   }
   return taken;
+}
+
+/** The first unit of each of these lanes, as far as they fill a statement. */
+function readFirst(state: State, spec: Spec, lanes: readonly Lane[]): Map<Lane, Row[]> {
+  const { sql } = state;
+  const find = state.counters.extras === 0 ? sql.claimableFirst : sql.claimableFirstQueued;
+  const read = new Map<Lane, Row[]>();
+  for (let at = 0; at + manyRows <= lanes.length; at += manyRows) {
+    const some = lanes.slice(at, at + manyRows);
+    for (const row of find.all(...some.map(({ partition }) => laneValue(partition)), spec.id))
+      read.set(some[row[13] as number]!, [row]);
+  }
+  return read;
 }
 
 /** Units that become attempts of one claim, gathered so that those that are alike are one statement. */

@@ -30,6 +30,9 @@ export const manyRows = 50;
 const rows = (columns: number): string =>
   Array.from({ length: manyRows }, (_, i) => `(${i}${",?".repeat(columns)})`).join(",");
 
+const firstOfLanes = `FROM wanted CROSS JOIN unit AS u ON u.id = (
+      SELECT r.unit FROM ready_lane AS r WHERE r.partition = wanted.partition AND r.spec = ? ORDER BY r.place, r.name LIMIT 1)`;
+
 export const sql = {
   // ---- what is read on opening, and counted
 
@@ -246,6 +249,17 @@ export const sql = {
       e.queues IS NOT NULL OR coalesce(e.labels LIKE '%"batch:%', 0), e.max_tries
     FROM ready_lane AS r CROSS JOIN unit AS u ON u.id = r.unit LEFT JOIN extra AS e ON e.unit = r.unit
     WHERE r.spec = ? AND r.partition = ? ORDER BY r.place, r.name LIMIT ? + 0`,
+  /** The first unit of each of many partitions, with the number of the partition in the list: a third of the time of so many statements. */
+  claimableFirst: `
+    WITH wanted (i, partition) AS (VALUES ${rows(1)})
+    SELECT u.id, u.name, 0 - u.priority, u.data, u.attempts, u.tries, u.status, u.since, u.ended, u.created, u.not_before,
+      0 AS queued, NULL AS max_tries, wanted.i
+    ${firstOfLanes}`,
+  claimableFirstQueued: `
+    WITH wanted (i, partition) AS (VALUES ${rows(1)})
+    SELECT u.id, u.name, 0 - u.priority, u.data, u.attempts, u.tries, u.status, u.since, u.ended, u.created, u.not_before,
+      e.queues IS NOT NULL OR coalesce(e.labels LIKE '%"batch:%', 0), e.max_tries, wanted.i
+    ${firstOfLanes} LEFT JOIN extra AS e ON e.unit = u.id`,
   /** Of a row value with a CAST in it SQLite uses the first part only, so higher places go by themselves. */
   dropPlacesBefore: "DELETE FROM ready WHERE spec = ? AND place < ?",
   dropClaimed: "DELETE FROM ready WHERE spec = ? AND place = ? AND name <= CAST(? AS TEXT)",

@@ -1,5 +1,5 @@
 /** What a worker emits, by name. Listeners are called in the worker's own turn: keep them quick. */
-import type { AttemptProgress } from "../core/index.ts";
+import { CoordinateError, type AttemptProgress } from "../core/index.ts";
 
 /** One unit. `worker` is the child worker that holds the attempt. */
 export interface UnitEvent {
@@ -56,3 +56,29 @@ export type WorkerEvents = {
   stopping: [{ readonly worker: string }];
   stopped: [{ readonly worker: string }];
 };
+
+const known: Readonly<Record<keyof WorkerEvents, true>> = {
+  began: true,
+  progress: true,
+  finished: true,
+  failed: true,
+  retried: true,
+  lost: true,
+  refused: true,
+  unsettled: true,
+  timedOut: true,
+  released: true,
+  started: true,
+  stopping: true,
+  stopped: true,
+};
+
+/** What Node.js itself listens to on any emitter. */
+const everywhere: readonly (string | symbol)[] = ["error", "newListener", "removeListener"];
+
+/** Whoever listens for an event that a worker does not have would wait for ever without a word. */
+export function checkEvent(event: string | symbol): void {
+  if (typeof event === "symbol" || Object.hasOwn(known, event) || everywhere.includes(event)) return;
+  const names = Object.keys(known).join(", ");
+  throw new CoordinateError("bad_argument", `${event}: not an event of a worker; the events are ${names}`);
+}

@@ -12,7 +12,7 @@ import { CancelWatch } from "./cancel-watch.ts";
 import { Claim, settlingVerbs, type ClaimContext } from "./claim.ts";
 import { Claimer, type Opened } from "./claimer.ts";
 import { noCounts, type WorkerCounts } from "./counts.ts";
-import type { WorkerEvents } from "./events.ts";
+import { checkEvent, type WorkerEvents } from "./events.ts";
 import { asksOf } from "./asks.ts";
 import { guardRejections } from "./guard.ts";
 import { Heartbeat } from "./heartbeat.ts";
@@ -66,6 +66,7 @@ export class Worker extends EventEmitter<WorkerEvents> {
   /** Throws `bad_argument`, naming the option, when one makes no sense. */
   constructor(namespace: Namespace, options: WorkerOptions) {
     super();
+    (this as EventEmitter).on("newListener", checkEvent);
     // who comes from another system hands over a name, or the coordinator itself
     const { name: given, verbs: found } = (namespace as Namespace | undefined) ?? {};
     if (typeof given !== "string" || typeof found !== "object")

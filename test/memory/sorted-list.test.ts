@@ -52,7 +52,11 @@ describe("a sorted list", () => {
           expect([...list.from(({ key }) => key >= from)].map(({ key }) => key)).toEqual(
             expected.filter((key) => key >= from),
           );
-          // also from one to the next, as it is mostly asked
+          for (const [i, key] of expected.slice(0, 600).entries())
+            expect(list.next(items.get(key)!)?.key).toBe(expected[i + 1]);
+          expect(list.next(items.get(keys[0] ?? 0) ?? { key: -1 })?.key).toBe(
+            items.has(keys[0] ?? 0) ? expected[expected.indexOf(keys[0] ?? 0) + 1] : undefined,
+          );
           for (const low of [...keys.slice(0, 20), ...expected.slice(0, 600)])
             for (const next of [low, low + 1])
               expect(list.firstFrom(({ key }) => key >= next)?.key).toBe(expected.find((key) => key >= next));

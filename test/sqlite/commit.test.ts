@@ -136,6 +136,13 @@ describe("a worker that waits", () => {
     expect(fault.commits).toBe(1);
   });
 
+  test("is answered before whoever added the unit", async () => {
+    const { claimed } = await waits("r");
+    const order: string[] = [];
+    await Promise.all([add("a").then(() => order.push("added")), claimed.then(() => order.push("claimed"))]);
+    expect(order).toEqual(["claimed", "added"]);
+  });
+
   test("goes on waiting when there was no space for the unit", async () => {
     const { claimed } = await waits("r");
     fault.arm(true);

@@ -14,6 +14,9 @@ const scans: Record<string, RegExp> = {
   leases: /^SCAN lease$/,
   // what runs is little; once for a spec with partitions
   laneLeases: /^SCAN l$/,
+  // the list of partitions
+  claimableFirst: /^SCAN wanted$/,
+  claimableFirstQueued: /^SCAN wanted$/,
   // what runs is little, and here it is few enough to be sorted
   pendingByName: /^SCAN l$/,
 };

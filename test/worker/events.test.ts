@@ -184,3 +184,18 @@ describe("events", () => {
     await turns();
   });
 });
+
+describe("a listener", () => {
+  it("for an event that a worker does not have is refused with the events that there are", () => {
+    const worker = bench().start({ tasks: { s: () => undefined } });
+    const listen = (event: string): unknown => (worker as NodeJS.EventEmitter).on(event, () => undefined);
+    assert.throws(() => listen("completed"), {
+      code: "bad_argument",
+      message: /completed: not an event of a worker; the events are began, .*finished, failed/,
+    });
+    assert.throws(() => listen("toString"), { code: "bad_argument" });
+    listen("finished");
+    // what `once` of node:events listens to besides
+    listen("error");
+  });
+});

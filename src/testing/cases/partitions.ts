@@ -1,5 +1,11 @@
 import assert from "node:assert/strict";
-import { encodeData, type AttemptRow, type Exclusion, type WorkUnitInput } from "../../core/index.ts";
+import {
+  decodeData,
+  encodeData,
+  type AttemptRow,
+  type Exclusion,
+  type WorkUnitInput,
+} from "../../core/index.ts";
 import { present, type CaseGroup, type Context } from "../stack.ts";
 
 /** `a1`, `a2`, … of partition a, and so on: three for each letter unless said otherwise. */
@@ -73,6 +79,74 @@ export const partitions: CaseGroup = {
         await t.add("s", ...many);
         assert.equal((await t.unit("s", "u0001")).partition, "p1");
         assert.equal((await t.claim({ number: 700 })).length, 51);
+      },
+    },
+    {
+      name: "many units that are added at once are answered in the order given, and taken in turns",
+      async run(t) {
+        await t.spec("s", { fair: "partition" });
+        const letters = Array.from("edcba");
+        const many = letters.flatMap((partition) => units(partition, 60));
+        const added = await t.c.addWorkUnits(t.ns, "s", many);
+        assert.deepEqual(
+          added.map(({ name, created }) => [name, created]),
+          many.map(({ name }) => [name, true]),
+        );
+        const ids = new Map((await t.c.listWorkUnits(t.ns, "s")).rows.map(({ name, id }) => [name, id]));
+        for (const { name, id } of added) if (ids.has(name)) assert.equal(id, ids.get(name));
+        const claimed = (await t.claim({ number: 300 })).map(({ workUnit }) => workUnit);
+        const names = units("a", 60).map(({ name }) => name.slice(1));
+        const inTurns = names.sort().flatMap((number) => letters.toSorted().map((letter) => letter + number));
+        assert.deepEqual(claimed, inTurns);
+      },
+    },
+    {
+      name: "among many units that are added at once, a name may exist or come twice",
+      async run(t) {
+        await t.spec("s", { fair: "partition" });
+        const one = encodeData({ of: 1 });
+        const two = encodeData({ of: 2 });
+        await t.add("s", { name: "there", partition: "z", data: one });
+        const added = await t.c.addWorkUnits(t.ns, "s", [
+          { name: "kept", partition: "b", data: one },
+          ...units("c", 150),
+          { name: "there", partition: "a", data: two },
+          { name: "kept", partition: "a", data: two, onConflict: "ignore" },
+          { name: "twice", partition: "b", data: one },
+          { name: "twice", partition: "a", data: two },
+        ]);
+        assert.deepEqual(
+          [0, 151, 152, 153, 154].map((i) => [added[i]?.name, added[i]?.created]),
+          [
+            ["kept", true],
+            ["there", false],
+            ["kept", false],
+            ["twice", true],
+            ["twice", false],
+          ],
+        );
+        const found = async (name: string): Promise<unknown[]> => {
+          const { partition, data } = await t.unit("s", name);
+          return [partition, data === null ? null : decodeData(data)];
+        };
+        assert.deepEqual(await found("there"), ["a", { of: 2 }]);
+        assert.deepEqual(await found("kept"), ["b", { of: 1 }]);
+        assert.deepEqual(await found("twice"), ["a", { of: 2 }]);
+        assert.deepEqual(await t.claimNames({ number: 5 }), ["there", "kept", "c1", "twice", "c10"]);
+      },
+    },
+    {
+      name: "units that ended while there were no rules are not handed out when there are rules again",
+      async run(t) {
+        await start(t, { fair: "partition" }, "a", 2);
+        await t.spec("s");
+        const [first, second] = await t.claim({ number: 2 });
+        await t.settled(second!, "finish");
+        await t.settled(first!, "retry");
+        await t.spec("s", { fair: "partition" });
+        assert.deepEqual(await t.claimNames({ number: 5 }), ["a1"]);
+        await t.add("s", { name: "a3", partition: "a" });
+        assert.deepEqual(await t.claimNames({ number: 5 }), ["a3"]);
       },
     },
     {
