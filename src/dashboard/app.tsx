@@ -1,6 +1,16 @@
 /** The shell: signs in, chooses the namespace, and puts one page between rail and top bar. */
 import { useQueryClient } from "@tanstack/react-query";
-import { lazy, Suspense, useEffect, useMemo, useState, type ComponentType, type ReactNode } from "react";
+import {
+  lazy,
+  memo,
+  Suspense,
+  useDeferredValue,
+  useEffect,
+  useMemo,
+  useState,
+  type ComponentType,
+  type ReactNode,
+} from "react";
 import { isForbidden, isUnauthorized, sayError, useToken } from "./data/connection.ts";
 import { takeCounts } from "./data/counts.ts";
 import { live, useFollow } from "./data/live.ts";
@@ -88,7 +98,8 @@ function Chosen({
 function Namespace(props: { route: Route; ns: string; session: Session; token: string | null }): ReactNode {
   const { route, ns, session, token } = props;
   const cache = useQueryClient();
-  const look = useLook(ns);
+  // what is read is drawn in pieces, between which the browser answers keys and clicks
+  const look = useDeferredValue(useLook(ns));
   const [shown, setShown] = useState<"palette" | "help" | null>(null);
   useFollow(ns, cache, token, takeCounts);
   useKeys(route, ns, {
@@ -114,43 +125,54 @@ function Namespace(props: { route: Route; ns: string; session: Session; token: s
     const title = what === undefined ? titles[route.page] : visible(what).slice(0, 80);
     document.title = `${title} · ${nsTitle(ns)} · Coordinate`;
   }, [route, ns]);
-  const Page = pageOf[route.page];
   return (
     <HereContext value={here}>
-      <div className="app">
-        <a
-          className="skip"
-          href="#main"
-          onClick={(event) => {
-            event.preventDefault();
-            document.getElementById("main")?.focus();
-          }}
-        >
-          Skip to the page
-        </a>
-        <Rail onHelp={() => setShown("help")} />
-        <div className="page">
-          <TopBar onFind={() => setShown("palette")} />
-          <main id="main" tabIndex={-1}>
-            {look.error !== null && <Trouble text={sayError(look.error)} />}
-            {session.scopes.includes("read") ? (
-              <Fenced key={`${route.page} ${route.spec ?? ""} ${route.unit ?? ""}`}>
-                <Suspense fallback={null}>
-                  <Page />
-                </Suspense>
-              </Fenced>
-            ) : (
-              <Trouble
-                text={`This token may not read ${nsTitle(ns)}. Choose another namespace, or sign in with another token.`}
-              />
-            )}
-          </main>
-        </div>
-        <BottomTabs />
-      </div>
+      <Drawn here={here} show={setShown} />
       <Operations />
       {shown === "palette" && <Palette onClose={() => setShown(null)} onHelp={() => setShown("help")} />}
       {shown === "help" && <Help onClose={() => setShown(null)} />}
     </HereContext>
   );
 }
+
+/** Rail, top bar and page: drawn again when what they show has changed, and not when it was read. */
+const Drawn = memo(function Drawn(props: {
+  here: Here;
+  show: (what: "palette" | "help") => void;
+}): ReactNode {
+  const { route, ns, session, look } = props.here;
+  const Page = pageOf[route.page];
+  return (
+    <div className="app">
+      <a
+        className="skip"
+        href="#main"
+        onClick={(event) => {
+          event.preventDefault();
+          document.getElementById("main")?.focus();
+        }}
+      >
+        Skip to the page
+      </a>
+      <Rail onHelp={() => props.show("help")} />
+      <div className="page">
+        <TopBar onFind={() => props.show("palette")} />
+        <main id="main" tabIndex={-1}>
+          {look.error !== null && <Trouble text={sayError(look.error)} />}
+          {session.scopes.includes("read") ? (
+            <Fenced key={`${route.page} ${route.spec ?? ""} ${route.unit ?? ""}`}>
+              <Suspense fallback={null}>
+                <Page />
+              </Suspense>
+            </Fenced>
+          ) : (
+            <Trouble
+              text={`This token may not read ${nsTitle(ns)}. Choose another namespace, or sign in with another token.`}
+            />
+          )}
+        </main>
+      </div>
+      <BottomTabs />
+    </div>
+  );
+});

@@ -188,6 +188,6 @@ export function useWaiting(ns: string): UseQueryResult<Map<string, { since: numb
       new Map(
         (await client.waitingSince(ns)).map(({ workSpec, since, exact }) => [workSpec, { since, exact }]),
       ),
-    refetchInterval: every(20_000),
+    refetchInterval: every(30_000),
   });
 }

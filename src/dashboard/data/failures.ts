@@ -35,6 +35,6 @@ export function useFailures(ns: string, spec: string, enabled: boolean): UseQuer
       }));
     },
     enabled,
-    refetchInterval: every(20_000),
+    refetchInterval: every(30_000),
   });
 }

@@ -52,7 +52,7 @@ function useHistory(ns: string, spec: string | null, { range, from, to }: Window
         ...(spec !== null && { workSpecs: [spec] }),
         ...(range === null ? { from: from + ahead(), to: to + ahead() } : { lastMs: to - from }),
       }),
-    refetchInterval: range === null ? false : every(to - from > 3_600_000 ? 60_000 : 20_000),
+    refetchInterval: range === null ? false : every(to - from > 3_600_000 ? 60_000 : 30_000),
     placeholderData: keepPreviousData,
     retry: 1,
   });

@@ -66,16 +66,20 @@ export function useLook(ns: string): NamespaceLook {
       })
       .sort(byNeed);
   }, [ns, specs.data, counts.data, waiting.data, explain.data, workers.data, held.data]);
-  return {
-    specs: look,
-    byName: useMemo(() => new Map(look?.map((spec) => [spec.name, spec])), [look]),
-    attention: useMemo(() => look?.filter(({ condition }) => condition !== null) ?? [], [look]),
-    workers: workers.data?.length,
-    units: (counts.data ?? []).reduce(
-      (sum, row) => sum + Object.values(row.counts).reduce((a, b) => a + b, 0),
-      0,
-    ),
-    error: counts.error ?? specs.error,
-    updatedAt: counts.dataUpdatedAt,
-  };
+  const error = counts.error ?? specs.error;
+  return useMemo(
+    () => ({
+      specs: look,
+      byName: new Map(look?.map((spec) => [spec.name, spec])),
+      attention: look?.filter(({ condition }) => condition !== null) ?? [],
+      workers: workers.data?.length,
+      units: (counts.data ?? []).reduce(
+        (sum, row) => sum + Object.values(row.counts).reduce((a, b) => a + b, 0),
+        0,
+      ),
+      error,
+      updatedAt: counts.dataUpdatedAt,
+    }),
+    [look, workers.data, counts.data, counts.dataUpdatedAt, error],
+  );
 }

@@ -40,7 +40,7 @@ export function useExplain(ns: string, request: ScheduleRequest = {}): UseQueryR
   return useQuery({
     queryKey: ["explain", ns, request],
     queryFn: () => client.explain(ns, request),
-    refetchInterval: every(20_000),
+    refetchInterval: every(30_000),
   });
 }
 

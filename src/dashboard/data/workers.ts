@@ -21,7 +21,7 @@ export function useWorkers(ns: string): UseQueryResult<WorkerRow[]> {
       const { rows } = await firstRows(max, (page) => client.listWorkers(ns, { active: true, ...page }));
       return rows;
     },
-    refetchInterval: every(20_000),
+    refetchInterval: every(30_000),
   });
 }
 
@@ -71,7 +71,7 @@ export function useHeld(ns: string, workers: readonly WorkerRow[] | undefined): 
       return { byWorker, all };
     },
     enabled: workers !== undefined,
-    refetchInterval: every(20_000),
+    refetchInterval: every(30_000),
   });
 }
 
