@@ -5,7 +5,7 @@ import { CoordinateError } from "./errors.ts";
 import { followBefore, needState, supersede, wait } from "./life.ts";
 import { conclude } from "./batching.ts";
 import type { WorkUnitPut } from "./store.ts";
-import { areStoredInTurns, inTurns } from "./partitions.ts";
+import { addsInTurns, inTurns } from "./partitions.ts";
 import { agedPriority, ages, isLate } from "./timing.ts";
 import type { WorkSpecMeta } from "./work-spec.ts";
 import { availableSince, type AddedWorkUnit } from "./work-unit.ts";
@@ -157,7 +157,7 @@ function makeInTurns<Unit extends UnitState>(
   spec: Unit["spec"],
   puts: readonly WorkUnitPut[],
 ): Unit[] {
-  if (!areStoredInTurns(spec.meta, puts.length)) return [];
+  if (!addsInTurns(spec.meta, puts.length)) return [];
   const fresh = new Map<string, WorkUnitPut>();
   // a name may come twice: it is made as the first put says, and the second one changes it
   for (const put of puts)

@@ -145,7 +145,7 @@ const manyUnits = 100;
  * Whether so many new units get their ids, and so their places in memory and on the disk, in the order in which their partitions will
  * take turns: a claim takes units of many partitions, and finds those that were added together beside each other.
  */
-export const areStoredInTurns = (meta: WorkSpecMeta, count: number): boolean =>
+export const addsInTurns = (meta: WorkSpecMeta, count: number): boolean =>
   count >= manyUnits && hasLanes(meta);
 
 /** First one unit of each partition, in the order of partitions, then another one of each, and so on. */

@@ -15,7 +15,7 @@
  * | `deletePlain` | a store without dependencies, a work spec without partitions                             |
  */
 import {
-  areStoredInTurns,
+  addsInTurns,
   inTurns,
   actionStatus,
   attemptId,
@@ -85,7 +85,7 @@ export function* addNew(
     batchOf(put.labels) === null &&
     !hasTimer(put.timing ?? null);
   if (!state.fastPaths || !given.every(plain)) return null;
-  const sorted = areStoredInTurns(spec.meta, given.length);
+  const sorted = addsInTurns(spec.meta, given.length);
   const puts = sorted ? inTurns(given) : given;
   const first = state.counters.unit + 1;
   state.writes++;
