@@ -39,7 +39,7 @@ const supersededAndKnown = `  ), superseded AS (
     ON CONFLICT DO NOTHING
 `;
 
-/** What each caller was given, in the order of turns; one sort for all that is noted of it. */
+/** What each caller was given, in the order of turns: sorted once, for both the log and the request. */
 const dealtTo = (noted: boolean): string => `  ), dealt AS MATERIALIZED (
     SELECT caller, array_agg(id) AS units, array_agg(attempts) AS numbers${noted ? ", string_agg(id || '.' || attempts, ',') AS answer" : ""}
     FROM (SELECT caller, id, attempts FROM claimed ORDER BY caller, turn) AS c GROUP BY caller
@@ -70,7 +70,7 @@ export const requestOf = (namespace: string, id: string): string =>
 
 type ClaimKind = "plain" | "noted" | "whole";
 
-/** What decides over the claim as a whole, first things first: a number with each row, in place of as many columns. */
+/** What decides about the claim as a whole. Each row carries all of it as one number, since nine columns took longer to write and to read. */
 const flags = [
   "spec.repeated IS NOT NULL",
   "spec.stale",

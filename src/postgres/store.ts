@@ -80,7 +80,7 @@ import { dropBatches, findInner, pageBatches, readBatches } from "./batches.ts";
 import { dropLimits, readLimits, writeLimits } from "./limits.ts";
 import { readCandidates, readTopPriorities } from "./candidates.ts";
 import { claimUnits, heldLanes, type Claimed, type ClaimHints } from "./claims.ts";
-import { catchUp, isPast, isPastAcross, lookUp, moveAcross, type Ways } from "./expiry.ts";
+import { catchUp, isPast, lookUp, moveAcross, type Ways } from "./expiry.ts";
 import {
   copyFromUnits,
   copyUnits,
@@ -829,12 +829,7 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
   }
 
   async getAttempts(ns: string, ids: readonly AttemptKey[], now: number): Promise<(AttemptRow | null)[]> {
-    const [found, [past]] = await Promise.all([
-      findAttempts(this.#db, ns, ids, now),
-      this.#db.rows(`SELECT ${isPastAcross("$1::bigint")}`, [now]),
-    ]);
-    if (past?.[0] !== true) return found;
-    // a unit that has failed for being late has an attempt that was not there
+    // a unit that has just failed for being late has an attempt only once that is written
     await moveAcross(this.#db, now, Infinity, this.#ways.allocate);
     return findAttempts(this.#db, ns, ids, now);
   }

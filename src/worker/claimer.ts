@@ -76,7 +76,7 @@ export interface ClaimSetting<Run extends Runnable> {
 
 /** A request that waits for work is ended when no slot has been free to run it for this long. */
 const noRoomMs = 100;
-/** Units of small claims that are requested ahead at most, while slots wait for each of them. */
+/** How many units small claims request ahead at most, while slots wait for them. */
 const maxSmallAhead = 8;
 /** Claims ahead are for claims that take no longer than the pace aims at, and no longer than this part of the lease. */
 const shortLease = 1 / 20;
@@ -130,7 +130,7 @@ interface Source<Run> {
   claimant: string;
   /** The last claim was answered in full: there is probably more. */
   plenty: boolean;
-  /** How many claims are requested ahead: more while slots wait for small ones, as each is on its way longer than its units run. */
+  /** How many claims are requested ahead. It grows while slots wait for small claims: a request then takes longer than its units run. */
   depth: number;
   /** Claims since one for which a slot waited. */
   inTime: number;
