@@ -55,24 +55,28 @@ const hasNeedyPast = (now: string): string =>
  */
 export const isPastAcross = (now: string): string => `(${hasTimerPast(now)} OR ${hasNeedyPast(now)})`;
 
-/** The work spec, with nothing in it past its time. Throws when it is not there. */
+/**
+ * The work spec, with nothing in it past its time. Throws when it is not there. `seen` is the digest of its metadata, null when
+ * something was past its time.
+ */
 export async function lookUp(
   db: Database,
   ns: string,
   ref: WorkSpecRef,
   now: number,
   ways: Ways,
-): Promise<Spec> {
+): Promise<{ spec: Spec; seen: string | null }> {
   const [row] = await db.rows(
-    `SELECT s.id, ${isPast("s", "$3::bigint")}, ${specColumns}
+    `SELECT s.id, ${isPast("s", "$3::bigint")}, md5(s.meta), ${specColumns}
      FROM @namespace n JOIN @spec s ON s.namespace = n.id AND NOT s.dead
      WHERE n.name = $1 AND NOT n.dead AND s.name = $2`,
     [nameToBytes(ns), nameToBytes(workSpecName(ref)), now],
   );
   if (row === undefined || (typeof ref !== "string" && ref.id !== row[0])) throw missingWorkSpec(ref);
-  const spec = readSpec(row[0] as number, row.slice(2));
-  if (row[1] === true) await catchUp(db, spec.id, now, Infinity, ways);
-  return spec;
+  const spec = readSpec(row[0] as number, row.slice(3));
+  const isLate = row[1] === true;
+  if (isLate) await catchUp(db, spec.id, now, Infinity, ways);
+  return { spec, seen: isLate ? null : (row[2] as string) };
 }
 
 // a delayed unit depends on nothing that is not met: it would be blocked

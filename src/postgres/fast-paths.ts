@@ -16,7 +16,7 @@ import {
   type WorkUnitPut,
 } from "../core/index.ts";
 import { isRow, type Database, type Row, type Transaction } from "./connection.ts";
-import { isPastAcross } from "./expiry.ts";
+import { isPast, isPastAcross } from "./expiry.ts";
 import { extraArrays, extrasFrom, labelRows, retryArrays } from "./extras.ts";
 import { comparePlaces, placeOf, type Place } from "./floor.ts";
 import { LaneNotes, noteColumns, noteInsert, notesFrom, writeNotes } from "./lanes.ts";
@@ -29,44 +29,58 @@ import { bools, byteas, CopyRows, dataBytes, float8s, int2s, int4s, int8s } from
 // ---- adding
 
 /**
- * Units that are all new and wait for nothing, in one statement. Throws a unique violation when one of them exists, and
- * answers false when the work spec is not there any more; then nothing was written.
+ * Notes the request and counts the units, where the work spec is still there. `units` is where the counts of available and delayed
+ * units come from.
  */
-const insertStatement = (named: boolean): string => `
-  WITH spec AS MATERIALIZED (SELECT id, namespace, laned FROM @spec WHERE id = $1 AND NOT dead),
-  added AS (
-    INSERT INTO @unit (id, spec, key, status, place, not_before, created, data${named ? ", lane, partition, queues, labels, retry, max_tries" : ""})
-    SELECT g.id, spec.id, g.key, g.status, g.place, g.not_before, $2, g.data${named ? ", g.lane, g.partition, e.queues, e.labels, r.retry, r.max_tries" : ""}
-    FROM spec, unnest($3::bigint[], $4::bytea[], $5::smallint[], $6::float8[], $7::bigint[], $8::bytea[]${named ? ", $14::bytea[], $15::bytea[]" : ""})
-      AS g (id, key, status, place, not_before, data${named ? ", lane, partition" : ""})${
-        named
-          ? ` LEFT JOIN (${extrasFrom(16)}) e ON e.id = g.id
-      LEFT JOIN unnest($28::bigint[], $29::text[], $30::int[]) AS r (id, retry, max_tries) ON r.id = g.id`
-          : ""
-      }
-    RETURNING status
-  )${
-    named
-      ? `, labelled AS (
-    INSERT INTO @label (spec, label, key, unit)
-    SELECT l.* FROM spec, unnest($19::bigint[], $20::bytea[], $21::bytea[], $22::bigint[]) AS l (spec, label, key, unit)
-    ON CONFLICT (spec, label, key) DO UPDATE SET unit = excluded.unit
-  ), told AS (
-    ${noteInsert(`spec, ${notesFrom(23)} WHERE spec.laned`)}
-  )`
-      : ""
-  }, noted AS (
+const notedAndCounted = (counts: string): string => `noted AS (
     INSERT INTO @request (namespace, spec, id, time, answer)
-    SELECT namespace, id, $9::bytea, $2, $10::text FROM spec WHERE $9::bytea IS NOT NULL
+    SELECT namespace, id, $3::bytea, $2::bigint, $4::text FROM spec WHERE $3::bytea IS NOT NULL
   ), tallied AS (
     ${tallyInsert}
-    SELECT $1, pg_backend_pid(), count(*) FILTER (WHERE status = 0), count(*) FILTER (WHERE status = 1), 0, 0, 0, 0, 0, 0,
-      count(*) FILTER (WHERE status = 0), CASE WHEN bool_or(status = 0) THEN $13::bigint ELSE 0 END,
-      $11::float8, $12::bytea, 0
-    FROM added HAVING count(*) > 0
+    SELECT spec.id, pg_backend_pid(), c.available, c.delayed, 0, 0, 0, 0, 0, 0,
+      c.available, CASE WHEN c.available > 0 THEN $7::bigint ELSE 0 END, $5::float8, $6::bytea, 0
+    FROM spec, ${counts} AS c (available, delayed)
     ${tallyConflict}
   )
   SELECT 1 FROM spec`;
+
+/**
+ * Units that are all new and wait for nothing, in one statement. Throws a unique violation when one of them exists. Answers no row
+ * when the work spec is not there any more or, where $8 says how its metadata was seen before, has other metadata now or something
+ * past its time; then nothing was written.
+ */
+const insertStatement = (named: boolean): string => `
+  WITH spec AS MATERIALIZED (
+    SELECT s.id, s.namespace, s.laned FROM @spec s JOIN @namespace n ON n.id = s.namespace
+    WHERE s.id = $1 AND NOT s.dead
+      AND ($8::text IS NULL OR NOT n.dead AND md5(s.meta) = $8::text AND NOT ${isPast("s", "$2::bigint")})
+  ), added AS (
+    INSERT INTO @unit (id, spec, key, status, place, not_before, created, data${named ? ", lane, partition, queues, labels, retry, max_tries" : ""})
+    SELECT g.id, spec.id, g.key, g.status, g.place, g.not_before, $2::bigint, g.data${named ? ", g.lane, g.partition, e.queues, e.labels, r.retry, r.max_tries" : ""}
+    FROM spec, unnest($9::bigint[], $10::bytea[], $11::smallint[], $12::float8[], $13::bigint[], $14::bytea[]${named ? ", $15::bytea[], $16::bytea[]" : ""})
+      AS g (id, key, status, place, not_before, data${named ? ", lane, partition" : ""})${
+        named
+          ? ` LEFT JOIN (${extrasFrom(17)}) e ON e.id = g.id
+      LEFT JOIN unnest($29::bigint[], $30::text[], $31::int[]) AS r (id, retry, max_tries) ON r.id = g.id`
+          : ""
+      }
+    RETURNING status
+  ), ${
+    named
+      ? `labelled AS (
+    INSERT INTO @label (spec, label, key, unit)
+    SELECT l.* FROM spec, unnest($20::bigint[], $21::bytea[], $22::bytea[], $23::bigint[]) AS l (spec, label, key, unit)
+    ON CONFLICT (spec, label, key) DO UPDATE SET unit = excluded.unit
+  ), told AS (
+    ${noteInsert(`spec, ${notesFrom(24)} WHERE spec.laned`)}
+  ), `
+      : ""
+  }${notedAndCounted("(SELECT count(*) FILTER (WHERE status = 0), count(*) FILTER (WHERE status = 1) FROM added)")}`;
+
+/** After a COPY: the rest. */
+const copiedSql = `
+  WITH spec AS MATERIALIZED (SELECT id, namespace FROM @spec WHERE id = $1 AND NOT dead),
+  ${notedAndCounted("(VALUES ($8::bigint, $9::bigint))")}`;
 
 export const insertSql = insertStatement(false);
 /** For units of which some have queues, labels, a partition or a limit of their own. */
@@ -133,24 +147,14 @@ export async function copyUnits(
     `COPY @unit (id, spec, key, status, place, not_before, created, data${partitioned ? ", lane, partition" : ""}) FROM STDIN (FORMAT binary)`,
     copy.end(),
   );
-  const [alive] = await tx.rows("SELECT 1 FROM @spec WHERE id = $1 AND NOT dead", [spec.id]);
-  if (alive === undefined) return false;
-  if (request !== null)
-    await tx.rows("INSERT INTO @request (namespace, spec, id, time, answer) VALUES ($1, $2, $3, $4, $5)", [
-      spec.namespaceId,
-      spec.id,
-      request.id,
-      now,
-      request.answer,
-    ]);
   if (hasLanes(spec.meta)) await writeNotes(tx, arrivalNotes(spec, rows, now));
-  const { first, available } = firstPlace(rows, now);
-  const delta = { ...emptyDelta(), available, delayed: rows.length - available, arrivals: available, first };
-  await writeTallies(tx, new Map([[spec.id, delta]]), now);
-  return true;
+  const { available } = firstPlace(rows, now);
+  const counted = [...addValues(spec.id, rows, request, now), available, rows.length - available];
+  return (await tx.rows(copiedSql, counted)).length > 0;
 }
 
-export function insertValues(
+/** What both ways of adding are given first. */
+function addValues(
   spec: number,
   rows: readonly NewRow[],
   request: { id: Buffer; answer: string } | null,
@@ -160,12 +164,6 @@ export function insertValues(
   return [
     spec,
     now,
-    int8s(rows.map(({ id }) => id)),
-    byteas(rows.map(({ key }) => key)),
-    int2s(rows.map(({ put }) => (put.notBefore > now ? 1 : 0))),
-    float8s(rows.map(({ put }) => placeOf(put.priority))),
-    int8s(rows.map(({ put }) => put.notBefore)),
-    byteas(rows.map(({ put }) => dataBytes(put.data))),
     request?.id ?? null,
     request?.answer ?? null,
     first?.place ?? null,
@@ -173,6 +171,24 @@ export function insertValues(
     epochOf(now),
   ];
 }
+
+/** `seen`: the digest of the work spec's metadata, where nobody has looked at it just now. */
+export const insertValues = (
+  spec: number,
+  rows: readonly NewRow[],
+  request: { id: Buffer; answer: string } | null,
+  seen: string | null,
+  now: number,
+): unknown[] => [
+  ...addValues(spec, rows, request, now),
+  seen,
+  int8s(rows.map(({ id }) => id)),
+  byteas(rows.map(({ key }) => key)),
+  int2s(rows.map(({ put }) => (put.notBefore > now ? 1 : 0))),
+  float8s(rows.map(({ put }) => placeOf(put.priority))),
+  int8s(rows.map(({ put }) => put.notBefore)),
+  byteas(rows.map(({ put }) => dataBytes(put.data))),
+];
 
 export const hasExtras = ({ queues, labels, retry }: WorkUnitPut): boolean =>
   queues !== undefined || labels !== undefined || retry !== undefined;

@@ -24,6 +24,7 @@ import {
   settleAttempts,
   waitingSample,
   workerLifetimeMs,
+  workSpecName,
   type ActionInput,
   type ActionRow,
   type AddedWorkUnit,
@@ -209,6 +210,8 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
   readonly #laned = new Set<string>();
   /** Namespaces with work specs that have breakers, when they were last looked at. */
   readonly #counted = new Set<string>();
+  /** Work specs as they were when last looked at, by namespace and name. */
+  readonly #seen = new Map<string, { spec: Spec; seen: string | null }>();
   /** Specs whose adds met units that exist, lately: the next one does not try the shorter way first. */
   readonly #upserts = new Map<number, number>();
 
@@ -431,8 +434,11 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
     };
   }
 
-  #lookUp(db: Database, ns: string, ref: WorkSpecRef, now: number): Promise<Spec> {
-    return lookUp(db, ns, ref, now, this.#ways);
+  async #lookUp(db: Database, ns: string, ref: WorkSpecRef, now: number): Promise<Spec> {
+    const found = await lookUp(db, ns, ref, now, this.#ways);
+    if (this.#seen.size > 1000) this.#seen.clear();
+    this.#seen.set(specKey(ns, ref), found);
+    return found.spec;
   }
 
   /** One transaction in which the rules of core decide. */
@@ -478,25 +484,61 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
     now: number,
   ): Promise<AddedWorkUnit[]> {
     const request = requestId === null ? null : textKey(requestId);
-    const spec = await this.#lookUp(this.#db, ns, ref, now);
     const answer =
-      (await this.#insertUnits(spec, puts, request, now)) ??
-      (await this.#apply(
-        this.#db,
-        now,
-        (set, tx) => this.#putUnits(set, tx, spec, ref, puts, request),
-        request !== null,
-      ));
+      (await this.#insertSeen(ns, ref, puts, request, now)) ?? (await this.#addUnits(ns, ref, puts, request, now));
     this.#looks.delete(ns);
     await this.#changed(ns);
     return answer;
   }
 
-  /** The shorter way, for units that are new and wait for nothing. Null when that turns out not to be so. */
+  async #addUnits(
+    ns: string,
+    ref: WorkSpecRef,
+    puts: readonly WorkUnitPut[],
+    request: Buffer | null,
+    now: number,
+  ): Promise<AddedWorkUnit[]> {
+    const spec = await this.#lookUp(this.#db, ns, ref, now);
+    return (
+      (await this.#insertUnits(spec, puts, request, null, now)) ??
+      (await this.#apply(
+        this.#db,
+        now,
+        (set, tx) => this.#putUnits(set, tx, spec, ref, puts, request),
+        request !== null,
+      ))
+    );
+  }
+
+  /**
+   * Adds without looking at the work spec first: the statement itself sees that it is as it was. Null when it is not, or has
+   * something past its time. Many units are worth a look.
+   */
+  async #insertSeen(
+    ns: string,
+    ref: WorkSpecRef,
+    puts: readonly WorkUnitPut[],
+    request: Buffer | null,
+    now: number,
+  ): Promise<AddedWorkUnit[] | null> {
+    const key = specKey(ns, ref);
+    const found = this.#seen.get(key);
+    if (found?.seen == null || (typeof ref !== "string" && ref.id !== found.spec.id)) return null;
+    if (puts.length >= copyFromUnits) return null;
+    const answer = await this.#insertUnits(found.spec, puts, request, found.seen, now);
+    if (answer === null) this.#seen.delete(key);
+    return answer;
+  }
+
+  /**
+   * The shorter way, for units that are new and wait for nothing. Null when that turns out not to be so, or when the work spec is not
+   * as it was `seen`.
+   */
   async #insertUnits(
     spec: Spec,
     puts: readonly WorkUnitPut[],
     request: Buffer | null,
+    seen: string | null,
     now: number,
   ): Promise<AddedWorkUnit[] | null> {
     const met = this.#upserts.get(spec.id) ?? 0;
@@ -536,7 +578,7 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
         return answer;
       }
       const named = hasLanes(spec.meta) || puts.some(isNamed);
-      const values = insertValues(spec.id, rows, note, now);
+      const values = insertValues(spec.id, rows, note, seen, now);
       const written = await this.#db.write(
         named ? insertNamedSql : insertSql,
         named ? [...values, ...namedValues(spec, rows, now)] : values,
@@ -1019,6 +1061,9 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
 }
 
 const noClaim: Claimed = { attempts: [], more: false };
+
+/** Names may have any characters: the length tells where the namespace ends. */
+const specKey = (ns: string, ref: WorkSpecRef): string => `${ns.length} ${ns}${workSpecName(ref)}`;
 
 /** The one for this key, made when it is asked for; forgotten when there are many, which loses nothing but company. */
 function mergeOf<Item, Answer>(
