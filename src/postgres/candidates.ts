@@ -25,19 +25,20 @@ import { readMeta } from "./work-specs.ts";
 /** Nobody waits longer than a minute without looking again: what is due later need not be known. */
 const horizonMs = 61_000;
 
+/** Of the units that a spec `s` has available. */
+const topPriority =
+  "(SELECT -w.at FROM @waiting w WHERE w.spec = s.id AND w.status = 0 ORDER BY w.at, w.key LIMIT 1)";
+
 /**
  * Everything a choice needs, in one statement. $3 is how far to look ahead: only the beginning of the indexes of leases and
- * delays is read, because the entries of leases that were settled stand behind it, and while somebody holds an old snapshot
- * each of them costs as much as a live one. Priorities of units are looked at only by the policy that uses them.
+ * delays is read. Priorities of units are looked at only by the policy that uses them.
  */
 export const candidatesSql = `
   SELECT n.policy, n.desired, s.id, s.name, s.meta, s.next_continuous, c.available, c.pending,
     CASE WHEN c.available > 0 AND n.policy = 'python' THEN
-      (SELECT -u.place FROM @unit u WHERE u.spec = s.id AND u.status = 0 ORDER BY u.place, u.key LIMIT 1) END,
-    (SELECT u.attempt_expiration FROM @unit u WHERE u.spec = s.id AND u.status = 3 AND u.attempt_expiration <= $3::bigint
-     ORDER BY u.attempt_expiration LIMIT 1),
-    (SELECT u.not_before FROM @unit u WHERE u.spec = s.id AND u.status = 1 AND u.not_before <= $3::bigint
-     ORDER BY u.not_before LIMIT 1),
+      ${topPriority} END,
+    (SELECT l.expiration FROM @lease l WHERE l.spec = s.id AND l.expiration <= $3::bigint ORDER BY l.expiration LIMIT 1),
+    (SELECT w.at FROM @waiting w WHERE w.spec = s.id AND w.status = 1 AND w.at <= $3::bigint ORDER BY w.at LIMIT 1),
     (SELECT string_agg(g.at || ':' || r.answer, ';') FROM unnest($2::bytea[]) WITH ORDINALITY AS g (id, at)
      CROSS JOIN LATERAL ${requestOf("n.id", "g.id")} r WHERE $2::bytea[] IS NOT NULL),
     c.arrivals, s.next_run, s.last_run, s.full_at,
@@ -124,8 +125,7 @@ export async function readTopPriorities(session: Session, candidates: readonly C
   const ready = candidates.filter(({ available }) => available > 0);
   if (ready.length === 0) return;
   const rows = await session.rows(
-    `SELECT s.id, (SELECT -u.place FROM @unit u WHERE u.spec = s.id AND u.status = 0 ORDER BY u.place, u.key LIMIT 1)
-     FROM unnest($1::bigint[]) AS s (id)`,
+    `SELECT s.id, ${topPriority} FROM unnest($1::bigint[]) AS s (id)`,
     [int8s(ready.map(({ id }) => id))],
   );
   const tops = new Map(rows as [number, number | null][]);

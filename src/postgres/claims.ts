@@ -32,23 +32,27 @@ const supersededAndKnown = `  ), superseded AS (
     FROM claimed WHERE old_status IS NOT NULL
   ), known AS (
     INSERT INTO @worker (namespace, name, updated, expiration)
-    SELECT DISTINCT spec.namespace, g.worker, $3::bigint, $3::bigint + $15::bigint FROM spec, unnest($5::bytea[]) AS g (worker)
+    SELECT DISTINCT spec.namespace, g.worker, $3::bigint, $3::bigint + $16::bigint FROM spec, unnest($5::bytea[]) AS g (worker)
     WHERE NOT (limited OR flow OR past OR stale) AND repeated IS NULL
       AND (SELECT true FROM @worker w WHERE w.namespace = spec.namespace AND w.name = g.worker) IS NULL
     ORDER BY 2
     ON CONFLICT DO NOTHING
 `;
 
-/** What each caller was given, in the order of turns: sorted once, for both the log and the request. */
+/** What each caller was given, in the order of turns: sorted once, for the list of those that run, the log and the request. */
 const dealtTo = (noted: boolean): string => `  ), dealt AS MATERIALIZED (
-    SELECT caller, array_agg(id) AS units, array_agg(attempts) AS numbers${noted ? ", string_agg(id || '.' || attempts, ',') AS answer" : ""}
-    FROM (SELECT caller, id, attempts FROM claimed ORDER BY caller, turn) AS c GROUP BY caller
+    SELECT caller, array_agg(id) AS units, array_agg(attempts) AS numbers, min(attempt_expiration) AS expiration,
+      bool_or(needs) AS needy${noted ? ", string_agg(id || '.' || attempts, ',') AS answer" : ""}
+    FROM (SELECT caller, id, attempts, attempt_expiration, needs FROM claimed ORDER BY caller, turn) AS c GROUP BY caller
+  ), leased AS (
+    INSERT INTO @lease (id, spec, expiration, needy, units)
+    SELECT ($14::bigint[])[d.caller], $1, d.expiration, d.needy, d.units FROM dealt d
 `;
 
 const notedRequests = `  ), noted AS (
     INSERT INTO @request (namespace, spec, id, time, answer)
-    SELECT spec.namespace, 0, ($14::bytea[])[d.caller], $3::bigint, d.answer
-    FROM spec, dealt d WHERE ($14::bytea[])[d.caller] IS NOT NULL
+    SELECT spec.namespace, 0, ($15::bytea[])[d.caller], $3::bigint, d.answer
+    FROM spec, dealt d WHERE ($15::bytea[])[d.caller] IS NOT NULL
 `;
 
 /** Whether what was seen of the namespace no longer holds: see `Seen`. */
@@ -85,13 +89,13 @@ const flags = [
 
 /**
  * The claim. `picked` is fenced (MATERIALIZED): without that PostgreSQL may run it again for every row of the join and
- * lock more rows than LIMIT says (BUG #15715). The number of rows is checked once more where they are written. Who of the
+ * lock more rows than LIMIT says (BUG #15715). It locks the rows of both tables, and so sees the latest of both. The number of rows is checked once more where they are written. Who of the
  * callers gets a unit follows from its turn among the picked, and from where each caller's places begin; what is noted of them
  * is in the order of turns, as nothing promises that a join keeps it.
  *
  * $1 spec, $2 limit of all callers, $3 now, $4 max retries, $5 workers, $6 lengths of their leases, $7 where the places of each caller
- * begin, $8 whether the spec's row is locked, $9 namespace, $10 and $11 where to begin, $12 and $13 what was seen; $14 request
- * ids, $15 how long a new worker is active.
+ * begin, $8 whether the spec's row is locked, $9 namespace, $10 and $11 where to begin, $12 and $13 what was seen, $14 ids for their
+ * lists of what runs; $15 request ids, $16 how long a new worker is active.
  */
 const claimStatement = (kind: ClaimKind): string => `
   WITH spec AS MATERIALIZED (
@@ -100,7 +104,7 @@ const claimStatement = (kind: ClaimKind): string => `
       ${
         kind === "plain"
           ? "NULL::text"
-          : `(SELECT r.answer FROM unnest($14::bytea[]) AS g (id) CROSS JOIN LATERAL ${requestOf("s.namespace", "g.id")} r LIMIT 1)`
+          : `(SELECT r.answer FROM unnest($15::bytea[]) AS g (id) CROSS JOIN LATERAL ${requestOf("s.namespace", "g.id")} r LIMIT 1)`
       } AS repeated,
       ${isStale} AS stale,
       CASE WHEN s.max_running = 0 THEN $2::bigint
@@ -113,7 +117,7 @@ const claimStatement = (kind: ClaimKind): string => `
       ELSE greatest(0, least($2::bigint, room)) END AS places
     FROM spec
   ), picked AS MATERIALIZED (
-    SELECT u.id, u.attempts, u.tries, u.max_tries, u.attempt_status,${
+    SELECT u.ctid AS row, w.ctid AS waiting, u.id, u.attempts, u.tries, u.max_tries, u.attempt_status,${
       kind === "whole"
         ? `
       u.attempt_late, u.attempt_start, u.attempt_end, u.attempt_expiration, u.attempt_worker, u.attempt_errors,
@@ -122,9 +126,9 @@ const claimStatement = (kind: ClaimKind): string => `
     }
       greatest($3::bigint, u.since, u.attempt_end, (SELECT freed FROM spec)) AS begins,
       greatest(coalesce(u.since, u.created), u.not_before, u.attempt_end) AS waits
-    FROM @unit u WHERE u.spec = $1 AND u.status = 0
-      AND (u.place, u.key) >= ($10::float8, $11::bytea)
-    ORDER BY u.place, u.key
+    FROM @waiting w JOIN @unit u ON ${isRow("u.id", "w.unit")}
+    WHERE w.spec = $1 AND w.status = 0 AND (w.at, w.key) >= ($10::float8, $11::bytea) AND u.status = 0
+    ORDER BY w.at, w.key
     LIMIT coalesce((SELECT places FROM places), 0)
     FOR UPDATE SKIP LOCKED
   ), fit AS MATERIALIZED (
@@ -140,9 +144,10 @@ const claimStatement = (kind: ClaimKind): string => `
       attempt_status = 0, attempt_worker = ($5::bytea[])[p.caller], attempt_start = p.begins, attempt_end = 0,
       attempt_expiration = p.begins + ($6::bigint[])[p.caller],
       attempt_late = false, attempt_own = false, attempt_errors = NULL, attempt_data = NULL, attempt_progress = NULL,
-      timer = NULL
-    FROM given p, fit WHERE ${isRow("u.id", "p.id")} AND NOT fit.exhausted AND NOT fit.tried AND fit.picked <= $2::bigint
-    RETURNING u.id, u.key, u.long_name, u.attempts, u.place, u.data, u.attempt_start, p.caller, p.turn,
+      timer = NULL, lease = ($14::bigint[])[p.caller]
+    FROM given p, fit WHERE u.ctid = p.row AND NOT fit.exhausted AND NOT fit.tried AND fit.picked <= $2::bigint
+    RETURNING u.id, u.key, u.long_name, u.attempts, u.place, u.data, u.attempt_start, u.attempt_expiration, u.needs,
+      p.caller, p.turn, p.waiting,
       p.begins - p.waits AS waited${
         kind === "whole"
           ? `,
@@ -151,6 +156,8 @@ const claimStatement = (kind: ClaimKind): string => `
       CASE WHEN p.attempt_own THEN p.attempt_data ELSE u.data END AS old_data`
           : ""
       }
+  ), gone AS (
+    DELETE FROM @waiting w USING claimed c WHERE w.ctid = c.waiting
 ${kind === "whole" ? supersededAndKnown : ""}${dealtTo(kind !== "plain")}${kind === "plain" ? "" : notedRequests}  ), logged AS (
     INSERT INTO @log (namespace, worker, units, numbers)
     SELECT spec.namespace, ($5::bytea[])[d.caller], d.units, d.numbers FROM spec, dealt d
@@ -264,10 +271,12 @@ async function tryClaim(claiming: Claiming, claims: readonly Claim[]): Promise<C
     int8s(claims.map(({ lifetimeMs }) => lifetimeMs)),
     int8s(starts),
   ];
+  // each claim has a list for what it is given; an id that is not used is of no concern
+  const leases = int8s(await allocate(claims.length, db));
   const requests = byteas(claims.map((one) => (one.requestId === null ? null : textKey(one.requestId))));
   const values = (kind: ClaimKind, locked: boolean, at: Place): unknown[] => [
     ...[id, places, now, maxRetries, ...common, locked, nameToBytes(ns), at.place, at.key],
-    ...[seen?.arrivals ?? null, seen?.specs ?? null],
+    ...[seen?.arrivals ?? null, seen?.specs ?? null, leases],
     ...(kind === "plain" ? [] : [requests]),
     ...(kind === "whole" ? [workerLifetimeMs] : []),
   ];

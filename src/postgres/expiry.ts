@@ -1,6 +1,6 @@
 /**
  * Expired leases, elapsed delays and schedules take effect by rule. Rows are updated when a verb meets them; whether there are any is
- * one probe of small indexes, part of the statement that looks for the work spec.
+ * one probe of small indexes (or may be: see `lease`), part of the statement that looks for the work spec.
  */
 import {
   byExpiration,
@@ -16,6 +16,7 @@ import {
 } from "../core/index.ts";
 import { isRow, type Database } from "./connection.ts";
 import { noteColumns, noteInsert } from "./lanes.ts";
+import { isDue, isLapsed, mayLapse, refileLeases, runningIds, waitingInsert } from "./standing.ts";
 import { epochOf, tallyConflict, tallyInsert } from "./tally.ts";
 import { readSpec, specColumns, type Spec } from "./units.ts";
 import { apply, PostgresSet, type Allocate } from "./working-set.ts";
@@ -34,8 +35,8 @@ const slice = 2000;
  * is the alias of its row.
  */
 export const isPast = (spec: string, now: string): string => `(
-  EXISTS (SELECT 1 FROM @unit p WHERE p.spec = ${spec}.id AND p.status = 3 AND p.attempt_expiration <= ${now})
-  OR EXISTS (SELECT 1 FROM @unit p WHERE p.spec = ${spec}.id AND p.status = 1 AND p.not_before <= ${now})
+  ${mayLapse(`${spec}.id`, now)}
+  OR ${isDue(`${spec}.id`, now)}
   OR ${hasRunDue(spec, now)}
   OR ${isPastAcross(now)})`;
 
@@ -45,9 +46,8 @@ const hasRunDue = (spec: string, now: string): string =>
 const hasTimerPast = (now: string): string =>
   `EXISTS (SELECT 1 FROM @unit p WHERE p.timer IS NOT NULL AND p.timer <= ${now})`;
 
-/** By the attempt's status, not the unit's: with that, the planner may take the index of leases, and walk through all of it. */
 const hasNeedyPast = (now: string): string =>
-  `EXISTS (SELECT 1 FROM @unit p WHERE p.needs AND p.attempt_status = 0 AND p.attempt_expiration <= ${now})`;
+  `EXISTS (SELECT 1 FROM @lease l WHERE l.needy AND l.expiration <= ${now})`;
 
 /**
  * Whether anywhere a timer, or a lease of a unit with dependencies, is past its time. Units of other specs may fail by that, and are
@@ -82,20 +82,25 @@ export async function lookUp(
 // a delayed unit depends on nothing that is not met: it would be blocked
 export const moveSql = `
   WITH lapsed AS MATERIALIZED (
-    SELECT id, needs FROM @unit WHERE spec = $1 AND status = 3 AND attempt_expiration <= $2::bigint
-    ORDER BY attempt_expiration LIMIT $3 FOR UPDATE SKIP LOCKED
+    SELECT u.id, u.needs FROM @unit u WHERE ${isLapsed("$1", "$2::bigint")}
+    ORDER BY u.attempt_expiration LIMIT $3 FOR UPDATE SKIP LOCKED
   ), due AS MATERIALIZED (
-    SELECT id FROM @unit WHERE spec = $1 AND status = 1 AND not_before <= $2::bigint
-    ORDER BY not_before LIMIT $3 FOR UPDATE SKIP LOCKED
+    SELECT u.id, w.ctid AS row FROM @waiting w JOIN @unit u ON ${isRow("u.id", "w.unit")}
+    WHERE w.spec = $1 AND w.status = 1 AND w.at <= $2::bigint AND u.status = 1
+    ORDER BY w.at LIMIT $3 FOR UPDATE SKIP LOCKED
   ), expired AS (
     UPDATE @unit u SET status = CASE WHEN u.not_before > $2::bigint THEN 1 ELSE 0 END, attempt_status = 1,
       attempt_end = greatest(u.attempt_expiration, u.attempt_start)
-    FROM lapsed WHERE ${isRow("u.id", "lapsed.id")} AND NOT lapsed.needs RETURNING u.status, u.place, u.key, u.lane, u.partition, u.attempt_end
+    FROM lapsed WHERE ${isRow("u.id", "lapsed.id")} AND NOT lapsed.needs RETURNING u.status, u.place, u.key, u.lane, u.partition, u.attempt_end,
+      u.id, u.spec, u.not_before, u.tries, u.max_tries
   ), ready AS (
-    UPDATE @unit u SET status = 0 FROM due WHERE ${isRow("u.id", "due.id")} RETURNING u.status, u.place, u.key, u.lane, u.partition
+    UPDATE @unit u SET status = 0 FROM due WHERE ${isRow("u.id", "due.id")} RETURNING u.status, u.place, u.key, u.lane, u.partition, due.row
+  ), returned AS (${waitingInsert("expired u")}
+  ), raised AS (
+    UPDATE @waiting w SET status = 0, at = r.place FROM ready r WHERE w.ctid = r.row
   ), noted AS (
     ${noteInsert(`(SELECT s.id AS spec, ${noteColumns}, row_number() OVER () AS number
-      FROM (SELECT status, place, key, lane, partition FROM expired UNION ALL SELECT * FROM ready) AS c JOIN @spec s ON s.id = $1
+      FROM (SELECT status, place, key, lane, partition FROM expired UNION ALL SELECT status, place, key, lane, partition FROM ready) AS c JOIN @spec s ON s.id = $1
       WHERE s.laned AND c.lane IS NOT NULL) AS n`)}
   ), moved AS MATERIALIZED (
     SELECT count(*) FILTER (WHERE status = 0) AS available, count(*) FILTER (WHERE status = 1) AS delayed,
@@ -168,18 +173,18 @@ export async function moveAcross(
   };
   // timers first: what then waits has not come to no use, however it is moved
   const due = past?.[0] === true ? await move(timersSql, (set, ids) => ringTimers(set, set.units(ids))) : 0;
-  const expired =
-    past?.[1] === true
-      ? await move(needySql, (set, ids) => expireUnits(set, set.units(ids).sort(byExpiration)))
-      : 0;
+  if (past?.[1] !== true) return { expired: 0, due };
+  const expired = await move(needySql, (set, ids) => expireUnits(set, set.units(ids).sort(byExpiration)));
+  await refileLeases(db, null, now);
   return { expired, due };
 }
 
 const timersSql = `
   SELECT id FROM @unit WHERE timer IS NOT NULL AND timer <= $1::bigint ORDER BY timer, id LIMIT $2`;
 const needySql = `
-  SELECT id FROM @unit WHERE needs AND attempt_status = 0 AND attempt_expiration <= $1::bigint
-  ORDER BY attempt_expiration, id LIMIT $2`;
+  SELECT u.id FROM @unit u WHERE u.id = ANY (${runningIds("l.needy AND l.expiration <= $1::bigint")})
+    AND u.needs AND u.attempt_status = 0 AND u.attempt_expiration <= $1::bigint
+  ORDER BY u.attempt_expiration, u.id LIMIT $2`;
 
 /** Makes the units of a schedule while its spec is locked: one daemon makes them, and the others find them made. */
 function makeDueRuns(db: Database, id: number, now: number, allocate: Allocate): Promise<number> {
@@ -208,17 +213,19 @@ async function movePlain(
   limit: number,
 ): Promise<{ expired: number; due: number; runDue: boolean }> {
   const [row] = await db.write(moveSql, [spec, now, limit, epochOf(now)], { repeatable: true });
+  await refileLeases(db, spec, now);
   const [expired, due, , runDue] = row as [number, number, number, boolean | null];
   if (expired > 0) db.happened.note(spec, "expired", now, -1, expired);
   return { expired, due, runDue: runDue === true };
 }
 
 const lapsedSql = `
-  SELECT id FROM @unit WHERE spec = $1 AND status = 3 AND attempt_expiration <= $2::bigint AND NOT needs
-  ORDER BY attempt_expiration, id LIMIT $3 FOR UPDATE SKIP LOCKED`;
+  SELECT u.id FROM @unit u WHERE ${isLapsed("$1", "$2::bigint")} AND NOT u.needs
+  ORDER BY u.attempt_expiration, u.id LIMIT $3 FOR UPDATE SKIP LOCKED`;
 const dueSql = `
-  SELECT id FROM @unit WHERE spec = $1 AND status = 1 AND not_before <= $2::bigint
-  ORDER BY not_before, id LIMIT $3 FOR UPDATE SKIP LOCKED`;
+  SELECT u.id FROM @waiting w JOIN @unit u ON ${isRow("u.id", "w.unit")}
+  WHERE w.spec = $1 AND w.status = 1 AND w.at <= $2::bigint AND u.status = 1
+  ORDER BY w.at, w.unit LIMIT $3 FOR UPDATE OF u SKIP LOCKED`;
 
 function moveByRule(
   db: Database,
@@ -238,6 +245,7 @@ function moveByRule(
       };
       const expired = await move(lapsedSql, expireUnits);
       const due = await move(dueSql, releaseDue);
+      await refileLeases(tx, spec, now);
       const [row] = await tx.rows(`SELECT ${hasRunDue("s", "$2::bigint")} FROM @spec s WHERE s.id = $1`, [
         spec,
         now,

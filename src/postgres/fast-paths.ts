@@ -22,6 +22,7 @@ import { comparePlaces, placeOf, type Place } from "./floor.ts";
 import { LaneNotes, noteColumns, noteInsert, notesFrom, writeNotes } from "./lanes.ts";
 import { countedSql } from "./outcomes.ts";
 import { takeSeqs } from "./queues.ts";
+import { atOf, endedInsert, leaseDelete, waitingInsert } from "./standing.ts";
 import { emptyDelta, epochOf, tallyConflict, tallyInsert, writeTallies } from "./tally.ts";
 import { laneOf, type Spec } from "./units.ts";
 import { bools, byteas, CopyRows, dataBytes, float8s, int2s, int4s, int8s } from "./values.ts";
@@ -64,7 +65,10 @@ const insertStatement = (named: boolean): string => `
       LEFT JOIN unnest($29::bigint[], $30::text[], $31::int[]) AS r (id, retry, max_tries) ON r.id = g.id`
           : ""
       }
-    RETURNING status
+    RETURNING id, spec, key, status, place, not_before${named ? ", lane, max_tries" : ""}
+  ), stands AS (
+    INSERT INTO @waiting (unit, spec, at, status, key${named ? ", lane, max_tries" : ""})
+    SELECT u.id, u.spec, ${atOf}, u.status, u.key${named ? ", u.lane, u.max_tries" : ""} FROM added u
   ), ${
     named
       ? `labelled AS (
@@ -149,6 +153,21 @@ export async function copyUnits(
   );
   if (hasLanes(spec.meta)) await writeNotes(tx, arrivalNotes(spec, rows, now));
   const { available } = firstPlace(rows, now);
+  const waiting = new CopyRows(rows.length);
+  for (const { id, put, key } of rows) {
+    const delayed = put.notBefore > now;
+    waiting.row(partitioned ? 6 : 5);
+    waiting.int8(id);
+    waiting.int8(spec.id);
+    waiting.float8(delayed ? put.notBefore : placeOf(put.priority));
+    waiting.int2(delayed ? 1 : 0);
+    waiting.bytes(key);
+    if (partitioned) waiting.bytes(laneOf(put.partition, spec.meta).lane);
+  }
+  await tx.copy(
+    `COPY @waiting (unit, spec, at, status, key${partitioned ? ", lane" : ""}) FROM STDIN (FORMAT binary)`,
+    waiting.end(),
+  );
   const counted = [...addValues(spec.id, rows, request, now), available, rows.length - available];
   return (await tx.rows(copiedSql, counted)).length > 0;
 }
@@ -226,9 +245,10 @@ function arrivalNotes(spec: Spec, rows: readonly NewRow[], now: number): LaneNot
 
 const plainUnit = (queued: boolean): string => `u.attempts = g.number AND u.attempt_status = 0
       AND u.attempt_expiration > $2::bigint AND NOT (u.needs AND g.action = 2)
+      AND NOT (g.action = 3 AND g.time < u.attempt_expiration)
       AND NOT ((u.dependents${queued ? "" : " OR u.queues IS NOT NULL"}) AND g.action < 2)`;
 
-const toldColumns = `, u.id, u.attempts, u.attempt_end, u.queues, coalesce(u.long_name, u.key) AS name,
+const toldColumns = `, u.attempts, u.attempt_end, u.queues, coalesce(u.long_name, u.key) AS name,
       coalesce(CASE WHEN u.attempt_own THEN u.attempt_data END, u.data) AS data`;
 
 /** In the order of the changes, which come sorted by unit. */
@@ -271,7 +291,7 @@ const fastActions = { finish: 0, fail: 1, retry: 2, renew: 3 } as const;
  * $1 namespace, $2 now, $3 how many; then per change the unit, number, action, time, data, and whether it may chain; $10 the
  * second of arrivals.
  */
-const settleStatement = ({ queued, laned, fails, counted }: SettleKind): string => `
+const settleStatement = ({ queued, laned, fails, retries, counted }: SettleKind): string => `
   WITH given AS MATERIALIZED (
     SELECT * FROM unnest($4::bigint[], $5::int[], $6::smallint[], $7::bigint[], $8::bytea[], $9::boolean[])
       WITH ORDINALITY AS g (id, number, action, time, data, chains, at)
@@ -298,8 +318,12 @@ const settleStatement = ({ queued, laned, fails, counted }: SettleKind): string 
       attempt_own = u.attempt_own OR g.data IS NOT NULL,
       attempt_data = coalesce(g.data, u.attempt_data)
     FROM fit, given g WHERE ${isRow("u.id", "g.id")} AND ${plainUnit(queued)} AND fit.units = $3::bigint${queued ? " AND fit.enough" : ""}
-    RETURNING u.spec, u.status, u.attempt_expiration, u.place, u.key, g.at, u.attempt_end - u.attempt_start AS took, u.attempt_end AS ended${laned ? ", u.lane, u.partition" : ""}${queued ? toldColumns : fails ? ", u.id" : ""}
-  ), ${queued ? toldSql : ""}${laned ? notedSql : ""}${fails ? failedSql : ""}${counted ? countedSql : ""}tallied AS (
+    RETURNING u.spec, u.status, u.attempt_expiration, u.place, u.key, g.at, u.attempt_end - u.attempt_start AS took, u.attempt_end AS ended,
+      u.id, u.lease${laned || retries ? ", u.lane, u.partition" : ""}${retries ? ", u.not_before, u.tries, u.max_tries" : ""}${queued ? toldColumns : ""}
+  ), stopped AS (${leaseDelete}
+  ), ended AS (${endedInsert}
+  ), ${retries ? `returned AS (${waitingInsert("changed u WHERE u.status < 3")}
+  ), ` : ""}${queued ? toldSql : ""}${laned ? notedSql : ""}${fails ? failedSql : ""}${counted ? countedSql : ""}tallied AS (
     ${tallyInsert}
     SELECT spec, pg_backend_pid(), count(*) FILTER (WHERE status = 0), count(*) FILTER (WHERE status = 1), 0,
       -count(*) FILTER (WHERE status <> 3), count(*) FILTER (WHERE status = 4), count(*) FILTER (WHERE status = 5), 0, 0,
@@ -313,17 +337,18 @@ const settleStatement = ({ queued, laned, fails, counted }: SettleKind): string 
 
 /**
  * `queued`: for units of which some have queues; $11 numbers for their messages, $12 the order of the changes. `laned`: where units
- * are handed out by partition. `fails`: where some fail. `counted`: where work specs have breakers; then failures are not plain.
+ * are handed out by partition. `fails`, `retries`: where some fail, or are tried again. `counted`: where work specs have breakers; then failures are not plain.
  */
 interface SettleKind {
   queued: boolean;
   laned: boolean;
   fails: boolean;
+  retries: boolean;
   counted: boolean;
 }
 
-const kindNumber = ({ queued, laned, fails, counted }: SettleKind): number =>
-  Number(queued) + 2 * Number(laned) + 4 * Number(fails) + 8 * Number(counted);
+const kindNumber = ({ queued, laned, fails, retries, counted }: SettleKind): number =>
+  Number(queued) + 2 * Number(laned) + 4 * Number(fails) + 8 * Number(counted) + 16 * Number(retries);
 
 const settleStatements = new Map<number, string>();
 
@@ -360,8 +385,9 @@ export async function settlePlain(
   const ends = changes.filter(({ action }) => action === "finish" || action === "fail").length;
   let rows: Row[];
   const fails = changes.some(({ action }) => action === "fail");
+  const retries = changes.some(({ action }) => action === "retry");
   const tells = queues > 0 && ends > 0;
-  const sql = settleSql({ queued: tells, laned, fails, counted });
+  const sql = settleSql({ queued: tells, laned, fails, retries, counted });
   if (!tells) rows = await db.write(sql, plain, { repeatable: true });
   else {
     const seqs = await takeSeqs(db, ends * queues);

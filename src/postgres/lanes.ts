@@ -32,10 +32,14 @@ const notesAtOnce = 5000;
 const buildAgainMs = 60_000;
 
 /**
- * Whether a unit waits in a lane, in the words of the index of lanes. No other index of waiting units is of use then: while the planner
+ * Whether a unit waits in a lane (`w`, its row in `waiting`), in the words of the index of lanes. No other index of waiting units is of use then: while the planner
  * believes the table empty they look as cheap to it, and all units that wait are read for each lane.
  */
-const waits = "u.status < 1 AND u.lane IS NOT NULL";
+const waits = "w.status < 1 AND w.lane IS NOT NULL";
+
+/** Whether a list of running units may have some of a lane: one of the lane, or one from before units were handed out by partition. */
+export const isOfLane = (spec: string, lane: string): string =>
+  `l.spec = ${spec} AND (l.lane = ${lane} OR l.lane IS NULL)`;
 
 // ---- notes
 
@@ -148,10 +152,13 @@ export async function foldNotes(
 async function buildLanes(tx: Session, spec: Spec, now: number): Promise<void> {
   const at = spec.buildLanes;
   if (at === 0 || at > now) return;
-  for (const status of [0, 1, 2, 3])
-    await tx.rows(`UPDATE @unit SET lane = '' WHERE spec = $1 AND status = ${status} AND lane IS NULL`, [
-      spec.id,
-    ]);
+  await tx.rows(
+    `UPDATE @unit u SET lane = '' WHERE u.id = ANY (ARRAY(
+       SELECT w.unit FROM @waiting w WHERE w.spec = $1 AND w.lane IS NULL
+       UNION ALL SELECT unnest(l.units) FROM @lease l WHERE l.spec = $1 AND l.lane IS NULL)) AND u.lane IS NULL AND u.status < 4`,
+    [spec.id],
+  );
+  await tx.rows("UPDATE @waiting SET lane = '' WHERE spec = $1 AND lane IS NULL", [spec.id]);
   await tx.rows(
     `UPDATE @lane SET state = CASE WHEN place IS NULL THEN 0 ELSE 1 END,
        rank = CASE WHEN $2::boolean THEN 0 ELSE coalesce(place, 0) END, until = 0
@@ -159,11 +166,11 @@ async function buildLanes(tx: Session, spec: Spec, now: number): Promise<void> {
     [spec.id, spec.meta.fair !== ""],
   );
   const first = (where: string): string => `
-    SELECT u.lane, u.partition, u.place, u.key FROM @unit u
-    WHERE u.spec = $1 AND ${waits} ${where} ORDER BY u.lane, u.place, u.key LIMIT 1`;
+    SELECT w.lane, u.partition, w.at AS place, w.key FROM @waiting w JOIN @unit u ON ${isRow("u.id", "w.unit")}
+    WHERE w.spec = $1 AND ${waits} ${where} ORDER BY w.lane, w.at, w.key LIMIT 1`;
   await tx.rows(
     `WITH RECURSIVE walk AS (
-       (${first("")}) UNION ALL SELECT n.* FROM walk w CROSS JOIN LATERAL (${first("AND u.lane > w.lane")}) n
+       (${first("")}) UNION ALL SELECT n.* FROM walk CROSS JOIN LATERAL (${first("AND w.lane > walk.lane")}) n
      ) ${noteInsert("(SELECT $1::bigint AS spec, walk.*, row_number() OVER () AS number FROM walk) AS n")}`,
     [spec.id],
   );
@@ -306,12 +313,15 @@ const lanesSql = `
  */
 const withBegun = (steps: string, lanes: string, value: number): string => `
   WITH ${steps === "" ? "" : `${steps}, `}lanes AS MATERIALIZED (${lanes})
-  SELECT l.*, b.*, (SELECT max(t.freed) FROM @tally t WHERE t.spec = $1)
-  FROM lanes l CROSS JOIN LATERAL (
+  SELECT lanes.*, b.*, (SELECT max(t.freed) FROM @tally t WHERE t.spec = $1)
+  FROM lanes CROSS JOIN LATERAL (
     SELECT count(*)::int, count(*) FILTER (WHERE u.status = 3 AND u.attempt_expiration > $${value}::bigint)::int,
       string_agg(u.id::text, ',') FILTER (WHERE u.status = 0)
-    FROM @unit u WHERE u.spec = $1 AND u.lane = l.lane AND u.lane IS NOT NULL AND u.status < 4 AND u.attempt_status IS NOT NULL
-      AND NOT u.id = ANY ($${value + 1}::bigint[])
+    FROM @unit u WHERE u.id = ANY (ARRAY(
+        SELECT w.unit FROM @waiting w WHERE w.spec = $1 AND w.lane = lanes.lane AND w.lane IS NOT NULL AND w.begun
+        UNION ALL SELECT unnest(l.units) FROM @lease l WHERE l.spec = $1 AND l.lane = lanes.lane
+        UNION ALL SELECT unnest(l.units) FROM @lease l WHERE l.spec = $1 AND l.lane IS NULL))
+      AND u.lane = lanes.lane AND u.status < 4 AND u.attempt_status IS NOT NULL AND NOT u.id = ANY ($${value + 1}::bigint[])
   ) b`;
 
 const laneStatements = {
@@ -328,13 +338,13 @@ export const entriesSql = `
     SELECT g.at::int AS at, u.id, u.place, u.key, row_number() OVER lane AS turn,
       lead(u.id) OVER lane AS next_id, lead(u.place) OVER lane AS next_place, lead(u.key) OVER lane AS next_key
     FROM unnest($2::bytea[], $3::float8[], $4::bytea[]) WITH ORDINALITY AS g (lane, place, key, at) CROSS JOIN LATERAL (
-      SELECT u.id, u.place, u.key FROM @unit u
-      WHERE u.spec = $1 AND u.lane = g.lane AND ${waits} AND (u.place, u.key) >= (g.place, g.key)
-      ORDER BY u.place, u.key LIMIT $5 + 1
+      SELECT w.unit AS id, w.at AS place, w.key FROM @waiting w
+      WHERE w.spec = $1 AND w.lane = g.lane AND ${waits} AND (w.at, w.key) >= (g.place, g.key)
+      ORDER BY w.at, w.key LIMIT $5 + 1
     ) u WINDOW lane AS (PARTITION BY g.at ORDER BY u.place, u.key)
   ), locked AS MATERIALIZED (
     SELECT s.at, s.next_id, s.next_place, s.next_key, ${unitColumns} FROM seen s JOIN @unit u ON ${isRow("u.id", "s.id")}
-    WHERE s.turn <= $5 AND u.status + 0 = 0 FOR UPDATE OF u SKIP LOCKED
+    WHERE s.turn <= $5 AND u.status = 0 FOR UPDATE OF u SKIP LOCKED
   )
   SELECT * FROM locked
   UNION ALL

@@ -7,6 +7,7 @@ import {
   type SharedLimitState,
 } from "../core/index.ts";
 import type { Row, Session } from "./connection.ts";
+import { isLapsed } from "./standing.ts";
 import type { Spec } from "./units.ts";
 import { byteas, int8s } from "./values.ts";
 import { openNamespace } from "./work-specs.ts";
@@ -74,8 +75,8 @@ export async function holdLimits(
     `SELECT g.name, coalesce(sum(c.pending) FILTER (WHERE s.id <> $3), 0)::bigint, coalesce(max(c.freed), 0)
      FROM unnest($2::bytea[]) AS g (name) JOIN @spec s ON s.namespace = $1 AND NOT s.dead AND g.name = ANY (s.limits)
        CROSS JOIN LATERAL (
-         SELECT sum(t.pending) - (SELECT count(*) FROM @unit u WHERE u.spec = s.id AND u.status = 3
-             AND u.attempt_expiration <= $4::bigint AND NOT u.id = ANY ($5::bigint[])) AS pending, max(t.freed) AS freed
+         SELECT sum(t.pending) - (SELECT count(*) FROM @unit u WHERE ${isLapsed("s.id", "$4::bigint")}
+             AND NOT u.id = ANY ($5::bigint[])) AS pending, max(t.freed) AS freed
          FROM @tally t WHERE t.spec = s.id
        ) c
      GROUP BY g.name`,

@@ -7,7 +7,8 @@
  * A label is made when its unit is added, between those of its neighbours; whoever makes one holds the row of the work spec.
  */
 import { compareNames, nameFromBytes, nameToBytes } from "../core/index.ts";
-import type { Session } from "./connection.ts";
+import { isRow, type Session } from "./connection.ts";
+import { atOf } from "./standing.ts";
 import { emptyDelta, writeTallies } from "./tally.ts";
 import { byteas, int8s, longestKey } from "./values.ts";
 
@@ -156,6 +157,11 @@ async function spread(
     int8s(rows.map(([id]) => id)),
     byteas(rows.map(([, name]) => keys.get(name.toString("latin1")) ?? null)),
   ];
+  await tx.rows(
+    `UPDATE @waiting w SET key = g.key FROM unnest($1::bigint[], $2::bytea[]) AS g (id, key) JOIN @unit u ON ${isRow("u.id", "g.id")}
+     WHERE w.spec = $3 AND w.status = u.status AND w.at = ${atOf} AND w.key = u.key`,
+    [...values, spec],
+  );
   // an index is unique after every row of a statement: a longer key, which nobody has, comes between the old and the new
   for (const key of ["g.key || '\\x00'::bytea", "g.key"]) {
     const given = "unnest($1::bigint[], $2::bytea[]) AS g (id, key)";

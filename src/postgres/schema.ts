@@ -1,9 +1,10 @@
 /**
  * The tables, and how a database of an older version becomes one of this version.
  *
- * A unit is one row, with its latest attempt in it: the normal life of a unit is one insert and two updates. What the claim
- * path looks for has partial indexes in exactly the order it is asked for: what waits (`unit_ready`), what is delayed
- * (`unit_due`), what runs (`unit_lease`). Attempts that were superseded are rows of `history`.
+ * A unit is one row, with its latest attempt in it: the normal life of a unit is one insert and two updates. No column that these
+ * updates change is in an index of the table, so that they stay in their page and write no index entry (HOT). Where a unit
+ * stands is told by tables of their own (standing.ts): `waiting` has a row for each that waits, in the order of claims; `lease` and
+ * `ended` have a row for those that began or ended together. Attempts that were superseded are rows of `history`.
  *
  * What a unit has that few have stands in columns that are null for the others: the queues that hear of its end, and its
  * labels, which stand a second time in `label`, where they are looked for. There are no triggers and no stored functions:
@@ -463,6 +464,88 @@ export const migrations: readonly Migration[] = [
         lines text NOT NULL,
         PRIMARY KEY (unit, number)
       ) WITH (fillfactor = 50)`,
+    ],
+  },
+  {
+    // a daemon that does not know these tables would not see what waits there, and would leave what it claims in them
+    worksWith: 6,
+    statements: [
+      // `at` is the place of a unit that is available, the end of the delay of one that is delayed, and 0 of one that is blocked
+      `CREATE TABLE @waiting (
+        unit bigint NOT NULL,
+        spec bigint NOT NULL,
+        at double precision NOT NULL,
+        status smallint NOT NULL,
+        tries integer NOT NULL DEFAULT 0,
+        max_tries integer,
+        -- whether it has an attempt
+        begun boolean NOT NULL DEFAULT false,
+        lane bytea,
+        key bytea NOT NULL
+      ) WITH (
+        autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 1,
+        autovacuum_analyze_scale_factor = 0.05, autovacuum_analyze_threshold = 5000,
+        autovacuum_vacuum_insert_scale_factor = 0.2
+      )`,
+      // what runs, by the claim that it was handed out by; units that have ended stay in the list. `expiration` is when the first of the
+      // leases may end; those that were renewed end later. `lane`: of units that were handed out by partition
+      `CREATE TABLE @lease (
+        id bigint PRIMARY KEY,
+        spec bigint NOT NULL,
+        expiration bigint NOT NULL,
+        -- whether one of them has dependencies or a timer: when its lease ends, units of other specs may fail
+        needy boolean NOT NULL,
+        lane bytea,
+        units bigint[] NOT NULL
+      ) WITH (
+        toast_tuple_target = 8160,
+        autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 1
+      )`,
+      // what ended, by the moment; units that have begun anew or are gone stay in the list. At 0: without an attempt
+      `CREATE TABLE @ended (
+        spec bigint NOT NULL,
+        at bigint NOT NULL,
+        status smallint NOT NULL,
+        units bigint[] NOT NULL
+      ) WITH (
+        toast_tuple_target = 8160,
+        autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 1
+      )`,
+      // compressing ids costs more than it saves
+      "ALTER TABLE @lease ALTER COLUMN units SET STORAGE EXTERNAL",
+      "ALTER TABLE @ended ALTER COLUMN units SET STORAGE EXTERNAL",
+      "ALTER TABLE @log ALTER COLUMN units SET STORAGE EXTERNAL, ALTER COLUMN numbers SET STORAGE EXTERNAL",
+      "ALTER TABLE @request ALTER COLUMN answer SET STORAGE EXTERNAL",
+      // room for two more versions of a row in its own page
+      "ALTER TABLE @unit SET (fillfactor = 40)",
+      "ALTER TABLE @unit ADD COLUMN lease bigint",
+      `INSERT INTO @waiting (unit, spec, at, status, tries, max_tries, begun, lane, key)
+        SELECT id, spec, CASE status WHEN 0 THEN place WHEN 1 THEN not_before ELSE 0 END, status, tries, max_tries,
+          attempt_status IS NOT NULL, lane, key
+        FROM @unit WHERE status < 3 ORDER BY spec, status, place, key`,
+      // a claim for each, as if it had been handed out alone
+      "UPDATE @unit SET lease = id WHERE status = 3",
+      `INSERT INTO @lease (id, spec, expiration, needy, units)
+        SELECT id, spec, attempt_expiration, needs, ARRAY[id] FROM @unit WHERE status = 3`,
+      `INSERT INTO @ended (spec, at, status, units)
+        SELECT spec, at, status, array_agg(id ORDER BY id) FROM (
+          SELECT id, spec, status, coalesce(attempt_end, 0) AS at,
+            row_number() OVER (PARTITION BY spec, status, attempt_end ORDER BY id) / 500 AS part
+          FROM @unit WHERE status > 3
+        ) AS u GROUP BY spec, status, at, part ORDER BY spec, status, at, part`,
+      ...["ready", "due", "blocked", "lease", "ended", "tried", "needy", "spent", "lane", "begun"].map(
+        (index) => `DROP INDEX @unit_${index}`,
+      ),
+      "CREATE INDEX waiting_order ON @waiting (spec, status, at, key)",
+      // in other words than the index of all that wait, so that the planner cannot take the one for the other
+      "CREATE INDEX waiting_lane ON @waiting (spec, lane, at, key) WHERE status < 1 AND lane IS NOT NULL",
+      "CREATE INDEX waiting_begun ON @waiting (spec, lane) WHERE begun AND lane IS NOT NULL",
+      "CREATE INDEX waiting_tried ON @waiting (spec, tries, unit) WHERE status = 0 AND tries > 0 AND max_tries IS NULL",
+      "CREATE INDEX waiting_spent ON @waiting (spec, tries, unit) WHERE status = 0 AND max_tries > 0 AND tries >= max_tries",
+      "CREATE INDEX lease_expiration ON @lease (spec, expiration)",
+      "CREATE INDEX lease_needy ON @lease (expiration) WHERE needy",
+      "CREATE INDEX lease_lane ON @lease (spec, lane)",
+      "CREATE INDEX ended_at ON @ended (spec, status, at)",
     ],
   },
 ];

@@ -123,7 +123,7 @@ import {
 } from "./queues.ts";
 import { readLogs, writeLogs } from "./logs.ts";
 import { dropOldRecords, putRecords, readRecords } from "./history.ts";
-import { purgeUnits, sweepStore, type LogCursor } from "./sweep.ts";
+import { purgeUnits, sweepStore, type SweepCursors } from "./sweep.ts";
 import { readTallies } from "./tally.ts";
 import {
   pastColumns,
@@ -252,8 +252,10 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
   }
 
   #borrowed = false;
-  /** How far the log of attempts was looked through. */
-  readonly #logs: LogCursor = { namespace: 0, worker: Buffer.alloc(0), at: 0 };
+  readonly #cursors: SweepCursors = {
+    log: { namespace: 0, worker: Buffer.alloc(0), at: 0 },
+    lists: { lease: 0, spec: 0, status: 0, at: 0 },
+  };
 
   watchWork(ns: string, wake: () => void): () => void {
     return this.#watching.watchWork(ns, wake);
@@ -1053,7 +1055,7 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
   // ---- housekeeping
 
   async sweep(limits: SweepLimits, now: number): Promise<Swept> {
-    const { swept, changed } = await sweepStore(this.#slow, limits, this.#logs, now, this.#ways);
+    const { swept, changed } = await sweepStore(this.#slow, limits, this.#cursors, now, this.#ways);
     if (swept.workers > 0) this.#hints.workers.clear();
     for (const ns of new Set(changed.map(nameFromBytes))) await this.#changed(ns);
     return swept;

@@ -18,7 +18,9 @@ import { dropRecords } from "./history.ts";
 import { dropEmptyGroups, groupFailures } from "./failures.ts";
 import { dropOldOutcomes } from "./outcomes.ts";
 import { purgeQueues } from "./queues.ts";
+import { dropEnded, isMember, sweepLists, type ListCursor } from "./standing.ts";
 import { foldTallies, tallyOf } from "./tally.ts";
+import { statusCode } from "./units.ts";
 import { int8s } from "./values.ts";
 import { readMeta } from "./work-specs.ts";
 import { apply, PostgresSet, type Allocate } from "./working-set.ts";
@@ -61,7 +63,7 @@ export async function purgeUnits(
             "DELETE FROM @tally t WHERE NOT EXISTS (SELECT 1 FROM @spec s WHERE s.id = t.spec AND $1)",
             [true],
           );
-          for (const table of ["lane", "note", "outcome"])
+          for (const table of ["lane", "note", "outcome", "waiting", "lease", "ended"])
             await tx.rows(`DELETE FROM @${table} WHERE spec = ANY ($1::bigint[])`, [
               int8s((gone as [number][]).map(([id]) => id)),
             ]);
@@ -84,7 +86,7 @@ export async function purgeUnits(
 }
 
 /** Units that have reached a limit of their own: as the index of these has it. */
-const isOwnSpent = "u.status = 0 AND u.max_tries > 0 AND u.tries >= u.max_tries";
+const isOwnSpent = "w.status = 0 AND w.max_tries > 0 AND w.tries >= w.max_tries";
 
 interface SweepSpec {
   id: number;
@@ -100,7 +102,7 @@ interface SweepSpec {
 export async function sweepStore(
   db: Database,
   limits: SweepLimits,
-  logs: LogCursor,
+  cursors: SweepCursors,
   now: number,
   ways: Ways,
 ): Promise<{ swept: Swept; changed: Buffer[] }> {
@@ -143,12 +145,19 @@ export async function sweepStore(
   if (left() === 0) swept.more = true;
   swept.workers = await db.transaction(async (tx) => forgetOld(tx, limits, now), { repeatable: true });
   if (specs.some(({ counted }) => counted)) await dropOldOutcomes(db, now);
-  await trimLog(db, logs);
+  await trimLog(db, cursors.log);
+  await sweepLists(db, cursors.lists);
   return { swept, changed };
 }
 
+/** How far was looked through what is looked through piece by piece. */
+export interface SweepCursors {
+  log: LogCursor;
+  lists: ListCursor;
+}
+
 /** A place in the log of attempts. */
-export interface LogCursor {
+interface LogCursor {
   namespace: number;
   worker: Buffer;
   at: number;
@@ -176,7 +185,7 @@ async function trimLog(db: Database, cursor: LogCursor): Promise<void> {
 async function readSpecs(db: Database, only: number | null, now: number): Promise<SweepSpec[]> {
   const rows = await db.rows(
     `SELECT s.id, n.name, ${isPast("s", "$1::bigint")}, s.meta, c.finished, c.failed,
-       EXISTS (SELECT 1 FROM @unit u WHERE u.spec = s.id AND ${isOwnSpent})
+       EXISTS (SELECT 1 FROM @waiting w WHERE w.spec = s.id AND ${isOwnSpent})
      FROM @spec s JOIN @namespace n ON n.id = s.namespace, LATERAL ${tallyOf("s.id")} c
      WHERE NOT s.dead AND ($2::bigint IS NULL OR s.id = $2::bigint) ORDER BY s.id`,
     [now, only],
@@ -209,9 +218,10 @@ async function failExhausted(
   now: number,
   allocate: Allocate,
 ): Promise<number> {
-  const byLimit = `SELECT u.id FROM @unit u WHERE u.spec = $1 AND u.status = 0 AND u.tries > 0 AND u.tries >= $2
-    AND u.max_tries IS NULL ORDER BY u.tries, u.id LIMIT $3`;
-  const byOwn = `SELECT u.id FROM @unit u WHERE u.spec = $1 AND ${isOwnSpent} ORDER BY u.tries, u.id LIMIT $2`;
+  const found = `SELECT w.unit FROM @waiting w JOIN @unit u ON ${isRow("u.id", "w.unit")} AND u.status = 0 WHERE w.spec = $1`;
+  const byLimit = `${found} AND w.status = 0 AND w.tries > 0 AND w.max_tries IS NULL AND w.tries >= $2
+    ORDER BY w.tries, w.unit LIMIT $3`;
+  const byOwn = `${found} AND ${isOwnSpent} ORDER BY w.tries, w.unit LIMIT $2`;
   const find = async (session: Session, max: number, lock: string): Promise<number[]> => {
     const own = await session.rows(`${byOwn}${lock}`, [spec.id, max]);
     const others =
@@ -221,7 +231,7 @@ async function failExhausted(
   if ((await find(db, 1, "")).length === 0) return 0;
   return db.transaction(
     async (tx) => {
-      const ids = await find(tx, limit, " FOR UPDATE SKIP LOCKED");
+      const ids = await find(tx, limit, " FOR UPDATE OF u SKIP LOCKED");
       const set = new PostgresSet(tx, now, allocate);
       await set.loadUnits(ids);
       return apply(set, exhaustUnits(set, set.units(ids)));
@@ -239,10 +249,11 @@ async function retire(
   now: number,
   allocate: Allocate,
 ): Promise<number> {
-  const literal = status === "finished" ? "u.status = 4" : "u.status = 5";
+  const code = statusCode[status];
+  // the lists are in order; some have no unit any more, and one that ended twice in a millisecond is in two of them
   const oldest = `
-    SELECT u.id, u.attempt_end FROM @unit u WHERE u.spec = $1 AND ${literal} AND u.status >= 4
-    ORDER BY u.attempt_end, u.id LIMIT $2`;
+    SELECT u.id, e.at FROM @ended e CROSS JOIN LATERAL unnest(e.units) AS g (id) JOIN @unit u ON ${isRow("u.id", "g.id")}
+    WHERE e.spec = $1 AND e.status = ${code} AND ${isMember} ORDER BY e.at, u.id LIMIT $2`;
   const retired = (rows: readonly (readonly unknown[])[]): number =>
     countRetired(
       limit,
@@ -253,8 +264,9 @@ async function retire(
   if (retired(await db.rows(oldest, [spec, 1])) === 0) return 0;
   return db.transaction(
     async (tx) => {
-      const rows = await tx.rows(`${oldest} FOR UPDATE SKIP LOCKED`, [spec, max]);
-      const ids = (rows as [number, number][]).slice(0, retired(rows)).map(([id]) => id);
+      const rows = await tx.rows(`${oldest} FOR UPDATE OF u SKIP LOCKED`, [spec, max]);
+      const listed = [...new Map(rows as [number, number][])];
+      const ids = listed.slice(0, retired(listed)).map(([id]) => id);
       const set = new PostgresSet(tx, now, allocate);
       await set.loadUnits(ids);
       const units = set.units(ids);
@@ -262,6 +274,7 @@ async function retire(
       if (first === undefined) return 0;
       set.retire(first.spec, status, units.length);
       await apply(set, removeUnits(set, units, true));
+      await dropEnded(tx, spec, code, listed[ids.length - 1]?.[1] ?? 0);
       return units.length;
     },
     { repeatable: true },
@@ -292,7 +305,8 @@ async function forgetWorkers(tx: Session, before: number): Promise<number> {
     `DELETE FROM @worker w WHERE w.expiration < $1::bigint
        AND NOT EXISTS (SELECT 1 FROM @worker c WHERE c.namespace = w.namespace AND c.parent = w.name)
        AND NOT EXISTS (
-         SELECT 1 FROM @spec s JOIN @unit u ON u.spec = s.id AND u.status = 3
+         SELECT 1 FROM @spec s JOIN @lease l ON l.spec = s.id CROSS JOIN LATERAL unnest(l.units) AS g (id)
+           JOIN @unit u ON ${isRow("u.id", "g.id")} AND u.status = 3
          WHERE s.namespace = w.namespace AND NOT s.dead AND u.attempt_worker = w.name)
      RETURNING w.namespace, w.name`,
     [before],

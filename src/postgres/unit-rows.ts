@@ -80,7 +80,11 @@ export async function writeTimers(tx: Session, units: readonly Unit[]): Promise<
   );
 }
 
-export async function updateUnits(session: Session, units: readonly Unit[]): Promise<void> {
+export async function updateUnits(
+  session: Session,
+  units: readonly Unit[],
+  leaseOf: (unit: Unit) => number | null,
+): Promise<void> {
   const attempt = <Value>(read: (attempt: AttemptState) => Value): (Value | null)[] =>
     units.map((unit) => (unit.attempt === null ? null : read(unit.attempt)));
   const own = units.map(({ attempt: one, data }) => (one === null ? null : one.data !== data));
@@ -98,14 +102,15 @@ export async function updateUnits(session: Session, units: readonly Unit[]): Pro
        attempt_own = c.attempt_own, attempt_errors = c.attempt_errors,
        data = CASE WHEN c.has_data THEN c.data ELSE u.data END,
        attempt_data = CASE WHEN c.has_attempt_data THEN c.attempt_data ELSE u.attempt_data END,
-       since = c.since, attempt_progress = c.attempt_progress, lane = c.lane, partition = c.partition, reason = c.reason
+       since = c.since, attempt_progress = c.attempt_progress, lane = c.lane, partition = c.partition, reason = c.reason,
+       lease = c.lease
      FROM unnest($1::bigint[], $2::smallint[], $3::float8[], $4::bigint[], $5::int[], $6::int[], $7::text[],
        $8::boolean[], $9::boolean[], $10::smallint[], $11::bytea[], $12::bigint[], $13::bigint[], $14::bigint[],
        $15::boolean[], $16::boolean[], $17::text[], $18::boolean[], $19::bytea[], $20::boolean[], $21::bytea[], $22::bigint[], $23::text[],
-       $24::bytea[], $25::bytea[], $26::text[])
+       $24::bytea[], $25::bytea[], $26::text[], $27::bigint[])
        AS c (id, status, place, not_before, attempts, tries, origin, needs, dependents, attempt_status,
          attempt_worker, attempt_start, attempt_end, attempt_expiration, attempt_late, attempt_own, attempt_errors,
-         has_data, data, has_attempt_data, attempt_data, since, attempt_progress, lane, partition, reason)
+         has_data, data, has_attempt_data, attempt_data, since, attempt_progress, lane, partition, reason, lease)
      WHERE ${isRow("u.id", "c.id")}`,
     [
       int8s(units.map(({ id }) => id)),
@@ -138,6 +143,7 @@ export async function updateUnits(session: Session, units: readonly Unit[]): Pro
       byteas(lanes.map(({ lane }) => lane)),
       byteas(lanes.map(({ long }) => long)),
       texts(attempt(({ reason }) => reason)),
+      int8s(units.map(leaseOf)),
     ],
   );
 }

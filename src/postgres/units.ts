@@ -20,6 +20,7 @@ import {
 } from "../core/index.ts";
 import type { Row } from "./connection.ts";
 import { placeOf } from "./floor.ts";
+import { standingOf, type Standing } from "./standing.ts";
 import { bytesData, laneKey, nameOf } from "./values.ts";
 import { readMeta } from "./work-specs.ts";
 
@@ -65,14 +66,15 @@ interface Stored {
   /** Whether it says anything of its tries, and of time. */
   readonly retry: boolean;
   readonly timing: boolean;
+  readonly standing: Standing;
 }
 
 /** The columns of a unit, in the order that `readUnit` expects them. */
 export const unitColumns = `u.id, u.spec, u.key, u.long_name, u.status, u.place, u.not_before, u.created, u.attempts, u.tries,
    u.origin, u.needs, u.dependents, u.attempt_status, u.attempt_worker, u.attempt_start, u.attempt_end,
    u.attempt_expiration, u.attempt_late, u.attempt_own, u.attempt_errors, u.data, u.attempt_data, u.since, u.queues, u.labels,
-   u.attempt_progress, u.reason, u.retry, coalesce(u.partition, u.lane), u.timing`;
-export const unitColumnCount = 31;
+   u.attempt_progress, u.reason, u.retry, coalesce(u.partition, u.lane), u.timing, u.lease`;
+export const unitColumnCount = 32;
 
 /** The columns of a unit's work spec and namespace, in the order that `readSpec` expects them. */
 export const specColumns =
@@ -113,7 +115,7 @@ export function readUnit(row: Row, spec: Spec): Unit {
   const attempt = readCurrentAttempt(row, attempts, own ? bytesData(row[22] as Buffer | null) : data);
   const extras = readExtras(row[24], row[25], row[28] as string | null, row[30] as string | null);
   const partition = readPartition(row[29] as Buffer | null);
-  return {
+  const unit = {
     id: row[0] as number,
     spec,
     name: nameOf(row[2] as Buffer, row[3] as Buffer | null),
@@ -131,6 +133,9 @@ export function readUnit(row: Row, spec: Spec): Unit {
     since: (row[23] as number | null) ?? 0,
     partition,
     extras,
+  };
+  return {
+    ...unit,
     stored: {
       status,
       data,
@@ -140,6 +145,7 @@ export function readUnit(row: Row, spec: Spec): Unit {
       timing: extras.timing !== null,
       partition,
       begun: attempt !== null && status !== "finished" && status !== "failed",
+      standing: standingOf(unit, row[31] as number | null),
     },
   };
 }

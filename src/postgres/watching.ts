@@ -209,10 +209,10 @@ export const marksSql = `
   SELECT hashtextextended(concat(n.xmin, (
     SELECT string_agg(concat_ws(' ', s.id, s.xmin,
       (SELECT string_agg(concat(t.shard, ':', t.xmin), ' ' ORDER BY t.shard) FROM @tally t WHERE t.spec = s.id),
-      (SELECT concat('lease ', u.attempt_expiration) FROM @unit u WHERE u.spec = s.id AND u.status = 3
-         AND u.attempt_expiration <= ${serverNow} ORDER BY u.attempt_expiration LIMIT 1),
-      (SELECT concat('delay ', u.not_before) FROM @unit u WHERE u.spec = s.id AND u.status = 1
-         AND u.not_before <= ${serverNow} ORDER BY u.not_before LIMIT 1)), ',' ORDER BY s.id)
+      (SELECT concat('lease ', l.expiration) FROM @lease l WHERE l.spec = s.id AND l.expiration <= ${serverNow}
+         ORDER BY l.expiration LIMIT 1),
+      (SELECT concat('delay ', w.at) FROM @waiting w WHERE w.spec = s.id AND w.status = 1 AND w.at <= ${serverNow}
+         ORDER BY w.at LIMIT 1)), ',' ORDER BY s.id)
     FROM @spec s WHERE s.namespace = n.id AND NOT s.dead)), 0)::text
   FROM unnest($1::bytea[]) WITH ORDINALITY AS g (name, at) LEFT JOIN @namespace n ON n.name = g.name AND NOT n.dead
   ORDER BY g.at`;

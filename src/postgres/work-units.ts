@@ -12,10 +12,11 @@ import {
   type WorkUnitStatus,
   type WorkUnitWhere,
 } from "../core/index.ts";
-import type { Session } from "./connection.ts";
+import { isRow, type Session } from "./connection.ts";
 import { labelKey } from "./extras.ts";
 import { findKeys, keyUpTo } from "./long-names.ts";
 import { readNeeds, type ReadNeed } from "./needs.ts";
+import { idsOf } from "./standing.ts";
 import { tallyOf } from "./tally.ts";
 import { readUnit, statusCode, unitColumns, type Spec, type Unit } from "./units.ts";
 import { byteas, keyPrefix, nameOf } from "./values.ts";
@@ -80,9 +81,9 @@ async function selectUnits<Found>(
   let from = `@unit u WHERE u.spec = $1${condition}`;
   if (codes !== null) {
     if (where.names === undefined && (await isRare(session, spec, statuses ?? []))) {
-      // literal statuses: only then may the partial indexes be used; MATERIALIZED: no walk along the names instead
+      // MATERIALIZED: no walk along the names instead
       const parts = codes.map(
-        (code) => `SELECT * FROM @unit u WHERE u.spec = $1 AND u.status = ${code}${condition}`,
+        (code) => `SELECT * FROM @unit u WHERE u.id = ANY (${idsOf("$1", code)}) AND u.status = ${code}${condition}`,
       );
       const few = `WITH few AS MATERIALIZED (${parts.join(" UNION ALL ")})`;
       return (await session.rows(`${few} SELECT ${columns} FROM few u ${tail}`, given)).map(read);
@@ -153,7 +154,7 @@ export async function countUnits(
 export const waitingSinceSql = `
   SELECT n.name, s.name, c.available, least(first.since, last.since)
   FROM @namespace n JOIN @spec s ON s.namespace = n.id AND NOT s.dead, LATERAL ${tallyOf("s.id")} c,
-    LATERAL (${oldestOf("u.place, u.key")}) first, LATERAL (${oldestOf("u.place DESC, u.key DESC")}) last
+    LATERAL (${oldestOf("w.at, w.key")}) first, LATERAL (${oldestOf("w.at DESC, w.key DESC")}) last
   WHERE NOT n.dead AND ($1::bytea IS NULL OR n.name = $1::bytea) AND c.available > 0 AND first.since IS NOT NULL
   ORDER BY n.name, s.name`;
 
@@ -161,7 +162,9 @@ function oldestOf(order: string): string {
   return `
     SELECT min(since) AS since FROM (
       SELECT greatest(coalesce(u.since, u.created), u.not_before, coalesce(u.attempt_end, 0)) AS since
-      FROM @unit u WHERE u.spec = s.id AND u.status = 0 ORDER BY ${order} LIMIT ${waitingSample}
+      FROM (
+        SELECT w.unit FROM @waiting w WHERE w.spec = s.id AND w.status = 0 ORDER BY ${order} LIMIT ${waitingSample}
+      ) AS w JOIN @unit u ON ${isRow("u.id", "w.unit")}
     ) AS sampled`;
 }
 

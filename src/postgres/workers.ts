@@ -188,7 +188,8 @@ const heldBy = {
 
 const heldSql = (which: "active" | "children"): string => `
   SELECT ${fullColumns}
-  FROM @namespace n JOIN @spec s ON s.namespace = n.id AND NOT s.dead JOIN @unit u ON u.spec = s.id AND u.status = 3
+  FROM @namespace n JOIN @spec s ON s.namespace = n.id AND NOT s.dead JOIN @lease l ON l.spec = s.id
+    CROSS JOIN LATERAL unnest(l.units) AS g (id) JOIN @unit u ON ${isRow("u.id", "g.id")} AND u.status = 3 AND u.lease = l.id
   WHERE n.name = $1 AND NOT n.dead AND u.attempt_expiration > $2::bigint AND (u.id, u.attempts) > ($4::bigint, $5::int)
     AND u.attempt_worker IN (${heldBy[which]})
   ORDER BY u.id LIMIT $6`;

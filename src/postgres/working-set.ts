@@ -43,6 +43,7 @@ import { dropFailed, noteFailed } from "./failures.ts";
 import { holdLimits, saveFull } from "./limits.ts";
 import {
   foldNotes,
+  isOfLane,
   LaneNotes,
   placeOfUnit,
   SpecLanes,
@@ -55,6 +56,7 @@ import { findKeys, makeKeys } from "./long-names.ts";
 import { meetNeeds, readNeeds, writeNeeds, type ReadNeed } from "./needs.ts";
 import { loadBreaker, writeBreaker, writeOutcomes } from "./outcomes.ts";
 import { writeMessages, type NewMessage } from "./queues.ts";
+import { isLapsed, runningIds, Standings } from "./standing.ts";
 import { emptyDelta, tallyOf, writeTallies, type Delta } from "./tally.ts";
 import { Together } from "./together.ts";
 import { deleteUnits, insertUnits, updateUnits, writeExtras, writeTimers } from "./unit-rows.ts";
@@ -80,8 +82,9 @@ const loadByTarget = loadSql(
 );
 /** In two steps: rows are locked in claim order, as claims do, and what others have locked is passed over. */
 const pickReady = `
-  SELECT u.id FROM @unit u WHERE u.spec = $1 AND u.status = 0 AND NOT u.id = ANY ($3::bigint[])
-  ORDER BY u.place, u.key LIMIT $2 FOR UPDATE SKIP LOCKED`;
+  SELECT u.id FROM @waiting w JOIN @unit u ON ${isRow("u.id", "w.unit")}
+  WHERE w.spec = $1 AND w.status = 0 AND u.status = 0 AND NOT w.unit = ANY ($3::bigint[])
+  ORDER BY w.at, w.key LIMIT $2 FOR UPDATE OF u SKIP LOCKED`;
 
 /** Units that are to be handed out: what others have locked is passed over. */
 const lockReady = `
@@ -91,8 +94,8 @@ const lockReady = `
 
 /** Leases that have ended are counted out; known units are counted by `count`. */
 const countsSql = (lapsedBy: string, known: string): string => `
-  SELECT c.available, c.delayed, c.blocked, c.pending - (SELECT count(*) FROM @unit u WHERE u.spec = $1 AND u.status = 3
-    AND u.attempt_expiration <= ${lapsedBy}::bigint AND NOT u.id = ANY (${known}::bigint[])), c.finished, c.failed,
+  SELECT c.available, c.delayed, c.blocked, c.pending - (SELECT count(*) FROM @unit u WHERE ${isLapsed("$1", `${lapsedBy}::bigint`)}
+    AND NOT u.id = ANY (${known}::bigint[])), c.finished, c.failed,
     (SELECT max(t.freed) FROM @tally t WHERE t.spec = $1)
   FROM ${tallyOf("$1")} c`;
 
@@ -402,8 +405,8 @@ export class PostgresSet extends WorkingSet<Unit> {
 
   override loadRunning(spec: Spec, partition: string): Loading {
     const sql = `
-      SELECT count(*) FROM @unit u WHERE u.spec = $1 AND u.lane = $2 AND u.lane IS NOT NULL AND u.status = 3 AND u.status < 4
-        AND u.attempt_status IS NOT NULL AND u.attempt_expiration > $3::bigint AND NOT u.id = ANY ($4::bigint[])`;
+      SELECT count(*) FROM @unit u WHERE u.id = ANY (${runningIds(isOfLane("$1", "$2"))}) AND u.status = 3
+        AND coalesce(u.lane, '') = $2 AND u.attempt_expiration > $3::bigint AND NOT u.id = ANY ($4::bigint[])`;
     const known = int8s([...this.#units.keys()]);
     return this.#tx.rows(sql, [spec.id, laneKey(partition).lane, this.now, known]).then(([row]) => {
       this.#running.set(`${spec.id} ${partition}`, row?.[0] as number);
@@ -751,6 +754,8 @@ export class PostgresSet extends WorkingSet<Unit> {
     const changed = [...this.#changed].filter((unit) => !this.#removed.has(unit));
     const deltas = this.#deltas(changed);
     const keyOf = (unit: Unit): Buffer => this.#key(unit);
+    const standings = new Standings(changed, this.#removed);
+    await standings.makeLeases((count) => this.#allocate(count, this.#tx));
     // in the order of names, as every add writes them: see inKeyOrder
     const fresh = changed
       .filter(({ stored }) => stored === null)
@@ -775,7 +780,7 @@ export class PostgresSet extends WorkingSet<Unit> {
     const alone =
       fresh.length + renamed.length + timed.length + left.length + failed.length + removed.length === 0;
     const last = new Together();
-    if (updates.length > 0) await updateUnits(alone ? last : this.#tx, updates);
+    if (updates.length > 0) await updateUnits(alone ? last : this.#tx, updates, (unit) => standings.leaseOf(unit));
     if (timed.length > 0) await writeTimers(this.#tx, timed);
     if (left.length > 0) await dropFailed(this.#tx, left);
     if (failed.length > 0) await noteFailed(this.#tx, failed);
@@ -813,6 +818,7 @@ export class PostgresSet extends WorkingSet<Unit> {
         full,
         turn,
       ]);
+    await standings.save(last, keyOf);
     await writeNotes(last, this.#notes(changed));
     await writeTallies(last, deltas, this.now);
     await last.send(this.#tx);

@@ -168,7 +168,7 @@ describe("plans", () => {
     noted: [notedClaimSql, [...claimTypes, "bytea[]"]],
     plain: [plainClaimSql, claimTypes],
     settle: [
-      settleSql({ queued: false, laned: false, fails: false, counted: false }),
+      settleSql({ queued: false, laned: false, fails: false, retries: false, counted: false }),
       [
         "bytea",
         "bigint",
@@ -183,7 +183,7 @@ describe("plans", () => {
       ],
     ],
     queued: [
-      settleSql({ queued: true, laned: false, fails: false, counted: false }),
+      settleSql({ queued: true, laned: false, fails: false, retries: false, counted: false }),
       [
         "bytea",
         "bigint",

@@ -19,6 +19,7 @@ import type { Pair } from "../model/pair.ts";
 import { checkRandom } from "../model/random.ts";
 import { regressions } from "../model/regressions.ts";
 import { openServer, query, type Server } from "./server.ts";
+import { checkStanding } from "./standing.ts";
 
 const known = new Set(knownDifferences.postgres);
 let server: Server;
@@ -103,6 +104,7 @@ async function compare(history: readonly Step[], measure: Measure): Promise<void
   };
   try {
     await performAll(pair, history);
+    expect(await checkStanding(url)).toEqual([]);
   } finally {
     await pair.other.deleteNamespace(pair.ns);
     // what was deleted stays for an hour, in case somebody is still looking at it; here nobody is
@@ -115,6 +117,9 @@ const tables = [
   "namespace",
   "spec",
   "unit",
+  "waiting",
+  "lease",
+  "ended",
   "history",
   "need",
   "tally",
