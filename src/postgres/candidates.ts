@@ -124,10 +124,9 @@ export async function readCandidates(
 export async function readTopPriorities(session: Session, candidates: readonly Candidate[]): Promise<void> {
   const ready = candidates.filter(({ available }) => available > 0);
   if (ready.length === 0) return;
-  const rows = await session.rows(
-    `SELECT s.id, ${topPriority} FROM unnest($1::bigint[]) AS s (id)`,
-    [int8s(ready.map(({ id }) => id))],
-  );
+  const rows = await session.rows(`SELECT s.id, ${topPriority} FROM unnest($1::bigint[]) AS s (id)`, [
+    int8s(ready.map(({ id }) => id)),
+  ]);
   const tops = new Map(rows as [number, number | null][]);
   for (const candidate of ready) candidate.topPriority = tops.get(candidate.id) ?? 0;
 }

@@ -55,17 +55,20 @@ const hasNeedyPast = (now: string): string =>
  */
 export const isPastAcross = (now: string): string => `(${hasTimerPast(now)} OR ${hasNeedyPast(now)})`;
 
-/**
- * The work spec, with nothing in it past its time. Throws when it is not there. `seen` is the digest of its metadata, null when
- * something was past its time.
- */
+/** A work spec, and the digest of its metadata; null when something in it was past its time. */
+export interface LookedUp {
+  readonly spec: Spec;
+  readonly seen: string | null;
+}
+
+/** The work spec, with nothing in it past its time. Throws when it is not there. */
 export async function lookUp(
   db: Database,
   ns: string,
   ref: WorkSpecRef,
   now: number,
   ways: Ways,
-): Promise<{ spec: Spec; seen: string | null }> {
+): Promise<LookedUp> {
   const [row] = await db.rows(
     `SELECT s.id, ${isPast("s", "$3::bigint")}, md5(s.meta), ${specColumns}
      FROM @namespace n JOIN @spec s ON s.namespace = n.id AND NOT s.dead

@@ -322,8 +322,12 @@ const settleStatement = ({ queued, laned, fails, retries, counted }: SettleKind)
       u.id, u.lease${laned || retries ? ", u.lane, u.partition" : ""}${retries ? ", u.not_before, u.tries, u.max_tries" : ""}${queued ? toldColumns : ""}
   ), stopped AS (${leaseDelete}
   ), ended AS (${endedInsert}
-  ), ${retries ? `returned AS (${waitingInsert("changed u WHERE u.status < 3")}
-  ), ` : ""}${queued ? toldSql : ""}${laned ? notedSql : ""}${fails ? failedSql : ""}${counted ? countedSql : ""}tallied AS (
+  ), ${
+    retries
+      ? `returned AS (${waitingInsert("changed u WHERE u.status < 3")}
+  ), `
+      : ""
+  }${queued ? toldSql : ""}${laned ? notedSql : ""}${fails ? failedSql : ""}${counted ? countedSql : ""}tallied AS (
     ${tallyInsert}
     SELECT spec, pg_backend_pid(), count(*) FILTER (WHERE status = 0), count(*) FILTER (WHERE status = 1), 0,
       -count(*) FILTER (WHERE status <> 3), count(*) FILTER (WHERE status = 4), count(*) FILTER (WHERE status = 5), 0, 0,

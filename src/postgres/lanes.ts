@@ -37,9 +37,10 @@ const buildAgainMs = 60_000;
  */
 const waits = "w.status < 1 AND w.lane IS NOT NULL";
 
-/** Whether a list of running units may have some of a lane: one of the lane, or one from before units were handed out by partition. */
-export const isOfLane = (spec: string, lane: string): string =>
-  `l.spec = ${spec} AND (l.lane = ${lane} OR l.lane IS NULL)`;
+/** The ids of units that may run in a lane: those of its lists, and of lists from before units were handed out by partition. */
+export const idsInLane = (spec: string, lane: string): string => `
+        SELECT unnest(l.units) FROM @lease l WHERE l.spec = ${spec} AND l.lane = ${lane}
+        UNION ALL SELECT unnest(l.units) FROM @lease l WHERE l.spec = ${spec} AND l.lane IS NULL`;
 
 // ---- notes
 
@@ -319,8 +320,7 @@ const withBegun = (steps: string, lanes: string, value: number): string => `
       string_agg(u.id::text, ',') FILTER (WHERE u.status = 0)
     FROM @unit u WHERE u.id = ANY (ARRAY(
         SELECT w.unit FROM @waiting w WHERE w.spec = $1 AND w.lane = lanes.lane AND w.lane IS NOT NULL AND w.begun
-        UNION ALL SELECT unnest(l.units) FROM @lease l WHERE l.spec = $1 AND l.lane = lanes.lane
-        UNION ALL SELECT unnest(l.units) FROM @lease l WHERE l.spec = $1 AND l.lane IS NULL))
+        UNION ALL ${idsInLane("$1", "lanes.lane")}))
       AND u.lane = lanes.lane AND u.status < 4 AND u.attempt_status IS NOT NULL AND NOT u.id = ANY ($${value + 1}::bigint[])
   ) b`;
 

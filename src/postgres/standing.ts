@@ -296,7 +296,9 @@ const addEnded = `
 
 // ---- dropping what is not so any more
 
-const runsIn = (list: string): string => `unnest(${list}.units) AS g (id) JOIN @unit u ON ${isRow("u.id", "g.id")}
+const runsIn = (
+  list: string,
+): string => `unnest(${list}.units) AS g (id) JOIN @unit u ON ${isRow("u.id", "g.id")}
     WHERE u.status = 3 AND u.lease = ${list}.id`;
 
 /** Lists at a time. */
@@ -374,7 +376,12 @@ const sweepEnded = `
   SELECT spec, status, at FROM looked ORDER BY spec DESC, status DESC, at DESC LIMIT 1`;
 
 /** The lists of a spec that have no unit any more, up to a time. */
-export async function dropEnded(session: Session, spec: number, status: number, until: number): Promise<void> {
+export async function dropEnded(
+  session: Session,
+  spec: number,
+  status: number,
+  until: number,
+): Promise<void> {
   await session.rows(
     `DELETE FROM @ended e WHERE e.spec = $1 AND e.status = $2 AND e.at <= $3::bigint AND NOT ${hasMembers}`,
     [spec, status, until],

@@ -81,7 +81,7 @@ import { dropBatches, findInner, pageBatches, readBatches } from "./batches.ts";
 import { dropLimits, readLimits, writeLimits } from "./limits.ts";
 import { readCandidates, readTopPriorities } from "./candidates.ts";
 import { claimUnits, heldLanes, type Claimed, type ClaimHints } from "./claims.ts";
-import { catchUp, isPast, lookUp, moveAcross, type Ways } from "./expiry.ts";
+import { catchUp, isPast, lookUp, moveAcross, type LookedUp, type Ways } from "./expiry.ts";
 import {
   copyFromUnits,
   copyUnits,
@@ -211,7 +211,7 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
   /** Namespaces with work specs that have breakers, when they were last looked at. */
   readonly #counted = new Set<string>();
   /** Work specs as they were when last looked at, by namespace and name. */
-  readonly #seen = new Map<string, { spec: Spec; seen: string | null }>();
+  readonly #seen = new Map<string, LookedUp>();
   /** Specs whose adds met units that exist, lately: the next one does not try the shorter way first. */
   readonly #upserts = new Map<number, number>();
 
@@ -486,8 +486,11 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
     now: number,
   ): Promise<AddedWorkUnit[]> {
     const request = requestId === null ? null : textKey(requestId);
-    const answer =
-      (await this.#insertSeen(ns, ref, puts, request, now)) ?? (await this.#addUnits(ns, ref, puts, request, now));
+    const last = this.#lastSeen(ns, ref, puts.length, request);
+    let answer =
+      last === undefined ? null : await this.#insertUnits(last.spec, puts, request, last.seen, now);
+    if (answer === null && last !== undefined) this.#seen.delete(specKey(ns, ref));
+    answer ??= await this.#addUnits(ns, ref, puts, request, now);
     this.#looks.delete(ns);
     await this.#changed(ns);
     return answer;
@@ -513,23 +516,14 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
   }
 
   /**
-   * Adds without looking at the work spec first: the statement itself sees that it is as it was. Null when it is not, or has
-   * something past its time. Many units are worth a look.
+   * The work spec as it was when last looked at, where an add may go without another look: its statement sees by itself that the spec
+   * is as it was. Many units are worth a look; and so is an add without a request id, which cannot be tried again when the connection
+   * turns out to be broken: the look finds that out.
    */
-  async #insertSeen(
-    ns: string,
-    ref: WorkSpecRef,
-    puts: readonly WorkUnitPut[],
-    request: Buffer | null,
-    now: number,
-  ): Promise<AddedWorkUnit[] | null> {
-    const key = specKey(ns, ref);
-    const found = this.#seen.get(key);
-    if (found?.seen == null || (typeof ref !== "string" && ref.id !== found.spec.id)) return null;
-    if (puts.length >= copyFromUnits) return null;
-    const answer = await this.#insertUnits(found.spec, puts, request, found.seen, now);
-    if (answer === null) this.#seen.delete(key);
-    return answer;
+  #lastSeen(ns: string, ref: WorkSpecRef, count: number, request: Buffer | null): LookedUp | undefined {
+    const found = this.#seen.get(specKey(ns, ref));
+    if (found === undefined || (typeof ref !== "string" && ref.id !== found.spec.id)) return undefined;
+    return request === null || count >= copyFromUnits || found.seen === null ? undefined : found;
   }
 
   /**

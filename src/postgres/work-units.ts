@@ -83,7 +83,8 @@ async function selectUnits<Found>(
     if (where.names === undefined && (await isRare(session, spec, statuses ?? []))) {
       // MATERIALIZED: no walk along the names instead
       const parts = codes.map(
-        (code) => `SELECT * FROM @unit u WHERE u.id = ANY (${idsOf("$1", code)}) AND u.status = ${code}${condition}`,
+        (code) =>
+          `SELECT * FROM @unit u WHERE u.id = ANY (${idsOf("$1", code)}) AND u.status = ${code}${condition}`,
       );
       const few = `WITH few AS MATERIALIZED (${parts.join(" UNION ALL ")})`;
       return (await session.rows(`${few} SELECT ${columns} FROM few u ${tail}`, given)).map(read);

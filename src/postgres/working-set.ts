@@ -43,7 +43,7 @@ import { dropFailed, noteFailed } from "./failures.ts";
 import { holdLimits, saveFull } from "./limits.ts";
 import {
   foldNotes,
-  isOfLane,
+  idsInLane,
   LaneNotes,
   placeOfUnit,
   SpecLanes,
@@ -56,7 +56,7 @@ import { findKeys, makeKeys } from "./long-names.ts";
 import { meetNeeds, readNeeds, writeNeeds, type ReadNeed } from "./needs.ts";
 import { loadBreaker, writeBreaker, writeOutcomes } from "./outcomes.ts";
 import { writeMessages, type NewMessage } from "./queues.ts";
-import { isLapsed, runningIds, Standings } from "./standing.ts";
+import { isLapsed, Standings } from "./standing.ts";
 import { emptyDelta, tallyOf, writeTallies, type Delta } from "./tally.ts";
 import { Together } from "./together.ts";
 import { deleteUnits, insertUnits, updateUnits, writeExtras, writeTimers } from "./unit-rows.ts";
@@ -405,7 +405,7 @@ export class PostgresSet extends WorkingSet<Unit> {
 
   override loadRunning(spec: Spec, partition: string): Loading {
     const sql = `
-      SELECT count(*) FROM @unit u WHERE u.id = ANY (${runningIds(isOfLane("$1", "$2"))}) AND u.status = 3
+      SELECT count(*) FROM @unit u WHERE u.id = ANY (ARRAY(${idsInLane("$1", "$2")})) AND u.status = 3
         AND coalesce(u.lane, '') = $2 AND u.attempt_expiration > $3::bigint AND NOT u.id = ANY ($4::bigint[])`;
     const known = int8s([...this.#units.keys()]);
     return this.#tx.rows(sql, [spec.id, laneKey(partition).lane, this.now, known]).then(([row]) => {
@@ -780,7 +780,8 @@ export class PostgresSet extends WorkingSet<Unit> {
     const alone =
       fresh.length + renamed.length + timed.length + left.length + failed.length + removed.length === 0;
     const last = new Together();
-    if (updates.length > 0) await updateUnits(alone ? last : this.#tx, updates, (unit) => standings.leaseOf(unit));
+    if (updates.length > 0)
+      await updateUnits(alone ? last : this.#tx, updates, (unit) => standings.leaseOf(unit));
     if (timed.length > 0) await writeTimers(this.#tx, timed);
     if (left.length > 0) await dropFailed(this.#tx, left);
     if (failed.length > 0) await noteFailed(this.#tx, failed);

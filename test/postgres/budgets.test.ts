@@ -161,6 +161,7 @@ describe("plans", () => {
     "bytea",
     "bigint",
     "text",
+    "bigint[]",
   ];
   const hot = {
     candidates: [candidatesSql, ["bytea", "bytea[]", "bigint", "bigint"]],
@@ -236,7 +237,11 @@ describe("plans", () => {
 
   /** What is read of the tables, and by which index; work specs are few, and either of theirs will do. */
   const scans = (text: string): string[] =>
-    [...text.matchAll(/(\w[\w ]*Scan)(?: using (\w+))? on (unit|tally|spec|history|request)\b/g)].map(
+    [
+      ...text.matchAll(
+        /(\w[\w ]*Scan)(?: using (\w+))? on (unit|waiting|lease|ended|tally|spec|history|request)\b/g,
+      ),
+    ].map(
       ([, how, index, table]) =>
         `${table}: ${how?.replace("Index Only Scan", "Index Scan")} ${(index ?? "").replace(/^spec_.*/, "of specs")}`,
     );
@@ -246,8 +251,8 @@ describe("plans", () => {
     const lines = text.split("\n");
     return lines.filter(
       (line, i) =>
-        /Scan.* on (unit|tally|history|request|worker|log)\b/.test(line) &&
-        !line.includes("CTE Scan") &&
+        /Scan.* on (unit|waiting|lease|ended|tally|history|request|worker|log)\b/.test(line) &&
+        !/(CTE|Tid) Scan/.test(line) &&
         // those of a namespace are many: the claims of ten minutes
         !(lines[i + 1] ?? "").includes(line.includes(" on request") ? "(id = " : "Index Cond"),
     );
@@ -277,23 +282,33 @@ describe("plans", () => {
     const fresh = await plans(url);
     await query(url, "VACUUM ANALYZE");
     const empty = await plans(url);
-    await query(url, "ALTER TABLE coordinate.unit SET (autovacuum_enabled = off)");
+    for (const table of ["unit", "waiting", "ended"])
+      await query(url, `ALTER TABLE coordinate.${table} SET (autovacuum_enabled = off)`);
     await query(
       url,
       `INSERT INTO coordinate.unit (id, spec, key, status, place, not_before, created)
        SELECT i, 1, convert_to('unit-' || i, 'UTF8'), CASE WHEN i % 100 = 0 THEN 4 ELSE 0 END, 0, 0, 0 FROM generate_series(1, 200000) AS i`,
     );
+    await query(
+      url,
+      "INSERT INTO coordinate.waiting (unit, spec, status, at, key) SELECT id, spec, status, place, key FROM coordinate.unit WHERE status = 0",
+    );
+    await query(
+      url,
+      "INSERT INTO coordinate.ended (spec, at, status, units) SELECT spec, id, status, ARRAY[id] FROM coordinate.unit WHERE status = 4",
+    );
     const stale = await plans(url);
-    await query(url, "ANALYZE coordinate.unit");
+    await query(url, "ANALYZE coordinate.unit, coordinate.waiting, coordinate.ended");
     const known = await plans(url);
     await engine.close();
     expect(empty).toEqual(fresh);
     expect(stale).toEqual(fresh);
     expect(known).toEqual(fresh);
-    for (const scan of Object.values(known).flat()) expect(scan).toMatch(/: (Index|CTE) Scan /);
-    expect(known.claim).toContain("unit: Index Scan unit_ready");
-    expect(known.settle?.filter((scan) => scan.startsWith("unit"))).toEqual([
-      "unit: Index Scan unit_needy",
+    for (const scan of Object.values(known).flat()) expect(scan).toMatch(/: (Index|CTE|Tid) Scan /);
+    expect(known.claim).toContain("waiting: Index Scan waiting_order");
+    expect(known.settle?.filter((scan) => /^(unit|lease)/.test(scan))).toEqual([
+      "lease: Index Scan lease_needy",
+      "lease: Index Scan lease_pkey",
       "unit: Index Scan unit_pkey",
       "unit: Index Scan unit_pkey",
       "unit: Index Scan unit_timer",

@@ -139,7 +139,7 @@ describe("one server", () => {
     const crowded = await prepared(store);
     const blocker = new pg.Client({ connectionString: url });
     await blocker.connect();
-    await blocker.query("BEGIN; LOCK coordinate.unit");
+    await blocker.query("BEGIN; LOCK coordinate.lease");
     const first = crowded.addWorkUnits("", "s", [{ name: "c" }]);
     await expect(crowded.getWorkSpecs("", ["s"])).rejects.toMatchObject({
       code: "unavailable",

@@ -67,7 +67,7 @@ interface Plan {
 
 /** Pages that scans of the indexes in which units are searched have touched, with the rows they led to. */
 function searched(plan: Plan): number {
-  if (["unit_ready", "unit_lease", "unit_due"].includes(plan["Index Name"] ?? ""))
+  if (["waiting_order", "lease_expiration", "unit_pkey"].includes(plan["Index Name"] ?? ""))
     return plan["Shared Hit Blocks"] + plan["Shared Read Blocks"];
   return (plan.Plans ?? []).reduce((sum, part) => sum + searched(part), 0);
 }
