@@ -48,7 +48,7 @@ export async function bareTableDriver(url: string): Promise<Driver> {
     work(_task, { how, atOnce }: WorkSetting) {
       let done = 0;
       let stopped = false;
-      let floor = Buffer.alloc(0);
+      let floor: Buffer = Buffer.alloc(0);
       const size = how === "single" ? 1 : 1000;
       const loops = Array.from({ length: atOnce ?? 2 }, async () => {
         while (!stopped) {
