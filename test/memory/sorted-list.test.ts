@@ -31,6 +31,8 @@ describe("a sorted list", () => {
           for (const key of keys) {
             if (what === "add") {
               const item = items.get(key) ?? { key };
+              const isNew = list.isBehindAdded((other) => other.key - key);
+              if (isNew) expect(items.has(key)).toBe(false);
               items.set(key, item);
               list.add(item);
             } else if (what === "remove") {
@@ -48,6 +50,8 @@ describe("a sorted list", () => {
           expect([...list].map(({ key }) => key)).toEqual(expected);
           expect(list.size).toBe(expected.length);
           expect(list.first()?.key).toBe(expected[0]);
+          for (const { key } of items.values())
+            expect(list.isBehindAdded((other) => other.key - key)).toBe(false);
           const from = keys[0] ?? 0;
           expect([...list.from(({ key }) => key >= from)].map(({ key }) => key)).toEqual(
             expected.filter((key) => key >= from),
