@@ -25,6 +25,7 @@ import {
 } from "../core/index.ts";
 import { isRow, type Database, type Row, type Session } from "./connection.ts";
 import { comparePlaces, placeOf, start, type Place } from "./floor.ts";
+import { runsIn } from "./standing.ts";
 import { unitColumnCount, unitColumns, type Spec, type Unit } from "./units.ts";
 import { byteas, float8s, int2s, int8s, keyPrefix, laneKey, nameOf } from "./values.ts";
 
@@ -35,8 +36,8 @@ const notesAtOnce = 5000;
 const buildAgainMs = 60_000;
 
 /**
- * Whether a unit waits in a lane (`w`, its row in `waiting`), in the words of the index of lanes. No other index of waiting units is of use then: while the planner
- * believes the table empty they look as cheap to it, and all units that wait are read for each lane.
+ * Whether a unit waits in a lane (`w`, its row in `waiting`), in the words of the index of lanes. No other index of waiting units is
+ * of use then: while the planner believes the table empty they look as cheap to it, and all units that wait are read for each lane.
  */
 const waits = "w.status < 1 AND w.lane IS NOT NULL";
 
@@ -184,36 +185,42 @@ async function buildLanes(tx: Session, spec: Spec, now: number): Promise<void> {
 
 // ---- listing
 
-/** In the words of the index of units that have begun. */
-const hasBegun = "u.lane IS NOT NULL AND u.status < 4 AND u.attempt_status IS NOT NULL";
+/** Ids of the units that have begun in a lane and have not ended, and of some that have. */
+const begunIds = (lane: string): string => `ARRAY(
+        SELECT w.unit FROM @waiting w WHERE w.spec = $1 AND w.lane = ${lane} AND w.lane IS NOT NULL AND w.begun
+        UNION ALL ${idsInLane("$1", lane)})`;
 
-/** The first lane that is `after`, among those where units wait and those where some have begun. */
+/** The first lane that is `after`, among those where units wait, those where some have begun and wait again, and those where some run. */
 const nextLaneSql = (after: string): string => `
   SELECT least(
-    (SELECT u.lane FROM @unit u WHERE u.spec = $1 AND ${waits} AND u.lane ${after} ORDER BY u.lane, u.place, u.key LIMIT 1),
-    (SELECT u.lane FROM @unit u WHERE u.spec = $1 AND ${hasBegun} AND u.lane ${after} ORDER BY u.lane LIMIT 1)) AS lane`;
+    (SELECT w.lane FROM @waiting w WHERE w.spec = $1 AND ${waits} AND w.lane ${after} ORDER BY w.lane, w.at, w.key LIMIT 1),
+    (SELECT w.lane FROM @waiting w WHERE w.spec = $1 AND w.begun AND w.lane IS NOT NULL AND w.lane ${after} ORDER BY w.lane LIMIT 1),
+    (SELECT l.lane FROM @lease l WHERE l.spec = $1 AND l.lane IS NOT NULL AND l.lane ${after} AND EXISTS ${runsIn("l")}
+       ORDER BY l.lane LIMIT 1),
+    (SELECT u.lane FROM @lease l CROSS JOIN LATERAL ${runsIn("l", "u.lane")} u
+       WHERE l.spec = $1 AND l.lane IS NULL AND u.lane ${after} ORDER BY u.lane LIMIT 1)) AS lane`;
 
 /** From index entry to index entry: nothing is read but what is counted. $1 spec, $2 the lane before, $3 how many. */
 const listSql = (after: string): string => `
   WITH RECURSIVE walk AS (
     SELECT n.lane, 1 AS number FROM (${nextLaneSql(`${after} $2::bytea`)}) n WHERE n.lane IS NOT NULL
     UNION ALL
-    SELECT n.lane, w.number + 1 FROM walk w CROSS JOIN LATERAL (${nextLaneSql("> w.lane")}) n
-    WHERE n.lane IS NOT NULL AND w.number < $3
+    SELECT n.lane, walk.number + 1 FROM walk CROSS JOIN LATERAL (${nextLaneSql("> walk.lane")}) n
+    WHERE n.lane IS NOT NULL AND walk.number < $3
   )
-  SELECT w.lane, coalesce(f.partition, b.partition), f.key, f.long_name,
+  SELECT walk.lane, coalesce(f.partition, b.partition), f.key, f.long_name,
     (SELECT count(*)::int FROM (
-      SELECT 1 FROM @unit u WHERE u.spec = $1 AND u.lane = w.lane AND ${waits} LIMIT ${maxCountedInPartition}) AS c),
+      SELECT 1 FROM @waiting w WHERE w.spec = $1 AND w.lane = walk.lane AND ${waits} LIMIT ${maxCountedInPartition}) AS c),
     b.begun, b.running, b.available, coalesce(l.full_at, 0)
-  FROM walk w
-  LEFT JOIN LATERAL (SELECT u.key, u.long_name, u.partition FROM @unit u WHERE u.spec = $1 AND u.lane = w.lane AND ${waits}
-    ORDER BY u.place, u.key LIMIT 1) f ON true
+  FROM walk
+  LEFT JOIN LATERAL (SELECT u.key, u.long_name, u.partition FROM @waiting w JOIN @unit u ON ${isRow("u.id", "w.unit")}
+    WHERE w.spec = $1 AND w.lane = walk.lane AND ${waits} ORDER BY w.at, w.key LIMIT 1) f ON true
   CROSS JOIN LATERAL (SELECT count(*)::int AS begun, (count(*) FILTER (WHERE c.status = 3))::int AS running,
       (count(*) FILTER (WHERE c.status = 0))::int AS available, (array_agg(c.partition))[1] AS partition
-    FROM (SELECT u.status, u.partition FROM @unit u WHERE u.spec = $1 AND u.lane = w.lane AND ${hasBegun}
-      LIMIT ${maxCountedInPartition}) AS c) b
-  LEFT JOIN @lane l ON l.spec = $1 AND l.lane = w.lane
-  ORDER BY w.lane`;
+    FROM (SELECT u.status, u.partition FROM @unit u WHERE u.id = ANY (${begunIds("walk.lane")}) AND u.lane = walk.lane
+      AND u.status < 4 AND u.attempt_status IS NOT NULL LIMIT ${maxCountedInPartition}) AS c) b
+  LEFT JOIN @lane l ON l.spec = $1 AND l.lane = walk.lane
+  ORDER BY walk.lane`;
 
 const listStatements = { first: listSql(">="), next: listSql(">") };
 
@@ -388,9 +395,7 @@ const withBegun = (steps: string, lanes: string, value: number): string => `
   FROM lanes CROSS JOIN LATERAL (
     SELECT count(*)::int, count(*) FILTER (WHERE u.status = 3 AND u.attempt_expiration > $${value}::bigint)::int,
       string_agg(u.id::text, ',') FILTER (WHERE u.status = 0)
-    FROM @unit u WHERE u.id = ANY (ARRAY(
-        SELECT w.unit FROM @waiting w WHERE w.spec = $1 AND w.lane = lanes.lane AND w.lane IS NOT NULL AND w.begun
-        UNION ALL ${idsInLane("$1", "lanes.lane")}))
+    FROM @unit u WHERE u.id = ANY (${begunIds("lanes.lane")})
       AND u.lane = lanes.lane AND u.status < 4 AND u.attempt_status IS NOT NULL AND NOT u.id = ANY ($${value + 1}::bigint[])
   ) b`;
 

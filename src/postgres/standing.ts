@@ -24,6 +24,11 @@ export const atOf = "CASE u.status WHEN 0 THEN u.place WHEN 1 THEN u.not_before 
 export const runningIds = (condition: string): string =>
   `ARRAY(SELECT unnest(l.units) FROM @lease l WHERE ${condition})`;
 
+/** The units of a list of `lease` that still run. */
+export const runsIn = (list: string, columns = "1"): string => `(
+      SELECT ${columns} FROM unnest(${list}.units) AS g (id) JOIN @unit u ON ${isRow("u.id", "g.id")}
+      WHERE u.status = 3 AND u.lease = ${list}.id)`;
+
 /** Units of a spec whose leases have ended. */
 export const isLapsed = (spec: string, by: string): string =>
   `u.id = ANY (${runningIds(`l.spec = ${spec} AND l.expiration <= ${by}`)}) AND u.status = 3 AND u.attempt_expiration <= ${by}`;
@@ -296,11 +301,6 @@ const addEnded = `
 
 // ---- dropping what is not so any more
 
-const runsIn = (
-  list: string,
-): string => `unnest(${list}.units) AS g (id) JOIN @unit u ON ${isRow("u.id", "g.id")}
-    WHERE u.status = 3 AND u.lease = ${list}.id`;
-
 /** Lists at a time. */
 const listsAtOnce = 500;
 
@@ -309,9 +309,10 @@ const refileSql = (condition: string): string => `
     SELECT id, units FROM @lease WHERE ${condition} AND expiration <= $1::bigint ORDER BY expiration LIMIT ${listsAtOnce}
     FOR UPDATE SKIP LOCKED
   ), running AS MATERIALIZED (
-    SELECT k.id, r.* FROM looked k CROSS JOIN LATERAL (
-      SELECT min(u.attempt_expiration) AS expiration, bool_or(u.needs) AS needy, array_agg(u.id) AS units FROM ${runsIn("k")}
-    ) r
+    SELECT k.id, r.* FROM looked k CROSS JOIN LATERAL ${runsIn(
+      "k",
+      "min(u.attempt_expiration) AS expiration, bool_or(u.needs) AS needy, array_agg(u.id) AS units",
+    )} r
   ), kept AS (
     UPDATE @lease l SET expiration = r.expiration, needy = r.needy, units = r.units
     FROM running r WHERE ${isRow("l.id", "r.id")} AND r.expiration IS NOT NULL
@@ -359,7 +360,7 @@ const sweepLeases = `
   WITH looked AS MATERIALIZED (
     SELECT id, units FROM @lease WHERE id > $1::bigint ORDER BY id LIMIT ${listsAtOnce}
   ), gone AS (
-    DELETE FROM @lease l USING looked k WHERE ${isRow("l.id", "k.id")} AND NOT EXISTS (SELECT 1 FROM ${runsIn("k")})
+    DELETE FROM @lease l USING looked k WHERE ${isRow("l.id", "k.id")} AND NOT EXISTS ${runsIn("k")}
   )
   SELECT id FROM looked ORDER BY id DESC LIMIT 1`;
 
