@@ -301,8 +301,9 @@ const addEnded = `
 
 // ---- dropping what is not so any more
 
-/** Lists at a time. */
+/** Lists at a time: of those whose time has come, and of those that the sweep looks at every second. */
 const listsAtOnce = 500;
+const sweptAtOnce = 200;
 
 const refileSql = (condition: string): string => `
   WITH looked AS MATERIALIZED (
@@ -339,13 +340,16 @@ export async function refileLeases(session: Session, spec: number | null, now: n
   }
 }
 
-/** Drops lists of which nothing runs or has ended as they say any more, some at a time, round and round. */
+/**
+ * Drops lists of which nothing runs or has ended as they say any more, some at a time, round and round: where fewer are found than were
+ * looked for, the next begins at the start.
+ */
 export async function sweepLists(db: Database, cursor: ListCursor): Promise<void> {
   const [lease] = await db.write(sweepLeases, [cursor.lease], { repeatable: true });
   cursor.lease = (lease?.[0] as number | undefined) ?? 0;
   const [ended] = await db.write(sweepEnded, [cursor.spec, cursor.status, cursor.at], { repeatable: true });
-  const [spec = 0, status = 0, at = 0] = (ended ?? []) as [number?, number?, number?];
-  Object.assign(cursor, { spec, status, at });
+  const [spec, status, at] = (ended ?? []) as (number | undefined)[];
+  Object.assign(cursor, { spec: spec ?? 0, status: status ?? 0, at: at ?? 0 });
 }
 
 /** How far the lists were looked through. */
@@ -358,11 +362,11 @@ export interface ListCursor {
 
 const sweepLeases = `
   WITH looked AS MATERIALIZED (
-    SELECT id, units FROM @lease WHERE id > $1::bigint ORDER BY id LIMIT ${listsAtOnce}
+    SELECT id, units FROM @lease WHERE id > $1::bigint ORDER BY id LIMIT ${sweptAtOnce}
   ), gone AS (
     DELETE FROM @lease l USING looked k WHERE ${isRow("l.id", "k.id")} AND NOT EXISTS ${runsIn("k")}
   )
-  SELECT id FROM looked ORDER BY id DESC LIMIT 1`;
+  SELECT id FROM looked ORDER BY id OFFSET ${sweptAtOnce - 1}`;
 
 /** Whether a list of ended units has any; `e` is the list. */
 const hasMembers = `EXISTS (SELECT 1 FROM unnest(e.units) AS g (id) JOIN @unit u ON ${isRow("u.id", "g.id")} WHERE ${isMember})`;
@@ -370,11 +374,11 @@ const hasMembers = `EXISTS (SELECT 1 FROM unnest(e.units) AS g (id) JOIN @unit u
 const sweepEnded = `
   WITH looked AS MATERIALIZED (
     SELECT e.ctid AS row, e.spec, e.status, e.at, ${hasMembers} AS serves FROM @ended e
-    WHERE (e.spec, e.status, e.at) > ($1::bigint, $2::smallint, $3::bigint) ORDER BY e.spec, e.status, e.at LIMIT 100
+    WHERE (e.spec, e.status, e.at) > ($1::bigint, $2::smallint, $3::bigint) ORDER BY e.spec, e.status, e.at LIMIT ${sweptAtOnce}
   ), gone AS (
     DELETE FROM @ended WHERE ctid = ANY (ARRAY(SELECT k.row FROM looked k WHERE NOT k.serves))
   )
-  SELECT spec, status, at FROM looked ORDER BY spec DESC, status DESC, at DESC LIMIT 1`;
+  SELECT spec, status, at FROM looked ORDER BY spec, status, at OFFSET ${sweptAtOnce - 1}`;
 
 /** The lists of a spec that have no unit any more, up to a time. */
 export async function dropEnded(

@@ -7,6 +7,7 @@ import { forSchema } from "../../src/postgres/connection.ts";
 import { openPostgres, type PostgresStore } from "../../src/postgres/index.ts";
 import { migrations, schemaVersion } from "../../src/postgres/schema.ts";
 import { openServer, query, type Server } from "./server.ts";
+import { checkStanding } from "./standing.ts";
 
 let server: Server;
 beforeAll(async () => {
@@ -200,7 +201,7 @@ test("partitions of a database of schema 4 go on, with what was noted and not fo
   await engine.close();
 });
 
-test.each([1, 2, 3, 4])(
+test.each([1, 2, 3, 4, 5])(
   "a database of schema %i, with work in it, is brought up to date",
   async (version) => {
     const url = await server.createDatabase();
@@ -246,6 +247,7 @@ test.each([1, 2, 3, 4])(
     const engine = new Engine(store, { clock });
     expect((await engine.listWorkUnits("", "s")).rows).toEqual(seen);
     expect(await engine.tally("")).toEqual(tally);
+    expect(await checkStanding(url)).toEqual([]);
     await engine.addWorkUnits("", "s", [
       { name: "u00", queues: ["q"], labels: ["red"] },
       { name: "fresh", queues: ["q"], labels: ["red"] },
@@ -287,6 +289,7 @@ test.each([1, 2, 3, 4])(
     expect(await claimed(5)).toEqual(["other", "fresh"]);
     await engine.settleAttempts("", [{ attempt: attempts[5]!.id, action: "finish" }]);
     expect(await claimed(5)).toEqual(["u06"]);
+    expect(await checkStanding(url)).toEqual([]);
     await engine.close();
   },
   60_000,
