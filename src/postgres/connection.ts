@@ -388,6 +388,9 @@ const isRetryable = (error: unknown): boolean => /^(40001|40P01|23505)$/.test(co
 /** Another transaction holds what this one waited for. */
 const isLocked = (error: unknown): boolean => codeOf(error) === "55P03";
 
+/** A statement undid what it had done, since it was not sure any more: it divides by zero then. */
+export const isUnsure = (error: unknown): boolean => codeOf(error) === "22012";
+
 export const isUniqueViolation = (error: unknown): boolean => codeOf(error) === "23505";
 
 function translate(error: unknown): unknown {

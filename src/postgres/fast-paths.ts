@@ -278,6 +278,20 @@ const failedSql = `failed AS (
     INSERT INTO @failed (unit, spec, key) SELECT c.id, c.spec, c.key FROM changed c WHERE c.status = 5
   ), `;
 
+/** The work specs in which changes are plain, of those in a row source with a `spec` and whether any of it `chains`. */
+const fitFrom = (source: string, laned: boolean): string => `
+    FROM ${source} f JOIN @spec s ON s.id = f.spec JOIN @namespace n ON n.id = s.namespace
+    WHERE NOT s.dead AND n.name = $1 AND NOT (f.chains AND s.next_spec <> '')${laned ? "" : " AND NOT s.laned"}`;
+
+/** One row for each work spec. Divides by zero, and so undoes everything, unless all changes were plain. */
+const sureAnswer = (laned: boolean): string => `
+  SELECT c.ats, c.expirations, c.spec, c.took FROM (
+    SELECT spec, array_agg(at) AS ats, array_agg(attempt_expiration) AS expirations, array_agg(took) AS took FROM changed GROUP BY spec
+  ) c, (
+    SELECT 1 / (coalesce(sum(f.units), 0) = $3::bigint)::int AS sure
+    ${fitFrom("(SELECT spec, count(*) AS units, bool_or(chains) AS chains FROM changed GROUP BY spec)", laned)} AND s.count_ms = 0
+  ) fit WHERE fit.sure = 1`;
+
 const fastActions = { finish: 0, fail: 1, retry: 2, renew: 3 } as const;
 
 /**
@@ -291,24 +305,27 @@ const fastActions = { finish: 0, fail: 1, retry: 2, renew: 3 } as const;
  * $1 namespace, $2 now, $3 how many; then per change the unit, number, action, time, data, and whether it may chain; $10 the
  * second of arrivals.
  */
-const settleStatement = ({ queued, laned, fails, retries, counted }: SettleKind): string => `
+const settleStatement = ({ queued, laned, fails, retries, counted, sure }: SettleKind): string => `
   WITH given AS MATERIALIZED (
     SELECT * FROM unnest($4::bigint[], $5::int[], $6::smallint[], $7::bigint[], $8::bytea[], $9::boolean[])
       WITH ORDINALITY AS g (id, number, action, time, data, chains, at)
-  ), found AS MATERIALIZED (
+  ), across AS MATERIALIZED (
+    SELECT ${isPastAcross("$2::bigint")} AS past
+  ), ${
+    sure
+      ? ""
+      : `found AS MATERIALIZED (
     SELECT f.spec, count(*) AS units, bool_or(g.chains) AS chains${queued ? ", sum(cardinality(f.queues)) AS messages" : ""}${counted ? ", bool_or(g.action = 1) AS fails" : ""}
     FROM given g CROSS JOIN LATERAL (
       SELECT u.spec${queued ? ", u.queues" : ""} FROM @unit u WHERE u.id = g.id AND ${plainUnit(queued)} LIMIT 1
     ) f
     GROUP BY f.spec
-  ), across AS MATERIALIZED (
-    SELECT ${isPastAcross("$2::bigint")} AS past
   ), fit AS MATERIALIZED (
     SELECT sum(f.units) AS units${queued ? ", coalesce(sum(f.messages), 0) <= cardinality($11::bigint[]) AS enough" : ""}
-    FROM found f JOIN @spec s ON s.id = f.spec JOIN @namespace n ON n.id = s.namespace
-    WHERE NOT s.dead AND n.name = $1 AND NOT (f.chains AND s.next_spec <> '') AND NOT (SELECT past FROM across)${laned ? "" : " AND NOT s.laned"}
+    ${fitFrom("found", laned)} AND NOT (SELECT past FROM across)
       AND (s.count_ms = 0${counted ? " OR s.count_ms > 0 AND NOT f.fails" : ""})
-  ), changed AS (
+  ), `
+  }changed AS (
     UPDATE @unit u SET
       status = CASE g.action WHEN 0 THEN 4 WHEN 1 THEN 5 WHEN 3 THEN 3 ELSE CASE WHEN g.time > $2::bigint THEN 1 ELSE 0 END END,
       not_before = CASE WHEN g.action = 2 THEN g.time ELSE u.not_before END,
@@ -317,9 +334,10 @@ const settleStatement = ({ queued, laned, fails, retries, counted }: SettleKind)
       attempt_expiration = CASE WHEN g.action = 3 THEN g.time ELSE u.attempt_expiration END,
       attempt_own = u.attempt_own OR g.data IS NOT NULL,
       attempt_data = coalesce(g.data, u.attempt_data)
-    FROM fit, given g WHERE ${isRow("u.id", "g.id")} AND ${plainUnit(queued)} AND fit.units = $3::bigint${queued ? " AND fit.enough" : ""}
+    FROM ${sure ? "" : "fit, "}given g WHERE ${isRow("u.id", "g.id")} AND ${plainUnit(queued)}
+      AND ${sure ? "NOT (SELECT past FROM across)" : `fit.units = $3::bigint${queued ? " AND fit.enough" : ""}`}
     RETURNING u.spec, u.status, u.attempt_expiration, u.place, u.key, g.at, u.attempt_end - u.attempt_start AS took, u.attempt_end AS ended,
-      u.id, u.lease${laned || retries ? ", u.lane, u.partition" : ""}${retries ? ", u.not_before, u.tries, u.max_tries" : ""}${queued ? toldColumns : ""}
+      u.id, u.lease${sure ? ", g.chains" : ""}${laned || retries ? ", u.lane, u.partition" : ""}${retries ? ", u.not_before, u.tries, u.max_tries" : ""}${queued ? toldColumns : ""}
   ), stopped AS (${leaseDelete}
   ), ended AS (${endedInsert}
   ), ${
@@ -337,11 +355,12 @@ const settleStatement = ({ queued, laned, fails, retries, counted }: SettleKind)
     FROM changed WHERE status <> 3 GROUP BY spec
     ${tallyConflict}
   )
-  SELECT at, attempt_expiration, spec, took FROM changed UNION ALL SELECT 0, 0, 0, 0 FROM across WHERE past`;
+  ${sure ? sureAnswer(laned) : "SELECT at, attempt_expiration, spec, took FROM changed UNION ALL SELECT 0, 0, 0, 0 FROM across WHERE past"}`;
 
 /**
  * `queued`: for units of which some have queues; $11 numbers for their messages, $12 the order of the changes. `laned`: where units
- * are handed out by partition. `fails`, `retries`: where some fail, or are tried again. `counted`: where work specs have breakers; then failures are not plain.
+ * are handed out by partition. `fails`, `retries`: where some fail, or are tried again. `counted`: where work specs have breakers; then
+ * failures are not plain. `sure`: nothing is looked at first, and the statement fails where a change turns out not to be plain.
  */
 interface SettleKind {
   queued: boolean;
@@ -349,10 +368,11 @@ interface SettleKind {
   fails: boolean;
   retries: boolean;
   counted: boolean;
+  sure: boolean;
 }
 
-const kindNumber = ({ queued, laned, fails, retries, counted }: SettleKind): number =>
-  Number(queued) + 2 * Number(laned) + 4 * Number(fails) + 8 * Number(counted) + 16 * Number(retries);
+const kindNumber = ({ queued, laned, fails, retries, counted, sure }: SettleKind): number =>
+  [queued, laned, fails, retries, counted, sure].reduce((sum, has, i) => sum + (Number(has) << i), 0);
 
 const settleStatements = new Map<number, string>();
 
@@ -366,14 +386,14 @@ export function settleSql(kind: SettleKind): string {
 /**
  * Answers each change in its place; undefined where the rules have to decide. `queues` is how many queues a unit may have:
  * so many numbers of messages are taken first. `laned`: units may be handed out by partition; `counted`: work specs may have
- * breakers. `pastAcross`: timers or leases may have ended whose consequences come first, see `isPastAcross`.
+ * breakers; `sure`: see `SettleKind`, and `isUnsure` for its error. `pastAcross`: timers or leases may have ended whose consequences come first, see `isPastAcross`.
  */
 export async function settlePlain(
   db: Database,
   ns: string,
   changes: readonly Settle[],
   queues: number,
-  { laned, counted }: Pick<SettleKind, "laned" | "counted">,
+  { laned, counted, sure }: Pick<SettleKind, "laned" | "counted" | "sure">,
   now: number,
 ): Promise<{ answers: (AttemptChanged | undefined)[]; pastAcross: boolean }> {
   const answers = new Array<AttemptChanged | undefined>(changes.length).fill(undefined);
@@ -391,7 +411,19 @@ export async function settlePlain(
   const fails = changes.some(({ action }) => action === "fail");
   const retries = changes.some(({ action }) => action === "retry");
   const tells = queues > 0 && ends > 0;
-  const sql = settleSql({ queued: tells, laned, fails, retries, counted });
+  const answer = (at: number, expirationTime: number, spec: number, took: number): void => {
+    const { change, i } = sorted[at - 1]!;
+    if (change.action !== "renew") db.happened.note(spec, happeningOf[change.action], now, took, 1);
+    answers[i] = { ...unchanged(change), changed: true, status: actionStatus[change.action], expirationTime };
+  };
+  const isSure = sure && !tells && !counted;
+  const sql = settleSql({ queued: tells, laned, fails, retries, counted, sure: isSure });
+  if (isSure) {
+    const lists = await db.write(sql, plain, { repeatable: true });
+    for (const [ats, expirations, spec, took] of lists as unknown as [number[], number[], number, number[]][])
+      for (const [i, at] of ats.entries()) answer(at, expirations[i]!, spec, took[i]!);
+    return { answers, pastAcross: false };
+  }
   if (!tells) rows = await db.write(sql, plain, { repeatable: true });
   else {
     const seqs = await takeSeqs(db, ends * queues);
@@ -400,9 +432,7 @@ export async function settlePlain(
   }
   for (const [at, expirationTime, spec, took] of rows as [number, number, number, number][]) {
     if (at === 0) return { answers, pastAcross: true };
-    const { change, i } = sorted[at - 1]!;
-    if (change.action !== "renew") db.happened.note(spec, happeningOf[change.action], now, took, 1);
-    answers[i] = { ...unchanged(change), changed: true, status: actionStatus[change.action], expirationTime };
+    answer(at, expirationTime, spec, took);
   }
   return { answers, pastAcross: false };
 }

@@ -100,6 +100,7 @@ import { databaseClock, type DatabaseClock } from "./clock.ts";
 import {
   BorrowedDatabase,
   isUniqueViolation,
+  isUnsure,
   type Client,
   type Counters,
   type Database,
@@ -212,6 +213,8 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
   readonly #laned = new Set<string>();
   /** Namespaces with work specs that have breakers, when they were last looked at. */
   readonly #counted = new Set<string>();
+  /** Namespaces in which settles turned out not to be plain lately, and for how many more they are looked at first. */
+  readonly #careful = new Map<string, number>();
   /** Work specs as they were when last looked at, by namespace and name. */
   readonly #seen = new Map<string, LookedUp>();
   /** Specs whose adds met units that exist, lately: the next one does not try the shorter way first. */
@@ -846,14 +849,7 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
   async #settle(ns: string, changes: readonly Settle[], now: number): Promise<AttemptChanged[]> {
     const queues = this.#queues.get(ns) ?? 0;
     const { answers: plain, pastAcross } = this.#parts.fastPaths
-      ? await settlePlain(
-          this.#parts.timely,
-          ns,
-          changes,
-          queues,
-          { laned: this.#laned.has(ns), counted: this.#counted.has(ns) },
-          now,
-        )
+      ? await this.#settlePlain(ns, changes, queues, now)
       : { answers: [], pastAcross: true };
     // what is not plain, and what another transaction changed at the same moment
     const left = changes.filter((_, i) => plain[i] === undefined);
@@ -863,6 +859,29 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
     const db = left.length === changes.length ? this.#parts.timely : this.#db;
     const decided = await this.#apply(db, now, (set) => settleAttempts(set, ns, left), true);
     return changes.map((_, i) => plain[i] ?? decided.shift()!);
+  }
+
+  /** What is plain is settled without a look, unless some turned out not to be plain, lately. */
+  async #settlePlain(
+    ns: string,
+    changes: readonly Settle[],
+    queues: number,
+    now: number,
+  ): Promise<{ answers: (AttemptChanged | undefined)[]; pastAcross: boolean }> {
+    const { timely } = this.#parts;
+    const careful = this.#careful.get(ns) ?? 0;
+    const kind = { laned: this.#laned.has(ns), counted: this.#counted.has(ns) };
+    if (careful > 1) this.#careful.set(ns, careful - 1);
+    else this.#careful.delete(ns);
+    // where it fails, the caller's transaction would fail with it
+    if (careful === 0 && !this.#borrowed)
+      try {
+        return await settlePlain(timely, ns, changes, queues, { ...kind, sure: true }, now);
+      } catch (error) {
+        if (!isUnsure(error)) throw error;
+        this.#careful.set(ns, 50);
+      }
+    return settlePlain(timely, ns, changes, queues, { ...kind, sure: false }, now);
   }
 
   /** Settles of a few attempts each, by many at once, in one statement and one commit. */

@@ -169,7 +169,22 @@ describe("plans", () => {
     noted: [notedClaimSql, [...claimTypes, "bytea[]"]],
     plain: [plainClaimSql, claimTypes],
     settle: [
-      settleSql({ queued: false, laned: false, fails: false, retries: false, counted: false }),
+      settleSql({ queued: false, laned: false, fails: false, retries: false, counted: false, sure: false }),
+      [
+        "bytea",
+        "bigint",
+        "bigint",
+        "bigint[]",
+        "int[]",
+        "smallint[]",
+        "bigint[]",
+        "bytea[]",
+        "boolean[]",
+        "bigint",
+      ],
+    ],
+    sure: [
+      settleSql({ queued: false, laned: false, fails: false, retries: false, counted: false, sure: true }),
       [
         "bytea",
         "bigint",
@@ -184,7 +199,7 @@ describe("plans", () => {
       ],
     ],
     queued: [
-      settleSql({ queued: true, laned: false, fails: false, retries: false, counted: false }),
+      settleSql({ queued: true, laned: false, fails: false, retries: false, counted: false, sure: false }),
       [
         "bytea",
         "bigint",
