@@ -127,7 +127,8 @@ const workerLabels = fc.constantFrom<(string[] | undefined)[]>(
   ["gpu", "version=1.10"],
   ["gpu", "version=1.10", "zone=eu"],
   ["gpu", "version=2.1", "zone=us"],
-  ["zone=eu", "version=1.2.1", "version=2.1"],
+  ["zone=eu", "version=2.1"],
+  ["gpu", "version=1.9", "version=2.1"],
 );
 const requires = fc.constantFrom<string[][]>(
   [],
@@ -364,11 +365,17 @@ async function request(
   return expected.length > 0;
 }
 
-operations.define("set share", 1, 1, fc.record({ time: fc.boolean() }), async (both, { time }) => {
-  both.model.sharesTime = time;
-  await both.engine.setNamespace(both.ns, { share: time ? "time" : "choices" });
-  return true;
-});
+operations.define(
+  "set share",
+  2,
+  1,
+  fc.record({ time: fc.constantFrom(true, true, false) }),
+  async (both, { time }) => {
+    both.model.sharesTime = time;
+    await both.engine.setNamespace(both.ns, { share: time ? "time" : "choices" });
+    return true;
+  },
+);
 
 /** Why each work spec may be chosen or not, and its share by weight and by what was done. */
 operations.define("explain", 3, 1, fc.record({ labels: workerLabels }), async (both, { labels }) => {
