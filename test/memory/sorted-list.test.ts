@@ -64,7 +64,7 @@ describe("a sorted list", () => {
       }),
       { numRuns: 100 },
     );
-  });
+  }, 300_000);
 
   test("is told where its items are, through splits and merges", () => {
     const where = new Map<Item, readonly Item[]>();
