@@ -72,6 +72,7 @@ from .rows import (
     LockRefusal,
     Message,
     NamespaceSettings,
+    Partition,
     Progress,
     QueueSummary,
     Settled,
@@ -781,6 +782,13 @@ class WorkSpec(Handle[M]):
             if all(ended) or ("any" in body and True in ended):
                 break
         return rows
+
+    @listing
+    async def partitions(self, page_size: Optional[int] = None) -> AsyncIterator[Partition]:
+        """Its partitions with units that wait, run or are to be tried again, in name order, and what holds each back."""
+        body = {"workSpec": self._ref, **body_of(limit=page_size)}
+        async for row in self._scope.each_row("listPartitions", body):
+            yield read(Partition, row)
 
     @operation
     async def failures(self) -> List[FailureGroup]:

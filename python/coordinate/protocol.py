@@ -88,6 +88,7 @@ VERBS: Dict[str, Verb] = {
     "deleteLimits": Verb("never"),
     "tally": Verb("same"),
     "listFailures": Verb("same"),
+    "listPartitions": Verb("same"),
     "waitingSince": Verb("same"),
     "history": Verb("same"),
     "explain": Verb("same"),

@@ -387,6 +387,19 @@ class Tally:
 
 
 @dataclass(frozen=True)
+class Partition:
+    """A partition of a work spec. Its name is empty for units without one; of waiting and running units 1,000 are counted."""
+
+    partition: str
+    waiting: int
+    running: int
+    first: Optional[str]
+    held: Optional[str]
+    until: float = _seconds("until")
+    reason: str = ""
+
+
+@dataclass(frozen=True)
 class WaitingSince:
     namespace: str
     work_spec: str

@@ -56,6 +56,18 @@ def members(schema):
     return found
 
 
+def test_partitions(ns):
+    spec = ns.set_work_spec({"name": "crawl", "max_running_per_partition": 1})
+    spec.add_work_unit("a1", partition="a")
+    spec.add_work_unit("a2", partition="a")
+    spec.add_work_unit("b1", partition="b")
+    ns.worker("w").request_attempts(number=1)
+    held, free = spec.partitions(page_size=1)
+    assert (held.partition, held.waiting, held.running, held.first) == ("a", 1, 1, "a2")
+    assert (held.held, held.until) == ("max_running_per_partition", 0)
+    assert (free.partition, free.held, free.reason) == ("b", None, "may begin")
+
+
 @pytest.fixture
 def spec(ns):
     return ns.set_work_spec({"name": "spec"})

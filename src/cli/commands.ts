@@ -172,6 +172,14 @@ export const commands: readonly CommandEntry[] = [
     load: () => import("./commands/limits.ts"),
   },
   {
+    name: "partitions",
+    group: "looking",
+    summary: "what waits and runs in each partition of a work spec, and what holds it back",
+    store: "read",
+    args: "work_spec",
+    load: () => import("./commands/partitions.ts"),
+  },
+  {
     name: "schedules",
     group: "looking",
     summary: "work specs with a schedule, and their next runs",

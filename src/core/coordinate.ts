@@ -29,6 +29,7 @@ import type { History, HistoryQuery } from "./history.ts";
 import type { Lock, LockPath, LockRefusal } from "./lock.ts";
 import type { NamespaceRow, NamespaceSettings } from "./namespace.ts";
 import type { Page } from "./page.ts";
+import type { PartitionRow } from "./partition-row.ts";
 import type { QueueMessage, QueueRow } from "./queue.ts";
 import type { Explained, ScheduleRequest } from "./scheduler.ts";
 import type { WorkSpecMeta, WorkSpecMetaChange, WorkSpecRef, WorkSpecRow } from "./work-spec.ts";
@@ -236,6 +237,16 @@ export interface Coordinate {
    * first. A work spec has at most 200 groups; what does not fit is in one of its own.
    */
   listFailures(ns: string, query?: FailureQuery): Promise<FailureRow[]>;
+
+  /**
+   * The partitions of a work spec with units that wait, run or are to be tried again, and what holds each back. In name order; on
+   * PostgreSQL, names of more than 48 bytes go by their first 16. A work spec without a rule for partitions has none.
+   */
+  listPartitions(
+    ns: string,
+    ref: WorkSpecRef,
+    query?: { previous?: string; limit?: number },
+  ): Promise<Page<PartitionRow>>;
 
   /** Exact counts per work spec and status, of one namespace or of all. */
   tally(ns?: string): Promise<TallyRow[]>;

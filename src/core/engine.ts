@@ -89,6 +89,7 @@ import {
   type NamespaceSettings,
 } from "./namespace.ts";
 import { eachRow, type Page } from "./page.ts";
+import { partitionRow, type PartitionRow } from "./partition-row.ts";
 import { defaultTake, maxTaken, type QueueMessage, type QueueRow } from "./queue.ts";
 import { keepsHistory, Recorder } from "./recording.ts";
 import { withRuns } from "./schedule.ts";
@@ -810,6 +811,23 @@ export class Engine implements Coordinate {
         b.count - a.count ||
         compareNames(a.fingerprint, b.fingerprint),
     );
+  }
+
+  async listPartitions(
+    ns: string,
+    ref: WorkSpecRef,
+    query: { previous?: string; limit?: number } = {},
+  ): Promise<Page<PartitionRow>> {
+    const namespace = this.#ns(ns);
+    const previous = query.previous === undefined ? null : checkText("previous", query.previous);
+    const [spec] = await this.#store.getWorkSpecs(namespace, [checkRef(ref)]);
+    if (spec === null || spec === undefined) throw missingWorkSpec(ref);
+    const now = this.#clock.now();
+    const read = async (limit: number): Promise<PartitionRow[]> => {
+      const lanes = await this.#store.listLanes(namespace, spec, previous, limit, now);
+      return lanes.map((lane) => partitionRow(spec.meta, lane, now));
+    };
+    return page(query.limit, read, (row) => row.partition);
   }
 
   async tally(ns?: string): Promise<TallyRow[]> {

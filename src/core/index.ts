@@ -35,6 +35,7 @@ export * from "./lock.ts";
 export * from "./names.ts";
 export * from "./namespace.ts";
 export * from "./page.ts";
+export * from "./partition-row.ts";
 export * from "./partitions.ts";
 export * from "./queue.ts";
 export * from "./retry.ts";

@@ -85,10 +85,9 @@ export interface LaneUnit {
 
 const hasEnded = (status: WorkUnitStatus): boolean => status === "finished" || status === "failed";
 
-const byRank = (a: Lane, b: Lane): number =>
-  (a.rank ?? 0) - (b.rank ?? 0) || compareNames(a.partition, b.partition);
-const byWaking = (a: Lane, b: Lane): number =>
-  (a.hold?.until ?? 0) - (b.hold?.until ?? 0) || compareNames(a.partition, b.partition);
+const byName = (a: Lane, b: Lane): number => compareNames(a.partition, b.partition);
+const byRank = (a: Lane, b: Lane): number => (a.rank ?? 0) - (b.rank ?? 0) || byName(a, b);
+const byWaking = (a: Lane, b: Lane): number => (a.hold?.until ?? 0) - (b.hold?.until ?? 0) || byName(a, b);
 
 /** A store may keep more in its lanes. */
 export class Lanes<Kept extends Lane = Lane> {
@@ -105,6 +104,8 @@ export class Lanes<Kept extends Lane = Lane> {
   #found: Kept | null = null;
   /** In all lanes. */
   readonly #waiting = new Waiting();
+  /** In the order of names: made when they are first listed. Most work specs have few, and of most nobody asks. */
+  #listed: SortedList<Kept> | null = null;
   /** Lanes that are held until a time. */
   readonly #asleep = new SortedList<Kept>(byWaking);
 
@@ -119,8 +120,26 @@ export class Lanes<Kept extends Lane = Lane> {
 
   of(partition: string): Kept {
     let lane = this.#lanes.get(partition);
-    if (lane === undefined) this.#lanes.set(partition, (lane = this.#make(partition)));
+    if (lane === undefined) {
+      this.#lanes.set(partition, (lane = this.#make(partition)));
+      this.#listed?.add(lane);
+    }
     return lane;
+  }
+
+  /** Those with units that wait or have begun, after a name, at most so many. */
+  list(previous: string | null, limit: number): Kept[] {
+    if (this.#listed === null) {
+      this.#listed = new SortedList<Kept>(byName);
+      for (const lane of [...this.#lanes.values()].sort(byName)) this.#listed.add(lane);
+    }
+    const found: Kept[] = [];
+    const after = previous === null ? undefined : (lane: Kept) => compareNames(lane.partition, previous) > 0;
+    for (const lane of this.#listed.from(after)) {
+      if (found.length === limit) break;
+      if (lane.waiting > 0 || lane.begun > 0) found.push(lane);
+    }
+    return found;
   }
 
   /** The highest priority that waits in any lane, or null. */
@@ -285,6 +304,7 @@ export class Lanes<Kept extends Lane = Lane> {
         this.#setHold(lane, null);
         this.#takeOut(lane);
         this.#lanes.delete(lane.partition);
+        this.#listed?.remove(lane);
         gone.push(lane.partition);
       }
     return gone;

@@ -21,6 +21,7 @@ import type { DependencyKind } from "./dependency.ts";
 import type { FailureRow } from "./failure.ts";
 import type { LockDecision, LockPath, LockView } from "./lock.ts";
 import type { NamespaceRow, NamespaceSettings } from "./namespace.ts";
+import type { LaneRow } from "./partition-row.ts";
 import type { QueueMessage, QueueRow } from "./queue.ts";
 import type { UnitRetry } from "./retry.ts";
 import type { Candidate } from "./scheduler.ts";
@@ -124,6 +125,19 @@ export interface Store extends QueueStore, ActionStore, LogStore, LockStore, Hou
    * units are handed out by partition.
    */
   waitingSince(ns: string | null, now: number): Promise<WaitingSinceRow[]>;
+
+  /**
+   * The partitions of a work spec whose units are handed out by partition, and of no other: those with units that are available or have
+   * begun. After `previous`, in the order of their names; a store may order long names that begin alike in its own way. What it costs
+   * goes by `limit`, not by how many units there are.
+   */
+  listLanes(
+    ns: string,
+    ref: WorkSpecRef,
+    previous: string | null,
+    limit: number,
+    now: number,
+  ): Promise<LaneRow[]>;
 
   /** Of one work spec, or of all that there are; in no order. Groups what is not grouped yet, first. */
   listFailures(ns: string, workSpec: string | null, now: number): Promise<FailureRow[]>;

@@ -51,6 +51,7 @@ import {
   type BatchThen,
 } from "./batch.ts";
 import type { SharedLimitInput, SharedLimitRow } from "./limits.ts";
+import type { PartitionRow } from "./partition-row.ts";
 import type { Rate } from "./partitions.ts";
 import type { Data } from "./data.ts";
 import { errorCodes } from "./errors.ts";
@@ -854,6 +855,25 @@ export const verbs: { readonly [V in Verb]: VerbRow<Awaited<ReturnType<Coordinat
     ),
     repeat: "same",
     summary: "Failed units in groups by what went wrong, of one work spec or of all.",
+  },
+  listPartitions: {
+    scope: "read",
+    params: { workSpec: workSpecRef },
+    options: paging,
+    answer: page(
+      object<PartitionRow>({
+        partition,
+        waiting: integer,
+        running: integer,
+        first: nullable(workUnit),
+        held: nullable(oneOf(["max_running_per_partition", "rate_per_partition", "order"])),
+        until: time,
+        reason: text(),
+      }),
+    ),
+    repeat: "same",
+    summary:
+      "A page of the partitions of a work spec, with what waits and runs in each and what holds it back.",
   },
   setBatches: {
     scope: "write",

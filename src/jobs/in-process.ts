@@ -14,6 +14,7 @@ const longestTimer = 2 ** 31 - 1;
 export class InProcessRunner implements Runner {
   readonly pid = process.pid;
   readonly isReady = true;
+  readonly inARow = 1;
   readonly #loader: Loader;
 
   constructor(options: { roots: readonly string[]; inline: boolean }) {
@@ -24,8 +25,12 @@ export class InProcessRunner implements Runner {
     // there is nothing to wait for
   }
 
-  async run(request: RunRequest, { timeoutMs, signal, onProgress }: RunOptions): Promise<JobOutcome | null> {
+  async run(
+    request: RunRequest,
+    { timeoutMs, signal, onBegun, onProgress }: RunOptions,
+  ): Promise<JobOutcome | null> {
     if (signal.aborted) return null;
+    onBegun();
     const over = new AbortController();
     const running = invoke(request, {
       loader: this.#loader,

@@ -62,7 +62,6 @@ const gatherMs = 10;
 const maxHalted = 100;
 
 interface Running {
-  readonly unit: string;
   readonly stop: AbortController;
 }
 
@@ -79,10 +78,11 @@ export class JobWorker {
   #begun: () => void = () => undefined;
   #refused: (error: unknown) => void = () => undefined;
   #isRegistered = false;
-  #running: Running | null = null;
+  /** By the name of the unit, in the order in which they were given to the runner. */
+  readonly #running = new Map<string, Running>();
   readonly #halted = new Set<string>();
   #idleSince: number;
-  #busy = false;
+  #tasks = 0;
 
   constructor(setting: JobWorkerSetting) {
     const { name, nr, type, timeoutMs, heartbeatMs, runner, queue, now } = setting;
@@ -116,6 +116,7 @@ export class JobWorker {
           names: setting.inline ? [queue.runtime, queue.inlineRuntime] : [queue.runtime],
           maxAttempts: setting.onetime ? 1 : maxAttempts,
           firstAttempts: 1,
+          inARow: setting.onetime ? 1 : runner.inARow,
           timedOut: "the lease ended: the coordinator could not be reached for too long",
           task: () => (unit, context) => this.#task(unit.attempt, context),
           close: () => runner.close(),
@@ -143,18 +144,19 @@ export class JobWorker {
     this.#worker.on("released", () => setting.onBusy());
     // a renew that was refused: another worker has the job now, or it is gone
     this.#worker.on("refused", ({ action, unit }) => {
-      if (action === "renew" && this.#running?.unit === unit)
-        this.#running.stop.abort(new JobTaken("the job was cancelled or taken away"));
+      if (action === "renew")
+        this.#running.get(unit)?.stop.abort(new JobTaken("the job was cancelled or taken away"));
     });
   }
 
   /** Runs a job, or has one that it has not yet ended. */
   get isBusy(): boolean {
-    return this.#busy;
+    return this.#tasks > 0;
   }
 
   get currentJob(): string {
-    return this.#running?.unit ?? "";
+    const [first] = this.#running.keys();
+    return first ?? "";
   }
 
   get pid(): number {
@@ -163,7 +165,7 @@ export class JobWorker {
 
   /** How long it has had nothing to do; one that has not begun yet is on its way to work. */
   idleMs(now: number): number {
-    return this.#busy || !this.#isRegistered ? 0 : now - this.#idleSince;
+    return this.isBusy || !this.#isRegistered ? 0 : now - this.#idleSince;
   }
 
   get isStopping(): boolean {
@@ -197,13 +199,14 @@ export class JobWorker {
 
   /** The job that runs is ended: HALTED, or tried again where it may be. */
   halt(reason: string): void {
-    this.#running?.stop.abort(new Error(reason));
+    for (const { stop } of this.#running.values()) stop.abort(new Error(reason));
   }
 
   /** The same for one job; false when it is another that runs here. If it is one that was claimed and has not begun, it will not. */
   haltJob(id: string, reason: string): boolean {
-    if (this.#running?.unit === id) {
-      this.halt(reason);
+    const running = this.#running.get(id);
+    if (running !== undefined) {
+      running.stop.abort(new Error(reason));
       return true;
     }
     this.#halted.add(id);
@@ -249,18 +252,17 @@ export class JobWorker {
 
   async #task(attempt: Attempt, context: UnitContext): Promise<void> {
     const { dataLoop, onBusy, runner, now } = this.#setting;
-    this.#busy = true;
-    onBusy();
-    dataLoop.tell("W", this.name, { state: "BUSY", pid: runner.pid, current_job: attempt.workUnitName });
+    if (this.#tasks++ === 0) onBusy();
     try {
       await this.#runJob(attempt, context);
       // what was claimed must be runnable at once: nothing is claimed while there is no process to run it
       if (!runner.isReady) await runner.ready(this.#stopping.signal);
       if (this.#setting.onetime) void this.stop();
     } finally {
-      this.#busy = false;
-      this.#idleSince = now();
-      dataLoop.tell("W", this.name, { state: "WAITING", pid: runner.pid, current_job: "" });
+      if (--this.#tasks === 0) {
+        this.#idleSince = now();
+        dataLoop.tell("W", this.name, { state: "WAITING", pid: runner.pid, current_job: "" });
+      }
     }
   }
 
@@ -283,12 +285,11 @@ export class JobWorker {
       return;
     }
     const stop = new AbortController();
-    this.#running = { unit: id, stop };
+    this.#running.set(id, { stop });
     const onSignal = (): void => stop.abort(context.signal.reason);
     context.signal.addEventListener("abort", onSignal, { once: true });
     if (context.signal.aborted) onSignal();
     try {
-      dataLoop.tell("J", id, { state: "RUNNING", name: job.job, worker: this.name });
       const outcome = await this.#outcome(attempt, job, context, stop.signal);
       // nothing is looked at where nothing was told: each signal of a context is made when it is read
       if (stop.signal.aborted && context.expired.aborted) return;
@@ -302,7 +303,7 @@ export class JobWorker {
           told.catch((error: unknown) => log.error({ job: id, err: error }, "the outcome of a job was lost"));
       }
     } finally {
-      this.#running = null;
+      this.#running.delete(id);
       context.signal.removeEventListener("abort", onSignal);
     }
   }
@@ -314,7 +315,7 @@ export class JobWorker {
     context: UnitContext,
     signal: AbortSignal,
   ): Promise<JobOutcome | null> {
-    const { runner, timeoutMs, show, log } = this.#setting;
+    const { runner, timeoutMs, show, log, dataLoop } = this.#setting;
     let request: RunRequest;
     try {
       request = await this.#request(attempt, job);
@@ -327,10 +328,15 @@ export class JobWorker {
       }
       return failed(error.message);
     }
-    show(`${this.name}: execute ${describe(attempt, job, request.action)}`);
     return runner.run(request, {
       timeoutMs: job.timeout > 0 ? job.timeout * 1000 : timeoutMs,
       signal,
+      onBegun: () => {
+        const id = attempt.workUnitName;
+        show(`${this.name}: execute ${describe(attempt, job, request.action)}`);
+        dataLoop.tell("W", this.name, { state: "BUSY", pid: runner.pid, current_job: id });
+        dataLoop.tell("J", id, { state: "RUNNING", name: job.job, worker: this.name });
+      },
       onProgress: (value) => {
         context.progress(progressData(job, value)).catch((error: unknown) => {
           log.debug({ job: attempt.workUnitName, err: error }, "the progress of a job was not stored");

@@ -6,18 +6,11 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { backOffMs } from "../core/index.ts";
-import {
-  ChildEndedError,
-  childEnvironment,
-  ProcessPool,
-  type Child,
-  type ChildProgram,
-  type Exit,
-  type Message,
-} from "../worker/index.ts";
+import { childEnvironment, ProcessPool, type Child, type ChildProgram } from "../worker/index.ts";
 import type { RunRequest } from "./child/invoke.ts";
 import type { JobOutcome } from "./job.ts";
-import { endedBy, haltText, timeoutText, type RunOptions, type Runner } from "./runner.ts";
+import { Pipeline } from "./pipeline.ts";
+import type { RunOptions, Runner } from "./runner.ts";
 
 export interface ProcessOptions {
   /** Modules are loaded from below these folders. */
@@ -31,6 +24,8 @@ export interface ProcessOptions {
   readonly program?: string | undefined;
   /** Between asking a function to stop and ending its process. */
   readonly graceMs: number;
+  /** A job that has not begun so long after it was given to a child, because those before it take long, is given up; 40 when absent. */
+  readonly beginMs?: number | undefined;
   /** A child that uses more memory than this, in bytes, is killed. */
   readonly memoryLimit?: number | undefined;
   /** The heap of a child that runs inline functions, in MiB. */
@@ -42,18 +37,20 @@ export interface ProcessOptions {
   readonly onStarted: (pid: number) => void;
 }
 
-/** setTimeout takes no more, and fires at once above it. */
-const longestTimer = 2 ** 31 - 1;
+/** More are not faster: the child and this process are busy with fewer. */
+const inARow = 16;
 /** A child that died sooner than this after its start counts as one that cannot live. */
 const shortLifeMs = 1000;
 const firstDelayMs = 500;
 const longestDelayMs = 30_000;
 
 export class ProcessRunner implements Runner {
+  readonly inARow = inARow;
   readonly #options: ProcessOptions;
   readonly #modules: ProcessPool;
+  readonly #jobs: Pipeline;
   #inline: ProcessPool | null = null;
-  #current: Child | null = null;
+  #inlineJobs: Pipeline | null = null;
   #shortLives = 0;
   #delay: NodeJS.Timeout | undefined;
   readonly #closed = new AbortController();
@@ -61,35 +58,28 @@ export class ProcessRunner implements Runner {
   constructor(options: ProcessOptions) {
     this.#options = options;
     this.#modules = this.#pool(() => this.#moduleProgram());
+    this.#jobs = new Pipeline(this.#modules, options);
     this.#modules.prestart();
   }
 
   get pid(): number {
-    const child = this.#current ?? this.#modules.children[0];
+    const child = this.#inlineJobs?.child ?? this.#jobs.child ?? this.#modules.children[0];
     return child?.pid ?? 0;
   }
 
   get isReady(): boolean {
-    return this.#modules.idleCount > 0;
+    return this.#jobs.child !== null || this.#modules.idleCount > 0;
   }
 
   async ready(signal: AbortSignal): Promise<void> {
+    if (this.isReady) return;
     const child = await this.#modules.acquire(signal);
     if (child !== null) this.#modules.release(child);
   }
 
   async run(request: RunRequest, options: RunOptions): Promise<JobOutcome | null> {
     if (this.#closed.signal.aborted) return null;
-    const pool = request.action.kind === "inline" ? this.#inlinePool() : this.#modules;
-    const child = await pool.acquire(options.signal);
-    if (child === null) return null;
-    this.#current = child;
-    try {
-      return await this.#runIn(child, request, options);
-    } finally {
-      this.#current = null;
-      pool.release(child);
-    }
+    return (request.action.kind === "inline" ? this.#inlinePipeline() : this.#jobs).run(request, options);
   }
 
   async close(): Promise<void> {
@@ -99,36 +89,9 @@ export class ProcessRunner implements Runner {
     await Promise.all([this.#modules.close(graceMs), this.#inline?.close(graceMs)]);
   }
 
-  async #runIn(child: Child, request: RunRequest, options: RunOptions): Promise<JobOutcome> {
-    const { timeoutMs, signal, onProgress } = options;
-    const late =
-      timeoutMs > longestTimer
-        ? undefined
-        : setTimeout(() => void child.stop("expired", timeoutText(timeoutMs), 0), timeoutMs);
-    let killTimer: NodeJS.Timeout | undefined;
-    const halt = (): void => {
-      child.send({ head: { kind: "signal" }, data: [] });
-      const end = (): void => void child.stop("stopped", haltText(signal), 0);
-      killTimer = setTimeout(end, this.#options.graceMs);
-    };
-    signal.addEventListener("abort", halt, { once: true });
-    try {
-      const done = await child.run({ head: { kind: "run", request }, data: [] }, ({ head }) => {
-        if (head.kind === "progress") onProgress(head.value);
-      });
-      return readOutcome(done);
-    } catch (error) {
-      if (error instanceof ChildEndedError) return outcomeOfExit(error.exit);
-      throw error;
-    } finally {
-      clearTimeout(late);
-      clearTimeout(killTimer);
-      signal.removeEventListener("abort", halt);
-    }
-  }
-
-  #inlinePool(): ProcessPool {
-    return (this.#inline ??= this.#pool(() => this.#inlineProgram()));
+  #inlinePipeline(): Pipeline {
+    this.#inline ??= this.#pool(() => this.#inlineProgram());
+    return (this.#inlineJobs ??= new Pipeline(this.#inline, this.#options));
   }
 
   #pool(program: () => ChildProgram): ProcessPool {
@@ -226,17 +189,4 @@ export function permissionFlag(version: string): string {
   const [major = 0, minor = 0] = version.split(".").map(Number);
   const plain = major > 23 || (major === 23 && minor >= 5) || (major === 22 && minor >= 13);
   return plain ? "--permission" : "--experimental-permission";
-}
-
-function outcomeOfExit({ cause, text, errorTail }: Exit): JobOutcome {
-  if (cause === "expired") return endedBy("TIMEOUT", text);
-  if (cause === "stopped") return endedBy("HALTED", text);
-  return endedBy("CRASH", `the process of the job ${text}`, errorTail.trim());
-}
-
-/** Both ends are written here, but a function may write to the channel too. */
-function readOutcome({ head }: Message): JobOutcome {
-  const { outcome } = head;
-  const isOutcome = typeof outcome === "object" && outcome !== null && "state" in outcome;
-  return isOutcome ? (outcome as JobOutcome) : endedBy("CRASH", "the process of the job sent no outcome");
 }

@@ -7,6 +7,8 @@ export interface RunOptions {
   readonly timeoutMs: number;
   /** Stop: its reason says why. The job is then HALTED. */
   readonly signal: AbortSignal;
+  /** Called when it begins: those that are run in a process of their own wait for each other. */
+  readonly onBegun: () => void;
   readonly onProgress: (value: unknown) => void;
 }
 
@@ -17,7 +19,9 @@ export interface Runner {
   readonly isReady: boolean;
   /** Resolves when it can run something, or when the signal aborts. */
   ready(signal: AbortSignal): Promise<void>;
-  /** Null when it was not begun because the signal was aborted first. Never rejects. */
+  /** How many may be given to it before the first has ended. */
+  readonly inARow: number;
+  /** Null when it was not begun: the signal was aborted first, or others took too long. Never rejects. */
   run(request: RunRequest, options: RunOptions): Promise<JobOutcome | null>;
   close(): Promise<void>;
 }

@@ -4,6 +4,7 @@ import {
   Lanes,
   SortedList,
   type Hold,
+  type LaneRow,
   type LaneState,
   type WorkSpecMeta,
   type WorkUnitStatus,
@@ -115,6 +116,20 @@ export class SpecLanes {
     const lane = this.#own(state);
     if (!begun) return lane.first ?? undefined;
     return [...(lane.begunUnits ?? [])].filter(({ status }) => status === "available").sort(byClaim)[0];
+  }
+
+  list(previous: string | null, limit: number): LaneRow[] {
+    return this.lanes
+      .list(previous, limit)
+      .map(({ partition, waiting, running, begun, begunAvailable, full, first }) => ({
+        partition,
+        waiting,
+        running,
+        begun,
+        begunAvailable,
+        full,
+        first: first?.name ?? null,
+      }));
   }
 
   hold(state: LaneState, hold: Hold): void {

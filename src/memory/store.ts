@@ -38,6 +38,7 @@ import {
   type LogWrite,
   type LockDecision,
   type LockPath,
+  type LaneRow,
   type LockView,
   type Make,
   type NamespaceRow,
@@ -253,6 +254,16 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
   async listFailures(ns: string, workSpec: string | null, now: number): Promise<FailureRow[]> {
     const specs = workSpec === null ? this.#current(ns, now) : [this.#spec(ns, workSpec, now)];
     return specs.flatMap((spec) => spec.failures.rows(spec.name));
+  }
+
+  async listLanes(
+    ns: string,
+    ref: WorkSpecRef,
+    previous: string | null,
+    limit: number,
+    now: number,
+  ): Promise<LaneRow[]> {
+    return this.#spec(ns, ref, now).lanes?.list(previous, limit) ?? [];
   }
 
   async tally(ns: string | null, now: number): Promise<SpecTally[]> {

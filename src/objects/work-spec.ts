@@ -14,6 +14,7 @@ import {
   type AwaitOptions,
   type CancelOptions,
   type DataObject,
+  type PartitionRow,
   type SetWorkSpecOptions,
   type Tally,
   type WorkSpecMeta,
@@ -132,6 +133,17 @@ export class WorkSpec<Data extends object = object, Result extends object = Data
     const row = (await verbs.tally(ns)).find(({ workSpec }) => workSpec === this.name);
     if (row === undefined) throw missingWorkSpec(this.#ref);
     return row.counts;
+  }
+
+  /**
+   * Its partitions with units that wait, run or are to be tried again, and what holds each back; in name order. None where no rule of
+   * the work spec concerns partitions.
+   */
+  async *partitions({ pageSize }: PageOptions = {}): AsyncGenerator<PartitionRow, void, undefined> {
+    const { verbs, ns } = this.#scope;
+    const read = (from: PageStart) =>
+      verbs.listPartitions(ns, this.#ref, { ...pageLimit(pageSize), ...from });
+    yield* eachRow(read);
   }
 
   /** With its units and their attempts. */

@@ -12,18 +12,21 @@
  */
 import {
   compareNames,
+  hasLanes,
+  maxCountedInPartition,
   nameFromBytes,
   nameToBytes,
   rankOf,
   turnGoesOn,
   type Hold,
+  type LaneRow,
   type LaneState,
   type WorkUnitStatus,
 } from "../core/index.ts";
-import { isRow, type Row, type Session } from "./connection.ts";
+import { isRow, type Database, type Row, type Session } from "./connection.ts";
 import { comparePlaces, placeOf, start, type Place } from "./floor.ts";
 import { unitColumnCount, unitColumns, type Spec, type Unit } from "./units.ts";
-import { byteas, float8s, int2s, int8s, keyPrefix, laneKey } from "./values.ts";
+import { byteas, float8s, int2s, int8s, keyPrefix, laneKey, nameOf } from "./values.ts";
 
 /** Notes that one claim folds. */
 const notesAtOnce = 5000;
@@ -170,6 +173,73 @@ async function buildLanes(tx: Session, spec: Spec, now: number): Promise<void> {
   spec.buildLanes = at === 1 ? now + buildAgainMs : 0;
   await tx.rows("UPDATE @spec SET build_lanes = $2 WHERE id = $1", [spec.id, spec.buildLanes]);
 }
+
+// ---- listing
+
+/** In the words of the index of units that have begun. */
+const hasBegun = "u.lane IS NOT NULL AND u.status < 4 AND u.attempt_status IS NOT NULL";
+
+/** The first lane that is `after`, among those where units wait and those where some have begun. */
+const nextLaneSql = (after: string): string => `
+  SELECT least(
+    (SELECT u.lane FROM @unit u WHERE u.spec = $1 AND ${waits} AND u.lane ${after} ORDER BY u.lane, u.place, u.key LIMIT 1),
+    (SELECT u.lane FROM @unit u WHERE u.spec = $1 AND ${hasBegun} AND u.lane ${after} ORDER BY u.lane LIMIT 1)) AS lane`;
+
+/** From index entry to index entry: nothing is read but what is counted. $1 spec, $2 the lane before, $3 how many. */
+const listSql = (after: string): string => `
+  WITH RECURSIVE walk AS (
+    SELECT n.lane, 1 AS number FROM (${nextLaneSql(`${after} $2::bytea`)}) n WHERE n.lane IS NOT NULL
+    UNION ALL
+    SELECT n.lane, w.number + 1 FROM walk w CROSS JOIN LATERAL (${nextLaneSql("> w.lane")}) n
+    WHERE n.lane IS NOT NULL AND w.number < $3
+  )
+  SELECT w.lane, coalesce(f.partition, b.partition), f.key, f.long_name,
+    (SELECT count(*)::int FROM (
+      SELECT 1 FROM @unit u WHERE u.spec = $1 AND u.lane = w.lane AND ${waits} LIMIT ${maxCountedInPartition}) AS c),
+    b.begun, b.running, b.available, coalesce(l.full_at, 0)
+  FROM walk w
+  LEFT JOIN LATERAL (SELECT u.key, u.long_name, u.partition FROM @unit u WHERE u.spec = $1 AND u.lane = w.lane AND ${waits}
+    ORDER BY u.place, u.key LIMIT 1) f ON true
+  CROSS JOIN LATERAL (SELECT count(*)::int AS begun, (count(*) FILTER (WHERE c.status = 3))::int AS running,
+      (count(*) FILTER (WHERE c.status = 0))::int AS available, (array_agg(c.partition))[1] AS partition
+    FROM (SELECT u.status, u.partition FROM @unit u WHERE u.spec = $1 AND u.lane = w.lane AND ${hasBegun}
+      LIMIT ${maxCountedInPartition}) AS c) b
+  LEFT JOIN @lane l ON l.spec = $1 AND l.lane = w.lane
+  ORDER BY w.lane`;
+
+const listStatements = { first: listSql(">="), next: listSql(">") };
+
+/** The partitions that have units which wait or have begun, in the order of lanes: that of names, but for long ones. */
+export async function listLanes(
+  db: Database,
+  spec: Spec,
+  previous: string | null,
+  limit: number,
+  now: number,
+): Promise<LaneRow[]> {
+  if (!hasLanes(spec.meta)) return [];
+  if (spec.buildLanes > 0 && spec.buildLanes <= now)
+    await db.transaction(async (tx) => {
+      const [row] = await tx.rows("SELECT build_lanes FROM @spec WHERE id = $1 FOR UPDATE", [spec.id]);
+      if (row !== undefined) await buildLanes(tx, { ...spec, buildLanes: row[0] as number }, now);
+    });
+  const rows = await db.rows(previous === null ? listStatements.first : listStatements.next, [
+    spec.id,
+    laneKey(previous ?? "").lane,
+    limit,
+  ]);
+  return rows.map(([lane, partition, key, longName, waiting, begun, running, begunAvailable, full]) => ({
+    partition: nameOf(lane as Buffer, partition as Buffer | null),
+    waiting: waiting as number,
+    running: running as number,
+    begun: begun as number,
+    begunAvailable: begunAvailable as number,
+    full: full as number,
+    first: key === null ? null : nameOf(key as Buffer, longName as Buffer | null),
+  }));
+}
+
+// ---- sweeping
 
 /** Lanes and notes of work specs that have none any more, and lanes that are as good as new. */
 export async function sweepLanes(tx: Session, limit: number, now: number): Promise<void> {

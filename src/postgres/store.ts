@@ -43,6 +43,7 @@ import {
   type ListedAttempt,
   type LockDecision,
   type LockPath,
+  type LaneRow,
   type LockView,
   type LogWrite,
   type Make,
@@ -77,6 +78,7 @@ import {
 } from "../core/index.ts";
 import { findAttempts, readAttempts } from "./attempts.ts";
 import { dropBatches, findInner, pageBatches, readBatches } from "./batches.ts";
+import { listLanes } from "./lanes.ts";
 import { dropLimits, readLimits, writeLimits } from "./limits.ts";
 import { readCandidates, readTopPriorities } from "./candidates.ts";
 import { claimUnits, heldLanes, type Claimed, type ClaimHints } from "./claims.ts";
@@ -454,6 +456,16 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
     for (const { namespace, unit } of woken)
       if (this.#watching.isWatched(namespace)) this.#watching.ended(namespace, [unit]);
     return answer;
+  }
+
+  async listLanes(
+    ns: string,
+    ref: WorkSpecRef,
+    previous: string | null,
+    limit: number,
+    now: number,
+  ): Promise<LaneRow[]> {
+    return listLanes(this.#slow, await this.#lookUp(this.#slow, ns, ref, now), previous, limit, now);
   }
 
   async waitingSince(ns: string | null, now: number): Promise<WaitingSinceRow[]> {

@@ -2,10 +2,18 @@
  * The lanes of work specs whose units are handed out by partition. They are in memory, and read from the tables when they are first
  * looked at; buckets stand in table `lane`, whose turn it is in `tally`. What waits stands in `ready_lane` instead of `ready`.
  */
-import { hasLanes, Lane, Lanes, nameFromBytes, nameToBytes, type WorkUnitStatus } from "../core/index.ts";
+import {
+  hasLanes,
+  Lane,
+  Lanes,
+  nameFromBytes,
+  nameToBytes,
+  type LaneRow,
+  type WorkUnitStatus,
+} from "../core/index.ts";
 import type { Value } from "./driver.ts";
 import type { Spec, State } from "./state.ts";
-import type { Unit } from "./units.ts";
+import { findUnit, type Unit } from "./units.ts";
 
 /** A partition as table `ready_lane` has it: never null. */
 export const laneValue = (partition: string): Value => nameToBytes(partition);
@@ -38,6 +46,17 @@ export function lanesOf(state: State, spec: Spec): Lanes {
   }
   spec.lanes = lanes;
   return lanes;
+}
+
+export function listLanes(state: State, spec: Spec, previous: string | null, limit: number): LaneRow[] {
+  if (!hasLanes(spec.meta)) return [];
+  return lanesOf(state, spec)
+    .list(previous, limit)
+    .map(({ partition, waiting, running, begun, begunAvailable, full }) => {
+      const [unit] = waiting === 0 ? [] : (state.sql.firstInLane.get(spec.id, laneValue(partition)) ?? []);
+      const first = unit === undefined ? null : (findUnit(state, unit as number)?.name ?? null);
+      return { partition, waiting, running, begun, begunAvailable, full, first };
+    });
 }
 
 /** To be called before the unit is written: lanes that are read now do not have it yet. */

@@ -39,6 +39,7 @@ import {
   type ListedAttempt,
   type LockDecision,
   type LockPath,
+  type LaneRow,
   type LockView,
   type LogWrite,
   type Make,
@@ -71,6 +72,7 @@ import {
   type WorkUnitWhere,
 } from "../core/index.ts";
 import { deleteBatches, innerBatches, listBatches, readBatch } from "./batches.ts";
+import { listLanes } from "./lanes.ts";
 import { deleteLimits, putLimits, readLimits } from "./limits.ts";
 import { again, Committer } from "./commit.ts";
 import type { Connection, Driver } from "./driver.ts";
@@ -381,6 +383,19 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
       if (!caughtUp(specs, now)) return again;
       if (!readOnly) for (const spec of specs) while (!groupFailures(state, spec, groupedAtOnce)) yield;
       return read(state, specs);
+    });
+  }
+
+  async listLanes(
+    ns: string,
+    ref: WorkSpecRef,
+    previous: string | null,
+    limit: number,
+    now: number,
+  ): Promise<LaneRow[]> {
+    return this.#read((state) => {
+      const spec = needSpec(state, ns, ref);
+      return this.#caughtUp([spec], now) ? listLanes(state, spec, previous, limit) : again;
     });
   }
 

@@ -91,6 +91,8 @@ const maxBegunInTurn = 256;
 export interface Taken<Run> {
   readonly run: Run;
   readonly ended: () => void;
+  /** How many of its kind a slot may have under way. */
+  readonly inARow: number;
 }
 
 /** A claim, until all of its runs have begun. */
@@ -147,6 +149,8 @@ interface Source<Run> {
 
 interface Idle<Run> {
   readonly slot: string;
+  /** It has something to run, and would take more of what was claimed: nothing is claimed for it. */
+  busy: boolean;
   readonly give: (taken: Taken<Run> | null) => void;
 }
 
@@ -155,6 +159,8 @@ export class Claimer<Run extends Runnable> {
   readonly #pace: Pace;
   readonly #sources: readonly Source<Run>[];
   readonly #idle: Idle<Run>[] = [];
+  /** How many of those have nothing to run. */
+  #waiting = 0;
   readonly #asks = new Set<Promise<void>>();
   readonly #nonce: string;
   #requests = 0;
@@ -209,20 +215,35 @@ export class Claimer<Run extends Runnable> {
     return taken;
   }
 
-  /** The next run for a slot; null when the slot is withdrawn or the claimer has stopped. Many a turn: no signal for each. */
-  next(slot: string): Promise<Taken<Run> | null> {
+  /**
+   * The next run for a slot, which may be busy with others; null when the slot is withdrawn or the claimer has stopped. Many a turn: no signal
+   * for each.
+   */
+  next(slot: string, busy = false): Promise<Taken<Run> | null> {
     return new Promise((give) => {
       if (this.#stopped) return give(null);
-      this.#idle.push({ slot, give });
+      this.#idle.push({ slot, give, busy });
+      if (!busy) this.#waiting++;
       this.#pump();
     });
+  }
+
+  /** A slot that was busy while it waited is not any more. */
+  isFree(slot: string): void {
+    const idle = this.#idle.find((one) => one.slot === slot);
+    if (idle?.busy !== true) return;
+    idle.busy = false;
+    this.#waiting++;
   }
 
   /** The slot no longer waits. */
   withdraw(slot: string): void {
     const at = this.#idle.findIndex((idle) => idle.slot === slot);
     if (at < 0) return;
-    for (const { give } of this.#idle.splice(at, 1)) give(null);
+    for (const { give, busy } of this.#idle.splice(at, 1)) {
+      if (!busy) this.#waiting--;
+      give(null);
+    }
     this.#pump();
   }
 
@@ -238,6 +259,7 @@ export class Claimer<Run extends Runnable> {
   /** Requests nothing more, and gives back what has not begun. */
   stop(): void {
     this.#stopped = true;
+    this.#waiting = 0;
     for (const { give } of this.#idle.splice(0)) give(null);
     this.#noRoom?.cancel();
     this.#letGo();
@@ -265,7 +287,9 @@ export class Claimer<Run extends Runnable> {
     while (this.#idle.length > 0) {
       const taken = this.#takeReady();
       if (taken === null) break;
-      this.#idle.shift()?.give(taken);
+      const idle = this.#idle.shift();
+      if (idle?.busy === false) this.#waiting--;
+      idle?.give(taken);
     }
     this.#request();
   }
@@ -290,7 +314,7 @@ export class Claimer<Run extends Runnable> {
       });
     if (first.lot.beganAt === 0) first.lot.beganAt = this.#setting.clock.now();
     this.#begun(first.lot);
-    return { run: first.run, ended: source.ended };
+    return { run: first.run, ended: source.ended, inARow: source.runtime.inARow ?? 1 };
   }
 
   /** One of its runs has begun, or was given back. */
@@ -328,7 +352,7 @@ export class Claimer<Run extends Runnable> {
 
   /** How many more runs could begin at once. */
   #free(source: Source<Run>): number {
-    return Math.min(this.#idle.length, capacityOf(source) - source.running) - source.ready.length;
+    return Math.min(this.#waiting, capacityOf(source) - source.running) - source.ready.length;
   }
 
   #ask(source: Source<Run>, free: number, waits: boolean): void {
@@ -411,7 +435,7 @@ export class Claimer<Run extends Runnable> {
 
   /** The slot in whose name is claimed: one that is free, if there is any; one after the other. */
   #claimant(): string {
-    const free = this.#idle.map(({ slot }) => slot);
+    const free = this.#idle.filter(({ busy }) => !busy).map(({ slot }) => slot);
     const slots = free.length > 0 ? free : this.#setting.working();
     return slots[this.#requests % slots.length] ?? "";
   }

@@ -20,6 +20,8 @@ export interface Runtime {
   readonly maxAttempts?: number;
   /** How many attempts the first claim asks for; its `maxAttempts`, else one for each free slot, when absent. Later claims adapt. */
   readonly firstAttempts?: number;
+  /** How many runs a slot may begin before the first of them has ended, where the runtime does them one after the other; 1 when absent. */
+  readonly inARow?: number;
   /** The `traceback` of attempts whose time is up; "timed out" when absent. */
   readonly timedOut?: string;
   /**

@@ -1,4 +1,7 @@
-/** One place to work: takes a run from the claimer, waits until it has ended, takes the next. A slot is a child worker. */
+/**
+ * One place to work: takes a run from the claimer, waits until it has ended, takes the next. Where a runtime does several in a row, those that were
+ * claimed are begun before the earlier ones have ended. A slot is a child worker.
+ */
 import type { Claimer, Taken } from "./claimer.ts";
 import type { Run } from "./run.ts";
 import type { Stop } from "./stops.ts";
@@ -11,11 +14,15 @@ export class Slot {
   #mode: SlotMode = "run";
   /** Wakes a slot that is idle when its mode changes. */
   #modeChanged: () => void = nothing;
-  #current: Taken<Run> | null = null;
+  /** What it runs now, in order. */
+  readonly #current = new Set<Taken<Run>>();
+  /** Wakes a slot that has as much as it may. */
+  #hasRoom: () => void = nothing;
   /** Ends `run` without waiting for the task. */
   #leave: () => void = nothing;
   /** One for all runs: a task whose attempts were given up is waited for, since it may still use what it uses, unless the slot stops. */
   readonly #gone = (): void => {
+    for (const { run } of this.#current) if (!run.isGone) return;
     if (this.#mode === "stop") this.#abandoned();
   };
 
@@ -28,9 +35,19 @@ export class Slot {
     return this.#mode;
   }
 
-  /** What it runs now. */
+  /** What it runs now, the first of several. */
   get current(): Run | null {
-    return this.#current?.run ?? null;
+    const [first] = this.#current;
+    return first?.run ?? null;
+  }
+
+  *running(): Generator<Run> {
+    for (const { run } of this.#current) yield run;
+  }
+
+  /** Whether it has more than one under way. */
+  get hasMore(): boolean {
+    return this.#current.size > 1;
   }
 
   /** Works until it is stopped and what it runs has ended. Never rejects. */
@@ -47,21 +64,33 @@ export class Slot {
         await new Promise<void>((resolve) => (this.#modeChanged = resolve));
         continue;
       }
-      const taken = this.#claimer.take() ?? (await this.#claimer.next(this.name));
+      const taken = this.#claimer.take() ?? (await this.#claimer.next(this.name, this.#current.size > 0));
       if (taken === null) continue;
       if (this.#isRunning()) {
-        const { run } = taken;
-        this.#current = taken;
+        const { run, inARow } = taken;
+        this.#current.add(taken);
         run.onGone = this.#gone;
         // no promise of its own: this is once for every unit of a busy worker
         const running = run.start();
-        if (running !== undefined) await running;
-        this.#end();
+        if (running === undefined) this.#end(taken);
+        else if (inARow === 1) {
+          await running;
+          this.#end(taken);
+        } else {
+          void running.then(() => this.#end(taken));
+          if (this.#current.size >= inARow) await this.#room();
+        }
       } else {
         void taken.run.release();
         taken.ended();
       }
     }
+    while (this.#current.size > 0) await this.#room();
+  }
+
+  /** Resolves when one of those it runs has ended. */
+  #room(): Promise<void> {
+    return new Promise((resolve) => (this.#hasRoom = resolve));
   }
 
   /** Takes no more work, now or for ever; what it runs goes on. */
@@ -70,18 +99,18 @@ export class Slot {
     this.#mode = mode;
     this.#modeChanged();
     this.#claimer.withdraw(this.name);
-    if (this.#current?.run.isGone === true) this.#gone();
+    if (this.#current.size > 0) this.#gone();
   }
 
   /** Tells the task to come to an end. */
   signal(reason: Stop): void {
-    this.#current?.run.signal(reason);
+    for (const run of this.running()) run.signal(reason);
   }
 
   /** Tells the task that it is over, gives back its open attempts, and does not wait for it any longer. */
   async abandon(reason: Stop): Promise<void> {
     this.set("stop");
-    await this.#current?.run.abandon(reason);
+    await Promise.all([...this.running()].map((run) => run.abandon(reason)));
     this.#abandoned();
   }
 
@@ -91,14 +120,16 @@ export class Slot {
   }
 
   #abandoned(): void {
-    this.#end();
+    for (const taken of [...this.#current]) this.#end(taken);
     this.#leave();
   }
 
-  #end(): void {
-    const current = this.#current;
-    this.#current = null;
-    current?.ended();
+  #end(taken: Taken<Run>): void {
+    if (!this.#current.delete(taken)) return;
+    // with nothing left, it is as free as any
+    if (this.#current.size === 0) this.#claimer.isFree(this.name);
+    taken.ended();
+    this.#hasRoom();
   }
 }
 

@@ -89,7 +89,7 @@ export class Worker extends EventEmitter<WorkerEvents> {
       verbs,
       ns,
       outage,
-      settings.gatherMs > 0 ? { clock, ms: settings.gatherMs, isOn: () => claimer.hasReady } : null,
+      settings.gatherMs > 0 ? { clock, ms: settings.gatherMs, isOn: () => this.#hasMore() } : null,
     );
     this.#settler = settler;
     const alarms = new Alarms(clock);
@@ -333,7 +333,12 @@ export class Worker extends EventEmitter<WorkerEvents> {
   }
 
   *#running(): Generator<Run> {
-    for (const { current } of this.#slots) if (current !== null && !current.isGone) yield current;
+    for (const slot of this.#slots) for (const run of slot.running()) if (!run.isGone) yield run;
+  }
+
+  /** Whether more than what ends now is about to end. */
+  #hasMore(): boolean {
+    return this.#claimer.hasReady || this.#slots.some((slot) => slot.hasMore);
   }
 
   #obey(worker: string, desired: DesiredState): void {

@@ -555,6 +555,43 @@ describe.skipIf(noBrowser !== "")(`actions${whySkipped(noBrowser)}`, () => {
     },
   );
 
+  test(
+    "lists the partitions of a work spec, page by page, and what holds each back",
+    { timeout },
+    async () => {
+      const { client } = stage;
+      await client.setWorkSpecs(ns, [{ data: encodeData({ name: "crawl", max_running_per_partition: 1 }) }]);
+      const site = (i: number): string => `site ${String(i).padStart(2, "0")} <b>`;
+      const units = Array.from({ length: 20 }, (_, i) => [
+        { name: `${site(i)} 1`, partition: site(i) },
+        { name: `${site(i)} 2`, partition: site(i) },
+      ]).flat();
+      await client.addWorkUnits(ns, "crawl", [...units, { name: "alone" }]);
+      const [attempt] = await client.requestAttempts(ns, { worker: "w", workSpecs: ["crawl"] });
+      const { page, problems } = await stage.open(`#/${ns}/spec/crawl`);
+      const card = page.getByRole("region", { name: "Partitions" });
+      const row = (name: RegExp) => card.getByRole("row", { name });
+      await expect
+        .poll(() => row(/^site 00/).innerText())
+        .toMatch(/site 00 <b>\s+1\s+1\s+site 00 <b> 2\s+1 of 1 running/);
+      expect(await row(/^site 01/).innerText()).toMatch(/\s2\s+0\s+site 01 <b> 1\s+may begin/);
+      expect(await row(/^without a partition/).innerText()).toMatch(/\s1\s+0\s+alone\s/);
+      expect(await card.getByRole("row").count()).toBe(1 + 15);
+      // live: the place is free again
+      await client.settleAttempts(ns, [{ attempt: attempt!.id, action: "finish" }]);
+      await expect.poll(() => row(/^site 00/).innerText()).toMatch(/\s1\s+0\s+site 00 <b> 2\s+may begin/);
+      await card.getByRole("link", { name: "Next" }).click();
+      await row(/^site 19/).waitFor();
+      expect(await card.getByRole("row").count()).toBe(1 + 6);
+      expect(await card.getByRole("link", { name: "Next" }).count()).toBe(0);
+      await page.goBack();
+      await row(/^without a partition/).waitFor();
+      await card.getByRole("link", { name: "site 00 <b> 2" }).click();
+      await page.getByRole("heading", { name: "site 00 <b> 2" }).waitFor();
+      expect(problems).toEqual([]);
+    },
+  );
+
   test("shows how far a running unit is, and cancels it", { timeout }, async () => {
     await fill(1);
     const { client } = stage;

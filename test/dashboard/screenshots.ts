@@ -6,7 +6,7 @@
 import path from "node:path";
 import { mkdirSync, writeFileSync } from "node:fs";
 import type { Page } from "playwright-core";
-import { encodeData } from "../../src/core/index.ts";
+import { encodeData, type AttemptRow } from "../../src/core/index.ts";
 import { createToken } from "../../src/daemon/index.ts";
 import { nameToUrl } from "../../src/rest/client.ts";
 import { RestClient, type Scope } from "../../src/rest/index.ts";
@@ -45,6 +45,21 @@ const pictures: readonly Picture[] = [
   { name: "spec", hash: `#/${ns}/spec/parse?range=1h`, until: line, dark: true, height: 1300 },
   { name: "spec-light", hash: `#/${ns}/spec/index?range=6h`, until: line, height: 1300 },
   { name: "spec-1024", hash: `#/${ns}/spec/parse?range=1h`, until: line, width: 1024, height: 1300 },
+  { name: "partitions", hash: `#/${ns}/spec/crawl?range=1h`, until: ".parts [data-row]", height: 1100 },
+  {
+    name: "partitions-dark",
+    hash: `#/${ns}/spec/crawl?range=1h`,
+    until: ".parts [data-row]",
+    height: 1100,
+    dark: true,
+  },
+  {
+    name: "phone-partitions",
+    hash: `#/${ns}/spec/crawl?range=1h`,
+    until: ".parts [data-row]",
+    width: 390,
+    height: 1600,
+  },
   {
     name: "units",
     hash: `#/${ns}/units/parse?status=failed`,
@@ -116,7 +131,19 @@ const ofAdmins: readonly Picture[] = [
 ];
 
 /** The pictures that pages of the documentation show. */
-const inText = ["home", "flow", "spec", "units", "unit", "batches", "what-if", "workers", "phone", "audit"];
+const inText = [
+  "home",
+  "flow",
+  "spec",
+  "partitions",
+  "units",
+  "unit",
+  "batches",
+  "what-if",
+  "workers",
+  "phone",
+  "audit",
+];
 
 /** A load that drains: looks at the same page, five seconds apart, while workers take what waits. */
 async function drain(stage: Stage): Promise<void> {
@@ -240,6 +267,44 @@ mkdirSync(path.join(to, "gallery"), { recursive: true });
 if (ofAdmins.some(isWanted)) await takeOfAdmins();
 if (wanted.length === 0 || wanted.includes("drain") || pictures.some(isWanted)) await takeAll();
 
+/** Sites that are crawled: some run as many units as they may, some have just had one, most wait for their turn. */
+async function fillPartitions(client: RestClient): Promise<void> {
+  await client.setWorkSpecs(ns, [
+    {
+      data: encodeData({
+        name: "crawl",
+        runtime: "node",
+        desc: "Reads the pages of investors' sites, politely.",
+        fair: "partition",
+        max_running_per_partition: 2,
+        rate_per_partition: { limit: 1, period: 240, burst: 3 },
+      }),
+    },
+  ]);
+  const sites = (names: string): Promise<unknown> =>
+    client.addWorkUnits(
+      ns,
+      "crawl",
+      names.split(" ").flatMap((site, i) =>
+        Array.from({ length: 3 + ((i * 37) % 90) + (site === "eon" ? 2000 : 0) }, (_, page) => ({
+          name: `https://ir.${site}.example/reports/${String(page + 1).padStart(4, "0")}`,
+          partition: `ir.${site}.example`,
+        })),
+      ),
+    );
+  const claim = (): Promise<AttemptRow[]> =>
+    client.requestAttempts(ns, { worker: "ams-1/4", number: 99, workSpecs: ["crawl"], lifetimeMs: 900_000 });
+  await sites("acme crux delta eon fjord helix juno kite lumen");
+  const running = await claim();
+  const ends = running.filter(({ workUnit }) => /acme|delta|fjord|kite/.test(workUnit));
+  await client.settleAttempts(
+    ns,
+    ends.map(({ id }) => ({ attempt: id, action: "finish" as const })),
+  );
+  await claim();
+  await sites("bolt grid iona mono nova onyx prism quill rune sable terra umbra vega");
+}
+
 async function takeAll(): Promise<void> {
   const stage = await openStage((dataDir) =>
     fillPast(path.join(dataDir, "coordinate.sqlite"), ns, Date.now()),
@@ -259,6 +324,7 @@ async function takeAll(): Promise<void> {
         data: encodeData({ job: `newsletter ${i + 1}`, action: "0d1f7c", category: "mail" }),
       })),
     );
+    await fillPartitions(stage.client);
     await stage.client.lock(ns, { owner: "ams-1/2", paths: [["shard", "3"]] });
     if (wanted.length === 0 || wanted.includes("drain")) await drain(stage);
     flowing = flowScene(stage.client, ns, ends.signal);

@@ -1426,6 +1426,7 @@ async function compareAll(pair: Pair): Promise<void> {
     const listed = await ask(({ engine, ns }) => engine.listWorkUnits(ns, spec));
     await ask(({ engine, ns }) => engine.listWorkUnits(ns, spec, { asAdded: true }));
     await ask(({ engine, ns }) => engine.listUnitAttempts(ns, spec, "nobody's"));
+    await ask(({ engine, ns }) => engine.listPartitions(ns, spec));
     if (isRefusal(listed)) continue;
     const { rows } = listed as Page<WorkUnitRow>;
     for (const label of labelNames) await ask(({ engine, ns }) => engine.listWorkUnits(ns, spec, { label }));

@@ -351,6 +351,40 @@ describe("claims", () => {
     assert.deepEqual([...sizes], [3]);
   });
 
+  it("begin several of a claim in a row where the runtime takes them so, claim nothing for it meanwhile, and wait for all of them", async () => {
+    const t = bench();
+    await add(t, { name: "one", runtime: "row" }, ...numbered(4));
+    const begun: string[] = [];
+    const ends = new Map<string, () => void>();
+    const row: Runtime = {
+      names: ["row"],
+      maxAttempts: 4,
+      firstAttempts: 4,
+      inARow: 3,
+      task: () => async (unit) => {
+        begun.push(unit.name);
+        await new Promise<void>((resolve) => ends.set(unit.name, resolve));
+      },
+      close: () => Promise.resolve(),
+    };
+    const seen = claims(t);
+    const worker = t.start({ concurrency: 1, holdMs: 60_000, runtimes: [row] }, seen.over);
+    await until("three run", () => begun.length === 3);
+    await turns(5);
+    assert.deepEqual(begun, numbered(3));
+    ends.get("00001")?.();
+    await until("the fourth runs", () => begun.length === 4);
+    await t.ns.workSpec("one").addWorkUnits([["late"]]);
+    await turns(20);
+    assert.deepEqual([begun.length, seen.asked], [4, [4]]);
+    const stopped = worker.stop();
+    await turns(20);
+    assert.equal(worker.counts.finished, 1);
+    for (const end of ends.values()) end();
+    await stopped;
+    assert.equal(worker.counts.finished, 4);
+  });
+
   it("with one slot, runtimes of different sizes take turns", async () => {
     const t = bench();
     await add(t, { name: "one", runtime: "narrow" });

@@ -23,15 +23,16 @@ type Kind =
   | "failures"
   | "batches"
   | "limits"
+  | "partitions"
   | "namespaces";
 
 const kindsOf: Readonly<Record<StreamedEvent["type"], readonly Kind[]>> = {
-  workUnits: ["units", "unit", "explain", "queues", "failures", "batches"],
-  attempts: ["units", "unit", "held", "explain", "queues", "failures", "batches", "limits"],
-  workSpecs: ["specs", "explain", "limits"],
+  workUnits: ["units", "unit", "explain", "queues", "failures", "batches", "partitions"],
+  attempts: ["units", "unit", "held", "explain", "queues", "failures", "batches", "limits", "partitions"],
+  workSpecs: ["specs", "explain", "limits", "partitions"],
   workers: ["workers"],
   namespace: ["namespaces", "workers", "specs", "explain"],
-  swept: ["units", "unit", "specs", "held", "explain"],
+  swept: ["units", "unit", "specs", "held", "explain", "partitions"],
   tally: [],
   reset: [
     "counts",
@@ -46,6 +47,7 @@ const kindsOf: Readonly<Record<StreamedEvent["type"], readonly Kind[]>> = {
     "namespaces",
     "batches",
     "limits",
+    "partitions",
   ],
 };
 
@@ -68,6 +70,7 @@ const spacingMs: Readonly<Record<Kind, readonly [afterPause: number, steady: num
   failures: [1000, 30_000],
   batches: [1000, 3000],
   limits: [1000, 3000],
+  partitions: [700, 5000],
   namespaces: [1000, 1000],
 };
 

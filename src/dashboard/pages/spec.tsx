@@ -1,6 +1,6 @@
 /** A work spec: what goes on in words, its share, its errors, how it goes, and its definition beside what holds now. */
 import { useState, type ReactNode } from "react";
-import { isTripped } from "../../core/index.ts";
+import { hasLanes, isTripped } from "../../core/index.ts";
 import { client } from "../data/connection.ts";
 import { drain } from "../data/counts.ts";
 import { useSparks } from "../data/history.ts";
@@ -20,6 +20,7 @@ import { DrainWords } from "./home.tsx";
 import "./spec.css";
 import { FailureGroups } from "../parts/failure-groups.tsx";
 import { Definition } from "../parts/definition.tsx";
+import { Partitions } from "../parts/partitions.tsx";
 import { WhatGoesOn } from "../parts/what-goes-on.tsx";
 
 export default function Spec(): ReactNode {
@@ -156,6 +157,7 @@ function Shown({ spec }: { spec: SpecRow }): ReactNode {
         <Share spec={spec} look={look} />
       </div>
       {counts.failed > 0 && <FailureGroups spec={spec} />}
+      {hasLanes(meta) && <Partitions spec={spec} />}
       <div className="cols">
         <TimeLine spec={name} title="Over time" />
         <Definition spec={spec} undo={undo} />

@@ -27,6 +27,16 @@ const finish = async (t: Context, attempts: readonly AttemptRow[]): Promise<void
   for (const attempt of attempts) await t.settled(attempt, "finish");
 };
 
+/** Name, waiting, running, first, held. */
+const partitionsOf = async (t: Context): Promise<unknown[][]> =>
+  (await t.c.listPartitions(t.ns, "s")).rows.map(({ partition, waiting, running, first, held }) => [
+    partition,
+    waiting,
+    running,
+    first,
+    held,
+  ]);
+
 export const partitions: CaseGroup = {
   concept: "partitions",
   cases: [
@@ -483,6 +493,130 @@ export const partitions: CaseGroup = {
         const [row] = await t.c.explain(t.ns);
         assert.equal(row?.excluded, "partitions");
         assert.match(present(row).reason, /max_running_per_partition/);
+      },
+    },
+    {
+      name: "listed: what waits and runs in each, and what holds it back",
+      async run(t) {
+        await t.spec("s", { max_running_per_partition: 2 });
+        await t.add("s", ...units("ba"), { name: "c1", partition: "c" }, "alone");
+        await t.claim({ number: 6 });
+        // one each of none, a, b and c, and another one of a and b
+        assert.deepEqual(await partitionsOf(t), [
+          ["", 0, 1, null, null],
+          ["a", 1, 2, "a3", "max_running_per_partition"],
+          ["b", 1, 2, "b3", "max_running_per_partition"],
+          ["c", 0, 1, null, null],
+        ]);
+        const { rows } = await t.c.listPartitions(t.ns, "s");
+        assert.deepEqual(
+          rows.map(({ reason }) => reason),
+          ["no unit waits", "2 of 2 running", "2 of 2 running", "no unit waits"],
+        );
+        await t.add("s", { name: "c2", partition: "c" }, { name: "c0", partition: "c" });
+        assert.deepEqual((await partitionsOf(t))[3], ["c", 2, 1, "c0", null]);
+      },
+    },
+    {
+      name: "listed: the order, while a unit runs and while it waits for its next try",
+      async run(t) {
+        await start(t, { order: "partition" }, "a", 2);
+        const [attempt] = await t.claim();
+        assert.deepEqual(await partitionsOf(t), [["a", 1, 1, "a2", "order"]]);
+        await t.settled(present(attempt), "retry", { delayMs: 1000 });
+        assert.deepEqual(await partitionsOf(t), [["a", 1, 0, "a2", "order"]]);
+        await t.advance(1000);
+        assert.deepEqual(await partitionsOf(t), [["a", 2, 0, "a1", null]]);
+      },
+    },
+    {
+      name: "listed: a rate says until when, and leases that have ended do not count",
+      async run(t) {
+        await start(t, { rate_per_partition: { limit: 1, period: 10 } }, "ab", 2);
+        await t.claim({ number: 1, lifetimeMs: 2000 });
+        const { rows } = await t.c.listPartitions(t.ns, "s");
+        assert.deepEqual(
+          rows.map(({ held, until }) => [held, until]),
+          [
+            ["rate_per_partition", t.now + 10_000],
+            [null, 0],
+          ],
+        );
+        await t.advance(2000);
+        assert.deepEqual(await partitionsOf(t), [
+          ["a", 2, 0, "a1", "rate_per_partition"],
+          ["b", 2, 0, "b1", null],
+        ]);
+        await t.advance(8000);
+        assert.deepEqual((await partitionsOf(t))[0], ["a", 2, 0, "a1", null]);
+      },
+    },
+    {
+      name: "listed: page by page, those that come meanwhile included, and not those where all has ended",
+      async run(t) {
+        await start(t, { fair: "partition" }, "bdf", 1);
+        const first = await t.c.listPartitions(t.ns, "s", { limit: 2 });
+        assert.deepEqual([first.rows.map(({ partition }) => partition), first.next], [["b", "d"], "d"]);
+        await t.add("s", ...units("ace", 1), { name: "none" });
+        const rest = await t.c.listPartitions(t.ns, "s", { previous: "d", limit: 2 });
+        assert.deepEqual([rest.rows.map(({ partition }) => partition), rest.next], [["e", "f"], null]);
+        await finish(t, await t.claim({ number: 4 }));
+        await t.sweep();
+        const names = async (): Promise<string[]> => (await partitionsOf(t)).map(([name]) => name as string);
+        assert.deepEqual(await names(), ["", "e", "f"]);
+        await t.add("s", { name: "d2", partition: "d" });
+        assert.deepEqual(await names(), ["", "d", "e", "f"]);
+        const { rows, next } = await t.c.listPartitions(t.ns, "s", { limit: 1 });
+        assert.deepEqual([rows.map(({ partition }) => partition), next], [[""], ""]);
+        const after = await t.c.listPartitions(t.ns, "s", { previous: "", limit: 1 });
+        assert.deepEqual(
+          after.rows.map(({ partition }) => partition),
+          ["d"],
+        );
+      },
+    },
+    {
+      name: "listed: names of any bytes and length; 1,000 units are counted",
+      async run(t) {
+        await t.spec("s", { fair: "partition" });
+        const names = ["\udc80 é", "p".repeat(256), `${"p".repeat(255)}q`];
+        await t.add("s", ...names.map((partition, i) => ({ name: `u${i}`, partition })));
+        await t.c.addWorkUnits(
+          t.ns,
+          "s",
+          Array.from({ length: 1001 }, (_, i) => ({ name: `many ${i}`, partition: "many" })),
+        );
+        const { rows } = await t.c.listPartitions(t.ns, "s");
+        assert.deepEqual(new Set(rows.map(({ partition }) => partition)), new Set(["many", ...names]));
+        assert.deepEqual(present(rows.find(({ partition }) => partition === "many")).waiting, 1000);
+        // page by page they are the same
+        const found: string[] = [];
+        for (let previous: string | null = null, i = 0; i < 5; i++) {
+          const page = await t.c.listPartitions(t.ns, "s", {
+            limit: 1,
+            ...(previous !== null && { previous }),
+          });
+          found.push(...page.rows.map(({ partition }) => partition));
+          if ((previous = page.next) === null) break;
+        }
+        assert.deepEqual(
+          found,
+          rows.map(({ partition }) => partition),
+        );
+      },
+    },
+    {
+      name: "listed: nothing without a rule for partitions, and all once there is one; a work spec that is missing is an error",
+      async run(t) {
+        await start(t, {}, "ab", 2);
+        await t.claimOne();
+        assert.deepEqual(await partitionsOf(t), []);
+        await t.spec("s", { max_running_per_partition: 1 });
+        assert.deepEqual(await partitionsOf(t), [
+          ["a", 1, 1, "a2", "max_running_per_partition"],
+          ["b", 2, 0, "b1", null],
+        ]);
+        await t.refuses("no_such_work_spec", t.c.listPartitions(t.ns, "t"));
       },
     },
     {

@@ -49,7 +49,8 @@ export class ChildEndedError extends Error {
 
 interface Run {
   onMessage(message: Message): void;
-  resolve(done: Message): void;
+  /** With the `done` that ends the run; null where whoever uses the child says when that is. */
+  readonly resolve: ((done: Message) => void) | null;
   reject(error: ChildEndedError): void;
 }
 
@@ -137,10 +138,34 @@ export class Child extends EventEmitter<ChildEvents> {
     return ended;
   }
 
-  /** What a child that is gone would have been told is dropped. */
+  /**
+   * The same for whoever sends what it wants by itself, and knows when it is over: busy until `leave`. `onEnd` is called when the child ends
+   * before that, after all that it said.
+   */
+  enter(onMessage: (message: Message) => void, onEnd: (exit: Exit) => void): void {
+    if (this.#state !== "ready") throw new Error(`a child that is ${this.#state} was given something to run`);
+    this.#state = "busy";
+    this.#runs += 1;
+    this.#run = { onMessage, resolve: null, reject: ({ exit }) => onEnd(exit) };
+    this.emit("busy");
+  }
+
+  leave(): void {
+    if (this.#state !== "busy") return;
+    this.#run = null;
+    this.#state = "ready";
+    this.emit("idle");
+  }
+
+  /** What a child that is gone would have been told is dropped. What is sent in one turn travels together. */
   send(message: Message): void {
     const { channel } = this.#group;
-    if (channel !== null && !channel.destroyed) channel.write(encodeMessage(message));
+    if (channel === null || channel.destroyed) return;
+    if (channel.writableCorked === 0) {
+      channel.cork();
+      process.nextTick(() => channel.uncork());
+    }
+    channel.write(encodeMessage(message));
   }
 
   /** SIGTERM to its group, after `graceMs` SIGKILL. The text stands in the exit. */
@@ -176,7 +201,7 @@ export class Child extends EventEmitter<ChildEvents> {
       this.emit("message", message);
       return;
     }
-    if (kind !== "done") {
+    if (kind !== "done" || run.resolve === null) {
       run.onMessage(message);
       return;
     }

@@ -256,7 +256,8 @@ export function poolSuite(stack: Stack): void {
 
     test("hard stop: what runs is HALTED, also where it never lets go; waiters wake", async () => {
       const jobs = bench.jobs();
-      const pool = await jobs.startPool({ ...quick, workers_nr_max: 2 });
+      // a worker whose first claim takes long must not be taken away as idle: it would give back what it gets
+      const pool = await jobs.startPool({ ...quick, idleTimeoutMs: 60_000, workers_nr_max: 2 });
       const [spins, again] = await jobs.scheduleAll([{ fn: fn("spin") }, { fn: fn("spin"), retries: 1 }]);
       await until("both run", () => busy(pool) === 2);
       const waiting = spins!.settled();

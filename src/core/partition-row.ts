@@ -1,0 +1,60 @@
+/** A partition of a work spec as it is listed: what waits and runs in it, and what holds it back. */
+import { holdOf, type HoldReason, type LaneState } from "./partitions.ts";
+import type { WorkSpecMeta } from "./work-spec.ts";
+
+/** Units of one partition are counted to this many: a partition with more has at least so many. */
+export const maxCountedInPartition = 1000;
+
+/** What a store tells of a partition. Counts of `maxCountedInPartition` and more may be too low, but not below it. */
+export interface LaneRow extends Readonly<LaneState> {
+  /** Units that are available. */
+  readonly waiting: number;
+  /** The name of the first of them in claim order, or null. */
+  readonly first: string | null;
+}
+
+export interface PartitionRow {
+  /** Empty for units without one. */
+  partition: string;
+  /** Units that are available, and that run: at most 1,000 of each are counted. */
+  waiting: number;
+  running: number;
+  /** The first of the units that wait, by priority and name; null when none does. */
+  first: string | null;
+  /** The rule that keeps its units waiting; null when one may begin, or none waits. */
+  held: Exclude<HoldReason, "nothing"> | null;
+  /** When a rate allows the next unit; 0 when nothing is held, or until another unit ends. */
+  until: number;
+  /** The state in words. */
+  reason: string;
+}
+
+export function partitionRow(meta: WorkSpecMeta, lane: LaneRow, now: number): PartitionRow {
+  const hold = lane.waiting > 0 ? holdOf(meta, lane, now) : null;
+  return {
+    partition: lane.partition,
+    waiting: Math.min(lane.waiting, maxCountedInPartition),
+    running: Math.min(lane.running, maxCountedInPartition),
+    first: lane.first,
+    held: hold === null || hold.reason === "nothing" ? null : hold.reason,
+    until: hold?.until ?? 0,
+    reason: describe(meta, lane, hold?.reason ?? null),
+  };
+}
+
+function describe(meta: WorkSpecMeta, lane: LaneRow, held: HoldReason | null): string {
+  const { maxRunningPerPartition, ratePerPartition } = meta;
+  switch (held) {
+    case "order":
+      return lane.running > 0
+        ? "one unit at a time, in order"
+        : "a unit that has begun waits for its next try";
+    case "max_running_per_partition":
+      return `${lane.running} of ${maxRunningPerPartition} running`;
+    case "rate_per_partition":
+      return `rate of ${ratePerPartition.limit ?? 0} in ${(ratePerPartition.periodMs ?? 1000) / 1000} s`;
+    default:
+      if (lane.waiting > 0) return "may begin";
+      return lane.running > 0 ? "no unit waits" : "units wait for their next try";
+  }
+}
