@@ -666,7 +666,7 @@ changing(
 // ---- work specs
 
 /** Points a minute; all that they give in milliseconds are exact. */
-const aging = fc.constantFrom(0, 0, 60_000 / 16, 60_000 / 64);
+const aging = fc.constantFrom<(number | undefined)[]>(undefined, 0, 60_000 / 16, 60_000 / 64);
 
 operations.define(
   "set meta",
