@@ -64,7 +64,7 @@ export class MemorySet extends WorkingSet<Unit> {
   }
 
   find(spec: Spec, name: string): Unit | undefined {
-    return spec.units.get(name);
+    return spec.plain && spec.names.isNew(name) ? undefined : spec.units.get(name);
   }
 
   spec(namespace: string, name: string): Spec | undefined {
