@@ -407,7 +407,7 @@ export class PostgresSet extends WorkingSet<Unit> {
     const limits = byteas(meta.limits.map(nameToBytes));
     const rows = await this.#tx.rows(
       `SELECT u.id FROM @spec s CROSS JOIN LATERAL (
-         SELECT u.id FROM @unit u WHERE u.spec = s.id AND u.status = 3 AND u.attempt_expiration <= $3::bigint
+         SELECT u.id FROM @unit u WHERE ${isLapsed("s.id", "$3::bigint")}
        ) u WHERE s.id = $1 OR s.namespace = $2 AND NOT s.dead AND s.limits && $4::bytea[] AND cardinality($4::bytea[]) > 0`,
       [id, namespaceId, this.now, limits],
     );
