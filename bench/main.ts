@@ -82,7 +82,7 @@ async function measure(
   for (let round = 0; round < repeat; round++)
     for (const one of cases) {
       const { system, name, unit } = one;
-      if (out.has(one)) continue;
+      if (out.has(one) || (one.once === true && round > 0)) continue;
       if (system.needs !== undefined && missing !== null) {
         out.add(one);
         results.skip(workload.name, system.name, missing);

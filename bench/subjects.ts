@@ -23,6 +23,10 @@ export interface Subject<Result> {
   readonly result: Promise<Result>;
 }
 
+/** Ten million units in memory want more than Node gives by itself. */
+const heapFlags = (role: Role): string[] =>
+  role.role === "probe" && role.probe === "flat10" ? ["--max-old-space-size=14000"] : [];
+
 export function startSubject<R extends Role>(
   system: string,
   address: string,
@@ -31,7 +35,7 @@ export function startSubject<R extends Role>(
   const request: SubjectRequest = { ...role, system, address };
   const child = spawn(
     subjectNode(),
-    [...sourceFlags, path.join(here, "subject.ts"), JSON.stringify(request)],
+    [...heapFlags(role), ...sourceFlags, path.join(here, "subject.ts"), JSON.stringify(request)],
     { stdio: ["ignore", "ignore", "pipe", "ipc"] },
   );
   let log = "";

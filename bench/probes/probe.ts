@@ -6,6 +6,7 @@ export type Probe = (address: string, factor: number) => Promise<Figures>;
 export const probes: Record<string, () => Promise<Probe>> = {
   fairness: async () => (await import("./fairness.ts")).fairness,
   flat: async () => (await import("./flat.ts")).flat,
+  flat10: async () => (await import("./flat.ts")).flat10,
   footprint: async () => (await import("./footprint.ts")).footprint,
   idle: async () => (await import("./idle.ts")).idle,
   jobs: async () => (await import("./jobs.ts")).jobs,

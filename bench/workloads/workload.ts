@@ -18,6 +18,8 @@ export interface Case {
   readonly system: System;
   readonly name: string;
   readonly unit: string;
+  /** It takes so long that it is measured in the first repetition only. */
+  readonly once?: boolean;
   measure(at: Place, postgres: Postgres): Promise<Measured>;
 }
 

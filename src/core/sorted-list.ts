@@ -31,6 +31,8 @@ export class SortedList<Item, Note = undefined> {
   /** Where an item was found or removed last. Items that came in one after the other mostly go so: the next is there now. */
   #hintAt = 0;
   #hintIndex = 0;
+  /** The chunk that an item was added to last: of many, the next mostly goes there too. */
+  #addedAt = 0;
 
   /** `compare` must be a total order: two items are the same exactly when it answers 0. */
   constructor(
@@ -66,17 +68,44 @@ export class SortedList<Item, Note = undefined> {
       this.#added(item, chunk);
       return;
     }
-    const at = this.#chunkOf(item);
+    const at = this.#isBetween(this.#addedAt, item) ? this.#addedAt : this.#chunkOf(item);
     const chunk = chunks[at]!;
     const { items } = chunk;
-    const index = this.#indexIn(items, item);
-    if (index < items.length && this.#compare(items[index]!, item) === 0) return;
-    items.splice(index, 0, item);
+    const isLast = this.#compare(items[items.length - 1]!, item) < 0;
+    const index = isLast ? items.length : this.#indexIn(items, item);
+    if (!isLast && this.#compare(items[index]!, item) === 0) return;
+    if (isLast) items.push(item);
+    else items.splice(index, 0, item);
     this.#added(item, chunk);
+    this.#addedAt = at;
     if (items.length <= max) return;
-    const half = this.#newChunk(at + 1, items.splice(max / 2));
+    // what comes in order leaves full chunks behind
+    const from = isLast ? max : max / 2;
+    const rest = this.#newChunk(at + 1, items.splice(from));
+    if (index >= from) this.#addedAt++;
     this.#moved(chunk);
-    this.#moved(half);
+    this.#moved(rest);
+  }
+
+  /**
+   * Whether what is looked for is certainly not here: it comes behind all items, or behind the one that was added last and before the next.
+   * `order` is negative for items before it and positive for those behind it. False says nothing.
+   */
+  isBehindAdded(order: (item: Item) => number): boolean {
+    const chunks = this.#chunks;
+    const last = chunks.at(-1)?.items.at(-1);
+    if (last === undefined || order(last) < 0) return true;
+    const added = chunks[this.#addedAt]?.items.at(-1);
+    const next = chunks[this.#addedAt + 1]?.items[0];
+    return added !== undefined && next !== undefined && order(added) < 0 && order(next) > 0;
+  }
+
+  /** Whether the item belongs into this chunk or behind it, before the next. */
+  #isBetween(at: number, item: Item): boolean {
+    const chunk = this.#chunks[at];
+    if (chunk === undefined || this.#compare(chunk.items[0]!, item) > 0) return false;
+    const next = this.#chunks[at + 1];
+    return next === undefined || this.#compare(item, next.items[0]!) < 0;
   }
 
   /** Removes an item; false when it is not there. */

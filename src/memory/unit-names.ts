@@ -38,6 +38,14 @@ export class UnitNames {
     this.#list.add(unit);
   }
 
+  /**
+   * Whether there is certainly no unit of this name, by a look at those that were added last; false says nothing. Most names that are added
+   * rise, and to look one up among millions takes longer.
+   */
+  isNew(name: string): boolean {
+    return this.#list.isBehindAdded((unit) => (unit.name < name ? -1 : unit.name > name ? 1 : 0));
+  }
+
   remove(unit: Unit): void {
     this.#list.remove(unit);
   }

@@ -368,7 +368,7 @@ describe("claims", () => {
       close: () => Promise.resolve(),
     };
     const seen = claims(t);
-    const worker = t.start({ concurrency: 1, tasks: {}, runtimes: [row] }, seen.over);
+    const worker = t.start({ concurrency: 1, holdMs: 60_000, runtimes: [row] }, seen.over);
     await until("three run", () => begun.length === 3);
     await turns(5);
     assert.deepEqual(begun, numbered(3));
