@@ -68,6 +68,15 @@ def test_partitions(ns):
     assert (free.partition, free.held, free.reason) == ("b", None, "may begin")
 
 
+def test_weights_of_partitions_are_units_a_turn(ns):
+    spec = ns.set_work_spec({"name": "crawl", "fair": "partition", "partition_weights": {"a": 3, "c": 2}})
+    for partition in "abc":
+        for number in range(6):
+            spec.add_work_unit("%s%d" % (partition, number), partition=partition)
+    attempts = ns.worker("w").request_attempts(number=12)
+    assert "".join(attempt.work_unit_name[0] for attempt in attempts) == "aaabcc" * 2
+
+
 @pytest.fixture
 def spec(ns):
     return ns.set_work_spec({"name": "spec"})

@@ -49,6 +49,10 @@ export const limitNames = ({ limits }: WorkSpecMeta): readonly string[] =>
 
 export const refersTo = ({ limits }: WorkSpecMeta, name: string): boolean => limits.includes(name);
 
+/** Whether units of the two may take each other's places. */
+export const sharesLimit = (a: WorkSpecMeta, b: WorkSpecMeta): boolean =>
+  a.limits.some((name) => refersTo(b, name));
+
 /** How many more units may begin under all of them. */
 export const placesUnder = (limits: readonly SharedLimitState[], now: number): number =>
   limits.reduce(

@@ -131,7 +131,8 @@ export const turnGoesOn = (meta: WorkSpecMeta, { cursor, turn }: Turn): boolean 
 /** The turn after one more unit of a partition. */
 export const nextTurnOf = (meta: WorkSpecMeta, before: Turn, partition: string): Turn => ({
   cursor: partition,
-  turn: partition === before.cursor && turnGoesOn(meta, before) ? before.turn + 1 : 1,
+  // the names last: to compare two that differ reads both of them
+  turn: turnGoesOn(meta, before) && partition === before.cursor ? before.turn + 1 : 1,
 });
 
 /** The rank of a lane: lower goes first. */

@@ -10,6 +10,7 @@ import {
   catchUpUnit,
   endAttempt,
   endInError,
+  expire,
   failureKeys,
   follow,
   followBefore,
@@ -20,6 +21,7 @@ import {
 import { mayRunUnder } from "./limits.ts";
 import { hasLanes, mayRunAgain } from "./partitions.ts";
 import type { AttemptKey, Settle, WorkUnitPut } from "./store.ts";
+import { byExpiration } from "./sweeping.ts";
 import type { AttemptState, Rule, UnitState, WorkingSet } from "./working-set.ts";
 
 /** Changes between two places where others may have a turn. */
@@ -52,6 +54,8 @@ export function* settleAttempts<Unit extends UnitState>(
     }
     if (set.isUnresolved()) yield* followBefore(set, unit);
     if (mayTakePlace(unit, change, set.now)) {
+      yield set.loadLapsed(unit.spec);
+      expireLapsed(set, unit.spec);
       yield set.loadCounts(unit.spec);
       if (hasLanes(unit.spec.meta)) yield set.loadRunning(unit.spec, unit.partition);
       if (unit.spec.meta.limits.length > 0) yield set.loadLimits(unit.spec);
@@ -92,6 +96,15 @@ const mayTakePlace = (unit: UnitState, { action, number, time }: Settle, now: nu
   (unit.spec.meta.maxRunning > 0 || hasLanes(unit.spec.meta) || unit.spec.meta.limits.length > 0) &&
   unit.attempt?.number === number &&
   unit.attempt.status === "expired";
+
+/**
+ * Leases that have ended hold no place, and that is written before their places are taken: an engine whose clock is behind, or a call
+ * that waited, would renew them without a look at the limits.
+ */
+function expireLapsed<Unit extends UnitState>(set: WorkingSet<Unit>, spec: Unit["spec"]): void {
+  for (const unit of [...set.lapsed(spec)].sort(byExpiration))
+    if (unit.attempt?.status === "pending") expire(set, unit, unit.attempt, unit.attempt.expiration);
+}
 
 function hasPlace<Unit extends UnitState>(set: WorkingSet<Unit>, { spec, partition }: Unit): boolean {
   const { meta } = spec;

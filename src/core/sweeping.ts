@@ -44,12 +44,19 @@ export function* releaseDue<Unit extends UnitState>(
   if (set.isUnresolved()) yield* conclude(set);
 }
 
-/** The timers of these units have rung, in the order of `units`. */
+/** The timers of these units have rung, in the order of `units`. Those that fail do so in the order in which they came to no use. */
 export function* ringTimers<Unit extends UnitState>(
   set: WorkingSet<Unit>,
   units: readonly Unit[],
 ): Rule<void> {
-  for (const [i, unit] of units.entries()) {
+  // of a unit that is past both of its times, the first was when its timer rang, and the second decides over its dependents
+  const momentOf = (unit: Unit): number => {
+    const { deadline = 0, expires = Infinity } = set.timing(unit) ?? {};
+    return expires <= set.now ? expires : deadline;
+  };
+  const inOrder =
+    units.length > 1 ? [...units].sort((a, b) => momentOf(a) - momentOf(b) || a.id - b.id) : units;
+  for (const [i, unit] of inOrder.entries()) {
     if (i > 0 && i % unitsPerTurn === 0) yield undefined;
     const { status } = unit;
     if (status === "available" || status === "delayed" || status === "blocked") ring(set, unit);

@@ -205,6 +205,11 @@ export abstract class WorkingSet<Unit extends UnitState> {
     return undefined;
   }
 
+  /** What `lapsed` gives. */
+  loadLapsed(_spec: Unit["spec"]): Loading {
+    return undefined;
+  }
+
   /** The shared limits of the spec: nobody begins a unit under them until the verb has ended. After `loadCounts`. */
   loadLimits(_spec: Unit["spec"]): Loading {
     return undefined;
@@ -261,6 +266,8 @@ export abstract class WorkingSet<Unit extends UnitState> {
 
   /** How many units of a partition run. */
   abstract running(spec: Unit["spec"], partition: string): number;
+  /** Units that are pending although their leases have ended, of the spec and of all that share a limit with it. */
+  abstract lapsed(spec: Unit["spec"]): readonly Unit[];
   /** The shared limits that the spec refers to and that are defined. */
   abstract limits(spec: Unit["spec"]): readonly SharedLimitState[];
 

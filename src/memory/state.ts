@@ -44,9 +44,7 @@ import { UnitNames, type NameChunk } from "./unit-names.ts";
 /** What few units have: kept apart so that millions of others do not pay for it. */
 interface Links {
   origin: string | null;
-  partition: string;
-  lane: UnitLane | null;
-  next: Unit | null;
+  history: AttemptState[] | null;
   since: number;
   extras: Extras;
   needs: readonly Need[];
@@ -66,17 +64,19 @@ export class Unit implements UnitState {
   notBefore: number;
   readonly created: number;
   status: WorkUnitStatus = "available";
-  deleted = false;
   /** Where it stands among the names of its spec; null until it is there. */
   chunk: NameChunk | null = null;
   /** The latest attempt, until the unit is taken from it; then it is history. */
   attempt: AttemptState | null = null;
-  history: AttemptState[] | null = null;
   /** Attempts ever made, and those that count as tries. */
   attempts = 0;
   tries = 0;
   /** Its place among the leases of its spec that end at the same time. */
   leased = 0;
+  /** The one behind it in its lane. */
+  next: Unit | null = null;
+  /** What it is counted under: the lane that counts it, or only the name of its partition. */
+  #place: UnitLane | string = "";
   #links: Links | null = null;
 
   constructor(
@@ -100,9 +100,7 @@ export class Unit implements UnitState {
   #link(): Links {
     this.#links ??= {
       origin: null,
-      partition: "",
-      lane: null,
-      next: null,
+      history: null,
       since: 0,
       extras: noExtras,
       needs: noNeeds,
@@ -110,6 +108,14 @@ export class Unit implements UnitState {
       logs: null,
     };
     return this.#links;
+  }
+
+  get history(): AttemptState[] | null {
+    return this.#links?.history ?? null;
+  }
+
+  set history(history: AttemptState[] | null) {
+    this.#link().history = history;
   }
 
   get logs(): Map<number, StoredLog> | null {
@@ -129,36 +135,25 @@ export class Unit implements UnitState {
   }
 
   get partition(): string {
-    return this.#links?.partition ?? "";
+    const place = this.#place;
+    return typeof place === "string" ? place : place.partition;
   }
 
   set partition(partition: string) {
-    if (partition === this.partition) return;
-    const links = this.#link();
-    links.partition = partition;
-    links.lane = null;
+    if (partition !== this.partition) this.#place = partition;
   }
 
   get lane(): UnitLane | null {
-    return this.#links?.lane ?? null;
+    const place = this.#place;
+    return typeof place === "string" ? null : place;
   }
 
   set lane(lane: UnitLane | null) {
-    if (lane === null && this.#links === null) return;
-    const links = this.#link();
-    links.lane = lane;
-    if (lane === null) links.next = null;
-    // one string for all
-    else links.partition = lane.partition;
-  }
-
-  /** The one behind it in its lane. */
-  get next(): Unit | null {
-    return this.#links?.next ?? null;
-  }
-
-  set next(next: Unit | null) {
-    this.#link().next = next;
+    if (lane !== null) this.#place = lane;
+    else if (typeof this.#place !== "string") {
+      this.#place = this.#place.partition;
+      this.next = null;
+    }
   }
 
   get since(): number {

@@ -7,6 +7,7 @@ import {
   nextTurnOf,
   noExtras,
   refersTo,
+  sharesLimit,
   SortedList,
   type Watches,
   workerLifetimeMs,
@@ -118,6 +119,18 @@ export class MemorySet extends WorkingSet<Unit> {
 
   running(spec: Spec, partition: string): number {
     return spec.lanes?.lanes.get(partition)?.running ?? 0;
+  }
+
+  lapsed(spec: Spec): Unit[] {
+    const units: Unit[] = [];
+    for (const one of spec.meta.limits.length > 0 ? spec.space.specs.values() : [spec]) {
+      if (one !== spec && !sharesLimit(spec.meta, one.meta)) continue;
+      for (const unit of one.leases) {
+        if ((unit.attempt?.expiration ?? 0) > this.now) break;
+        units.push(unit);
+      }
+    }
+    return units;
   }
 
   limits(spec: Spec): SharedLimitState[] {

@@ -400,6 +400,17 @@ export class PostgresSet extends WorkingSet<Unit> {
     this.#freed.set(id, Math.max(freed ?? 0, this.#freed.get(id) ?? 0));
   }
 
+  override async loadLapsed({ id, namespaceId, meta }: Spec): Promise<void> {
+    const limits = byteas(meta.limits.map(nameToBytes));
+    const rows = await this.#tx.rows(
+      `SELECT u.id FROM @spec s CROSS JOIN LATERAL (
+         SELECT u.id FROM @unit u WHERE u.spec = s.id AND u.status = 3 AND u.attempt_expiration <= $3::bigint
+       ) u WHERE s.id = $1 OR s.namespace = $2 AND NOT s.dead AND s.limits && $4::bytea[] AND cardinality($4::bytea[]) > 0`,
+      [id, namespaceId, this.now, limits],
+    );
+    await this.loadUnits(rows.map(([unit]) => unit as number));
+  }
+
   override loadRunning(spec: Spec, partition: string): Loading {
     const sql = `
       SELECT count(*) FROM @unit u WHERE u.spec = $1 AND u.lane = $2 AND u.lane IS NOT NULL AND u.status = 3 AND u.status < 4
@@ -522,6 +533,13 @@ export class PostgresSet extends WorkingSet<Unit> {
 
   override placeFreed(spec: Spec): number {
     return Math.max(this.#freed.get(spec.id) ?? 0, this.#lanes.get(spec.id)?.freed ?? 0);
+  }
+
+  /** Those that were loaded. */
+  lapsed(): Unit[] {
+    return [...this.#units.values()].filter(
+      ({ status, attempt }) => status === "pending" && attempt !== null && attempt.expiration <= this.now,
+    );
   }
 
   running(spec: Spec, partition: string): number {

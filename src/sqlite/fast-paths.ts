@@ -265,6 +265,7 @@ function claimFromLanes(giving: Giving, limit: number): number {
   const share = Math.ceil(limit / Math.max(1, lanes.open));
   const ahead = share === 1 && limit >= manyRows ? lanes.ahead(spec, now, limit) : [];
   const read = readFirst(state, spec, ahead);
+  const paid = new Set<Lane>();
   let taken = 0;
   while (taken < limit) {
     const lane = lanes.next(spec, now);
@@ -290,13 +291,25 @@ function claimFromLanes(giving: Giving, limit: number): number {
     spec.turn = turn;
     if (hasRate(meta.ratePerPartition)) {
       lane.full = takeTokens(meta.ratePerPartition, lane.full, now, 1);
-      sql.setLane.run(spec.id, key, lane.full);
+      paid.add(lane);
     }
     const after = holdOf(meta, lane, now);
     if (after !== null) lanes.hold(lane, after);
     taken++;
   }
+  saveBuckets(state, spec, [...paid]);
   return taken;
+}
+
+/** Writes the buckets of lanes that were served, many in one statement. */
+function saveBuckets({ sql }: State, spec: Spec, lanes: readonly Lane[]): void {
+  let at = 0;
+  for (; at + manyRows <= lanes.length; at += manyRows)
+    sql.setLanes.run(
+      ...lanes.slice(at, at + manyRows).flatMap(({ partition, full }) => [laneValue(partition), full]),
+      spec.id,
+    );
+  for (const { partition, full } of lanes.slice(at)) sql.setLane.run(spec.id, laneValue(partition), full);
 }
 
 /** The first unit of each of these lanes, as far as they fill a statement. */

@@ -226,6 +226,9 @@ export const sql = {
     FROM unit AS u INDEXED BY unit_begun WHERE u.spec = ? AND u.state < 2 AND u.status IS NOT NULL
       AND NOT EXISTS (SELECT 1 FROM lease AS l WHERE l.unit = u.id)`,
   setLane: "INSERT OR REPLACE INTO lane VALUES (?, ?, ?)",
+  setLanes: `
+    WITH served (i, partition, full) AS (VALUES ${rows(2)})
+    INSERT OR REPLACE INTO lane SELECT ?, partition, full FROM served`,
   dropLane: "DELETE FROM lane WHERE spec = ? AND partition = ?",
   clearLanes: "DELETE FROM lane WHERE spec = ?",
 

@@ -11,6 +11,7 @@ import {
   nextTurnOf,
   noExtras,
   ownTryLimit,
+  sharesLimit,
   WorkingSet,
   type AddedWorkUnit,
   type AttemptState,
@@ -169,6 +170,15 @@ export class SqliteSet extends WorkingSet<Unit> {
 
   running(spec: Spec, partition: string): number {
     return lanesOf(this.#state, spec).get(partition)?.running ?? 0;
+  }
+
+  lapsed(spec: Spec): Unit[] {
+    const specs = spec.meta.limits.length > 0 ? [...spec.space.specs.values()] : [spec];
+    return specs
+      .filter((one) => one === spec || sharesLimit(spec.meta, one.meta))
+      .flatMap((one) => this.#state.leases.ended(one.id, this.now, Infinity))
+      .map((lease) => this.unit(lease.unit))
+      .filter((unit) => unit !== undefined);
   }
 
   // ---- writing

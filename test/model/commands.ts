@@ -19,6 +19,7 @@ import {
 import type { Difference } from "./known-differences.ts";
 import type { Measure } from "./measure.ts";
 import {
+  changedAging,
   closeBreaker,
   isLaned,
   Model,
@@ -41,6 +42,8 @@ export interface Real {
   /** Where the store is known to be wrong, and is not compared. */
   known: ReadonlySet<Difference>;
   measure: Measure;
+  /** What the scheduler draws next, 0 to 1. */
+  draw: { value: number };
   /** After how many steps everything is compared; 1, more where a look costs more. */
   compareEvery: number;
 }
@@ -53,10 +56,13 @@ class Both {
   readonly units = new Map<ModelUnit, number>();
   /** Attempts that were handed out, oldest first. */
   readonly given: ModelAttempt[] = [];
+  /** What the store had counted before. */
+  readonly lateBefore: number;
 
   constructor(real: Real) {
     this.real = real;
     this.model.now = real.clock.now();
+    this.lateBefore = real.engine.late;
   }
 
   get engine(): Engine {
@@ -115,10 +121,40 @@ const labels = fc.oneof(
   { weight: 1, arbitrary: fc.subarray(labelNames) },
 );
 
+const workerLabels = fc.constantFrom<(string[] | undefined)[]>(
+  undefined,
+  ["gpu"],
+  ["gpu", "version=1.10"],
+  ["gpu", "version=1.10", "zone=eu"],
+  ["gpu", "version=2.1", "zone=us"],
+  ["zone=eu", "version=2.1"],
+  ["gpu", "version=1.9", "version=2.1"],
+);
+const requires = fc.constantFrom<string[][]>(
+  [],
+  [],
+  [],
+  [],
+  ["gpu"],
+  ["version>=1.9"],
+  ["version<2", "gpu"],
+  ["version>1.10"],
+  ["zone!=eu"],
+  ["zone=eu", "version<=2.1.0"],
+);
+/** No share that weights and times give is one of these. */
+const draw = fc.constantFrom(0, 0.2345678, 0.5678901, 0.9123457);
+
 const pick = <Item>(items: readonly Item[], number: number): Item | undefined =>
   items[number % Math.max(1, items.length)];
 
 // ---- adding
+
+const never = [undefined, undefined, undefined, undefined, undefined, undefined];
+const times = {
+  deadline: fc.constantFrom(...never, 0, 1, 10, 100, 1000),
+  expires: fc.constantFrom(...never, ...never, 0, 10, 100, 1000),
+};
 
 const put = fc.record({
   name,
@@ -138,6 +174,7 @@ const put = fc.record({
   labels,
   partition: fc.constantFrom("", "p", "p", "q", "r"),
   maxRetries: fc.constantFrom(undefined, undefined, undefined, undefined, 0, 1, 2),
+  ...times,
   conflict: fc.oneof(
     { weight: 5, arbitrary: fc.constant(undefined) },
     { weight: 2, arbitrary: fc.constantFrom("replace" as const, "data" as const, "ignore" as const) },
@@ -155,12 +192,14 @@ type Put = {
   labels: string[];
   partition?: string;
   maxRetries?: number | undefined;
+  deadline?: number | undefined;
+  expires?: number | undefined;
   conflict?: ModelPut["conflict"];
 };
 
 operations.define(
   "add",
-  16,
+  18,
   0.6,
   fc.record({ spec, units: fc.array(put, { minLength: 1, maxLength: 4 }) }),
   (both, { spec, units }) => add(both, spec, units),
@@ -184,10 +223,15 @@ async function add(both: Both, spec: string, units: readonly Put[]): Promise<boo
         ? []
         : [{ ...target, hard }];
     });
-    return { ...rest, data: encoded(data), ...(needs !== undefined && { needs }) };
+    const there = model.find(spec, rest.name);
+    // how old a late unit is that had to wait for others is not promised: it begins anew
+    const delay = there?.late === true && there.needs.length > 0 ? Math.max(10, rest.delay) : rest.delay;
+    return { ...rest, delay, data: encoded(data), ...(needs !== undefined && { needs }) };
   });
-  const inputs = puts.map(({ needs, delay, data, conflict, maxRetries, ...rest }) => ({
+  const inputs = puts.map(({ needs, delay, data, conflict, maxRetries, deadline, expires, ...rest }) => ({
     ...rest,
+    ...(deadline !== undefined && { deadlineMs: deadline }),
+    ...(expires !== undefined && { expiresMs: expires }),
     ...(maxRetries !== undefined && { maxRetries }),
     ...(conflict !== undefined && { onConflict: conflict }),
     data: data as Data | null,
@@ -273,28 +317,98 @@ const ready = fc.oneof(
   { weight: 4, arbitrary: fc.constantFrom("+0", "+1", "+2") },
 );
 
-/** `+1` stands for a work spec that has available units. */
-const specOf = ({ model }: Both, spec: string): string => {
-  if (!spec.startsWith("+")) return spec;
-  const open = model.specs.filter(({ name, paused }) => !paused && model.counts(name).available > 0);
-  return pick(open, Number(spec.slice(1)))?.name ?? "a";
-};
+/** `+1` stands for a work spec that has something for a worker with these labels. */
+const specOf = ({ model }: Both, spec: string, labels: readonly string[] = []): string =>
+  spec.startsWith("+") ? (pick(model.open(labels), Number(spec.slice(1)))?.name ?? "a") : spec;
 
 operations.define(
   "claim",
-  14,
-  0.5,
-  fc.record({ spec: ready, number: fc.integer({ min: 1, max: 4 }), lease, worker }),
-  async (both, { spec: marked, number, lease, worker }) => {
-    const { model, engine, ns, real } = both;
-    if (real.known.has("exhausted units")) await sweep(both);
-    const spec = specOf(both, marked);
-    const expected = model.claim(spec, number, lease, worker);
-    const got = await engine.requestAttempts(ns, { worker, number, lifetimeMs: lease, workSpecs: [spec] });
-    given(both, got, expected);
-    return expected.length > 0;
+  12,
+  0.4,
+  fc.record({ spec: ready, number: fc.integer({ min: 1, max: 4 }), lease, worker, labels: workerLabels }),
+  (both, { spec, ...asked }) => request(both, { ...asked, only: specOf(both, spec, asked.labels), draw: 0 }),
+);
+
+/** Of whatever work spec the scheduler chooses. */
+operations.define(
+  "request",
+  5,
+  0.4,
+  fc.record({ number: fc.integer({ min: 1, max: 4 }), lease, worker, labels: workerLabels, draw }),
+  request,
+);
+
+async function request(
+  both: Both,
+  asked: {
+    number: number;
+    lease: number;
+    worker: string;
+    labels?: string[] | undefined;
+    only?: string;
+    draw: number;
+  },
+): Promise<boolean> {
+  const { model, engine, ns, real } = both;
+  const { number, lease, worker, labels, only, draw } = asked;
+  if (real.known.has("exhausted units")) await sweep(both);
+  real.draw.value = draw;
+  const expected = model.request({ ...asked, labels: labels ?? [] });
+  const got = await engine.requestAttempts(ns, {
+    worker,
+    number,
+    lifetimeMs: lease,
+    ...(labels !== undefined && { labels }),
+    ...(only !== undefined && { workSpecs: [only] }),
+  });
+  given(both, got, expected);
+  return expected.length > 0;
+}
+
+operations.define(
+  "set share",
+  2,
+  1,
+  fc.record({ time: fc.constantFrom(true, true, false) }),
+  async (both, { time }) => {
+    both.model.sharesTime = time;
+    await both.engine.setNamespace(both.ns, { share: time ? "time" : "choices" });
+    return true;
   },
 );
+
+/** Why each work spec may be chosen or not, and its share by weight and by what was done. */
+operations.define("explain", 3, 1, fc.record({ labels: workerLabels }), async (both, { labels }) => {
+  const { model, engine, ns } = both;
+  const rounded = <Value extends number | null>(value: Value, digits: number): Value =>
+    (value === null ? null : Number(value.toPrecision(digits))) as Value;
+  const near = (got: number | null, expected: number | null, margin: number): number | null =>
+    got !== null && expected !== null && Math.abs(got - expected) <= margin ? expected : got;
+  const expected = model.explain(labels);
+  const rows = await engine.explain(ns, labels === undefined ? {} : { labels });
+  assert.deepEqual(
+    rows.map((row, i) => ({
+      workSpec: row.workSpec,
+      excluded: row.excluded,
+      weight: row.weight,
+      priority: row.priority,
+      hasWork: row.available > 0,
+      pending: row.pending,
+      score: row.excluded === null ? rounded(row.score, 9) : null,
+      chance: rounded(row.chance, 9),
+      targetShare: rounded(row.targetShare, 9),
+      measuredShare: near(row.measuredShare, expected[i]?.measuredShare ?? null, 2e-6),
+      meanMs: near(row.meanMs, expected[i]?.meanMs ?? null, 2e-3),
+    })),
+    expected.map((one) => ({
+      ...one,
+      score: rounded(one.score, 9),
+      chance: rounded(one.chance, 9),
+      targetShare: rounded(one.targetShare, 9),
+    })),
+  );
+  return true;
+});
 
 operations.define(
   "make",
@@ -443,6 +557,9 @@ operations.define(
     both.model.advance(ms);
     both.real.clock.advance(ms);
     await lookAtAll(both);
+    // timers take effect before leases of the same look
+    if (both.model.units.some(({ deadline, expires }) => deadline > 0 || expires > 0))
+      await both.engine.tally(both.ns);
     return true;
   },
 );
@@ -548,6 +665,9 @@ changing(
 
 // ---- work specs
 
+/** Points a minute; all that they give in milliseconds are exact. */
+const aging = fc.constantFrom<(number | undefined)[]>(undefined, 0, 60_000 / 16, 60_000 / 64);
+
 operations.define(
   "set meta",
   3,
@@ -561,15 +681,18 @@ operations.define(
       maxGetwork: fc.constantFrom(0, 0, 1, 3),
       maxRetries: fc.constantFrom(0, 0, 1, 2),
       maxWaiting: fc.constantFrom(0, 0, 0, 4),
+      weight: fc.constantFrom(20, 20, 5, 60),
     }),
+    aging,
   }),
-  async (both, { spec, change }) => {
+  async (both, { spec, change, aging = 0 }) => {
     const found = both.model.spec(spec);
     if (found === undefined) return [0, 0];
     Object.assign(found, change);
+    found.aging = changedAging(found.aging, aging, both.model.now);
     if (!change.paused) closeBreaker(found);
     forgetLanes(found);
-    await both.engine.setWorkSpecMeta(both.ns, spec, change);
+    await both.engine.setWorkSpecMeta(both.ns, spec, { ...change, aging });
     return true;
   },
 );
@@ -638,16 +761,25 @@ operations.define(
       limits: fc.constantFrom([], [], ["x"], ["y", "x"]),
     }),
     breaker: fc.constantFrom(null, null, ...breakers),
+    choice: fc.record({
+      weight: fc.constantFrom(20, 20, 20, 1, 55, 0),
+      priority: fc.constantFrom(0, 0, 0, 0, 1),
+      requires,
+    }),
+    aging,
     backoff: fc.constantFrom(null, null, 0, 100),
     finished: fc.option(limit, { freq: 1, nil: undefined }),
     failed: fc.option(limit, { freq: 1, nil: undefined }),
   }),
-  async (both, { name, then, maxRetries, backoff, breaker, flow, finished, failed }) => {
+  async (both, { name, then, maxRetries, backoff, breaker, flow, choice, aging = 0, finished, failed }) => {
+    const old = both.model.spec(name)?.aging ?? { pace: 0, since: 0, points: 0 };
     await setSpec(both, {
       name,
       then,
       maxRetries,
       ...flow,
+      ...choice,
+      aging: changedAging(old, aging, both.model.now),
       // histories that were stored before there were breakers have none
       breaker: breaker ?? null,
       backoff,
@@ -677,6 +809,10 @@ async function setSpec(
     maxWaiting: 0,
     retention,
     paused: false,
+    weight: 20,
+    priority: 0,
+    requires: [],
+    aging: changedAging(there?.aging ?? { pace: 0, since: 0, points: 0 }, 0, model.now),
     maxRunning: 0,
     maxGetwork: 0,
     maxRunningPerPartition: 0,
@@ -717,6 +853,10 @@ async function setSpec(
         fair: fresh.fair ? "partition" : "",
         breaker: breakerKeys(fresh.breaker),
         partition_weights: fresh.weights,
+        weight: fresh.weight,
+        priority: fresh.priority,
+        requires: fresh.requires,
+        aging: fresh.aging.pace,
         limits: fresh.limits,
         ...(backoff !== null && { retry: { backoff: { kind: "linear", delay: backoff / 1000 } } }),
         retention: Object.fromEntries(
@@ -929,6 +1069,8 @@ function compareUnit(both: Both, row: WorkUnitRow, unit: ModelUnit): void {
       labels: unit.labels,
       partition: unit.partition,
       ...(unit.maxRetries !== undefined && { maxRetries: unit.maxRetries }),
+      ...(unit.deadline > 0 && { deadline: unit.deadline }),
+      ...(unit.expires > 0 && { expires: unit.expires }),
     },
   );
 }
@@ -968,6 +1110,8 @@ async function compare(both: Both): Promise<void> {
       .sort((a, b) => (a.name < b.name ? -1 : 1))
       .map(({ name, removed }) => ({ workSpec: name, counts: model.counts(name), removed })),
   );
+  if (!real.known.has("late units"))
+    assert.equal(engine.late - both.lateBefore, model.lateUnits, "late units");
   await compareHistory(both);
   if (!real.known.has("messages"))
     assert.deepEqual(

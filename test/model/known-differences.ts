@@ -15,6 +15,8 @@ export const differences = {
   "long names": "names are short",
   cycles: "a history ends where only one of the stores finds a cycle of dependencies",
   "error texts": "of an error only its code is compared",
+  "late units":
+    "how many units were late is not compared: those of deleted namespaces count until they are purged",
 } as const;
 
 export type Difference = keyof typeof differences;
@@ -28,5 +30,5 @@ export const knownDifferences: Readonly<Record<"sqlite" | "postgres", readonly D
 export const knownErrors: Readonly<Record<"memory" | "sqlite" | "postgres", readonly Difference[]>> = {
   memory: [],
   sqlite: [],
-  postgres: [],
+  postgres: ["late units"],
 };

@@ -60,6 +60,15 @@ export interface ModelUnit {
   partition: string;
   /** In place of what its work spec says; 0 is unlimited. */
   maxRetries: number | undefined;
+  /** When it is late, and when it is of no use unless it has begun; 0 is never. */
+  deadline: number;
+  expires: number;
+  /** It waited when its deadline had passed: it goes first from then on. */
+  late: boolean;
+  /** What the units of its work spec had gained when it began to wait. */
+  behind: number;
+  /** When it was last added again or reset; 0 is never. */
+  since: number;
   /** The attempt whose output made it. */
   origin: ModelAttempt | null;
   deleted: boolean;
@@ -94,10 +103,30 @@ export function closeBreaker({ trip }: ModelSpec): void {
   trip.outcomes = [];
 }
 
+/** How much priority units gain in a minute, since when, and what they had gained by then. */
+export interface ModelAging {
+  pace: number;
+  since: number;
+  points: number;
+}
+
+const gained = ({ pace, since, points }: ModelAging, at: number): number =>
+  points + (at > since ? (pace * (at - since)) / 60_000 : 0);
+
+/** What units have gained is theirs, whatever they gain from now on. */
+export const changedAging = (old: ModelAging, pace: number, now: number): ModelAging =>
+  pace === old.pace ? old : { pace, since: now, points: gained(old, now) };
+
 export interface ModelSpec {
   name: string;
   then: string;
   paused: boolean;
+  weight: number;
+  /** Of the work spec, which goes before others; that of units is another one. */
+  priority: number;
+  /** What workers have to have. */
+  requires: readonly string[];
+  aging: ModelAging;
   maxRunning: number;
   maxGetwork: number;
   maxRetries: number;
@@ -147,6 +176,9 @@ export interface ModelPut {
   labels: readonly string[];
   partition?: string;
   maxRetries?: number | undefined;
+  /** From now on; undefined is never. */
+  deadline?: number | undefined;
+  expires?: number | undefined;
   /** What becomes of a unit that exists; undefined is `update`. */
   conflict?: "replace" | "data" | "ignore" | "refuse" | undefined;
 }
@@ -156,6 +188,61 @@ export interface ModelLimit {
   maxRunning: number;
   rate: ModelRate;
   full: number;
+}
+
+/** A worker began an attempt of a work spec, or has worked on one for so long. */
+interface ModelWork {
+  spec: ModelSpec;
+  at: number;
+  /** Null for one that begins. */
+  ms: number | null;
+  /** Housekeeping has written it down, so that it is remembered for a day. */
+  recorded: boolean;
+}
+
+/** What was measured of each work spec, which holds for two seconds; and how long attempts took where the last day had to be asked. */
+interface ModelReading {
+  until: number;
+  measured: Map<ModelSpec, { started: number; workedMs: number; meanMs: number | null }>;
+  ofDay: Map<ModelSpec, number | null>;
+}
+
+export interface ModelExplained {
+  workSpec: string;
+  excluded: string | null;
+  weight: number;
+  priority: number;
+  hasWork: boolean;
+  pending: number;
+  /** Null for those that are excluded. */
+  score: number | null;
+  chance: number;
+  targetShare: number;
+  measuredShare: number | null;
+  meanMs: number | null;
+}
+
+const minute = 60_000;
+const floorTo = (time: number, step: number): number => Math.floor(time / step) * step;
+const sum = (numbers: readonly number[]): number => numbers.reduce((total, one) => total + one, 0);
+
+/** Versions here have few and small parts. */
+const versionOf = (text: string): number => sum(text.split(".").map((part, i) => Number(part) / 1000 ** i));
+
+function meets(labels: readonly string[], requirement: string): boolean {
+  const [, name, relation = "", wanted = ""] = /^(\w+)(?:(>=|<=|!=|[=<>])(.+))?$/.exec(requirement) ?? [];
+  const values = labels.flatMap((label) => {
+    const [own, value = ""] = label.split("=");
+    return own === name ? [value] : [];
+  });
+  if (relation === "!=") return values.every((value) => value !== wanted);
+  return values.some((value) => {
+    if (relation === "") return true;
+    if (relation === "=") return value === wanted;
+    const [has, needs] = [versionOf(value), versionOf(wanted)];
+    if (has === needs) return relation.endsWith("=");
+    return has > needs === relation.startsWith(">");
+  });
 }
 
 export type ModelStatus = "available" | "delayed" | "blocked" | "pending" | "finished" | "failed";
@@ -182,8 +269,17 @@ const takeTokens = (rate: ModelRate, full: number, now: number, count: number): 
 const goesOn = ({ fair, weights, cursor, turn }: ModelSpec): boolean =>
   fair && turn > 0 && turn < (weights[cursor] ?? 1);
 
+/** Late units first, by their deadlines; then by priority, with what the one has gained more than the other. */
+function moreUrgent(a: ModelUnit, b: ModelUnit): number {
+  if (a.late || b.late) return a.late && b.late ? a.deadline - b.deadline : a.late ? -1 : 1;
+  return b.priority - b.behind - (a.priority - a.behind);
+}
+
 export const isLaned = ({ maxRunningPerPartition, ratePerPartition, order, fair }: ModelSpec): boolean =>
   maxRunningPerPartition > 0 || (ratePerPartition.limit ?? 0) > 0 || order || fair;
+
+/** What becomes of an attempt by which a worker says what it has done. */
+const outcomes = { finish: "finished", fail: "failed", error: "retryable", retry: "retryable" };
 
 const withMembers = (data: string | null, members: object): string =>
   JSON.stringify({ ...(JSON.parse(data ?? "{}") as object), ...members });
@@ -215,6 +311,13 @@ export class Model {
   units: ModelUnit[] = [];
   queues = new Map<string, ModelMessage[]>();
   limits = new Map<string, ModelLimit>();
+  /** Whether weights are shares of the time of workers. */
+  sharesTime = false;
+  /** How many units were late: went first from then on, or failed. */
+  lateUnits = 0;
+  #works: ModelWork[] = [];
+  #recordedUntil = 0;
+  #reading: ModelReading = { until: 0, measured: new Map(), ofDay: new Map() };
   #lastId = 0;
   #call = 0;
   #loose = false;
@@ -316,14 +419,36 @@ export class Model {
         .sort((a, b) => a.id - b.id);
       for (const unit of dependents)
         for (const need of unit.needs) if (ended.has(need.unit)) need.met = this.needState(need) === "met";
-      for (const unit of dependents) this.#failIfBroken(unit);
+      for (const unit of dependents) this.#wait(unit);
     }
   }
 
-  #failIfBroken(unit: ModelUnit): void {
+  /** A unit that waits fails when a dependency is broken or it is of no use any more; past its deadline it goes first. */
+  #wait(unit: ModelUnit): void {
     if (isRunningOrEnded(this.status(unit))) return;
     const broken = unit.needs.find((need) => this.needState(need) === "broken")?.unit;
-    if (broken === undefined) return;
+    if (broken !== undefined) this.#failBroken(unit, broken);
+    else if (unit.expires > 0 && unit.expires <= this.now) this.#failLate(unit);
+    else if (unit.deadline > 0 && unit.deadline <= this.now && !unit.late) {
+      unit.late = true;
+      this.lateUnits++;
+    }
+  }
+
+  /** Dated back to when it came to no use, or to when it was tried or added last. */
+  #failLate(unit: ModelUnit): void {
+    const moment = this.#moment;
+    // when a dependency of it ended is not promised in all cases
+    const times = [unit.expires, unit.created, unit.since, unit.attempts.at(-1)?.end ?? 0];
+    this.#moment = unit.needs.length > 0 ? null : Math.max(...times);
+    this.lateUnits++;
+    this.#fail(unit, "", "late", {
+      traceback: `late: not begun by ${new Date(unit.expires).toISOString()}`,
+    });
+    this.#moment = moment;
+  }
+
+  #failBroken(unit: ModelUnit, broken: ModelUnit): void {
     const how = broken.deleted ? "was deleted" : "failed";
     this.#fail(unit, "", "dependency", {
       traceback: `dependency ${broken.name} of work spec ${broken.spec} ${how}`,
@@ -417,6 +542,14 @@ export class Model {
     this.now += ms;
     this.#begin(true);
     this.#moment = null;
+    // first what waited too long, in the order of time; then leases that ended
+    const passed = (time: number): boolean => time > 0 && time <= this.now;
+    const timer = ({ deadline, expires }: ModelUnit): number => (passed(expires) ? expires : deadline);
+    const rung = this.units
+      .filter((unit) => passed(unit.expires) || passed(unit.deadline))
+      .sort((a, b) => timer(a) - timer(b) || a.id - b.id);
+    for (const unit of rung) this.#wait(unit);
+    this.#follow();
     const late = this.units.filter((unit) => {
       const attempt = this.current(unit);
       return attempt?.status === "pending" && (attempt.expiration ?? 0) <= this.now;
@@ -429,7 +562,7 @@ export class Model {
     }
     // in the order in which the leases ended
     late.sort((a, b) => (this.current(a)?.end ?? 0) - (this.current(b)?.end ?? 0) || a.id - b.id);
-    for (const unit of late) this.#failIfBroken(unit);
+    for (const unit of late) this.#wait(unit);
     this.#follow();
   }
 
@@ -526,6 +659,11 @@ export class Model {
       labels: [],
       partition: "",
       maxRetries: undefined,
+      deadline: 0,
+      expires: 0,
+      late: false,
+      behind: 0,
+      since: 0,
       origin: null,
       deleted: false,
     };
@@ -540,17 +678,23 @@ export class Model {
 
   #put(unit: ModelUnit, put: ModelPut, origin: ModelAttempt | null, created = false): void {
     this.#beforeChange(unit);
-    if (this.#comesBack(unit, put)) {
+    const again = this.#comesBack(unit, put);
+    if (again) {
       this.#supersede(unit);
       unit.tries = 0;
+      unit.since = this.now;
     }
     unit.data = put.data;
     if (put.conflict === "data" && !created) {
-      this.#failIfBroken(unit);
+      this.#wait(unit);
       return;
     }
+    unit.behind = this.#place(unit, put, created || again);
     unit.priority = put.priority;
     unit.notBefore = put.delay > 0 ? this.now + put.delay : 0;
+    unit.deadline = put.deadline === undefined ? 0 : this.now + put.deadline;
+    unit.expires = put.expires === undefined ? 0 : this.now + put.expires;
+    unit.late = false;
     unit.queues = put.queues;
     unit.labels = put.labels;
     unit.partition = put.partition ?? "";
@@ -565,7 +709,184 @@ export class Model {
         need.met = this.needState(need) === "met";
         return need;
       });
-    this.#failIfBroken(unit);
+    this.#wait(unit);
+  }
+
+  /** From when on it gains: a unit that waits already keeps what it has gained, unless it is delayed anew. */
+  #place(unit: ModelUnit, { delay }: ModelPut, fresh: boolean): number {
+    const aging = this.spec(unit.spec)?.aging;
+    if (aging === undefined) return 0;
+    const place = gained(aging, this.now + delay);
+    if (fresh || delay > 0) return place;
+    if (!unit.late) return Math.min(unit.behind, place);
+    const added = unit.since > 0 ? unit.since : unit.created;
+    return Math.min(gained(aging, Math.max(added, unit.notBefore, this.current(unit)?.end ?? 0)), place);
+  }
+
+  // ---- choosing
+
+  /** Why the work spec is not asked for work, by the first rule that says so. `labels` are those of the worker; undefined is any. */
+  #excluded(spec: ModelSpec, only: string | undefined, labels: readonly string[] | undefined): string | null {
+    const { available, pending } = this.counts(spec.name);
+    const limits = this.#limitsOf(spec);
+    const probes = this.now >= spec.trip.until ? (spec.breaker?.probes ?? 0) : spec.trip.left;
+    const rules: [string, boolean][] = [
+      ["paused", spec.paused],
+      ["no_weight", spec.weight <= 0],
+      ["other_work_spec", only !== undefined && only !== spec.name],
+      ["needs_labels", labels !== undefined && !spec.requires.every((one) => meets(labels, one))],
+      ["max_running", spec.maxRunning > 0 && pending >= spec.maxRunning],
+      ["breaker", spec.breaker !== null && spec.trip.since !== null && probes <= 0],
+      ["rate", tokensOf(spec.rate, spec.full, this.now) < 1],
+      ["partitions", available > 0 && this.#best(spec.name) === undefined],
+      ["limit", limits.some((one) => one.maxRunning > 0 && one.running >= one.maxRunning)],
+      ["limit", limits.some(({ rate, full }) => tokensOf(rate, full, this.now) < 1)],
+      ["no_work", available === 0],
+    ];
+    return rules.find(([, applies]) => applies)?.[0] ?? null;
+  }
+
+  /** The work specs that a worker with these labels may be given units of. */
+  open(labels: readonly string[]): ModelSpec[] {
+    return this.specs.filter((spec) => this.#excluded(spec, undefined, labels) === null);
+  }
+
+  /** Of every work spec, in name order, whether it may be chosen for so many units, and how much speaks for it. */
+  #judge(
+    only: string | undefined,
+    labels: readonly string[] | undefined,
+    number: number,
+  ): { spec: ModelSpec; excluded: string | null; score: number; pending: number }[] {
+    const judged = [...this.specs]
+      .sort((a, b) => (a.name < b.name ? -1 : 1))
+      .map((spec) => ({
+        spec,
+        excluded: this.#excluded(spec, only, labels),
+        score: 0,
+        pending: this.counts(spec.name).pending,
+      }));
+    const highest = Math.max(
+      ...judged.filter(({ excluded }) => excluded === null).map(({ spec }) => spec.priority),
+    );
+    for (const one of judged)
+      if (one.excluded === null && one.spec.priority < highest) one.excluded = "lower_priority";
+    const left = judged.filter(({ excluded }) => excluded === null);
+    const weights = sum(left.map(({ spec }) => spec.weight));
+    const running = sum(left.map(({ pending }) => pending));
+    const means = left.flatMap(({ spec }) => this.#reading.measured.get(spec)?.meanMs ?? []);
+    const usual = means.length === 0 ? 1 : sum(means) / means.length;
+    for (const one of left) {
+      const { weight } = one.spec;
+      const mean = this.#reading.measured.get(one.spec)?.meanMs ?? usual;
+      const isEnough = this.sharesTime
+        ? one.pending >= (weight / weights) * (running + number) + number
+        : weight * (running + 1) <= weights * one.pending;
+      if (isEnough) one.excluded = "enough_running";
+      else
+        one.score = this.sharesTime
+          ? weight / Math.max(1, mean)
+          : weight * (running + 1) - weights * one.pending;
+    }
+    return judged;
+  }
+
+  /** What a request of a worker gets: of one work spec, or of the one that the draw says, from 0 to 1. */
+  request(request: {
+    only?: string | undefined;
+    labels: readonly string[];
+    number: number;
+    lease: number;
+    worker: string;
+    draw: number;
+  }): ModelAttempt[] {
+    const { only, labels, number, lease, worker, draw } = request;
+    for (;;) {
+      if (this.sharesTime) this.#measure(false);
+      const open = this.#judge(only, labels, number).filter(({ excluded }) => excluded === null);
+      const total = sum(open.map(({ score }) => score));
+      const before = (i: number): number => sum(open.slice(0, i + 1).map(({ score }) => score));
+      const chosen = open.find((_, i) => draw * total < before(i)) ?? open.at(-1);
+      if (chosen === undefined) return [];
+      const given = this.claim(chosen.spec.name, number, lease, worker);
+      if (given.length > 0) return given;
+      // all that it had were tried too often
+    }
+  }
+
+  explain(labels: readonly string[] | undefined): ModelExplained[] {
+    const { measured } = this.#measure(true);
+    const judged = this.#judge(undefined, labels, 1);
+    const total = sum(judged.map(({ score }) => score));
+    const draws = judged.filter(({ excluded }) => excluded === null || excluded === "enough_running");
+    const weights = sum(draws.map(({ spec }) => spec.weight));
+    const doneBy = (spec: ModelSpec): number =>
+      measured.get(spec)?.[this.sharesTime ? "workedMs" : "started"] ?? 0;
+    const done = sum(judged.map(({ spec }) => doneBy(spec)));
+    return judged.map((one) => {
+      const { spec, excluded, score, pending } = one;
+      return {
+        workSpec: spec.name,
+        excluded,
+        weight: spec.weight,
+        priority: spec.priority,
+        hasWork: this.counts(spec.name).available > 0,
+        pending,
+        score: excluded === null ? score : null,
+        chance: excluded === null ? score / total : 0,
+        targetShare: draws.includes(one) ? spec.weight / weights : 0,
+        measuredShare: done === 0 ? null : doneBy(spec) / done,
+        meanMs: measured.get(spec)?.meanMs ?? null,
+      };
+    });
+  }
+
+  /** What was done in the last ten minutes: what is a minute older counts half, and more than 20 attempts of a minute no more than 20. */
+  #measure(fresh: boolean): ModelReading {
+    if (!fresh && this.now < this.#reading.until) return this.#reading;
+    const reading: ModelReading = { until: this.now + 2000, measured: new Map(), ofDay: new Map() };
+    for (const spec of this.specs) {
+      const works = this.#works.filter((one) => one.spec === spec);
+      const recent = works.filter(({ at }) => floorTo(at, minute) >= floorTo(this.now - 10 * minute, minute));
+      const steps = [...new Set(recent.map(({ at }) => floorTo(at, minute)))].map((time) => {
+        const ofStep = recent.filter(({ at }) => floorTo(at, minute) === time);
+        const spans = ofStep.flatMap(({ ms }) => ms ?? []);
+        const weight = 2 ** (-Math.max(0, this.now - time - minute) / minute);
+        const counted = weight * Math.min(20, spans.length);
+        const mean = spans.length === 0 ? 0 : sum(spans) / spans.length;
+        return { weight, started: ofStep.length - spans.length, workedMs: sum(spans), counted, mean };
+      });
+      const counted = sum(steps.map((one) => one.counted));
+      const known = this.#reading.ofDay.get(spec);
+      let meanMs: number | null;
+      if (counted > 0) meanMs = sum(steps.map((one) => one.counted * one.mean)) / counted;
+      else {
+        const from = floorTo(this.now - 24 * 60 * minute, 15 * minute);
+        const day = works
+          .filter(({ at, recorded }) => recorded && floorTo(at, 15 * minute) >= from)
+          .flatMap(({ ms }) => ms ?? []);
+        meanMs = known === undefined ? (day.length === 0 ? null : sum(day) / day.length) : known;
+        reading.ofDay.set(spec, meanMs);
+      }
+      reading.measured.set(spec, {
+        started: sum(steps.map((one) => one.weight * one.started)),
+        workedMs: sum(steps.map((one) => one.weight * one.workedMs)),
+        meanMs,
+      });
+    }
+    return (this.#reading = reading);
+  }
+
+  /** What has happened in steps of ten seconds that are over is written down. */
+  #record(): void {
+    const until = floorTo(this.now, 10_000);
+    if (until > this.#recordedUntil)
+      for (const work of this.#works) if (work.at < until) work.recorded = true;
+    this.#recordedUntil = until;
+  }
+
+  #note(name: string, ms: number | null): void {
+    const spec = this.spec(name);
+    if (spec !== undefined) this.#works.push({ spec, at: this.now, ms, recorded: false });
   }
 
   // ---- claiming
@@ -595,6 +916,7 @@ export class Model {
           this.#follow();
         } else {
           given.push(this.#attempt(unit, worker, lease));
+          this.#note(specName, null);
           unit.tries++;
           if (isLaned(spec)) {
             const { partition } = unit;
@@ -641,7 +963,7 @@ export class Model {
     const spec = this.spec(name);
     const units = this.list(name);
     const first = (some: readonly ModelUnit[]): ModelUnit | undefined =>
-      some.filter((unit) => this.status(unit) === "available").sort((a, b) => b.priority - a.priority)[0];
+      some.filter((unit) => this.status(unit) === "available").sort(moreUrgent)[0];
     if (spec === undefined || !isLaned(spec)) return first(units);
     const open: ModelUnit[] = [];
     for (const partition of new Set(units.map((unit) => unit.partition))) {
@@ -655,14 +977,14 @@ export class Model {
       if (unit !== undefined) open.push(unit);
     }
     // the lane's rank is that of all its units, also where one that has begun goes before them
-    const rank = (unit: ModelUnit): number =>
-      spec.fair ? 0 : (first(units.filter((one) => one.partition === unit.partition))?.priority ?? 0);
+    const rank = (unit: ModelUnit): ModelUnit =>
+      first(units.filter((one) => one.partition === unit.partition)) ?? unit;
     const bytes = (text: string): Uint8Array => nameToBytes(text);
     const behind = (unit: ModelUnit): boolean =>
       Buffer.compare(bytes(unit.partition), bytes(spec.cursor)) < (goesOn(spec) ? 0 : 1);
     return open.sort(
       (a, b) =>
-        rank(b) - rank(a) ||
+        (spec.fair ? 0 : moreUrgent(rank(a), rank(b))) ||
         Number(behind(a)) - Number(behind(b)) ||
         Buffer.compare(bytes(a.partition), bytes(b.partition)),
     )[0];
@@ -685,6 +1007,7 @@ export class Model {
     this.#begin();
     return units.map((unit) => {
       unit.tries++;
+      this.#note(unit.spec, null);
       return this.#attempt(unit, worker, lease);
     });
   }
@@ -711,6 +1034,8 @@ export class Model {
       // a worker that renews still computes; one that settles knows now that it lost the unit
       if (change.action !== "renew") attempt.lost = false;
       const { action } = change;
+      if (answer.changed && !answer.taken && !(action === "retry" && change.untried) && action in outcomes)
+        this.#note(attempt.unit.spec, this.now - (attempt.start ?? 0));
       if (answer.changed && !answer.taken && (action === "finish" || action === "fail" || action === "error"))
         ended.push({ spec: attempt.unit.spec, start: attempt.start ?? 0, good: action === "finish" });
       return { error: answer.error, changed: answer.changed, status: attempt.status };
@@ -767,14 +1092,7 @@ export class Model {
     recordTaken: boolean;
   }): { error: string | null; changed: boolean; taken?: true } {
     const { unit, status } = attempt;
-    const outcome = {
-      finish: "finished",
-      fail: "failed",
-      error: "retryable",
-      retry: "retryable",
-      expire: "expired",
-      renew: "",
-    }[action];
+    const outcome = { ...outcomes, expire: "expired", renew: "" }[action];
     const repeated = { error: null, changed: false };
     if (status === outcome || (action === "error" && status === "failed")) return repeated;
     const isOpen = status === "pending" || status === "expired";
@@ -818,7 +1136,7 @@ export class Model {
       else if (action === "retry") {
         if (untried) unit.tries--;
         unit.notBefore = time > 0 ? this.now + time : 0;
-        this.#failIfBroken(unit);
+        this.#wait(unit);
       } else this.#end(unit, attempt);
       if (action === "finish") this.#chain(unit, attempt);
     }
@@ -843,7 +1161,7 @@ export class Model {
     if ((limit > 0 || backoff !== null) && !(limit > 0 && unit.tries >= limit)) {
       const wait = backoff === null ? 1000 * 2 ** (unit.tries - 1) : backoff * unit.tries;
       unit.notBefore = wait > 0 ? this.now + wait : 0;
-      this.#failIfBroken(unit);
+      this.#wait(unit);
       return;
     }
     attempt.status = "failed";
@@ -857,7 +1175,7 @@ export class Model {
     attempt.end = this.now;
     attempt.expiration = Math.min(attempt.expiration ?? 0, this.now);
     if (untried) unit.tries--;
-    this.#failIfBroken(unit);
+    this.#wait(unit);
   }
 
   #chain(unit: ModelUnit, attempt: ModelAttempt): void {
@@ -868,7 +1186,7 @@ export class Model {
       const there = this.find(then.name, name);
       this.#beforeChange(there);
       const put = { name, data: null, priority: 0, delay: 0, queues: [], labels: [], partition: "" };
-      this.#put(there ?? this.#make(then.name, name), put, attempt);
+      this.#put(there ?? this.#make(then.name, name), put, attempt, there === undefined);
     }
   }
 
@@ -883,8 +1201,11 @@ export class Model {
       if (!isRunningOrEnded(this.status(unit))) continue;
       this.#supersede(unit);
       unit.tries = 0;
+      unit.since = this.now;
+      // whoever has it done again wants it done
+      unit.expires = 0;
       count++;
-      this.#failIfBroken(unit);
+      this.#wait(unit);
     }
     this.#follow();
     return count;
@@ -933,7 +1254,6 @@ export class Model {
 
   // ---- housekeeping
 
-  /** Fails what was tried too often, and what that frees; then removes what retention does not keep. */
   /** Fails the units of a work spec that were tried too often, and then what that has freed in it; answers whether there were any. */
   #exhaustSpec(spec: string): boolean {
     const isSpent = (unit: ModelUnit): boolean =>
@@ -951,6 +1271,7 @@ export class Model {
     }
   }
 
+  /** Fails what was tried too often, and what that frees; then removes what retention does not keep. */
   sweep(): void {
     this.#begin(true);
     // one work spec after the other, until nothing is left that the end of another has freed
@@ -972,5 +1293,6 @@ export class Model {
         this.#follow();
         spec.removed[status] += old.length;
       }
+    this.#record();
   }
 }
