@@ -58,8 +58,18 @@ async function second({ engine, clock }: Subject, batch: number, at: number): Pr
 }
 
 /** A round without disturbances, per unit: of each of its seconds, the median of all rounds. */
-const costOf = ({ spent }: Subject): number =>
+const costOf = (spent: readonly number[][]): number =>
   spent.reduce((sum, second) => sum + median(second), 0) / (10 * perSecond);
+
+/** How far the cost of a round may be off, per unit: its standard error, from how the rounds differ. */
+function errorOf(spent: readonly number[][]): number {
+  const squares = spent.map((second) => {
+    const middle = median(second);
+    const deviation = 1.4826 * median(second.map((one) => Math.abs(one - middle)));
+    return (1.2533 * deviation) ** 2 / second.length;
+  });
+  return Math.sqrt(squares.reduce((sum, one) => sum + one, 0)) / (10 * perSecond);
+}
 
 async function compare(name: string, open: () => Promise<Store>, batch: number): Promise<void> {
   const [on, off] = [await begin(await open(), true), await begin(await open(), false)];
@@ -74,10 +84,13 @@ async function compare(name: string, open: () => Promise<Store>, batch: number):
     }
   await on.engine.close();
   await off.engine.close();
-  const [more, less] = [costOf(on), costOf(off)];
+  const less = costOf(off.spent);
+  // seconds that follow each other: what slows one down slows the other down too
+  const differences = on.spent.map((second, i) => second.map((one, round) => one - off.spent[i]![round]!));
+  const [more, error] = [costOf(differences), errorOf(differences)];
   console.log(
-    `${name}, batches of ${batch}: ${more.toFixed(2)} µs a unit with statistics, ${less.toFixed(2)} without: ` +
-      `${((more / less - 1) * 100).toFixed(1)} %`,
+    `${name}, batches of ${batch}: ${less.toFixed(2)} µs a unit without statistics, ${more.toFixed(2)} more with them: ` +
+      `${((more / less) * 100).toFixed(1)} ± ${((error / less) * 100).toFixed(1)} %`,
   );
 }
 

@@ -26,6 +26,32 @@ function fingerprint() {
   return hash.digest("hex");
 }
 
+/**
+ * Puts a build in the place of the one before. Others may do the same at this moment, such as test files that run side by side:
+ * directories are moved as a whole and removed elsewhere, so that nobody removes files of a build that has just been put there.
+ */
+function replace(/** @type {string} */ next) {
+  const old = `${next}-old`;
+  for (let put = false; !put;) {
+    try {
+      renameSync(target, old);
+    } catch (error) {
+      if (!isCode(error, "ENOENT")) throw error;
+    }
+    try {
+      renameSync(next, target);
+      put = true;
+    } catch (error) {
+      // another one was put there meanwhile
+      if (!isCode(error, "ENOTEMPTY", "EEXIST")) throw error;
+    }
+    rmSync(old, { recursive: true, force: true });
+  }
+}
+
+const isCode = (/** @type {unknown} */ error, /** @type {string[]} */ ...codes) =>
+  error instanceof Error && "code" in error && codes.includes(String(error.code));
+
 export async function buildDashboard(force = false) {
   const built = fingerprint();
   const note = path.join(target, ".built");
@@ -72,8 +98,7 @@ export async function buildDashboard(force = false) {
       },
     });
     writeFileSync(path.join(next, ".built"), built);
-    rmSync(target, { recursive: true, force: true });
-    renameSync(next, target);
+    replace(next);
   } finally {
     if (before === undefined) delete process.env.NODE_ENV;
     else process.env.NODE_ENV = before;

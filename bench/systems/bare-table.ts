@@ -1,6 +1,6 @@
 /**
  * The least that a table of PostgreSQL can do with the same writes: a row that is written when a unit is added, claimed and finished, with the same
- * indexes; no history, no counts, no guards. Two batches at once, each claimed, read and settled by one statement that the server has prepared. A
+ * indexes; no history, no counts, no guards. Three batches at once, each claimed, read and settled by one statement that the server has prepared. A
  * claim begins where the last one ended, as ours does: else it would walk over the entries of all that were claimed before it.
  */
 import pg from "pg";
@@ -50,7 +50,7 @@ export async function bareTableDriver(url: string): Promise<Driver> {
       let stopped = false;
       let floor: Buffer = Buffer.alloc(0);
       const size = how === "single" ? 1 : 1000;
-      const loops = Array.from({ length: atOnce ?? 2 }, async () => {
+      const loops = Array.from({ length: atOnce ?? 3 }, async () => {
         while (!stopped) {
           const { rows } = await pool.query<[id: string, name: Buffer, data: Buffer]>({
             name: "claim",

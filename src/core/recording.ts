@@ -70,10 +70,16 @@ const kinds = Object.fromEntries(happenings.map((happening, i) => [happening, i]
   number
 >;
 
+/** Notes that are kept room for at first, and from one transaction to the next at most. */
+const firstNotes = 16;
+const keptNotes = 10_000;
+const noItems = new Float64Array(0);
+
 /** What a transaction has noted so far; nothing of it counts before the commit. */
 export class Noted implements Notes {
   /** Five numbers for each note: neighbours that differ in nothing are one. */
-  #items: number[] = [];
+  #items = noItems;
+  #used = 0;
   #breakers: BreakerEvent[] = [];
   readonly #happened: Happened;
 
@@ -83,18 +89,30 @@ export class Noted implements Notes {
 
   note(spec: number, happening: Happening, at: number, ms: number, count: number): void {
     if (!this.#happened.on && happening !== "late") return;
-    const items = this.#items;
+    let items = this.#items;
     const kind = kinds[happening];
-    const last = items.length - 5;
+    const used = this.#used;
     if (
-      last >= 0 &&
-      items[last] === spec &&
-      items[last + 1] === kind &&
-      items[last + 2] === at &&
-      items[last + 3] === ms
-    )
-      items[last + 4]! += count;
-    else items.push(spec, kind, at, ms, count);
+      used > 0 &&
+      items[used - 2] === ms &&
+      items[used - 3] === at &&
+      items[used - 4] === kind &&
+      items[used - 5] === spec
+    ) {
+      items[used - 1]! += count;
+      return;
+    }
+    if (used === items.length) {
+      this.#items = new Float64Array(Math.max(5 * firstNotes, 2 * used));
+      this.#items.set(items);
+      items = this.#items;
+    }
+    items[used] = spec;
+    items[used + 1] = kind;
+    items[used + 2] = at;
+    items[used + 3] = ms;
+    items[used + 4] = count;
+    this.#used = used + 5;
   }
 
   breaker(event: BreakerEvent): void {
@@ -103,7 +121,8 @@ export class Noted implements Notes {
 
   clear(): void {
     if (this.#breakers.length > 0) this.#breakers = [];
-    if (this.#items.length > 0) this.#items = [];
+    this.#used = 0;
+    if (this.#items.length > 5 * keptNotes) this.#items = noItems;
   }
 
   /** It has happened. */
@@ -113,10 +132,9 @@ export class Noted implements Notes {
       this.#breakers = [];
     }
     const items = this.#items;
-    if (items.length === 0) return;
-    this.#items = [];
-    for (let i = 0; i < items.length; i += 5)
+    for (let i = 0, used = this.#used; i < used; i += 5)
       this.#happened.note(items[i]!, happenings[items[i + 1]!]!, items[i + 2]!, items[i + 3]!, items[i + 4]!);
+    this.clear();
   }
 }
 
@@ -138,6 +156,10 @@ export class Happened implements Notes {
   #at = -1;
   #ms = -1;
   #count = 0;
+  // where they go: the notes of a unit mostly are of one step
+  #record: HistoryRecord | null = null;
+  #recordSpec = -1;
+  #recordTime = -1;
 
   note(spec: number, happening: Happening, at: number, ms: number, count: number): void {
     if (happening === "late") this.late += count;
@@ -160,7 +182,13 @@ export class Happened implements Notes {
     const count = this.#count;
     if (count === 0) return;
     this.#count = 0;
-    const record = this.#find(this.#spec, stepOf(this.#at, finestStepMs));
+    const time = stepOf(this.#at, finestStepMs);
+    let record = this.#record;
+    if (record === null || time !== this.#recordTime || this.#spec !== this.#recordSpec) {
+      record = this.#record = this.#find(this.#spec, time);
+      this.#recordSpec = this.#spec;
+      this.#recordTime = time;
+    }
     const happening = this.#happening;
     record.counts[happening] += count;
     if (this.#ms < 0) return;
@@ -196,6 +224,7 @@ export class Happened implements Notes {
     const taken = new Map<number, Map<number, HistoryRecord>>();
     for (const [time, specs] of this.#steps) if (time < before) taken.set(time, specs);
     for (const time of taken.keys()) this.#steps.delete(time);
+    this.#record = null;
     return taken;
   }
 }

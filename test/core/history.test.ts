@@ -48,6 +48,20 @@ describe("percentiles", () => {
   });
 });
 
+test("what is noted of a step after it was taken is taken the next time, and of each work spec apart", () => {
+  const happened = new Happened();
+  happened.on = true;
+  happened.note(1, "added", 0, -1, 2);
+  expect(happened.take(step).get(0)?.get(1)?.counts.added).toBe(2);
+  happened.note(1, "added", 0, -1, 3);
+  happened.note(2, "added", 0, -1, 4);
+  happened.note(2, "added", step, -1, 5);
+  const taken = happened.take(2 * step);
+  expect(taken.get(0)?.get(1)?.counts.added).toBe(3);
+  expect(taken.get(0)?.get(2)?.counts.added).toBe(4);
+  expect(taken.get(step)?.get(2)?.counts.added).toBe(5);
+});
+
 test("a record comes back as it was written, and the size of one with everything in it is bounded", () => {
   const happened = new Happened();
   happened.on = true;

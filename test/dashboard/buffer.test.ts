@@ -1,8 +1,11 @@
 /** The Buffer of the browser does what Node's does, as far as it goes. */
 import * as node from "node:buffer";
 import fc from "fast-check";
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
 import * as browser from "../../src/dashboard/browser/buffer.ts";
+
+// comparing thousands of arrays takes long on a machine that does other things as well
+vi.setConfig({ testTimeout: 180_000 });
 
 const bytes = fc.uint8Array({ maxLength: 300 });
 const encodings = ["utf8", "hex", "base64", "base64url"] as const;
