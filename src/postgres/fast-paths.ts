@@ -416,7 +416,8 @@ export async function settlePlain(
     if (change.action !== "renew") db.happened.note(spec, happeningOf[change.action], now, took, 1);
     answers[i] = { ...unchanged(change), changed: true, status: actionStatus[change.action], expirationTime };
   };
-  const isSure = sure && !tells && !counted;
+  // outputs are for a work spec that chains
+  const isSure = sure && !tells && !counted && !changes.some((one) => one.data !== null && mayChain(one));
   const sql = settleSql({ queued: tells, laned, fails, retries, counted, sure: isSure });
   if (isSure) {
     const lists = await db.write(sql, plain, { repeatable: true });
