@@ -23,7 +23,7 @@ import { LaneNotes, noteColumns, noteInsert, notesFrom, writeNotes } from "./lan
 import { countedSql } from "./outcomes.ts";
 import { takeSeqs } from "./queues.ts";
 import { atOf, endedInsert, leaseDelete, waitingInsert } from "./standing.ts";
-import { emptyDelta, epochOf, tallyConflict, tallyInsert, writeTallies } from "./tally.ts";
+import { epochOf, tallyConflict, tallyInsert } from "./tally.ts";
 import { laneOf, type Spec } from "./units.ts";
 import { bools, byteas, CopyRows, dataBytes, float8s, int2s, int4s, int8s } from "./values.ts";
 
