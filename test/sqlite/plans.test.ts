@@ -15,6 +15,7 @@ const scans: Record<string, RegExp> = {
   // what runs is little; once for a spec with partitions
   laneLeases: /^SCAN l$/,
   // the list of partitions
+  setLanes: /^SCAN served$/,
   claimableFirst: /^SCAN wanted$/,
   claimableFirstQueued: /^SCAN wanted$/,
   // what runs is little, and here it is few enough to be sorted
