@@ -427,10 +427,6 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
 
   /** Brings the specs of these units up to date. */
   #catchUpUnits(space: Space, keys: readonly AttemptKey[], now: number): void {
-    if (space.needy > 0) {
-      catchUpSpace(this.#set, space, now);
-      return;
-    }
     let last: Spec | undefined;
     for (const { unitId } of keys) {
       const spec = this.#units.get(unitId)?.spec;

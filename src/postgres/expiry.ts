@@ -19,6 +19,7 @@ import { noteColumns, noteInsert } from "./lanes.ts";
 import { isDue, isLapsed, mayLapse, refileLeases, runningIds, waitingInsert } from "./standing.ts";
 import { epochOf, tallyConflict, tallyInsert } from "./tally.ts";
 import { readSpec, specColumns, type Spec } from "./units.ts";
+import { int8s } from "./values.ts";
 import { apply, PostgresSet, type Allocate } from "./working-set.ts";
 
 /** Whether rows are moved many to a statement, and where the ids of units come from that a schedule makes. */
@@ -144,14 +145,28 @@ export async function catchUp(
   }
 }
 
-/** Moves what `isPastAcross` finds, in all specs. */
+/** Units that are looked at, by their ids. */
+interface Concerned {
+  ns: string;
+  units: readonly number[];
+}
+
+/** Moves what `isPastAcross` finds, in all specs; where units are concerned, only if there is one of them. */
 export async function moveAcross(
   db: Database,
   now: number,
   limit: number,
   allocate: Allocate,
+  concerned?: Concerned,
 ): Promise<{ expired: number; due: number }> {
-  const [past] = await db.rows(`SELECT ${hasTimerPast("$1::bigint")}, ${hasNeedyPast("$1::bigint")}`, [now]);
+  const { ns, units } = concerned ?? { ns: "", units: [] };
+  const [past] = await db.rows(
+    `SELECT f.there AND ${hasTimerPast("$1::bigint")}, f.there AND ${hasNeedyPast("$1::bigint")} FROM (
+       SELECT $2::boolean OR EXISTS (SELECT 1 FROM @unit u JOIN @spec s ON s.id = u.spec AND NOT s.dead
+         JOIN @namespace n ON n.id = s.namespace AND n.name = $3 WHERE u.id = ANY ($4::bigint[])) AS there
+     ) AS f`,
+    [now, concerned === undefined, nameToBytes(ns), int8s(units)],
+  );
   const move = async (
     sql: string,
     rule: (set: PostgresSet, ids: readonly number[]) => Rule<void>,

@@ -159,8 +159,8 @@ async function buildLanes(tx: Session, spec: Spec, now: number): Promise<void> {
   if (at === 0 || at > now) return;
   await tx.rows(
     `UPDATE @unit u SET lane = '' WHERE u.id = ANY (ARRAY(
-       SELECT w.unit FROM @waiting w WHERE w.spec = $1 AND w.lane IS NULL
-       UNION ALL SELECT unnest(l.units) FROM @lease l WHERE l.spec = $1 AND l.lane IS NULL)) AND u.lane IS NULL AND u.status < 4`,
+       SELECT w.unit FROM @waiting w WHERE w.spec = $1
+       UNION ALL SELECT unnest(l.units) FROM @lease l WHERE l.spec = $1)) AND u.lane IS NULL AND u.status < 4`,
     [spec.id],
   );
   await tx.rows("UPDATE @waiting SET lane = '' WHERE spec = $1 AND lane IS NULL", [spec.id]);

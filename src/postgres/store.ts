@@ -854,7 +854,8 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
     // what is not plain, and what another transaction changed at the same moment
     const left = changes.filter((_, i) => plain[i] === undefined);
     if (left.length === 0) return plain as AttemptChanged[];
-    if (pastAcross) await moveAcross(this.#db, now, Infinity, this.#ways.allocate);
+    const units = left.map(({ unitId }) => unitId);
+    if (pastAcross) await moveAcross(this.#db, now, Infinity, this.#ways.allocate, { ns, units });
     // what was settled already must not be asked for again
     const db = left.length === changes.length ? this.#parts.timely : this.#db;
     const decided = await this.#apply(db, now, (set) => settleAttempts(set, ns, left), true);
@@ -899,7 +900,8 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
 
   async getAttempts(ns: string, ids: readonly AttemptKey[], now: number): Promise<(AttemptRow | null)[]> {
     // a unit that has just failed for being late has an attempt only once that is written
-    await moveAcross(this.#db, now, Infinity, this.#ways.allocate);
+    const units = ids.map(({ unitId }) => unitId);
+    await moveAcross(this.#db, now, Infinity, this.#ways.allocate, { ns, units });
     return findAttempts(this.#db, ns, ids, now);
   }
 
