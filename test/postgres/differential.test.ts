@@ -155,7 +155,7 @@ function random(name: string, steps: fc.Arbitrary<Step[]>, fixed: number, fresh:
 }
 
 describe("memory and postgres", () => {
-  random("answer the same to the same operations", histories, 15, 40);
+  random("answer the same to the same operations", histories, 15, 30);
   random("also when the store is closed and opened in between", historiesWithReopen, 2, 6);
   random("also with more units than are looked at in one step", largeHistories, 1, 2);
 

@@ -110,14 +110,14 @@ function random(
 }
 
 describe("memory and sqlite", () => {
-  random("answer the same to the same operations", histories, 60, 150);
+  random("answer the same to the same operations", histories, 50, 100);
   random("also when the file is closed and opened in between", historiesWithReopen, 10, 30, { file: true });
-  random("also when one transaction in three fails for want of space", historiesWithReopen, 15, 40, {
+  random("also when one transaction in three fails for want of space", historiesWithReopen, 12, 25, {
     file: true,
     hindered: true,
   });
   random("also with more units than are looked at in one step", largeHistories, 2, 6);
-  random("also without the fast paths", histories, 20, 50, { byRules: true });
+  random("also without the fast paths", histories, 20, 35, { byRules: true });
 
   for (const { name, history, differs } of regressions)
     test(`known case: ${name}`, async () => {
