@@ -89,9 +89,10 @@ const flags = [
 
 /**
  * The claim. `picked` is fenced (MATERIALIZED): without that PostgreSQL may run it again for every row of the join and
- * lock more rows than LIMIT says (BUG #15715). It locks the rows of both tables, and so sees the latest of both. The number of rows is checked once more where they are written. Who of the
- * callers gets a unit follows from its turn among the picked, and from where each caller's places begin; what is noted of them
- * is in the order of turns, as nothing promises that a join keeps it.
+ * lock more rows than LIMIT says (BUG #15715). It locks the rows of both tables: a row of `waiting` that was replaced meanwhile is
+ * passed over. The number of rows is checked once more where they are written. Who of the callers gets a unit follows from its turn
+ * among the picked, and from where each caller's places begin; what is noted of them is in the order of turns, as nothing promises
+ * that a join keeps it.
  *
  * $1 spec, $2 limit of all callers, $3 now, $4 max retries, $5 workers, $6 lengths of their leases, $7 where the places of each caller
  * begin, $8 whether the spec's row is locked, $9 namespace, $10 and $11 where to begin, $12 and $13 what was seen, $14 ids for their
@@ -117,7 +118,7 @@ const claimStatement = (kind: ClaimKind): string => `
       ELSE greatest(0, least($2::bigint, room)) END AS places
     FROM spec
   ), picked AS MATERIALIZED (
-    SELECT u.ctid AS row, w.ctid AS waiting, u.id, u.attempts, u.tries, u.max_tries, u.attempt_status,${
+    SELECT w.ctid AS waiting, u.id, u.attempts, u.tries, u.max_tries, u.attempt_status,${
       kind === "whole"
         ? `
       u.attempt_late, u.attempt_start, u.attempt_end, u.attempt_expiration, u.attempt_worker, u.attempt_errors,
@@ -145,7 +146,7 @@ const claimStatement = (kind: ClaimKind): string => `
       attempt_expiration = p.begins + ($6::bigint[])[p.caller],
       attempt_late = false, attempt_own = false, attempt_errors = NULL, attempt_data = NULL, attempt_progress = NULL,
       timer = NULL, lease = ($14::bigint[])[p.caller]
-    FROM given p, fit WHERE u.ctid = p.row AND NOT fit.exhausted AND NOT fit.tried AND fit.picked <= $2::bigint
+    FROM given p, fit WHERE ${isRow("u.id", "p.id")} AND NOT fit.exhausted AND NOT fit.tried AND fit.picked <= $2::bigint
     RETURNING u.id, u.key, u.long_name, u.attempts, u.place, u.data, u.attempt_start, u.attempt_expiration, u.needs,
       p.caller, p.turn, p.waiting,
       p.begins - p.waits AS waited${

@@ -1,6 +1,6 @@
 /**
  * Expired leases, elapsed delays and schedules take effect by rule. Rows are updated when a verb meets them; whether there are any is
- * one probe of small indexes (or may be: see `lease`), part of the statement that looks for the work spec.
+ * one probe of small indexes, part of the statement that looks for the work spec.
  */
 import {
   byExpiration,
@@ -145,13 +145,13 @@ export async function catchUp(
   }
 }
 
-/** Units that are looked at, by their ids. */
+/** Units that a verb is about, by their ids. */
 interface Concerned {
   ns: string;
   units: readonly number[];
 }
 
-/** Moves what `isPastAcross` finds, in all specs; where units are concerned, only if there is one of them. */
+/** Moves what `isPastAcross` finds, in all specs. A verb about units moves nothing when none of them is there. */
 export async function moveAcross(
   db: Database,
   now: number,

@@ -30,8 +30,8 @@ import { bools, byteas, CopyRows, dataBytes, float8s, int2s, int4s, int8s } from
 // ---- adding
 
 /**
- * Notes the request and counts the units, where the work spec is still there. `units` is where the counts of available and delayed
- * units come from.
+ * Notes the request and counts the units, where the work spec is still there. `counts` is a row of how many are available and how
+ * many delayed.
  */
 const notedAndCounted = (counts: string): string => `noted AS (
     INSERT INTO @request (namespace, spec, id, time, answer)

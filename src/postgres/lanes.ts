@@ -46,6 +46,11 @@ export const idsInLane = (spec: string, lane: string): string => `
         SELECT unnest(l.units) FROM @lease l WHERE l.spec = ${spec} AND l.lane = ${lane}
         UNION ALL SELECT unnest(l.units) FROM @lease l WHERE l.spec = ${spec} AND l.lane IS NULL`;
 
+/** Ids of the units that have begun in a lane and have not ended, and of some that have. */
+const begunIds = (lane: string): string => `ARRAY(
+        SELECT w.unit FROM @waiting w WHERE w.spec = $1 AND w.lane = ${lane} AND w.lane IS NOT NULL AND w.begun
+        UNION ALL ${idsInLane("$1", lane)})`;
+
 // ---- notes
 
 export interface Note {
@@ -158,12 +163,22 @@ async function buildLanes(tx: Session, spec: Spec, now: number): Promise<void> {
   const at = spec.buildLanes;
   if (at === 0 || at > now) return;
   await tx.rows(
+    `WITH held AS MATERIALIZED (
+       SELECT w.ctid AS row FROM @waiting w JOIN @unit u ON ${isRow("u.id", "w.unit")}
+       WHERE w.spec = $1 AND w.lane IS NULL FOR UPDATE
+     ), gone AS (
+       DELETE FROM @waiting w USING held h WHERE w.ctid = h.row RETURNING w.*
+     )
+     INSERT INTO @waiting (unit, spec, at, status, tries, max_tries, begun, lane, key)
+     SELECT unit, spec, at, status, tries, max_tries, begun, '', key FROM gone`,
+    [spec.id],
+  );
+  await tx.rows(
     `UPDATE @unit u SET lane = '' WHERE u.id = ANY (ARRAY(
        SELECT w.unit FROM @waiting w WHERE w.spec = $1
        UNION ALL SELECT unnest(l.units) FROM @lease l WHERE l.spec = $1)) AND u.lane IS NULL AND u.status < 4`,
     [spec.id],
   );
-  await tx.rows("UPDATE @waiting SET lane = '' WHERE spec = $1 AND lane IS NULL", [spec.id]);
   await tx.rows(
     `UPDATE @lane SET state = CASE WHEN place IS NULL THEN 0 ELSE 1 END,
        rank = CASE WHEN $2::boolean THEN 0 ELSE coalesce(place, 0) END, until = 0
@@ -184,11 +199,6 @@ async function buildLanes(tx: Session, spec: Spec, now: number): Promise<void> {
 }
 
 // ---- listing
-
-/** Ids of the units that have begun in a lane and have not ended, and of some that have. */
-const begunIds = (lane: string): string => `ARRAY(
-        SELECT w.unit FROM @waiting w WHERE w.spec = $1 AND w.lane = ${lane} AND w.lane IS NOT NULL AND w.begun
-        UNION ALL ${idsInLane("$1", lane)})`;
 
 /** The first lane that is `after`, among those where units wait, those where some have begun and wait again, and those where some run. */
 const nextLaneSql = (after: string): string => `

@@ -158,8 +158,12 @@ async function spread(
     byteas(rows.map(([, name]) => keys.get(name.toString("latin1")) ?? null)),
   ];
   await tx.rows(
-    `UPDATE @waiting w SET key = g.key FROM unnest($1::bigint[], $2::bytea[]) AS g (id, key) JOIN @unit u ON ${isRow("u.id", "g.id")}
-     WHERE w.spec = $3 AND w.status = u.status AND w.at = ${atOf} AND w.key = u.key`,
+    `WITH gone AS (
+       DELETE FROM @waiting w USING unnest($1::bigint[], $2::bytea[]) AS g (id, key) JOIN @unit u ON ${isRow("u.id", "g.id")}
+       WHERE w.spec = $3 AND w.status = u.status AND w.at = ${atOf} AND w.key = u.key RETURNING w.*, g.key AS new_key
+     )
+     INSERT INTO @waiting (unit, spec, at, status, tries, max_tries, begun, lane, key)
+     SELECT unit, spec, at, status, tries, max_tries, begun, lane, new_key FROM gone`,
     [...values, spec],
   );
   // an index is unique after every row of a statement: a longer key, which nobody has, comes between the old and the new

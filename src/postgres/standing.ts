@@ -2,7 +2,8 @@
  * Where units stand, in tables beside `unit`, so that claiming and settling a unit writes no index entry for it.
  *
  * `waiting` is exact: one row for each unit that is available, delayed or blocked, in the order in which it is asked for. Whoever
- * changes such a row holds the lock of the unit.
+ * changes such a row holds the lock of the unit, and replaces the row: a claim that saw the old one passes it over, and would not find a
+ * version that is newer than its look. Only the end of a delay is written in place, since nobody claims what is delayed.
  *
  * `lease` and `ended` are lists of units, one for those that were claimed or have ended together, and have too much in them rather than
  * too little: every unit that runs is in the list that its row names, and the list's time is not after the end of its lease; every
