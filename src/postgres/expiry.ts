@@ -197,8 +197,15 @@ export async function moveAcross(
   return { expired, due };
 }
 
+// nothing is heard of units of a deleted spec that are not purged yet: their timers are silenced
 const timersSql = `
-  SELECT id FROM @unit WHERE timer IS NOT NULL AND timer <= $1::bigint ORDER BY timer, id LIMIT $2`;
+  WITH rung AS MATERIALIZED (
+    SELECT u.id, u.timer, s.dead FROM @unit u JOIN @spec s ON s.id = u.spec
+    WHERE u.timer IS NOT NULL AND u.timer <= $1::bigint ORDER BY u.timer, u.id LIMIT $2
+  ), silenced AS (
+    UPDATE @unit u SET timer = NULL FROM rung r WHERE ${isRow("u.id", "r.id")} AND r.dead
+  )
+  SELECT id FROM rung WHERE NOT dead ORDER BY timer, id`;
 const needySql = `
   SELECT u.id FROM @unit u WHERE u.id = ANY (${runningIds("l.needy AND l.expiration <= $1::bigint")})
     AND u.needs AND u.attempt_status = 0 AND u.attempt_expiration <= $1::bigint

@@ -1,14 +1,12 @@
 /** The test of the model on one store: a store's test file only says how it is opened. */
 import { Engine, keepsHistory, ManualClock, type Store } from "../../src/core/index.ts";
 import { modelFloors, modelHistories, performModel } from "./commands.ts";
-import { knownErrors } from "./known-differences.ts";
 import { Measure } from "./measure.ts";
 import type { Step } from "./operations.ts";
 import { checkRandom } from "./random.ts";
 import { storedHistories } from "./regressions.ts";
 
 export interface ModelTest {
-  store: "memory" | "sqlite" | "postgres";
   file: string;
   name: string;
   /** A store and a namespace in it that has nothing yet. */
@@ -17,23 +15,15 @@ export interface ModelTest {
   compareEvery?: number;
 }
 
-export async function checkModel({
-  store: kind,
-  file,
-  name,
-  open,
-  runs,
-  compareEvery = 1,
-}: ModelTest): Promise<void> {
+export async function checkModel({ file, name, open, runs, compareEvery = 1 }: ModelTest): Promise<void> {
   const measure = new Measure();
-  const known = new Set(knownErrors[kind]);
   const run = async (history: readonly Step[]): Promise<void> => {
     const { store, ns, close } = await open();
     const clock = new ManualClock(1_000_000);
     const draw = { value: 0 };
     const engine = new Engine(store, { clock, random: () => draw.value, workerRetentionMs: 1e12 });
     try {
-      await performModel({ engine, clock, ns, known, measure, draw, compareEvery }, history);
+      await performModel({ engine, clock, ns, measure, draw, compareEvery }, history);
     } finally {
       // the next history may begin at the same time in the same store
       if (keepsHistory(store)) store.happened.take(Infinity);

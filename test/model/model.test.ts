@@ -9,7 +9,6 @@ test(
   name,
   () =>
     checkModel({
-      store: "memory",
       file: "test/model/model.test.ts",
       name,
       open: async () => ({ store: new MemoryStore(), ns: "", close: async () => undefined }),

@@ -1,6 +1,5 @@
 /** Two engines, one on each store, that are asked the same: every answer, and every error, must be the same. */
 import assert from "node:assert/strict";
-import { isDeepStrictEqual } from "node:util";
 import {
   CoordinateError,
   type Engine,
@@ -11,7 +10,6 @@ import {
   type WorkSpecRow,
 } from "../../src/core/index.ts";
 import type { Ids } from "./ids.ts";
-import type { Difference } from "./known-differences.ts";
 import type { Measure } from "./measure.ts";
 
 export interface Pair {
@@ -21,8 +19,6 @@ export interface Pair {
   ns: string;
   /** What the schedulers of both draw next. */
   draw: { value: number };
-  /** What is known to differ, and is not compared. */
-  known: ReadonlySet<Difference>;
   measure: Measure;
   /** After how many steps counts are compared; 1, more where a question costs more. */
   tallyEvery: number;
@@ -104,45 +100,12 @@ export async function both(pair: Pair, verb: Verb, { hindered = true } = {}): Pr
 
 export function compare(pair: Pair, got: unknown, expected: unknown): void {
   const translated = pair.ids === undefined ? got : pair.ids.translated(got, expected);
-  if (isDeepStrictEqual(translated, expected)) return;
-  if (pair.known.has("cycles") && isCycle(got) !== isCycle(expected)) throw new Abandoned();
-  assert.deepStrictEqual(comparable(pair, translated), comparable(pair, expected));
-}
-
-/** A history that cannot be gone on with, because of what is known to differ. */
-export class Abandoned extends Error {}
-
-const isCycle = (answer: unknown): boolean => isRefusal(answer) && answer.code === "dependency_cycle";
-
-/** Without what is known to differ. */
-function comparable(pair: Pair, answer: unknown): unknown {
-  if (isRefusal(answer) && pair.known.has("error texts")) return { code: answer.code };
-  return pair.known.has("tracebacks") ? withoutTracebacks(answer) : answer;
-}
-
-const traceback = /dependency (.|\n)* of work spec (.|\n)* (failed|was deleted)/;
-
-function withoutTracebacks(value: unknown): unknown {
-  if (typeof value === "string")
-    return value.length < 10_000 ? value.replace(traceback, "dependency") : value;
-  if (value instanceof Uint8Array) {
-    const text = Buffer.from(value).toString("latin1");
-    return traceback.test(text) ? text.replace(traceback, "dependency") : value;
-  }
-  if (Array.isArray(value)) return value.map(withoutTracebacks);
-  if (typeof value !== "object" || value === null) return value;
-  return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, withoutTracebacks(one)]));
+  assert.deepStrictEqual(translated, expected);
 }
 
 /** What both stores say of messages: their numbers are their own. */
-export function told(pair: Pair, messages: readonly QueueMessage[]): object[] {
-  const rows = messages.map(({ seq: _seq, ...rest }) => rest);
-  if (!pair.known.has("message order")) return rows;
-  // ids differ from store to store: of an attempt, only its number tells the order
-  const order = ({ attempt, data, ...rest }: (typeof rows)[number]): string =>
-    JSON.stringify({ ...rest, data: withoutTracebacks(String(data)), number: attempt?.split(".")[1] });
-  return rows.sort((a, b) => (order(a) < order(b) ? -1 : 1));
-}
+export const told = (messages: readonly QueueMessage[]): object[] =>
+  messages.map(({ seq: _seq, ...rest }) => rest);
 
 /** Notes which ids of the two stores belong to the same work specs. */
 export async function learnSpecs(pair: Pair): Promise<void> {

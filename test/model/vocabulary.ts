@@ -102,13 +102,8 @@ export const longNames = (item: unknown): unknown =>
       ? [longNames(item[0]), ...(item as unknown[]).slice(1)]
       : item;
 
-/** Set for each run: whether `~` is written out. */
-let writeLong = true;
-export const writeLongNames = (write: boolean): void => {
-  writeLong = write;
-};
 export const nameOf = (name: string): string =>
-  name.startsWith("~") && writeLong ? `~${"x".repeat(2650)}${name.slice(1)}` : name;
+  name.startsWith("~") ? `~${"x".repeat(2650)}${name.slice(1)}` : name;
 
 export const selection: fc.Arbitrary<WorkUnitSelection> = fc.oneof(
   {

@@ -13,7 +13,6 @@ import {
   type Step,
 } from "../model/differential.ts";
 import { Ids } from "../model/ids.ts";
-import { knownDifferences } from "../model/known-differences.ts";
 import { Measure } from "../model/measure.ts";
 import type { Pair } from "../model/pair.ts";
 import { checkRandom } from "../model/random.ts";
@@ -21,7 +20,6 @@ import { regressions } from "../model/regressions.ts";
 import { openServer, query, type Server } from "./server.ts";
 import { checkStanding } from "./standing.ts";
 
-const known = new Set(knownDifferences.postgres);
 let server: Server;
 let url: string;
 let store: PostgresStore;
@@ -77,7 +75,7 @@ async function compare(history: readonly Step[], measure: Measure): Promise<void
   const options = {
     clock,
     random: () => draw.value,
-    workerRetentionMs: known.has("forgotten workers") ? 1e12 : 5000,
+    workerRetentionMs: 5000,
   };
   const pair: Pair = {
     memory: new Engine(memory, options),
@@ -85,7 +83,6 @@ async function compare(history: readonly Step[], measure: Measure): Promise<void
     clock,
     ns: `run ${runs++}`,
     draw,
-    known,
     measure,
     tallyEvery: 4,
     ids: new Ids(),

@@ -24,7 +24,6 @@ test(
   name,
   () =>
     checkModel({
-      store: "postgres",
       file: "test/postgres/model.test.ts",
       name,
       async open() {
@@ -34,6 +33,7 @@ test(
           ns,
           async close() {
             await store.deleteNamespace(ns);
+            while (!(await store.purge(1000, Date.now())).done);
           },
         };
       },

@@ -126,6 +126,22 @@ test("the log of attempts forgets claims of which no unit is left", async () => 
   await engine.close();
 });
 
+test("nothing is heard of the units of a deleted work spec, also before their rows are purged", async () => {
+  const { store, engine } = await open();
+  const clock = new ManualClock(Date.now());
+  const timed = new Engine(store, { clock });
+  await timed.setWorkSpecs("", [{ data: encodeData({ name: "gone" }) }]);
+  await timed.addWorkUnits("", "gone", [{ name: "x", queues: ["q"], expiresMs: 10 }]);
+  await timed.addWorkUnits("", "s", [{ name: "x", queues: ["q"], expiresMs: 10 }]);
+  // another daemon may look before the one that deletes has taken the rows away
+  await store.deleteWorkSpecs("", ["gone"], clock.now());
+  clock.advance(1000);
+  await timed.tally("");
+  expect((await timed.takeMessages("", "q", { max: 10 })).map(({ workSpec }) => workSpec)).toEqual(["s"]);
+  expect(timed.late).toBe(1);
+  await engine.close();
+});
+
 test("many adds in a moment are told to others a few times", async () => {
   const { url, engine } = await open({ notifyMs: 50 });
   const listener = new pg.Client({ connectionString: url });

@@ -15,7 +15,6 @@ import {
   performAll,
   type Step,
 } from "../model/differential.ts";
-import { knownDifferences } from "../model/known-differences.ts";
 import { Measure } from "../model/measure.ts";
 import type { Pair } from "../model/pair.ts";
 import { checkRandom } from "../model/random.ts";
@@ -25,7 +24,6 @@ import { Fault, openWithFault } from "./fault.ts";
 const directory = mkdtempSync(path.join(tmpdir(), "coordinate-differential-"));
 afterAll(() => rmSync(directory, { recursive: true, force: true }));
 
-const known = new Set(knownDifferences.sqlite);
 let files = 0;
 
 interface Way {
@@ -53,7 +51,7 @@ async function compare(history: readonly Step[], measure: Measure, way: Way = {}
     const options = {
       clock,
       random: () => draw.value,
-      workerRetentionMs: known.has("forgotten workers") ? 1e12 : 5000,
+      workerRetentionMs: 5000,
     };
     const pair: Pair = {
       memory: new Engine(memory, options),
@@ -61,7 +59,6 @@ async function compare(history: readonly Step[], measure: Measure, way: Way = {}
       clock,
       ns: "n",
       draw,
-      known,
       measure,
       tallyEvery: 1,
       attempts: [],

@@ -9,7 +9,6 @@ test(
   name,
   () =>
     checkModel({
-      store: "sqlite",
       file: "test/sqlite/model.test.ts",
       name,
       async open() {

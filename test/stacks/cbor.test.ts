@@ -3,12 +3,10 @@ import { connectCbor, listenCborRpc } from "../../src/cbor/index.ts";
 import { Engine, ManualClock, seededRandom } from "../../src/core/index.ts";
 import { MemoryStore } from "../../src/memory/index.ts";
 import { conformance } from "../../src/testing/index.ts";
-import { failingOn } from "./failing.ts";
 
 conformance(
   {
     name: "cbor-rpc on memory",
-    failing: failingOn("memory", "cbor-rpc"),
     async open() {
       const clock = new ManualClock();
       let random = seededRandom(1);

@@ -2,12 +2,10 @@ import { afterAll, beforeAll, describe, test } from "vitest";
 import { Engine, ManualClock, type Random } from "../../src/core/index.ts";
 import { MemoryStore } from "../../src/memory/index.ts";
 import { conformance } from "../../src/testing/index.ts";
-import { failingOn } from "./failing.ts";
 
 conformance(
   {
     name: "engine on the memory store",
-    failing: failingOn("memory"),
     async open() {
       const clock = new ManualClock();
       let random: Random = () => 0;

@@ -3,7 +3,6 @@ import { Engine, ManualClock, type Random } from "../../src/core/index.ts";
 import { openPostgres, type PostgresOptions } from "../../src/postgres/index.ts";
 import type { Stack } from "../../src/testing/index.ts";
 import { openServer } from "../postgres/server.ts";
-import { failingOn } from "./failing.ts";
 
 // housekeeping looks at the work specs of all cases before: many, on a machine that does other things as well
 export const testTimeout = 120_000;
@@ -16,7 +15,6 @@ export interface Way {
 
 export const stack = (name: string, way: (url: string) => Way | Promise<Way>): Stack => ({
   name,
-  failing: failingOn("postgres", "postgres in process"),
   async open() {
     const server = await openServer();
     const clock = new ManualClock();

@@ -2,14 +2,12 @@ import { afterAll, beforeAll, describe, test } from "vitest";
 import { MemoryStore } from "../../src/memory/index.ts";
 import { conformance } from "../../src/testing/index.ts";
 import { openRest } from "../rest/stack.ts";
-import { failingOn } from "./failing.ts";
 
 // over one connection, and with a request of HTTP for each
 for (const oneConnection of [true, false])
   conformance(
     {
       name: `rest on memory${oneConnection ? "" : ", a request each"}`,
-      failing: failingOn("memory"),
       open: () => openRest(new MemoryStore(), { oneConnection }),
     },
     { describe, test, beforeAll, afterAll },

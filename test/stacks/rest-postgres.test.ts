@@ -3,7 +3,6 @@ import { openPostgres } from "../../src/postgres/index.ts";
 import { conformance } from "../../src/testing/index.ts";
 import { openServer } from "../postgres/server.ts";
 import { openRest } from "../rest/stack.ts";
-import { failingOn } from "./failing.ts";
 
 // housekeeping looks at the work specs of all cases before: many, on a machine that does other things as well
 vi.setConfig({ testTimeout: 120_000 });
@@ -11,7 +10,6 @@ vi.setConfig({ testTimeout: 120_000 });
 conformance(
   {
     name: "rest on postgres",
-    failing: failingOn("postgres"),
     async open() {
       const server = await openServer();
       const subject = await openRest(await openPostgres({ url: await server.createDatabase() }));

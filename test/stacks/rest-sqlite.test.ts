@@ -2,12 +2,10 @@ import { afterAll, beforeAll, describe, test } from "vitest";
 import { openSqlite } from "../../src/sqlite/index.ts";
 import { conformance } from "../../src/testing/index.ts";
 import { openRest } from "../rest/stack.ts";
-import { failingOn } from "./failing.ts";
 
 conformance(
   {
     name: "rest on sqlite",
-    failing: failingOn("sqlite"),
     open: async () => openRest(await openSqlite(":memory:")),
   },
   { describe, test, beforeAll, afterAll },

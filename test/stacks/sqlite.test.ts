@@ -5,12 +5,10 @@ import { afterAll, beforeAll, describe, test } from "vitest";
 import { Engine, ManualClock, type Random } from "../../src/core/index.ts";
 import { openSqlite } from "../../src/sqlite/index.ts";
 import { conformance } from "../../src/testing/index.ts";
-import { failingOn } from "./failing.ts";
 
 conformance(
   {
     name: "engine on the sqlite store",
-    failing: failingOn("sqlite"),
     async open() {
       const directory = mkdtempSync(path.join(tmpdir(), "coordinate-sqlite-"));
       const clock = new ManualClock();
