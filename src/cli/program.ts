@@ -175,8 +175,11 @@ async function fill(
     const taken = new Set(command.options.flatMap(({ short, long }) => [short, long]));
     for (const option of globalOptions()) {
       if (taken.has(option.long)) continue;
-      // -c of a command of its own leaves --config to everybody
-      if (taken.has(option.short)) delete option.short;
+      // -c of a command of its own leaves --config to everybody, and the help says so
+      if (taken.has(option.short)) {
+        delete option.short;
+        option.flags = option.flags.replace(/^-\w, /, "");
+      }
       command.addOption(option.helpGroup("Options of every command:"));
       shared.add(option.attributeName());
     }

@@ -163,6 +163,8 @@ describe("asking for help", { concurrent: true }, () => {
     ["help", /Looking in:/],
     ["help work_units", /Usage: coordinate work_units \[options\]/],
     ["work-units --help", /-s, --status <status>/],
+    // one meaning for each letter
+    ["flow --help", /-c, --embed-config <file>[\s\S]*\n {2}--config <file>/],
     ["summary -h", /Options of every command:/],
     ["serve --help", /coordinated: serves work units/],
     ["--version", /^\d+\.\d+\.\d+\n$/],
