@@ -1,11 +1,9 @@
 import pg from "pg";
-import { afterAll, beforeAll, describe, test, vi } from "vitest";
+import { afterAll, beforeAll, describe, test } from "vitest";
 import type { Pool } from "../../src/postgres/index.ts";
 import { conformance } from "../../src/testing/index.ts";
 import { findPgBouncer, startPgBouncer } from "../postgres/pgbouncer.ts";
-import { stack, testTimeout, type Way } from "./postgres-stack.ts";
-
-vi.setConfig({ testTimeout });
+import { stack, type Way } from "./postgres-stack.ts";
 
 const bouncer = findPgBouncer();
 

@@ -4,9 +4,6 @@ import { openPostgres, type PostgresOptions } from "../../src/postgres/index.ts"
 import type { Stack } from "../../src/testing/index.ts";
 import { openServer } from "../postgres/server.ts";
 
-// housekeeping looks at the work specs of all cases before: many, on a machine that does other things as well
-export const testTimeout = 120_000;
-
 export interface Way {
   options: PostgresOptions;
   /** Ends what stands between the store and the server. */

@@ -1,8 +1,6 @@
-import { afterAll, beforeAll, describe, test, vi } from "vitest";
+import { afterAll, beforeAll, describe, test } from "vitest";
 import { conformance } from "../../src/testing/index.ts";
-import { stack, testTimeout } from "./postgres-stack.ts";
-
-vi.setConfig({ testTimeout });
+import { stack } from "./postgres-stack.ts";
 
 conformance(
   stack("engine on the postgres store", (url) => ({ options: { url } })),

@@ -1,11 +1,8 @@
-import { afterAll, beforeAll, describe, test, vi } from "vitest";
+import { afterAll, beforeAll, describe, test } from "vitest";
 import { openPostgres } from "../../src/postgres/index.ts";
 import { conformance } from "../../src/testing/index.ts";
 import { openServer } from "../postgres/server.ts";
 import { openRest } from "../rest/stack.ts";
-
-// housekeeping looks at the work specs of all cases before: many, on a machine that does other things as well
-vi.setConfig({ testTimeout: 120_000 });
 
 conformance(
   {
