@@ -359,7 +359,7 @@ def test_mistakes():
         coordinate.Worker().task(print)
 
 
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "PYTHONDONTWRITEBYTECODE": "1"}
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
 
 
 def run_program(*arguments):

@@ -76,7 +76,8 @@ class Python {
   async pytest(backends: string, ...args: string[]): Promise<number> {
     const env = {
       PATH: process.env.PATH,
-      PYTHONDONTWRITEBYTECODE: "1",
+      // beside the sources it would be shipped, and without it every process of a worker compiles the package anew
+      PYTHONPYCACHEPREFIX: path.join(this.environment, "bytecode"),
       TEST_DAEMON: `${process.execPath} ${executable("coordinated")}`,
       TEST_BACKENDS: backends,
       ...(process.env.FLOW_UNITS !== undefined && { FLOW_UNITS: process.env.FLOW_UNITS }),
