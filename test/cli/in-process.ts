@@ -8,8 +8,15 @@ export interface Ran {
   err: string;
 }
 
-/** Runs a command line in this process, as the interactive shell does: for what needs no process of its own. */
-export async function run(argv: readonly string[], env: Record<string, string> = {}): Promise<Ran> {
+/**
+ * Runs a command line in this process, as the interactive shell does: for what needs no process of its own. `input` is what its standard
+ * input says.
+ */
+export async function run(
+  argv: readonly string[],
+  env: Record<string, string> = {},
+  input = "",
+): Promise<Ran> {
   const written = { out: "", err: "" };
   const stream = (key: "out" | "err"): NodeJS.WriteStream =>
     new PassThrough({ encoding: "utf8" }).on(
@@ -17,7 +24,7 @@ export async function run(argv: readonly string[], env: Record<string, string> =
       (chunk: string) => (written[key] += chunk),
     ) as unknown as NodeJS.WriteStream;
   const stdin = new PassThrough() as unknown as NodeJS.ReadStream;
-  (stdin as unknown as PassThrough).end();
+  (stdin as unknown as PassThrough).end(input);
   const session = new Session({ stdin, stdout: stream("out"), stderr: stream("err"), env });
   const code = await runLine(session, argv);
   await session.close();
