@@ -4,13 +4,17 @@ import { BaseSequencer, type TestSpecification } from "vitest/node";
 const long = [
   "python/package",
   "dashboard/pages",
-  "stacks/pgbouncer",
   "first-hour/first-hour",
   "postgres/wakeups",
-  "stacks/postgres",
+  "postgres/differential",
+  "dashboard/actions",
   "stacks/rest-postgres",
-  "cli/commands",
+  "stacks/postgres",
+  "stacks/pgbouncer",
   "daemon/daemon",
+  "worker/process/crash",
+  "cli/bulk",
+  "sqlite/crash",
 ];
 
 export class LongFirst extends BaseSequencer {

@@ -2,7 +2,7 @@
  * The store process is killed at random moments, over and over, while several clients ask for much at once. After each
  * death a checker that shares no code with the store looks at the file and at the ledger of what was answered.
  *
- * 120 times here; `npm run test:crash` does 2,000.
+ * 80 times here; `npm run test:crash` does 2,000.
  */
 import { copyFileSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -15,7 +15,7 @@ import { check } from "./crash/check.ts";
 import { Driver, StoreProcess } from "./crash/driver.ts";
 import { loadDriver } from "../../src/sqlite/driver.ts";
 
-const kills = Number(process.env.CRASH_KILLS ?? 120);
+const kills = Number(process.env.CRASH_KILLS ?? 80);
 const killsPerFile = 40;
 let built: string;
 let directory: string;
