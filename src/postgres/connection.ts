@@ -109,6 +109,10 @@ export const planSettings = [
  */
 export const isRow = (id: string, of: string): string => `${id} = ANY (ARRAY[${of}])`;
 
+/** All values of a column of a group, or the one that all of them are. */
+export const oneOrAll = (column: string): string =>
+  `CASE WHEN min(${column}) = max(${column}) THEN ARRAY[min(${column})] ELSE array_agg(${column}) END`;
+
 /** So long a statement waits for a lock at a time: its time is at most this much too early. */
 export const lockSliceMs = 250;
 

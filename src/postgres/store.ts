@@ -785,6 +785,7 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
       allocate: (count: number, session?: Session) => this.#ids.take(count, session),
       workerLifetimeMs,
       fastPaths: this.#parts.fastPaths,
+      borrowed: this.#borrowed,
       seen: looks.find((look) => look !== null)?.only ?? null,
       now: Math.max(...asked.map(({ now }) => now)),
     };

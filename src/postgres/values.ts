@@ -174,7 +174,24 @@ const copyHead = Buffer.concat([Buffer.from("PGCOPY\n\xff\r\n\0", "latin1"), Buf
 
 type Parse = (text: string) => unknown;
 
-const numbers: Parse = (text) => (text === "{}" ? [] : text.slice(1, -1).split(",").map(Number));
+/** Whole numbers, digit by digit: no text is made of each. */
+const numbers: Parse = (text) => {
+  const items: number[] = [];
+  if (text === "{}") return items;
+  let item = 0;
+  let sign = 1;
+  for (let at = 1; at < text.length; at++) {
+    const code = text.charCodeAt(at);
+    if (code >= 48 && code <= 57) item = item * 10 + (code - 48);
+    else if (code === 45) sign = -1;
+    else {
+      items.push(sign * item);
+      item = 0;
+      sign = 1;
+    }
+  }
+  return items;
+};
 const bytes: Parse = (text) => Buffer.from(text.slice(2), "hex");
 
 /** Elements are in quotes, with the backslash of the hexadecimal form doubled. */
@@ -204,6 +221,55 @@ const asText: Parse = (text) => text;
 
 /** What `pg` asks how to read a column: every bigint here is an id, a count or a time, and exact as a number. */
 export const rowTypes = { getTypeParser: (type: number): Parse => parsers.get(type) ?? asText };
+
+// ---- bytes as text
+
+/** The bytes of a text that `encode(…, 'escape')` made, or of `\\x` and hexadecimal digits. */
+export function unescape(text: string): Buffer {
+  if (text.startsWith("\\x")) return Buffer.from(text.slice(2), "hex");
+  const buffer = Buffer.allocUnsafe(text.length);
+  let length = 0;
+  for (let at = 0; at < text.length; at++) {
+    const code = text.charCodeAt(at);
+    if (code !== 92) buffer[length++] = code;
+    else if (text.charCodeAt(at + 1) === 92) buffer[length++] = text.charCodeAt(++at);
+    else {
+      buffer[length++] = Number.parseInt(text.slice(at + 1, at + 4), 8);
+      at += 3;
+    }
+  }
+  return buffer.subarray(0, length);
+}
+
+/** Names or data that follow each other in such a text, to be taken one by one. Mostly it is ASCII without a backslash. */
+export class Pieces {
+  readonly #text: string;
+  /** Null where the text is plain. */
+  readonly #bytes: Buffer | null;
+  #at = 0;
+
+  constructor(text: string) {
+    this.#text = text;
+    this.#bytes = text.includes("\\") ? unescape(text) : null;
+  }
+
+  name(length: number): string {
+    const from = this.#at;
+    this.#at += length;
+    // a copy: a name may be kept for long, and a part of the text would keep all of it
+    return this.#bytes === null
+      ? Buffer.from(this.#text.slice(from, this.#at), "latin1").toString("latin1")
+      : nameFromBytes(this.#bytes.subarray(from, this.#at));
+  }
+
+  data(length: number): Data | null {
+    const from = this.#at;
+    this.#at += length;
+    return this.#bytes === null
+      ? storedData(this.#text.slice(from, this.#at))
+      : bytesData(this.#bytes.subarray(from, this.#at));
+  }
+}
 
 // ---- names
 

@@ -8,7 +8,7 @@ import { candidatesSql } from "../../src/postgres/candidates.ts";
 import { claimSql, notedClaimSql, plainClaimSql } from "../../src/postgres/claims.ts";
 import { forSchema, planSettings } from "../../src/postgres/connection.ts";
 import { moveSql } from "../../src/postgres/expiry.ts";
-import { insertSql, settleSql } from "../../src/postgres/fast-paths.ts";
+import { finishSql, insertSql, settleSql } from "../../src/postgres/fast-paths.ts";
 import { marksSql } from "../../src/postgres/watching.ts";
 import { openServer, query, type Server } from "./server.ts";
 
@@ -188,6 +188,7 @@ describe("plans", () => {
       settleSql({ queued: false, laned: false, fails: false, retries: false, counted: false, sure: true }),
       settleTypes,
     ],
+    finish: [finishSql, ["bytea", "bigint", "bigint", "bigint[]", "int"]],
     queued: [
       settleSql({ queued: true, laned: false, fails: false, retries: false, counted: false, sure: false }),
       [...settleTypes, "bigint[]", "int[]"],
