@@ -109,7 +109,7 @@ export const planSettings = [
  */
 export const isRow = (id: string, of: string): string => `${id} = ANY (ARRAY[${of}])`;
 
-/** All values of a column of a group, or the one that all of them are. */
+/** The values of a column in a group, or a single one where all are equal. */
 export const oneOrAll = (column: string): string =>
   `CASE WHEN min(${column}) = max(${column}) THEN ARRAY[min(${column})] ELSE array_agg(${column}) END`;
 

@@ -358,8 +358,9 @@ const settleStatement = ({ queued, laned, fails, retries, counted, sure }: Settl
   ${sure ? sureAnswer(laned) : "SELECT at, attempt_expiration, spec, took FROM changed UNION ALL SELECT 0, 0, 0, 0 FROM across WHERE past"}`;
 
 /**
- * The same for a batch that only finishes first attempts, second ones and so on alike, without data: what a busy worker settles most. Units
- * are looked up by their ids in one scan, in order, and what follows is added up once. Fails as a `sure` one does.
+ * The same for a batch that only finishes attempts of one number, without data, which is what a busy worker settles most. Units are
+ * found by their ids in one scan, and lists and counts are written once for each work spec. It fails as a `sure` one does: the check is the
+ * side of the join that is always read, so that a batch of which nothing was changed fails too.
  *
  * $1 namespace, $2 now, $3 how many, $4 units, $5 the number of the attempts.
  */

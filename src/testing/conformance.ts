@@ -121,8 +121,8 @@ export function conformance(stack: Stack, { describe, test, beforeAll, afterAll 
             const context = new Context(subject, `case ${++serial}`);
             const running = run(context);
             await (reason === undefined ? running : mustFail(running));
-            // housekeeping visits every namespace: over a thousand that are done with would make it most of the time that
-            // the suite takes. That of a case that failed is kept
+            // housekeeping visits every namespace: with those of a thousand earlier cases it would take most of the suite's time.
+            // A case that fails keeps its namespace
             await context.c.deleteNamespace(context.ns);
           });
         }

@@ -151,7 +151,7 @@ const wrong: readonly [words: string, code: number, said: RegExp][] = [
 describe("wrong use", { concurrent: true }, () => {
   test.each(wrong)("coordinate %s -> %i", { timeout: 120_000 }, async (words, code, said) => {
     const line = words.replaceAll("PLACE", place);
-    // a daemon writes for its process; the others are quicker than the start of one
+    // `serve` needs a process of its own; the others end sooner than one starts
     const isDaemon = line.startsWith("serve");
     const ran = await (isDaemon ? coordinate(line) : run(splitWords(line), { HOME: "/nonexistent" }));
     expect(ran.err).toMatch(said);
