@@ -140,7 +140,10 @@ export class Unit implements UnitState {
   }
 
   set partition(partition: string) {
-    if (partition !== this.partition) this.#place = partition;
+    if (partition === this.partition) return;
+    // it may have a successor still, in a lane that is no more: the rules of its spec had changed
+    this.lane = null;
+    this.#place = partition;
   }
 
   get lane(): UnitLane | null {

@@ -8,8 +8,6 @@ import type { Step } from "./differential.ts";
 export interface Regression {
   name: string;
   history: readonly Step[];
-  /** The stores that still answer differently from the memory store; a test fails when one of them agrees. */
-  differs?: readonly ("sqlite" | "postgres")[];
 }
 
 const unit = (name: string, more: object = {}): object => ({ name, priority: 0, delayMs: 0, ...more });

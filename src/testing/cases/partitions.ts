@@ -212,6 +212,27 @@ export const partitions: CaseGroup = {
       },
     },
     {
+      name: "a unit that moves to another partition while none of them has a rule is next there alone",
+      async run(t) {
+        await start(t, { max_running_per_partition: 1 }, "a");
+        await t.spec("s");
+        await t.add("s", { name: "a1", partition: "b" });
+        await t.spec("s", { max_running_per_partition: 1 });
+        const attempts = await t.claim({ number: 10 });
+        assert.deepEqual(
+          attempts.map(({ workUnit }) => workUnit),
+          ["a2", "a1"],
+        );
+        await finish(t, attempts.slice(1));
+        await t.add("s", ...units("b", 1));
+        assert.deepEqual(await partitionsOf(t), [
+          ["a", 1, 1, "a3", "max_running_per_partition"],
+          ["b", 1, 0, "b1", null],
+        ]);
+        assert.deepEqual(await t.claimNames({ number: 10 }), ["b1"]);
+      },
+    },
+    {
       name: "units without a partition are together in one",
       async run(t) {
         await t.spec("s", { max_running_per_partition: 1 });
