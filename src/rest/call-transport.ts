@@ -158,7 +158,7 @@ class CallConnection {
         clearTimeout(timer);
         signal?.removeEventListener("abort", cancel);
         if (waits) this.#waits -= 1;
-        if (this.#waiting.size > 0) return;
+        if (this.#waiting.size > 0 || this.#isClosed) return;
         // an idle connection does not keep the process running
         if (this.#isRetired) this.close();
         else this.#request.socket?.unref();

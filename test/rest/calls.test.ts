@@ -375,12 +375,25 @@ test("a connection that breaks is made anew, and what was under way is sent agai
     backoffMs: 1,
   });
   closing.push(() => client.close());
-  const waiting = client.requestAttempts("n", { worker: "w", runtimes: ["node"], waitMs: 60_000 });
-  await vi.waitFor(() => expect(engine.waiting).toBe(1));
+  const warned = vi.fn();
+  process.on("warning", warned);
+  closing.push(() => void process.off("warning", warned));
+  const names = Array.from({ length: 20 }, (_, i) => `u${i}`);
+  const waiting = names.map((worker) =>
+    client.requestAttempts("n", { worker, runtimes: ["node"], waitMs: 60_000 }),
+  );
+  await vi.waitFor(() => expect(engine.waiting).toBe(20));
   for (const socket of through) socket.destroy();
   await vi.waitFor(() => expect(through.size).toBeGreaterThan(1));
-  await client.addWorkUnits("n", "s", [{ name: "u", data: encodeData({}) }]);
-  expect(await waiting).toMatchObject([{ workUnit: "u" }]);
+  await client.addWorkUnits(
+    "n",
+    "s",
+    names.map((name) => ({ name, data: encodeData({}) })),
+  );
+  const given = (await Promise.all(waiting)).flat().map(({ workUnit }) => workUnit);
+  expect(given.sort()).toEqual(names.sort());
+  // of listeners that add up, for one
+  expect(warned).not.toHaveBeenCalled();
 });
 
 test("a request that is not answered in time fails alone, and the next ones use another connection", async () => {
