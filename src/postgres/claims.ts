@@ -16,8 +16,17 @@ import {
   type Notes,
 } from "../core/index.ts";
 import { readAttempts } from "./attempts.ts";
+import type { Caution } from "./caution.ts";
 import { catchUp, isPast } from "./expiry.ts";
-import { isRow, isUnsure, oneOrAll, type Database, type Row, type Transaction } from "./connection.ts";
+import {
+  failUnless,
+  isRow,
+  isUnsure,
+  oneOrAll,
+  type Database,
+  type Row,
+  type Transaction,
+} from "./connection.ts";
 import { start, type Floors, type Place } from "./floor.ts";
 import { readKeys, readRepeated, registerWorkers } from "./log.ts";
 import { noArrivals, tallyConflict, tallyInsert } from "./tally.ts";
@@ -146,8 +155,8 @@ ${givenFrom("picked")}`,
 };
 
 /**
- * Units are written where they were found, without a look before it. It divides by zero, and so undoes everything, where a unit was tried
- * before or has no try left, and where another touched one at the same moment, so that its row or that of `waiting` is not where it was.
+ * Units are written where they were found, without a look before it. The statement fails where a unit was tried before or has no try
+ * left, and where another transaction touched one at the same moment, so that its row or that of `waiting` is not where it was.
  */
 const surely = {
   given: `${givenFrom(`(
@@ -159,7 +168,7 @@ const surely = {
   from: "FROM given p WHERE u.ctid = p.row",
   columns: "",
   gone: " RETURNING 1",
-  sure: ", (SELECT 1 / (picked = (SELECT count(*) FROM gone) AND picked <= $2::bigint AND NOT odd)::int FROM fit)",
+  sure: `, (SELECT ${failUnless("picked = (SELECT count(*) FROM gone) AND picked <= $2::bigint AND NOT odd", "picked")} FROM fit)`,
 };
 
 /** `escape` leaves ASCII as it is; where that makes the text longer, hexadecimal. `unescape` reads both. */
@@ -262,8 +271,8 @@ export interface ClaimHints {
   limited: Set<number>;
   /** Specs with rates or rules for partitions: the rules of core decide at once. */
   flow: Set<number>;
-  /** Specs that had units which were tried before, and how many more claims to expect so. */
-  tried: Map<number, number>;
+  /** Specs that have units which were tried before. */
+  tried: Caution<number>;
   /** Workers that were there a moment ago. */
   workers: Map<string, number>;
 }
@@ -369,21 +378,20 @@ async function tryClaim(claiming: Claiming, claims: readonly Claim[]): Promise<C
   };
   for (let tries = 0; ; tries++) {
     const { at, raise } = floors.begin(id);
-    const expected = tried.get(id) ?? 0;
-    if (expected > 0) tried.set(id, expected - 1);
     const isKnown = who.every((one) => (workers.get(one) ?? -Infinity) > now - knownMs);
     // where a statement fails, the caller's own transaction would fail with it
-    let kind: ClaimKind =
-      expected > 0 || !isKnown || claiming.borrowed ? "whole" : requestId === null ? "plain" : "noted";
+    const isWhole = tried.isNeeded(id) || !isKnown || claiming.borrowed;
+    let kind: ClaimKind = isWhole ? "whole" : requestId === null ? "plain" : "noted";
     const answer = await send(kind, at).catch((error: unknown) => {
       if (kind === "whole" || !isUnsure(error)) throw error;
+      tried.failed(id);
       return send((kind = "whole"), at);
     });
     if (typeof answer === "object") {
       const { claimed, last } = answer;
       if (last !== undefined) raise(last);
-      if (answer.tried === true && expected === 0) tried.set(id, 50);
       if (kind === "whole" && last !== undefined) {
+        tried.used(id, answer.tried === true);
         if (workers.size > 10_000) workers.clear();
         for (const one of who) workers.set(one, now);
       }

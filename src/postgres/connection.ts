@@ -392,8 +392,16 @@ const isRetryable = (error: unknown): boolean => /^(40001|40P01|23505)$/.test(co
 /** Another transaction holds what this one waited for. */
 const isLocked = (error: unknown): boolean => codeOf(error) === "55P03";
 
-/** A statement undid what it had done, since it was not sure any more: it divides by zero then. */
-export const isUnsure = (error: unknown): boolean => codeOf(error) === "22012";
+/** What the server's log shows of a statement that undid itself: the text is no number. */
+const notPlain = "coordinate: not a plain case, done again with care. Rows: ";
+
+/** An expression that fails, and so undoes the statement, unless the condition holds. With a constant text the planner would fail. */
+export const failUnless = (condition: string, rows: string): string =>
+  `CASE WHEN ${condition} THEN 1 ELSE ('${notPlain}' || ${rows})::int END`;
+
+/** Whether the statement failed by `failUnless`. */
+export const isUnsure = (error: unknown): boolean =>
+  codeOf(error) === "22P02" && messageOf(error).includes(notPlain);
 
 export const isUniqueViolation = (error: unknown): boolean => codeOf(error) === "23505";
 

@@ -15,7 +15,7 @@ import {
   type Settle,
   type WorkUnitPut,
 } from "../core/index.ts";
-import { isRow, oneOrAll, type Database, type Row, type Transaction } from "./connection.ts";
+import { failUnless, isRow, oneOrAll, type Database, type Row, type Transaction } from "./connection.ts";
 import { isPast, isPastAcross } from "./expiry.ts";
 import { extraArrays, extrasFrom, labelRows, retryArrays } from "./extras.ts";
 import { comparePlaces, placeOf, type Place } from "./floor.ts";
@@ -283,12 +283,12 @@ const fitFrom = (source: string, laned: boolean): string => `
     FROM ${source} f JOIN @spec s ON s.id = f.spec JOIN @namespace n ON n.id = s.namespace
     WHERE NOT s.dead AND n.name = $1 AND NOT (f.chains AND s.next_spec <> '')${laned ? "" : " AND NOT s.laned"}`;
 
-/** One row for each work spec. Divides by zero, and so undoes everything, unless all changes were plain. */
+/** One row for each work spec. The statement fails unless all changes were plain. */
 const sureAnswer = (laned: boolean): string => `
   SELECT c.ats, c.expirations, c.spec, c.took FROM (
     SELECT spec, array_agg(at) AS ats, array_agg(attempt_expiration) AS expirations, array_agg(took) AS took FROM changed GROUP BY spec
   ) c, (
-    SELECT 1 / (coalesce(sum(f.units), 0) = $3::bigint)::int AS sure
+    SELECT ${failUnless("coalesce(sum(f.units), 0) = $3::bigint", "$3::bigint")} AS sure
     ${fitFrom("(SELECT spec, count(*) AS units, bool_or(chains) AS chains FROM changed GROUP BY spec)", laned)} AND s.count_ms = 0
   ) fit WHERE fit.sure = 1`;
 
@@ -387,7 +387,7 @@ export const finishSql = `
   )
   SELECT l.spec, l.units, l.took, l.expirations, CASE WHEN cardinality(l.expirations) > 1 OR (SELECT count(*) FROM lists) > 1 THEN l.ids END
   FROM (
-    SELECT 1 / (coalesce(sum(f.units), 0) = $3::bigint)::int AS sure ${fitFrom("sums", false)} AND s.count_ms = 0
+    SELECT ${failUnless("coalesce(sum(f.units), 0) = $3::bigint", "$3::bigint")} AS sure ${fitFrom("sums", false)} AND s.count_ms = 0
   ) fit LEFT JOIN lists l ON fit.sure = 1`;
 
 /** The number of the attempts, where all changes finish one and that is all; else null. */

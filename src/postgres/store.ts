@@ -81,6 +81,7 @@ import { findAttempts, readAttempts } from "./attempts.ts";
 import { dropBatches, findInner, pageBatches, readBatches } from "./batches.ts";
 import { listLanes } from "./lanes.ts";
 import { dropLimits, readLimits, writeLimits } from "./limits.ts";
+import { Caution } from "./caution.ts";
 import { readCandidates, readTopPriorities } from "./candidates.ts";
 import { claimUnits, heldLanes, type Claimed, type ClaimHints } from "./claims.ts";
 import { catchUp, isPast, lookUp, moveAcross, type LookedUp, type Ways } from "./expiry.ts";
@@ -204,7 +205,7 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
     floors: new Floors(),
     limited: new Set(),
     flow: new Set(),
-    tried: new Map(),
+    tried: new Caution(),
     workers: new Map(),
   };
   /** How many queues a unit has that ended lately, by namespace: so many messages the next settle is prepared for. */
@@ -213,12 +214,12 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
   readonly #laned = new Set<string>();
   /** Namespaces with work specs that have breakers, when they were last looked at. */
   readonly #counted = new Set<string>();
-  /** Namespaces in which settles turned out not to be plain lately, and for how many more they are looked at first. */
-  readonly #careful = new Map<string, number>();
+  /** Namespaces in which settles turned out not to be plain. */
+  readonly #caution = new Caution<string>();
   /** Work specs as they were when last looked at, by namespace and name. */
   readonly #seen = new Map<string, LookedUp>();
-  /** Specs whose adds met units that exist, lately: the next one does not try the shorter way first. */
-  readonly #upserts = new Map<number, number>();
+  /** Work specs whose adds met units that exist. */
+  readonly #upserts = new Caution<number>(16);
 
   constructor(parts: PostgresParts, ids?: UnitIds, watching?: Watching) {
     this.#parts = parts;
@@ -519,15 +520,19 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
     now: number,
   ): Promise<AddedWorkUnit[]> {
     const spec = await this.#lookUp(this.#db, ns, ref, now);
-    return (
-      (await this.#insertUnits(spec, puts, request, null, now)) ??
-      (await this.#apply(
-        this.#db,
-        now,
-        (set, tx) => this.#putUnits(set, tx, spec, ref, puts, request),
-        request !== null,
-      ))
+    const inserted = await this.#insertUnits(spec, puts, request, null, now);
+    if (inserted !== null) return inserted;
+    const added = await this.#apply(
+      this.#db,
+      now,
+      (set, tx) => this.#putUnits(set, tx, spec, ref, puts, request),
+      request !== null,
     );
+    this.#upserts.used(
+      spec.id,
+      added.some(({ created }) => !created),
+    );
+    return added;
   }
 
   /**
@@ -552,14 +557,9 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
     seen: string | null,
     now: number,
   ): Promise<AddedWorkUnit[] | null> {
-    const met = this.#upserts.get(spec.id) ?? 0;
     // room is counted by the rules, and they say in which place a unit is that gains priority
     if (!this.#parts.fastPaths || spec.meta.maxWaiting > 0 || ages(spec.meta)) return null;
-    if (met > 0 || this.#borrowed) {
-      // tried again now and then: adds of new units may have come back
-      this.#upserts.set(spec.id, met - 1);
-      return null;
-    }
+    if (this.#upserts.isNeeded(spec.id) || this.#borrowed) return null;
     if (
       puts.length === 0 ||
       puts.some(
@@ -600,7 +600,7 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
       return answer;
     } catch (error) {
       if (!isUniqueViolation(error)) throw error;
-      this.#upserts.set(spec.id, 16);
+      this.#upserts.failed(spec.id);
       return null;
     }
   }
@@ -871,19 +871,18 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
     now: number,
   ): Promise<{ answers: (AttemptChanged | undefined)[]; pastAcross: boolean }> {
     const { timely } = this.#parts;
-    const careful = this.#careful.get(ns) ?? 0;
     const kind = { laned: this.#laned.has(ns), counted: this.#counted.has(ns) };
-    if (careful > 1) this.#careful.set(ns, careful - 1);
-    else this.#careful.delete(ns);
     // where it fails, the caller's transaction would fail with it
-    if (careful === 0 && !this.#borrowed)
+    if (!this.#caution.isNeeded(ns) && !this.#borrowed)
       try {
         return await settlePlain(timely, ns, changes, queues, { ...kind, sure: true }, now);
       } catch (error) {
         if (!isUnsure(error)) throw error;
-        this.#careful.set(ns, 50);
+        this.#caution.failed(ns);
       }
-    return settlePlain(timely, ns, changes, queues, { ...kind, sure: false }, now);
+    const settled = await settlePlain(timely, ns, changes, queues, { ...kind, sure: false }, now);
+    if (!settled.pastAcross) this.#caution.used(ns, settled.answers.includes(undefined));
+    return settled;
   }
 
   /** Settles of a few attempts each, by many at once, in one statement and one commit. */
